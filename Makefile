@@ -1,0 +1,52 @@
+# Everything a person or CI does here, by name. `make demo`, `make test`, `make ci`.
+PYTHON ?= python3
+PUBLISHER ?= EFO
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: demo test lint types imports check kills bench coverage pins clean servers
+
+demo: $(STAMP)  ## the main job, live: PUBLISHER=EFO (default) or POLLING
+	$(BIN)/recordpublisher demo --publisher $(PUBLISHER)
+
+test: $(STAMP) servers  ## the whole suite, without the long kill runs
+	$(BIN)/pytest -m "not kills and not benchmark"
+
+kills: $(STAMP)  ## real processes killed for real
+	$(BIN)/pytest -m kills
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+imports: $(STAMP)
+	$(BIN)/lint-imports
+
+check: lint types imports
+
+bench: $(STAMP)  ## CPU per record through the whole pipeline
+	$(BIN)/python -m pytest -m benchmark -s tests/benchmarks
+
+coverage: $(STAMP)
+	$(BIN)/pytest -m "not kills and not benchmark and not spark" --cov --cov-report=term
+
+# exact pins: aiobotocore pins botocore narrowly and pip would otherwise backtrack for minutes
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "recordpublisher needs Python 3.11 or newer; set PYTHON=...")'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt setuptools wheel
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e ".[dev]"
+	touch $@
+
+servers: $(STAMP)
+	@true
+
+pins: $(STAMP)
+	(head -1 constraints.txt; $(BIN)/pip freeze --all | grep -v -E '^(pip|recordpublisher|-e)') > constraints.new
+	mv constraints.new constraints.txt
+
+clean:
+	rm -rf .venv .venvs node_modules build dist .demo

@@ -1,0 +1,1 @@
+"""Floor 1: one shard, batches to values."""

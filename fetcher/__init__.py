@@ -1,0 +1,1 @@
+"""Floor 2: many shards: order, time, state."""

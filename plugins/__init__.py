@@ -1,0 +1,1 @@
+"""Floor 3: names, adapters, start button."""

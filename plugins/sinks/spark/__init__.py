@@ -1,0 +1,1 @@
+"""Spark: the source, the batch sink and the writer."""

@@ -1,0 +1,1 @@
+"""Floor 0: one shard, bytes to batches."""

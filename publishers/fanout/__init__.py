@@ -1,0 +1,1 @@
+"""Enhanced fan-out with SubscribeToShard."""

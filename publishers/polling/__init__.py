@@ -1,0 +1,1 @@
+"""Polling with GetRecords."""

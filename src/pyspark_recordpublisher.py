@@ -1,0 +1,1 @@
+"""What Spark looks for: `spark.readStream.format("kinesis")`."""

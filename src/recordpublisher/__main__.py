@@ -1,0 +1,1 @@
+"""`python -m recordpublisher` and the `recordpublisher` command."""
