@@ -1,0 +1,83 @@
+"""The global watermark: the tracker port and the in-process tracker (W6, W9a, W10)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import Enum
+
+
+class SubtaskStatus(Enum):
+    """How a subtask counts in the global minimum."""
+
+    ACTIVE = "counts with its watermark; without one it holds the value where it is"
+    IDLE = "does not count; it still learns the value (FLINK-29099)"
+    LEFT = "has ended or moved away; does not count"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a subtask says: status and, when ACTIVE, its lowest watermark (epoch ms; None: no record yet)."""
+
+    subtask: int
+    status: SubtaskStatus
+    watermark: int | None = None
+
+
+class WatermarkTracker(ABC):
+    """Carries the global watermark among subtasks. Built as `Tracker(properties)`.
+
+    `report` never blocks and never raises for trouble on the way (W10): it states the subtask's watermark and returns the last global value
+    known. The value never falls within a generation (W6).
+    """
+
+    async def open(self, subtask: int, parallelism: int) -> None:  # noqa: B027 - optional on purpose
+        """Join as `subtask` of `parallelism`."""
+
+    @abstractmethod
+    def report(self, report: Report) -> int | None:
+        """State a subtask's watermark; returns the global watermark (epoch ms), None before any is known."""
+
+    @abstractmethod
+    def current(self) -> int | None:
+        """The last known global watermark (epoch ms)."""
+
+    async def close(self) -> None:  # noqa: B027 - optional on purpose
+        """Leave."""
+
+
+class InProcessTracker(WatermarkTracker):
+    """The global watermark of subtasks that share one process: current at every decision (W9a).
+
+    Owns the last report of each subtask and the value, which never falls.
+    """
+
+    def __init__(self, properties: object = None, parallelism: int = 1, start_at: int | None = None) -> None:
+        self._expected = parallelism
+        self._reports: dict[int, Report] = {}
+        self._value = start_at
+
+    async def open(self, subtask: int, parallelism: int) -> None:
+        """Join; the parallelism is known, so that an expected subtask that has not reported yet holds the value (W6)."""
+        self._expected = max(self._expected, parallelism)
+
+    def report(self, report: Report) -> int | None:
+        """Take a report and answer the value."""
+        if self._reports.get(report.subtask) != report:
+            self._reports[report.subtask] = report
+            self._value = _advanced(self._value, list(self._reports.values()), self._expected)
+        return self._value
+
+    def current(self) -> int | None:
+        """The global watermark."""
+        return self._value
+
+
+def _advanced(value: int | None, reports: list[Report], expected: int) -> int | None:
+    """The new global value: the lowest active watermark, never below the old value; unchanged while somebody is unknown."""
+    active = [report.watermark for report in reports if report.status is SubtaskStatus.ACTIVE]
+    known = [watermark for watermark in active if watermark is not None]
+    if len(reports) < expected or len(known) < len(active) or not known:
+        return value
+    lowest = min(known)
+    return lowest if value is None else max(value, lowest)

@@ -1,0 +1,131 @@
+"""The error tree: every class says what failed and whether a retry can help.
+
+RecordPublisherError
+├── ConfigurationError            a property is wrong: key, value and what is valid; never retried
+├── PluginError                   a plugin could not be loaded or two claim one name; never retried
+├── KinesisError                  a call to the service failed (`api`, `code`)
+│   ├── TransientError            try again with backoff: network, 5xx, broken frames
+│   │   └── ThrottledError        try again with backoff: limits and throughput
+│   ├── ResourceInUseError        wait out the 5 s rule (F3) or the end of a state change
+│   ├── ExpiredIteratorError      take a new iterator from the read position (R2)
+│   ├── ResourceNotFoundError     look closer: shard, stream or consumer? (F4)
+│   └── FatalKinesisError         a person must act: access, keys, invalid arguments
+├── StreamNotFoundError           the stream does not exist; never retried
+├── ConsumerError                 a fan-out consumer cannot be used: limit, taken over, vanished
+├── RetriesExhaustedError         a retry budget is used up without progress
+├── DeserializationError          a record cannot be turned into a value (S7)
+├── StateError                    a snapshot cannot be read or restored
+│   └── DataLossError             the position is past retention: records are gone (S5)
+├── FencedError                   a newer generation owns the state; this one must stop (S6)
+├── SinkError                     a sink refused or lost a write
+└── ImpossibleStateError          a broken invariant: raised, never passed over (F11)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class RecordPublisherError(Exception):
+    """The root of every error that this library raises on purpose."""
+
+
+class ConfigurationError(RecordPublisherError, ValueError):
+    """A property is missing or wrong.
+
+    Attributes: `key` the property, `value` what was given (None: nothing; secrets are never carried), `valid` what would be.
+    """
+
+    def __init__(self, key: str, value: object = None, valid: str = "", *, reason: str = "") -> None:
+        self.key = key
+        self.value = value
+        self.valid = valid
+        given = "is not set" if value is None else f"has the value {value!r}"
+        parts = [f"property '{key}' {given}"]
+        parts += [reason] if reason else []
+        parts += [f"valid: {valid}"] if valid else []
+        super().__init__("; ".join(parts))
+
+
+class PluginError(RecordPublisherError):
+    """A plugin failed to load, or a name is claimed twice."""
+
+
+class KinesisError(RecordPublisherError):
+    """A call failed. Attributes: `api` the operation, `code` the service's or our error code."""
+
+    def __init__(self, api: str, code: str, message: str) -> None:
+        self.api = api
+        self.code = code
+        super().__init__(f"{api} failed with {code}: {message}")
+
+
+class TransientError(KinesisError):
+    """Worth a retry with backoff: network trouble, an internal failure, a broken frame."""
+
+
+class ThrottledError(TransientError):
+    """Worth a retry with backoff: a service limit was met."""
+
+
+class ResourceInUseError(KinesisError):
+    """The stream, consumer or subscription is busy; for SubscribeToShard the 5 s rule (F3)."""
+
+
+class ExpiredIteratorError(KinesisError):
+    """The shard iterator is older than five minutes; a new one from the read position continues (R2)."""
+
+
+class ResourceNotFoundError(KinesisError):
+    """A shard, a stream or a consumer is gone; which one must be looked into (F4)."""
+
+
+class FatalKinesisError(KinesisError):
+    """A retry cannot help: access denied, KMS trouble, an invalid argument."""
+
+
+class StreamNotFoundError(RecordPublisherError):
+    """A stream does not exist in this account and region. Attribute: `stream`."""
+
+    def __init__(self, stream: str, existing: Iterable[str] = ()) -> None:
+        self.stream = stream
+        names = ", ".join(sorted(existing))
+        super().__init__(f"stream '{stream}' does not exist" + (f"; existing streams: {names}" if names else ""))
+
+
+class ConsumerError(RecordPublisherError):
+    """A fan-out consumer cannot be used: the limit is reached, it vanished, or somebody else uses its name."""
+
+
+class RetriesExhaustedError(RecordPublisherError):
+    """A retry budget was used up without any progress between the failures."""
+
+
+class DeserializationError(RecordPublisherError):
+    """A record could not be turned into a value (S7). Attributes: `stream`, `shard_id`, `sequence_number`."""
+
+    def __init__(self, stream: str, shard_id: str, sequence_number: str, reason: str) -> None:
+        self.stream = stream
+        self.shard_id = shard_id
+        self.sequence_number = sequence_number
+        super().__init__(f"record {sequence_number} of {stream}/{shard_id} cannot be deserialised: {reason}")
+
+
+class StateError(RecordPublisherError):
+    """A snapshot is unreadable, of a newer version, or does not fit."""
+
+
+class DataLossError(StateError):
+    """The position to continue from is past the stream's retention: a gap exists (S5)."""
+
+
+class FencedError(RecordPublisherError):
+    """A newer generation of the job owns the state; this one emits no more (S6)."""
+
+
+class SinkError(RecordPublisherError):
+    """A sink refused or lost a write."""
+
+
+class ImpossibleStateError(RecordPublisherError):
+    """A broken invariant (F11)."""

@@ -1,0 +1,1 @@
+"""The AWS SDK: the only room that knows its shapes."""

@@ -1,0 +1,35 @@
+"""What a publisher counts about its shard (A1); the shard table of the fetcher owns and shows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class ShardMetrics:
+    """Counters and gauges of one shard's reads; Flink's names where they exist."""
+
+    millis_behind_latest: int = -1
+    """Gauge, ms behind the shard's tip at the last answered read; -1 before the first (as in Flink)."""
+    number_of_aggregated_records: int = 0
+    """Counter: Kinesis records read."""
+    number_of_deaggregated_records: int = 0
+    """Counter: user records read."""
+    bytes_read: int = 0
+    """Counter: payload bytes read."""
+    bytes_per_read: int = 0
+    """Gauge: payload bytes of the last answered read."""
+    reads: int = 0
+    """Counter: answered reads, empty ones included."""
+    retries: int = 0
+    """Counter: failed calls that were tried again."""
+    throttles: int = 0
+    """Counter: calls refused by a limit."""
+    resubscribes: int = 0
+    """Counter: subscriptions opened after the first."""
+    iterator_refreshes: int = 0
+    """Counter: shard iterators replaced because of age or expiry."""
+    foreign_sub_records: int = 0
+    """Counter: sub-records dropped because their hash key belongs to another shard (S4)."""
+    subscribed: int = 0
+    """Gauge: 1 while a fan-out subscription is open."""

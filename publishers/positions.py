@@ -1,0 +1,81 @@
+"""Positions in a shard and the one rule for "where next" (P1, P2, F6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+WHOLE_RECORD = -1
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceNumber:
+    """A place in a shard: everything up to and including it is done.
+
+    `sequence` is the service's decimal string (opaque for publishers that are not Kinesis). `sub_sequence` is -1 when the whole record
+    is done, otherwise the last done sub-record of a KPL aggregate. `continuation` marks the ContinuationSequenceNumber
+    of a fan-out event: it is valid for SubscribeToShard only and polling never uses it (F6).
+    """
+
+    sequence: str
+    sub_sequence: int = WHOLE_RECORD
+    continuation: bool = False
+
+    @property
+    def is_inside_aggregate(self) -> bool:
+        """True when later sub-records of the same record are still to come."""
+        return self.sub_sequence != WHOLE_RECORD
+
+    def __str__(self) -> str:
+        return f"{self.sequence}-{self.sub_sequence}" if self.is_inside_aggregate else self.sequence
+
+
+class PositionType(StrEnum):
+    """The service's names for where a read may start (StartingPosition of SubscribeToShard, ShardIteratorType)."""
+
+    TRIM_HORIZON = "TRIM_HORIZON"
+    LATEST = "LATEST"
+    AT_TIMESTAMP = "AT_TIMESTAMP"
+    AT_SEQUENCE_NUMBER = "AT_SEQUENCE_NUMBER"
+    AFTER_SEQUENCE_NUMBER = "AFTER_SEQUENCE_NUMBER"
+
+
+@dataclass(frozen=True, slots=True)
+class StartingPosition:
+    """Where a read starts: `type`, with `sequence_number` or `timestamp_ms` (epoch ms) where the type asks for one.
+
+    `skip_through` is the last sub-record already done when a read restarts inside an aggregated record (P2): the reader drops
+    records of that sequence number up to and including that sub-sequence number.
+    """
+
+    type: PositionType
+    sequence_number: str | None = None
+    timestamp_ms: int | None = None
+    skip_through: SequenceNumber | None = None
+
+    @classmethod
+    def trim_horizon(cls) -> StartingPosition:
+        """The oldest record that is still retained."""
+        return cls(PositionType.TRIM_HORIZON)
+
+    @classmethod
+    def latest(cls) -> StartingPosition:
+        """Only what is written from now on; a job pins it to AT_TIMESTAMP once (P3)."""
+        return cls(PositionType.LATEST)
+
+    @classmethod
+    def at_timestamp(cls, timestamp_ms: int) -> StartingPosition:
+        """The first record that arrived at or after `timestamp_ms` (epoch ms)."""
+        return cls(PositionType.AT_TIMESTAMP, timestamp_ms=timestamp_ms)
+
+    @classmethod
+    def after(cls, position: SequenceNumber) -> StartingPosition:
+        """Continue behind `position`: AFTER it, or AT it with a filter when it lies inside an aggregated record (P2)."""
+        if position.is_inside_aggregate:
+            return cls(PositionType.AT_SEQUENCE_NUMBER, position.sequence, skip_through=position)
+        return cls(PositionType.AFTER_SEQUENCE_NUMBER, position.sequence)
+
+
+def next_position(current: StartingPosition, answered: SequenceNumber | None) -> StartingPosition:
+    """The one rule for "where next": behind the answered position, or unchanged when nothing was answered (P1, P4)."""
+    return current if answered is None else StartingPosition.after(answered)

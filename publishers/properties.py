@@ -1,0 +1,156 @@
+"""Properties: a plain mapping of strings in, typed and checked values out; each property is declared once (C1)."""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from .errors import ConfigurationError
+
+T = TypeVar("T")
+
+_DECLARED: dict[str, Property[Any]] = {}
+MASK = "******"
+
+
+@dataclass(frozen=True, slots=True)
+class Property(Generic[T]):
+    """One declared property: key, type, default, unit, sentence (C1).
+
+    `parse` turns text into the value and raises ValueError; `valid` says in words what is accepted. A key that ends in `.` is a
+    prefix (`flink.stream.efo.consumerarn.<stream>`). `aliases` are older spellings. `group` orders the reference page.
+    """
+
+    key: str
+    parse: Callable[[str], T]
+    default: T
+    valid: str
+    sentence: str
+    unit: str = ""
+    group: str = ""
+    secret: bool = False
+    aliases: tuple[str, ...] = ()
+    type_name: str = ""
+
+
+def declare(declared: Property[T]) -> Property[T]:
+    """Enter a property into the table; plugins may declare theirs too."""
+    for key in (declared.key, *declared.aliases):
+        _DECLARED[key.lower()] = declared
+    return declared
+
+
+def declared_properties() -> list[Property[Any]]:
+    """Every declared property once, in the order of declaration."""
+    return list(dict.fromkeys(_DECLARED.values()))
+
+
+class Properties(Mapping[str, str]):
+    """An immutable mapping of property keys to text that also answers typed, checked values.
+
+    Keys compare without case, since Spark lower-cases them (C2). Values that are not text are taken by their text (`True` is `true`).
+    """
+
+    def __init__(self, mapping: Mapping[str, object] | None = None, **more: object) -> None:
+        merged: dict[str, object] = {**(mapping or {}), **more}
+        self._given = {str(key): _as_text(value) for key, value in merged.items() if value is not None}
+        self._values = {key.lower(): value for key, value in self._given.items()}
+
+    def __getitem__(self, key: str) -> str:
+        return self._values[key.lower()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._given)
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and key.lower() in self._values
+
+    def __repr__(self) -> str:
+        shown = {key: MASK if is_secret(key) else value for key, value in self._given.items()}
+        return f"Properties({shown})"
+
+    def value(self, declared: Property[T]) -> T:
+        """The typed value of a declared property, or its default. Raises: ConfigurationError with key, value and what is valid."""
+        key, text = self._find(declared)
+        if text is None:
+            return declared.default
+        try:
+            return declared.parse(text.strip())
+        except (ValueError, OverflowError) as error:
+            shown = MASK if declared.secret else text
+            raise ConfigurationError(key, shown, declared.valid) from error
+
+    def is_set(self, declared: Property[Any]) -> bool:
+        """Whether the property was given, by its key or an older spelling."""
+        return self._find(declared)[1] is not None
+
+    def with_prefix(self, declared: Property[T]) -> dict[str, str]:
+        """The given keys below a prefix property, without the prefix and in lower case, with their text."""
+        prefix = declared.key.lower()
+        return {key[len(prefix) :]: value for key, value in self._values.items() if key.startswith(prefix)}
+
+    def merged(self, mapping: Mapping[str, object]) -> Properties:
+        """These properties with `mapping` over them."""
+        kept = {key: value for key, value in self._given.items() if key.lower() not in {k.lower() for k in mapping}}
+        return Properties({**kept, **mapping})
+
+    def check(self) -> None:
+        """Parse every declared property that was given and warn of unknown `flink.*` and `aws.*` keys with the nearest known one (C2)."""
+        for declared in declared_properties():
+            if not declared.key.endswith("."):
+                self.value(declared)
+        for key in self._given:
+            warn_if_unknown(key)
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Properties:
+        """Read a Java properties file: `key=value`, `key: value`, `#` and `!` comments, `\\` continuations and escapes.
+
+        Raises: ConfigurationError when the file cannot be read.
+        """
+        from .properties_file import read_properties_file
+
+        return cls(read_properties_file(Path(path)))
+
+    def _find(self, declared: Property[Any]) -> tuple[str, str | None]:
+        for key in (declared.key, *declared.aliases):
+            text = self._values.get(key.lower())
+            if text is not None:
+                return key, text
+        return declared.key, None
+
+
+def is_secret(key: str) -> bool:
+    """Whether a key's value must never be shown (C3): declared so, or named like a secret."""
+    declared = _DECLARED.get(key.lower())
+    if declared is not None:
+        return declared.secret
+    return any(word in key.lower() for word in ("secret", "password", "token", "accesskey"))
+
+
+def warn_if_unknown(key: str) -> None:
+    """Warn of a key in our name space that nobody declared, with the nearest known key."""
+    lowered = key.lower()
+    if not lowered.startswith(("flink.", "aws.")) or lowered in _DECLARED:
+        return
+    prefixes = [known for known in _DECLARED if known.endswith(".")]
+    if any(lowered.startswith(prefix) for prefix in prefixes):
+        return
+    nearest = difflib.get_close_matches(lowered, _DECLARED, n=1)
+    hint = f"; did you mean '{_DECLARED[nearest[0]].key}'?" if nearest else ""
+    warnings.warn(f"unknown property '{key}' is ignored{hint}", UnknownPropertyWarning, stacklevel=3)
+
+
+class UnknownPropertyWarning(UserWarning):
+    """A property in the `flink.` or `aws.` name space is not known and has no effect."""
+
+
+def _as_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

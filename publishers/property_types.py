@@ -1,0 +1,120 @@
+"""The kinds of property there are: each makes a declaration with its parser and its sentence of what is valid."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from .properties import Property, declare
+
+FOREVER = 2**62
+
+
+def text(key: str, sentence: str, default: str | None = None, **more: Any) -> Property[str | None]:
+    """Any text that is not empty."""
+    return declare(Property(key, _not_empty, default, "a text that is not empty", sentence, type_name="string", **more))
+
+
+def choice(key: str, sentence: str, default: str, options: tuple[str, ...], **more: Any) -> Property[str]:
+    """One of some names, without case."""
+
+    def parse(given: str) -> str:
+        if given.upper() not in options:
+            raise ValueError(given)
+        return given.upper()
+
+    return declare(Property(key, parse, default, ", ".join(options), sentence, type_name="enum", **more))
+
+
+def integer(
+    key: str,
+    sentence: str,
+    default: int,
+    minimum: int = 0,
+    maximum: int = FOREVER,
+    also: tuple[int, ...] = (),
+    **more: Any,
+) -> Property[int]:
+    """A whole number in a range; `also` are values outside it with a meaning of their own (-1: off)."""
+    return declare(
+        Property(
+            key,
+            _ranged(int, minimum, maximum, also),
+            default,
+            _range_words("a whole number", minimum, maximum, also),
+            sentence,
+            type_name="int",
+            **more,
+        )
+    )
+
+
+def optional_integer(
+    key: str, sentence: str, minimum: int = 0, maximum: int = FOREVER, **more: Any
+) -> Property[int | None]:
+    """A whole number in a range whose absence has a meaning of its own."""
+    return declare(
+        Property(
+            key,
+            _ranged(int, minimum, maximum, ()),
+            None,
+            _range_words("a whole number", minimum, maximum, ()),
+            sentence,
+            type_name="int",
+            **more,
+        )
+    )
+
+
+def number(key: str, sentence: str, default: float, minimum: float = 0.0, **more: Any) -> Property[float]:
+    """A finite decimal number not below a minimum."""
+
+    def parse(given: str) -> float:
+        value = float(given)
+        if not math.isfinite(value) or value < minimum:
+            raise ValueError(given)
+        return value
+
+    return declare(
+        Property(key, parse, default, f"a number of at least {minimum:g}", sentence, type_name="double", **more)
+    )
+
+
+def boolean(key: str, sentence: str, default: bool, **more: Any) -> Property[bool]:
+    """true or false."""
+
+    def parse(given: str) -> bool:
+        if given.lower() not in ("true", "false"):
+            raise ValueError(given)
+        return given.lower() == "true"
+
+    return declare(Property(key, parse, default, "true or false", sentence, type_name="boolean", **more))
+
+
+def prefix(key: str, sentence: str, **more: Any) -> Property[str | None]:
+    """Every key that begins with `key`, which ends in a dot or bracket."""
+    return declare(
+        Property(key, _not_empty, None, "a text that is not empty", sentence, type_name="string per name", **more)
+    )
+
+
+def _not_empty(given: str) -> str:
+    if not given:
+        raise ValueError("empty")
+    return given
+
+
+def _ranged(parse: Callable[[str], int], minimum: int, maximum: int, also: tuple[int, ...]) -> Callable[[str], int]:
+    def ranged(given: str) -> int:
+        value = parse(given)
+        if value not in also and not minimum <= value <= maximum:
+            raise ValueError(given)
+        return value
+
+    return ranged
+
+
+def _range_words(kind: str, minimum: int, maximum: int, also: tuple[int, ...]) -> str:
+    words = f"{kind} of at least {minimum}" if maximum >= FOREVER else f"{kind} from {minimum} to {maximum}"
+    return words + "".join(f", or {value}" for value in also)

@@ -1,0 +1,100 @@
+"""The ports to the service: what the publishers ask and the typed answers they get; `kinesis/` implements them with the AWS SDK."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from .positions import StartingPosition
+from .records import UserRecord
+from .shards import Shard
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAnswer:
+    """One GetRecords answer, or one SubscribeToShardEvent.
+
+    `records` are raw Kinesis records (not yet de-aggregated). `next_iterator` (polling) or `continuation` (fan-out) is None at the end
+    of the shard, together with `child_shards`. `millis_behind_latest` in ms, `wire_bytes` the size of the body in bytes.
+    """
+
+    records: list[UserRecord]
+    millis_behind_latest: int | None
+    next_iterator: str | None = None
+    continuation: str | None = None
+    child_shards: tuple[Shard, ...] = ()
+    wire_bytes: int = 0
+
+
+class PollingPort(Protocol):
+    """What polling needs. Every method raises the errors of `errors.py`, translated and classified, and does not retry."""
+
+    async def get_shard_iterator(self, shard: Shard, position: StartingPosition) -> str:
+        """A shard iterator, valid for five minutes (service limit)."""
+        ...
+
+    async def get_records(self, shard: Shard, iterator: str, limit: int) -> ReadAnswer:
+        """At most `limit` records (1..10,000) and 10 MiB from `iterator`."""
+        ...
+
+
+class Subscription(Protocol):
+    """One open SubscribeToShard call: an async iterator of events, read from the socket one at a time (F1)."""
+
+    def __aiter__(self) -> AsyncIterator[ReadAnswer]:
+        """Events in order; ends cleanly at expiry; raises translated errors, in-stream ones included."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connection; safe to call twice."""
+        ...
+
+
+class SubscriptionPort(Protocol):
+    """What fan-out needs to read."""
+
+    async def subscribe_to_shard(self, consumer_arn: str, shard: Shard, position: StartingPosition) -> Subscription:
+        """Open a subscription; raises ResourceInUseError within 5 s of the last success (service limit)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerDescription:
+    """A registered stream consumer: `status` is CREATING, ACTIVE or DELETING."""
+
+    name: str
+    arn: str
+    status: str
+
+
+class RegistrationPort(Protocol):
+    """What fan-out needs to register its consumer; also usable from synchronous code through `run_sync`."""
+
+    async def stream_arn(self, stream: str) -> str:
+        """The ARN of a stream (DescribeStreamSummary); StreamNotFoundError when there is none."""
+        ...
+
+    async def describe_consumer(self, stream_arn: str, name: str) -> ConsumerDescription | None:
+        """The consumer, or None when it does not exist."""
+        ...
+
+    async def register_consumer(self, stream_arn: str, name: str) -> ConsumerDescription:
+        """Register; ResourceInUseError when it exists already, ThrottledError (LimitExceeded) when the stream has its maximum."""
+        ...
+
+    async def deregister_consumer(self, consumer_arn: str) -> None:
+        """Deregister; ResourceNotFoundError when it is gone."""
+        ...
+
+
+class ListingPort(Protocol):
+    """What discovery needs."""
+
+    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
+        """Every shard of the stream still listed, or those after the shard id `after` (paged to the end)."""
+        ...
+
+    async def server_time_ms(self, stream: str) -> int:
+        """The service's wall clock, epoch ms, from the Date of an answer (P3)."""
+        ...

@@ -1,0 +1,26 @@
+"""The virtual loop the other tests stand on."""
+
+import asyncio
+import time
+
+import pytest
+from virtual_time import EPOCH_MS, VirtualClock, run_virtual
+
+
+def test_an_hour_passes_at_once():
+    async def sleeper() -> int:
+        await asyncio.sleep(3600)
+        return VirtualClock().now_ms()
+
+    begun = time.monotonic()
+
+    assert run_virtual(sleeper()) == EPOCH_MS + 3_600_000
+    assert time.monotonic() - begun < 5
+
+
+def test_a_wait_without_a_timer_is_a_dead_lock():
+    async def stuck() -> None:
+        await asyncio.get_running_loop().create_future()
+
+    with pytest.raises(RuntimeError, match="dead-lock"):
+        run_virtual(stuck())
