@@ -1,0 +1,69 @@
+"""Bounded runs: what may end one, and what it tells when it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from ..publishers.shards import Shard
+from .shard_state import ShardState
+
+
+class EndReason(Enum):
+    """Why a run ended."""
+
+    STOPPED = "stop() was called"
+    MAX_TIME = "the time was up"
+    MAX_RECORDS = "the number of records was reached"
+    MAX_BYTES = "the number of bytes was reached"
+    EVENT_TIME = "every shard reached the event time or its tip"
+    TIP = "every shard reached its tip"
+    SHARD_LIMITS = "every shard gave its number of records"
+    ALL_ENDED = "every shard was read to its end"
+    STREAMS_DELETED = "every stream was deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What ends a bounded run; every bound is optional and the first one met ends it.
+
+    `max_time` seconds; `max_records` and `max_bytes` (payload bytes; the record that crosses it is the last) over all shards, exact;
+    `until_event_time` epoch ms: a record is emitted iff its watermark is not above it, and a shard whose next record is above it is done;
+    `stop_at_tip`: a shard is done once a read stood at its tip and everything read before was emitted; `shard_limits`: exactly so many records
+    of each shard (by `Shard.key`), then the shard is done; a shard that is not named is not limited.
+    """
+
+    max_time: float | None = None
+    max_records: int | None = None
+    max_bytes: int | None = None
+    until_event_time: int | None = None
+    stop_at_tip: bool = False
+    shard_limits: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardOutcome:
+    """Where a shard stands after a run.
+
+    `state` is its emitted state; `records` and `payload_bytes` were emitted in this run; `at_tip`: the last answered read stood at the tip and nothing was left behind;
+    `past_event_time`: its next record lies above the bound; `silent_ms`: evidence of silence (W3) gathered in this run; `children`: known when it ended.
+    """
+
+    shard: Shard
+    state: ShardState
+    records: int = 0
+    payload_bytes: int = 0
+    at_tip: bool = False
+    past_event_time: bool = False
+    silent_ms: int = 0
+    children: tuple[Shard, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedResult:
+    """Why a run ended, and where: one outcome for each shard, by `Shard.key`."""
+
+    reason: EndReason
+    shards: Mapping[str, ShardOutcome]
+    records: int = 0

@@ -1,0 +1,90 @@
+"""ShardState: how far one shard was emitted, frozen, and as readable JSON (S5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..publishers.errors import StateError
+from ..publishers.positions import WHOLE_RECORD, PositionType, SequenceNumber, StartingPosition
+
+
+@dataclass(frozen=True, slots=True)
+class ShardState:
+    """What is known of a shard's emitted part.
+
+    `position` is the last emitted record, `continuation` the last fan-out ContinuationSequenceNumber at or behind it; polling never uses the latter (F6).
+    Without a position the shard begins at `start`. `watermark` (epoch ms) is the shard watermark after the last emitted record, `arrival_ms` that
+    record's arrival, `tip_ms` when a read last stood at the shard's tip. `ended` only once the last record was emitted (S2).
+    """
+
+    start: StartingPosition
+    position: SequenceNumber | None = None
+    continuation: str | None = None
+    watermark: int | None = None
+    ended: bool = False
+    arrival_ms: int | None = None
+    tip_ms: int | None = None
+    parents: tuple[str, ...] = ()
+
+    def starting_position(self, use_continuation: bool) -> StartingPosition:
+        """Where a publisher goes on: fan-out behind the continuation, everybody else behind the last record."""
+        if use_continuation and self.continuation is not None and not self._stands_inside_aggregate:
+            return StartingPosition(PositionType.AFTER_SEQUENCE_NUMBER, self.continuation)
+        return self.start if self.position is None else StartingPosition.after(self.position)
+
+    @property
+    def _stands_inside_aggregate(self) -> bool:
+        return self.position is not None and self.position.is_inside_aggregate
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dict without empty entries."""
+        entries = {
+            "start": _start_to_json(self.start),
+            "position": None if self.position is None else self.position.sequence,
+            "sub": self.position.sub_sequence
+            if self.position is not None and self.position.is_inside_aggregate
+            else None,
+            "continuation": self.continuation,
+            "watermark": self.watermark,
+            "ended": self.ended or None,
+            "arrival": self.arrival_ms,
+            "tip": self.tip_ms,
+            "parents": list(self.parents) or None,
+        }
+        return {name: value for name, value in entries.items() if value is not None}
+
+    @classmethod
+    def from_json(cls, entries: Mapping[str, Any]) -> ShardState:
+        """The inverse of `to_json`. Raises: StateError when it does not fit."""
+        try:
+            sequence = entries.get("position")
+            return cls(
+                start=_start_from_json(entries["start"]),
+                position=None
+                if sequence is None
+                else SequenceNumber(str(sequence), int(entries.get("sub", WHOLE_RECORD))),
+                continuation=entries.get("continuation"),
+                watermark=entries.get("watermark"),
+                ended=bool(entries.get("ended", False)),
+                arrival_ms=entries.get("arrival"),
+                tip_ms=entries.get("tip"),
+                parents=tuple(entries.get("parents", ())),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise StateError(f"a shard's state cannot be read: {entries!r}: {error}") from error
+
+
+def _start_to_json(start: StartingPosition) -> str | dict[str, Any]:
+    if start.timestamp_ms is not None:
+        return {"type": start.type.value, "timestamp": start.timestamp_ms}
+    if start.sequence_number is not None:
+        return {"type": start.type.value, "sequence": start.sequence_number}
+    return start.type.value
+
+
+def _start_from_json(entry: str | Mapping[str, Any]) -> StartingPosition:
+    if isinstance(entry, str):
+        return StartingPosition(PositionType(entry))
+    return StartingPosition(PositionType(entry["type"]), entry.get("sequence"), entry.get("timestamp"))
