@@ -2,14 +2,14 @@
 
 from .account import Delays
 from .clock import Clock, ManualClock, SystemClock
-from .errors import EndpointStartError
 from .faults import Faults, StreamFault
 from .quotas import Quotas
 from .server import LocalKinesis, serve_forever
-from .thread import serve_in_thread
+from .thread import LocalKinesisThread, serve_in_thread
 
 __all__ = [
     "LocalKinesis",
+    "LocalKinesisThread",
     "serve_in_thread",
     "serve_forever",
     "Clock",
@@ -19,5 +19,4 @@ __all__ = [
     "Delays",
     "Faults",
     "StreamFault",
-    "EndpointStartError",
 ]

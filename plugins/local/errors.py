@@ -11,10 +11,6 @@ class ApiError(Exception):
         self.status = status
 
 
-class EndpointStartError(Exception):
-    """The endpoint cannot listen where it was told to."""
-
-
 def invalid_argument(message: str) -> ApiError:
     """The request is well-formed but asks for something impossible."""
     return ApiError("InvalidArgumentException", message)

@@ -50,46 +50,45 @@ class Throttle:
 
     def before_read(self, shard: Hashable) -> None:
         """Count a GetRecords call; raises ProvisionedThroughputExceededException."""
-        overdrawn = self._level("read_bytes", shard, self._quotas.read_bytes) <= 0
-        if overdrawn or not self._take("reads", shard, self._quotas.reads, 1):
+        read = self._find("read_bytes", shard, self._quotas.read_bytes)
+        if (read is not None and read.level <= 0) or not self._take_call("reads", shard, self._quotas.reads):
             raise throughput_exceeded(f"Rate exceeded for shard {shard}.")
 
     def after_read(self, shard: Hashable, size: int) -> None:
         """Charge what was read. A full second's worth or more starts from empty: 10 MiB block a shard for 5 s."""
-        if self._quotas.read_bytes is not None:
-            bucket = self._bucket("read_bytes", shard, self._quotas.read_bytes)
+        bucket = self._find("read_bytes", shard, self._quotas.read_bytes)
+        if bucket is not None:
             bucket.level = bucket.level - size if size < bucket.rate else -float(size)
 
     def admit_write(self, shard: Hashable, size: int) -> bool:
         """Take one record of `size` bytes from the shard's write rates; False when it does not fit."""
-        quotas = self._quotas
-        enough = (
-            self._level("write_records", shard, quotas.write_records) >= 1
-            and self._level("write_bytes", shard, quotas.write_bytes) >= size
-        )
-        if enough:
-            self._take("write_records", shard, quotas.write_records, 1)
-            self._take("write_bytes", shard, quotas.write_bytes, size)
-        return enough
+        records = self._find("write_records", shard, self._quotas.write_records)
+        data = self._find("write_bytes", shard, self._quotas.write_bytes)
+        # a record larger than a second's worth (a stream option) is let in on a full bucket and overdraws it
+        fits = (records is None or records.level >= 1) and (data is None or data.level >= min(size, data.rate))
+        if fits and records is not None:
+            records.level -= 1
+        if fits and data is not None:
+            data.level -= size
+        return fits
 
     def before_subscribe(self, pair: Hashable) -> None:
         """Count a SubscribeToShard call; raises LimitExceededException."""
-        if not self._take("subscribes", pair, self._quotas.subscribes, 1):
+        if not self._take_call("subscribes", pair, self._quotas.subscribes):
             raise limit_exceeded(f"Rate exceeded for consumer and shard {pair}.")
 
-    def _level(self, what: str, key: Hashable, rate: float | None) -> float:
-        return float("inf") if rate is None else self._bucket(what, key, rate).level
-
-    def _take(self, what: str, key: Hashable, rate: float | None, amount: float) -> bool:
-        if rate is None:
-            return True
-        bucket = self._bucket(what, key, rate)
-        if bucket.level < amount:
+    def _take_call(self, what: str, key: Hashable, rate: float | None) -> bool:
+        bucket = self._find(what, key, rate)
+        if bucket is not None and bucket.level < 1:
             return False
-        bucket.level -= amount
+        if bucket is not None:
+            bucket.level -= 1
         return True
 
-    def _bucket(self, what: str, key: Hashable, rate: float) -> Bucket:
+    def _find(self, what: str, key: Hashable, rate: float | None) -> Bucket | None:
+        """Return the bucket, filled up to now; None where there is no limit."""
+        if rate is None:
+            return None
         now = self._clock.now_ms()
         bucket = self._buckets.setdefault((what, key), Bucket(rate, rate, now))
         bucket.refill(now)

@@ -38,7 +38,7 @@ def update_shard_count(stream: Stream, target: int) -> None:
     Shards may live for no time on the way, as the service's do; raises InvalidArgumentException past double or half.
     """
     current = len(stream.open_shards)
-    if not current <= target * 2 or target > current * 2:
+    if target > current * 2 or target * 2 < current:
         raise invalid_argument(
             f"UpdateShardCount cannot go past double or half of the open shards. Current: {current}, target: {target}"
         )

@@ -5,14 +5,16 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
+import msgspec
 from aiohttp import web
 
+from ...publishers.errors import ConfigurationError
 from .account import Account, Delays
 from .clock import Clock, ManualClock, SystemClock
-from .errors import EndpointStartError
 from .faults import Faults
 from .protocol import Front
 from .quotas import Quotas
+from .requests import CreateStream
 from .streams import Stream
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -40,13 +42,13 @@ class LocalKinesis:
         allow_remote: bool = False,
     ) -> None:
         if host not in LOOPBACK and not allow_remote:
-            raise EndpointStartError(
-                f"host {host!r} is reachable from other machines and the endpoint protects nothing: "
-                f"valid are {', '.join(LOOPBACK)}, or allow_remote=True"
+            raise ConfigurationError(
+                "host", host, f"{', '.join(LOOPBACK)}; others with allow_remote", reason="other machines could reach it"
             )
         self.host = host
         self.port = port
         self.region = region
+        self._credentials = credentials
         self.clock = clock or SystemClock()
         self.account = Account(self.clock, region, delays or Delays(), quotas)
         self._runner = web.AppRunner(
@@ -56,7 +58,7 @@ class LocalKinesis:
             shutdown_timeout=0,
         )
         for name, shard_count in (streams or {}).items():
-            self.account.create_stream(name, shard_count)
+            self._create(name, shard_count)
         self.account.faults.on_plan(self.account.subscriptions.wake_all)
         if isinstance(self.clock, ManualClock):
             self.clock.on_advance(self.account.subscriptions.wake_all)
@@ -76,20 +78,38 @@ class LocalKinesis:
         """Return the stream of that name, to look at or to put records into without the wire."""
         return self.account.find(name)
 
+    def properties(self) -> dict[str, str]:
+        """Return the properties with which a job finds this endpoint and is let in."""
+        key, secret = next(iter((self._credentials or {"local": "local"}).items()))
+        return {
+            "aws.region": self.region,
+            "aws.endpoint": self.url,
+            "aws.credentials.provider": "BASIC",
+            "aws.credentials.provider.basic.accesskeyid": key,
+            "aws.credentials.provider.basic.secretkey": secret,
+        }
+
     async def start(self) -> Self:
-        """Listen; raises EndpointStartError when the port cannot be had."""
+        """Listen; raises ConfigurationError when the port cannot be had."""
         await self._runner.setup()
         try:
             await web.TCPSite(self._runner, self.host, self.port).start()
         except (OSError, OverflowError) as error:
             await self._runner.cleanup()
-            raise EndpointStartError(f"cannot listen on {self.host} port {self.port}: {error}") from error
+            raise ConfigurationError("port", self.port, "a free port, or 0 for any", reason=str(error)) from error
         self.port = self._runner.addresses[0][1]
         return self
 
     async def close(self) -> None:
         """Stop listening and end every subscription."""
         await self._runner.cleanup()
+
+    def _create(self, name: str, shard_count: int) -> None:
+        try:
+            msgspec.convert({"StreamName": name, "ShardCount": shard_count}, CreateStream)
+        except msgspec.ValidationError as error:
+            raise ConfigurationError("stream", f"{name}:{shard_count}", "NAME:SHARDS", reason=str(error)) from error
+        self.account.create_stream(name, shard_count)
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -111,7 +131,7 @@ async def serve_forever(
     region: str = "us-east-1",
     allow_remote: bool = False,
 ) -> None:
-    """Serve until cancelled, for the command line; raises EndpointStartError when it cannot listen."""
+    """Serve until cancelled, for the command line; raises ConfigurationError when it cannot listen."""
     endpoint = LocalKinesis(
         host,
         port,

@@ -59,7 +59,7 @@ class Subscription:
 
     def next_step(self, now_ms: int) -> Send | Wait | None:
         """Decide what comes next: a frame, a wait, or None for the clean end after five minutes."""
-        refusal = self._refusal(now_ms)
+        refusal = self._refusal()
         if refusal is not None:
             return Send(refusal, last=True)
         if now_ms >= self.expires_ms:
@@ -67,10 +67,10 @@ class Subscription:
         self.shard.log.trim(self.stream.horizon_ms)
         return self._next_event(now_ms)
 
-    def _refusal(self, now_ms: int) -> bytes | None:
+    def _refusal(self) -> bytes | None:
         if self.replaced:
             return eventstream.exception("ResourceInUseException", "Another call subscribed to this shard.")
-        if self.consumer.is_gone(now_ms):
+        if self.consumer.gone_from_ms is not None:
             return eventstream.exception("ResourceNotFoundException", f"Consumer {self.consumer.arn} not found.")
         if self.stream.is_gone:
             return eventstream.exception("ResourceNotFoundException", f"Stream {self.stream.name} not found.")

@@ -43,7 +43,7 @@ def list_consumers(account: Account, request: requests.ListStreamConsumers) -> o
 
 
 def deregister(account: Account, request: requests.DeregisterStreamConsumer) -> object:
-    """Begin to remove a consumer; its subscriptions end when it is gone."""
+    """Begin to remove a consumer; its subscriptions end at once."""
     stream, consumer = find_consumer(account, request)
     stream.consumers.deregister(consumer)
     account.subscriptions.wake_all()
