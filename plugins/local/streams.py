@@ -92,7 +92,7 @@ class Stream:
     def shard(self, wanted: str) -> Shard:
         """Return the shard of that id; raises ResourceNotFoundException."""
         found = self.shards.get(wanted)
-        if found is None or not found.is_open_after(self.horizon_ms):
+        if found is None or not self._is_kept(found):
             raise not_found(f"Shard {wanted} in stream {self.name} under account {self.account_id} does not exist")
         found.log.trim(self.horizon_ms)
         return found
@@ -124,8 +124,10 @@ class Stream:
 
     def apply_retention(self) -> None:
         """Forget what is older than the retention period: records, then shards closed before it."""
-        horizon = self.horizon_ms
         for shard in tuple(self.shards.values()):
-            shard.log.trim(horizon)
-            if not shard.is_open_after(horizon):
+            shard.log.trim(self.horizon_ms)
+            if not self._is_kept(shard):
                 del self.shards[shard.id]
+
+    def _is_kept(self, shard: Shard) -> bool:
+        return shard.closed_epoch is None or shard.closed_epoch >= self.horizon_ms
