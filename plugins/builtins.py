@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
+from ..consumer.deserialization import Deserializer
+from ..consumer.watermarks import WatermarkStrategy
 from ..fetcher.global_watermark import WatermarkTracker
 from ..fetcher.sink import Sink
 from ..publishers.base import RecordPublisherFactory
@@ -33,5 +32,14 @@ def recordpublisher_register_trackers(registry: Registrar[WatermarkTracker]) -> 
 
 
 @hookimpl
-def recordpublisher_register_deserializers(registry: Registrar[Callable[..., Any]]) -> None:
-    """The deserialisers of consumer/deserialization.py."""
+def recordpublisher_register_watermark_strategies(registry: Registrar[WatermarkStrategy]) -> None:
+    """The largest event time less a bound."""
+    registry.add("BOUNDED", f"{PROJECT}.consumer.watermarks:BoundedOutOfOrderness")
+
+
+@hookimpl
+def recordpublisher_register_deserializers(registry: Registrar[Deserializer]) -> None:
+    """Bytes, UTF-8 text and JSON."""
+    registry.add("bytes", f"{PROJECT}.consumer.deserialization:BytesDeserializer")
+    registry.add("text", f"{PROJECT}.consumer.deserialization:TextDeserializer")
+    registry.add("json", f"{PROJECT}.consumer.deserialization:JsonDeserializer")

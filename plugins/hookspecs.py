@@ -13,11 +13,12 @@ Each class is later built with the job's properties: `LinesFactory(properties)`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pluggy
 
+from ..consumer.deserialization import Deserializer
+from ..consumer.watermarks import WatermarkStrategy
 from ..fetcher.global_watermark import WatermarkTracker
 from ..fetcher.sink import Sink
 from ..fetcher.state_store import StateStore
@@ -52,7 +53,7 @@ def recordpublisher_register_state_stores(registry: Registrar[StateStore]) -> No
 
 
 @hookspec
-def recordpublisher_register_watermark_strategies(registry: Registrar[Any]) -> None:
+def recordpublisher_register_watermark_strategies(registry: Registrar[WatermarkStrategy]) -> None:
     """Add watermark strategies of a shard."""
 
 
@@ -62,5 +63,5 @@ def recordpublisher_register_shard_assigners(registry: Registrar[Any]) -> None:
 
 
 @hookspec
-def recordpublisher_register_deserializers(registry: Registrar[Callable[..., Any]]) -> None:
+def recordpublisher_register_deserializers(registry: Registrar[Deserializer]) -> None:
     """Add deserialisers; chosen by `flink.deserializer`."""

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar, cast
 
+from ..consumer.deserialization import Deserializer
+from ..consumer.watermarks import WatermarkStrategy
 from ..fetcher.global_watermark import WatermarkTracker
 from ..fetcher.sink import Sink
 from ..fetcher.state_store import StateStore
@@ -14,13 +16,13 @@ from ..publishers.base import RecordPublisherFactory
 from ..publishers.errors import ConfigurationError, PluginError
 
 T = TypeVar("T")
-Contra = TypeVar("Contra", contravariant=True)
+T_contra = TypeVar("T_contra", contravariant=True)
 
 
-class Registrar(Protocol[Contra]):
+class Registrar(Protocol[T_contra]):
     """What a hook is given: the one thing a plugin does is add names."""
 
-    def add(self, name: str, provided: Callable[..., Contra] | str) -> None:  # type: ignore[misc]
+    def add(self, name: str, provided: Callable[..., T_contra] | str) -> None:
         """Give `name` (compared without case) to a class, or to `"package.module:Class"`, imported when it is first asked for."""
         ...
 
@@ -124,18 +126,14 @@ class Registry:
     """Every name of every kind, and the plugins they come from."""
 
     publishers: NameTable[RecordPublisherFactory] = field(
-        default_factory=lambda: NameTable("publisher", RecordPublisherFactory)  # type: ignore[type-abstract]
+        default_factory=lambda: NameTable("publisher", RecordPublisherFactory)
     )
-    sinks: NameTable[Sink] = field(default_factory=lambda: NameTable("sink", Sink))  # type: ignore[type-abstract]
-    trackers: NameTable[WatermarkTracker] = field(
-        default_factory=lambda: NameTable("tracker", WatermarkTracker)  # type: ignore[type-abstract]
-    )
-    state_stores: NameTable[StateStore] = field(
-        default_factory=lambda: NameTable("state store", StateStore)  # type: ignore[type-abstract]
-    )
-    watermark_strategies: NameTable[Any] = field(default_factory=lambda: NameTable("watermark strategy"))
+    sinks: NameTable[Sink] = field(default_factory=lambda: NameTable("sink", Sink))
+    trackers: NameTable[WatermarkTracker] = field(default_factory=lambda: NameTable("tracker", WatermarkTracker))
+    state_stores: NameTable[StateStore] = field(default_factory=lambda: NameTable("state store", StateStore))
+    watermark_strategies: NameTable[WatermarkStrategy] = field(default_factory=lambda: NameTable("watermark strategy"))
     shard_assigners: NameTable[Any] = field(default_factory=lambda: NameTable("shard assigner"))
-    deserializers: NameTable[Callable[..., Any]] = field(default_factory=lambda: NameTable("deserializer"))
+    deserializers: NameTable[Deserializer] = field(default_factory=lambda: NameTable("deserializer"))
     plugins: list[PluginStatus] = field(default_factory=list)
 
     def tables(self) -> dict[str, NameTable[Any]]:
