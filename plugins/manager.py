@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from typing import Any
 
@@ -66,9 +66,7 @@ def _claims_of(
     others = [other for other in manager.get_plugins() if other is not plugin]
     claims: list[tuple[NameTable[Any], Claim[Any]]] = []
     for kind, table in registry.tables().items():
-        collector = _Collector(candidate.owner)
-        manager.subset_hook_caller(_HOOK_STEM + kind, others)(registry=collector)
-        claims += [(table, claim) for claim in collector.claims]
+        manager.subset_hook_caller(_HOOK_STEM + kind, others)(registry=_Collector(candidate.owner, table, claims))
     return claims
 
 
@@ -77,13 +75,16 @@ class _Collector:
     """What a hook is given: takes names on behalf of one plugin."""
 
     owner: Owner
-    claims: list[Claim[Any]] = field(default_factory=list)
+    table: NameTable[Any]
+    claims: list[tuple[NameTable[Any], Claim[Any]]]
 
     def add(self, name: str, provided: type[Any] | str) -> None:
         """Claim a name for a class, or for `"package.module:Class"`."""
         if not isinstance(name, str) or not name.strip():
             raise PluginError(f"a name must be a text that is not empty, not {name!r}")
-        self.claims.append(Claim(name.strip(), provided, self.owner))
+        claim = Claim(name.strip(), provided, self.owner)
+        self.table.check(claim)
+        self.claims.append((self.table, claim))
 
 
 def _refuse_unknown_hooks(plugin: object, manager: pluggy.PluginManager) -> None:

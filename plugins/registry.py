@@ -57,16 +57,19 @@ class NameTable(Generic[T]):
         self._claims: dict[str, Claim[T]] = {}
 
     def claim(self, claim: Claim[T]) -> None:
-        """Enter a claim. Raises: PluginError when another plugin has the name, or the class is of another kind."""
+        """Enter a claim. Raises: PluginError when another plugin has the name."""
         known = self._claims.get(claim.name.lower())
         if known is not None:
             raise PluginError(
                 f"the {self.kind} '{claim.name}' is claimed by {known.owner} (plugin '{known.owner.plugin}') and by "
                 f"{claim.owner} (plugin '{claim.owner.plugin}'): uninstall one, or block it with RECORDPUBLISHER_BLOCK_PLUGINS"
             )
+        self._claims[claim.name.lower()] = claim
+
+    def check(self, claim: Claim[T]) -> None:
+        """Raises: PluginError when the class is of another kind; one given by its path is checked when it is asked for."""
         if not isinstance(claim.provided, str):
             self._checked(claim, claim.provided)
-        self._claims[claim.name.lower()] = claim
 
     def get(self, name: str, key: str) -> type[T]:
         """The class behind `name`, which stood at the property `key`.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .fetcher.global_watermark import Report, SubtaskStatus, WatermarkTracker
 from .fetcher.sink import Checkpoint, Sink, SinkContext
 from .fetcher.state_store import StateStore
-from .publishers.base import RecordPublisher, RecordPublisherFactory, RunResult
+from .publishers.base import BatchConsumer, RecordPublisher, RecordPublisherFactory, RunResult
 from .publishers.errors import (
     ConfigurationError,
     ConsumerError,
@@ -75,6 +75,7 @@ __all__ = [
     "RecordPublisher",
     "RecordPublisherFactory",
     "RunResult",
+    "BatchConsumer",
     "ShardMetrics",
     "WatermarkTracker",
     "Report",

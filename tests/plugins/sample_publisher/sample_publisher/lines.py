@@ -23,7 +23,9 @@ class LinesFactory(rp.RecordPublisherFactory):
         self._folder = Path(folder)
         self._batch = properties.value(BATCH)
 
-    async def create(self, shard: rp.Shard, starting_position: rp.StartingPosition, metrics: rp.ShardMetrics) -> LinesPublisher:
+    async def create(
+        self, shard: rp.Shard, starting_position: rp.StartingPosition, metrics: rp.ShardMetrics
+    ) -> LinesPublisher:
         file = self._folder / shard.stream / shard.shard_id
         return LinesPublisher(shard, file, starting_position, self._batch, metrics)
 
@@ -44,7 +46,7 @@ class LinesPublisher(rp.RecordPublisher):
         self._shard, self._file, self._batch, self._metrics = shard, file, batch, metrics
         self._done = _lines_done(starting_position)
 
-    async def run(self, consumer: rp.publishers.base.BatchConsumer) -> rp.RunResult:
+    async def run(self, consumer: rp.BatchConsumer) -> rp.RunResult:
         while lines := await asyncio.to_thread(self._read):
             answered = await consumer(self._batch_of(lines))
             self._done = self._done if answered is None else int(answered.sequence)
@@ -56,7 +58,9 @@ class LinesPublisher(rp.RecordPublisher):
 
     def _batch_of(self, lines: list[bytes]) -> rp.RecordBatch:
         arrival = self._file.stat().st_mtime
-        records = [rp.UserRecord(line, str(number), arrival, "line") for number, line in enumerate(lines, self._done + 1)]
+        records = [
+            rp.UserRecord(line, str(number), arrival, "line") for number, line in enumerate(lines, self._done + 1)
+        ]
         size = sum(map(len, lines))
         self._metrics.reads += 1
         self._metrics.number_of_deaggregated_records += len(lines)
