@@ -3,8 +3,7 @@
 import importlib
 import logging
 import sys
-from textwrap import dedent, indent
-from types import SimpleNamespace
+from textwrap import dedent
 
 import pytest
 

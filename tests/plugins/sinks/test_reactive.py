@@ -153,8 +153,7 @@ async def test_an_observer_that_raises_fails_the_sink_and_the_others_hear_of_it(
     sink.records.subscribe(on_error=heard.append)
 
     with pytest.raises(SinkError, match=r"an observer failed: KeyError: 'carrier'") as raised:
-        await sink.write(batch(b"a"))
-        await sink.flush()
+        await write_and_flush(sink)
     with pytest.raises(SinkError):
         await sink.write(batch(b"b"))
 
@@ -196,3 +195,8 @@ async def test_many_watermarks_do_not_pile_up_without_bound(opened):
 async def test_a_sink_that_is_not_open_refuses():
     with pytest.raises(SinkError, match="not open"):
         await ReactiveSink().write(batch(b"a"))
+
+
+async def write_and_flush(sink: ReactiveSink) -> None:
+    await sink.write(batch(b"a"))
+    await sink.flush()
