@@ -35,4 +35,4 @@ def _import_what_declares() -> None:
 
 
 def _paragraph(declared: Property[Any]) -> str:
-    return f"  {declared.key}\n      {declared.sentence}\n      default: {default_words(declared)}; valid: {declared.valid}"
+    return f"  {declared.spelling}\n      {declared.sentence}\n      default: {default_words(declared)}; valid: {declared.valid}"

@@ -44,13 +44,8 @@ def default_words(declared: Property[Any]) -> str:
 def _table(members: list[Property[Any]]) -> str:
     head = "| Key | Default | Valid | Meaning |\n|---|---|---|---|\n"
     return head + "".join(
-        f"| {_key(one)} | {_default(one)} | {_cell(one.valid)} | {_meaning(one)} |\n" for one in members
+        f"| `{one.spelling}` | {_default(one)} | {_cell(one.valid)} | {_meaning(one)} |\n" for one in members
     )
-
-
-def _key(declared: Property[Any]) -> str:
-    ending = "`*name*" if declared.key.endswith(".") else "`*i*`].exception`" if declared.is_prefix else "`"
-    return f"`{declared.key}{ending}"
 
 
 def _default(declared: Property[Any]) -> str:

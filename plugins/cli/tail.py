@@ -14,7 +14,6 @@ import typer
 from ...publishers.properties import Properties
 from ...publishers.property_table import INITIAL_POSITION
 from ...publishers.records import Record, RecordBatch
-from ..runtime import stream as read_stream
 from .options import Pairs, PropertiesFile, read_properties
 from .until_signal import run_until_signal
 
@@ -43,6 +42,8 @@ def tail(
 
 
 async def _print_records(stream: str, properties: Properties, limit: int | None, stop_at_tip: bool) -> None:
+    from ..runtime import stream as read_stream  # brings the AWS SDK, which the other commands do without
+
     left = sys.maxsize if limit is None else limit
     async with aclosing(read_stream([stream], properties, stop_at_tip=stop_at_tip)) as batches:
         async for batch in batches:
