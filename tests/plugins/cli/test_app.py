@@ -7,33 +7,25 @@ import pytest
 from command_line import command, process_environment
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (
-            ("tail", "x", "-p", "aws.region"),
-            "option '-p' has the value 'aws.region'; valid: KEY=VALUE, for example aws.region=eu-west-1",
-        ),
-        (
-            ("tail", "x", "-p", "=b"),
-            "option '-p' has the value '=b'; valid: KEY=VALUE, for example aws.region=eu-west-1",
-        ),
-        (
-            ("tail", "x", "-p", "my.password:s3cr3t"),
-            "option '-p' has the value '******'; valid: KEY=VALUE, for example aws.region=eu-west-1",
-        ),
-        (
-            ("tail", "x", "--properties", "nowhere.properties"),
-            "property 'file' has the value 'nowhere.properties'; No such file or directory; valid: a readable Java properties file in UTF-8",
-        ),
-        (
-            ("local", "--stream", "orders"),
-            "option '--stream' has the value 'orders'; valid: NAME:SHARDS with at least one shard, each name once, for example orders:4",
-        ),
-    ],
-)
+PAIR = "valid: KEY=VALUE, for example aws.region=eu-west-1"
+BAD = {
+    "tail x -p aws.region": f"option '-p' has the value 'aws.region'; {PAIR}",
+    "tail x -p =b": f"option '-p' has the value '=b'; {PAIR}",
+    "tail x -p my.password:s3cr3t": f"option '-p' has the value '******'; {PAIR}",
+    "tail x --properties nowhere.properties": (
+        "property 'file' has the value 'nowhere.properties'; No such file or directory; "
+        "valid: a readable Java properties file in UTF-8"
+    ),
+    "local --stream orders": (
+        "option '--stream' has the value 'orders'; "
+        "valid: NAME:SHARDS with at least one shard, each name once, for example orders:4"
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "line"), BAD.items())
 def test_bad_configuration_is_one_line_on_stderr_and_exit_code_2(arguments, line):
-    done = command(*arguments)
+    done = command(*arguments.split())
 
     assert done.returncode == 2
     assert done.stdout == ""
