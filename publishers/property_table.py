@@ -121,7 +121,7 @@ UNREAD_TIMEOUT = integer(
 )
 RECOVERABLE_ERRORS = prefix(
     "flink.shard.consumer.error.recoverable[",
-    "`i].exception`: names of further errors that are retried (FLINK-33260).",
+    "Names of further errors that are retried, counted from 0 (FLINK-33260).",
     group="Fan-out",
 )
 
