@@ -28,10 +28,11 @@ class EndReason(Enum):
 class Bounds:
     """What ends a bounded run; every bound is optional and the first one met ends it.
 
-    `max_time` seconds; `max_records` and `max_bytes` (payload bytes; the record that crosses it is the last) over all shards, exact;
-    `until_event_time` epoch ms: a record is emitted iff its watermark is not above it, and a shard whose next record is above it is done;
-    `stop_at_tip`: a shard is done once a read stood at its tip and everything read before was emitted; `shard_limits`: exactly so many records
-    of each shard (by `Shard.key`), then the shard is done; a shard that is not named is not limited.
+    `max_time` in seconds. `max_records` over all shards, exact. `max_bytes` of payload over all shards; the batch that crosses it is
+    the last. `until_event_time` in epoch ms: a record is emitted iff its watermark is not above it, and a shard whose next record is
+    above it is done.
+    `stop_at_tip`: a shard is done once a read stood at its tip and everything read before was emitted. `shard_limits`: exactly so
+    many records of each shard (by `Shard.key`), then the shard is done; a shard that is not named is not limited.
     """
 
     max_time: float | None = None
@@ -46,8 +47,10 @@ class Bounds:
 class ShardOutcome:
     """Where a shard stands after a run.
 
-    `state` is its emitted state; `records` and `payload_bytes` were emitted in this run; `at_tip`: the last answered read stood at the tip and nothing was left behind;
-    `past_event_time`: its next record lies above the bound; `silent_ms`: evidence of silence (W3) gathered in this run; `children`: known when it ended.
+    `state` is its emitted state; `records` and `payload_bytes` were emitted in this run. `at_tip`: the last answered read stood at the
+    tip and nothing was left behind. `past_event_time`: its next record lies above the bound, with `head_watermark` (epoch ms) as its
+    watermark (W1).
+    `silent_ms`: evidence of silence (W3) gathered in this run. `children`: known when it ended.
     """
 
     shard: Shard
@@ -56,6 +59,8 @@ class ShardOutcome:
     payload_bytes: int = 0
     at_tip: bool = False
     past_event_time: bool = False
+    head_watermark: int | None = None
+    millis_behind_latest: int | None = None
     silent_ms: int = 0
     children: tuple[Shard, ...] = ()
 

@@ -14,9 +14,10 @@ from ..publishers.positions import WHOLE_RECORD, PositionType, SequenceNumber, S
 class ShardState:
     """What is known of a shard's emitted part.
 
-    `position` is the last emitted record, `continuation` the last fan-out ContinuationSequenceNumber at or behind it; polling never uses the latter (F6).
-    Without a position the shard begins at `start`. `watermark` (epoch ms) is the shard watermark after the last emitted record, `arrival_ms` that
-    record's arrival, `tip_ms` when a read last stood at the shard's tip. `ended` only once the last record was emitted (S2).
+    `position` is the last emitted record, `continuation` the last fan-out ContinuationSequenceNumber at or behind it; polling
+    never uses the latter (F6). Without a position the shard begins at `start`. `watermark` (epoch ms) is the shard watermark after
+    the last emitted record, `arrival_ms` that record's arrival, `tip_ms` when a read last stood at the shard's tip. `ended` only once
+    the last record was emitted (S2).
     """
 
     start: StartingPosition

@@ -1,0 +1,82 @@
+"""Event times of a batch: arrival by default, a JSON field by property, or a user's function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import msgspec
+
+from ..publishers.errors import DeserializationError
+from ..publishers.properties import Properties
+from ..publishers.property_table import TIMESTAMP_FIELD
+from ..publishers.records import Record, RecordBatch
+
+
+class EventTimes(Protocol):
+    """Answers the event time of each record of a batch (epoch ms)."""
+
+    def of(self, batch: RecordBatch) -> Sequence[int]:
+        """One event time for each record."""
+        ...
+
+
+class ArrivalTimes:
+    """The approximate arrival at the service."""
+
+    def of(self, batch: RecordBatch) -> Sequence[int]:
+        """The arrival column."""
+        return batch.arrival_millis
+
+
+class AssignedTimes:
+    """A user's function from a record to epoch ms."""
+
+    def __init__(self, assigner: Callable[[Record], int]) -> None:
+        self._assigner = assigner
+
+    def of(self, batch: RecordBatch) -> Sequence[int]:
+        """What the function says of each record."""
+        return [int(self._assigner(record)) for record in batch]
+
+
+class JsonFieldTimes:
+    """A top-level field of JSON records: a number is epoch ms, a text is ISO-8601 (UTC when it names no zone)."""
+
+    def __init__(self, field: str) -> None:
+        self._field = field
+        shape = msgspec.defstruct("EventTime", [("at", int | float | str)], rename={"at": field}, gc=False)
+        self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(shape).decode
+
+    def of(self, batch: RecordBatch) -> Sequence[int]:
+        """The field of each record. Raises: DeserializationError naming the field when a record has none that can be read."""
+        try:
+            return [at if type(at) is int else _millis(at) for at in [self._decode(data).at for data in batch.data]]
+        except (msgspec.DecodeError, ValueError) as error:
+            record = self._first_unreadable(batch)
+            reason = f"no event time in field '{self._field}' ({TIMESTAMP_FIELD.key}): {error}"
+            raise DeserializationError(batch.stream, batch.shard_id, record, reason) from error
+
+    def _first_unreadable(self, batch: RecordBatch) -> str:
+        for record in batch.records:
+            try:
+                _millis(self._decode(record.data).at)
+            except (msgspec.DecodeError, ValueError):
+                return record.sequence_number
+        return batch.records[-1].sequence_number
+
+
+def event_times(properties: Properties, assigner: Callable[[Record], int] | None) -> EventTimes:
+    """What stamps a job's records: the user's function, the named field, or arrival."""
+    field = properties.value(TIMESTAMP_FIELD)
+    if assigner is not None:
+        return AssignedTimes(assigner)
+    return ArrivalTimes() if field is None else JsonFieldTimes(field)
+
+
+def _millis(at: float | str) -> int:
+    if not isinstance(at, str):
+        return round(at)
+    parsed = datetime.fromisoformat(at)
+    return round((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000)
