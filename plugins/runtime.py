@@ -36,8 +36,8 @@ class DataFetcher:
     """Reads streams into a sink: checked at construction, opened by `async with`, driven by `run` or `run_bounded`.
 
     `streams` are names or ARNs. `deserializer` makes a value of a record (None: by property, bytes by default),
-    `timestamp_assigner` its event time in epoch ms (None: by property, arrival by default). `restore` takes one snapshot or a list of them; `state_store` keeps
-    checkpoints. `subtask` of `parallelism` reads its share of the shards.
+    `timestamp_assigner` its event time in epoch ms (None: by property, arrival by default). `restore` takes one snapshot or a list
+    of them; `state_store` keeps checkpoints. `subtask` of `parallelism` reads its share of the shards.
 
     Raises: ConfigurationError for anything that can be known wrong before it runs.
     """

@@ -161,6 +161,12 @@ DISCOVERY_INTERVAL = integer(
     unit="ms",
     group="Discovery and state",
 )
+SHARD_ASSIGNER = text(
+    "flink.shard.assigner",
+    "Which subtask reads which shard (S9): UNIFORM or a plugin's name.",
+    "UNIFORM",
+    group="Discovery and state",
+)
 ON_DATA_LOSS = choice(
     "flink.state.dataloss",
     "When the position is past retention (S5): FAIL with the gap named, or CONTINUE and count it.",
@@ -213,6 +219,12 @@ FUTURE_LIMIT = integer(
     3_600_000,
     also=(-1,),
     unit="ms",
+    group="Values and time",
+)
+WATERMARK_STRATEGY = text(
+    "flink.watermark.strategy",
+    "From event times to watermarks: BOUNDED or a plugin's name.",
+    "BOUNDED",
     group="Values and time",
 )
 LOOKAHEAD = optional_integer(

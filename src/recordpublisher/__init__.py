@@ -42,16 +42,25 @@ from .publishers.shards import HashRange, Shard
 
 if TYPE_CHECKING:
     from .plugins.hookspecs import hookimpl
+    from .plugins.runtime import DataFetcher
     from .plugins.sinks.memory import MemorySink
     from .plugins.sinks.reactive import ReactiveSink
+    from .plugins.streaming import consume, stream
 
 _LAZY = {
+    "DataFetcher": ".plugins.runtime",
+    "consume": ".plugins.streaming",
+    "stream": ".plugins.streaming",
     "MemorySink": ".plugins.sinks.memory",
     "ReactiveSink": ".plugins.sinks.reactive",
     "hookimpl": ".plugins.hookspecs",
 }
 
 __all__ = [
+    # reading
+    "DataFetcher",
+    "consume",
+    "stream",
     # records
     "Record",
     "RecordBatch",

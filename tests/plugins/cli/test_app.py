@@ -6,7 +6,6 @@ import sys
 import pytest
 from command_line import command, process_environment
 
-
 PAIR = "valid: KEY=VALUE, for example aws.region=eu-west-1"
 BAD = {
     "tail x -p aws.region": f"option '-p' has the value 'aws.region'; {PAIR}",
