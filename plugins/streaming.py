@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -41,7 +41,7 @@ def stream(
     max_bytes: int | None = None,
     until_event_time: int | None = None,
     stop_at_tip: bool = False,
-) -> AsyncIterator[RecordBatch]:
+) -> AsyncGenerator[RecordBatch, None]:
     """Batches as they are read: `async for batch in rp.stream(["orders"], properties)`.
 
     A batch counts as done when the next one is asked for; what the loop does meanwhile is the back-pressure. Ends at a bound (seconds,
@@ -108,7 +108,7 @@ class _AbandonedError(Exception):
     """The iteration was left while a batch was out."""
 
 
-async def _batches(fetcher: DataFetcher, sink: _HandOver, limits: _Limits) -> AsyncIterator[RecordBatch]:
+async def _batches(fetcher: DataFetcher, sink: _HandOver, limits: _Limits) -> AsyncGenerator[RecordBatch, None]:
     async with fetcher:
         bounds = (limits.max_time, limits.max_records, limits.max_bytes, limits.until_event_time, limits.stop_at_tip)
         running = asyncio.create_task(fetcher.run_bounded(*bounds))
@@ -126,7 +126,7 @@ async def _batches(fetcher: DataFetcher, sink: _HandOver, limits: _Limits) -> As
 _END = object()
 
 
-def _records(batches: AsyncIterator[RecordBatch]) -> Generator[Record, None, None]:
+def _records(batches: AsyncGenerator[RecordBatch, None]) -> Generator[Record, None, None]:
     """Pump batches from a background loop through a bounded queue; leaving the iteration stops the loop."""
     handed: queue.Queue[Any] = queue.Queue(maxsize=1)
     left = threading.Event()
@@ -144,13 +144,13 @@ def _records(batches: AsyncIterator[RecordBatch]) -> Generator[Record, None, Non
             pump.join(0.05)
 
 
-async def _pump(batches: AsyncIterator[RecordBatch], handed: queue.Queue[Any], left: threading.Event) -> None:
+async def _pump(batches: AsyncGenerator[RecordBatch, None], handed: queue.Queue[Any], left: threading.Event) -> None:
     loop = asyncio.get_running_loop()
     running = asyncio.current_task()
     watcher = loop.run_in_executor(None, left.wait)
     watcher.add_done_callback(lambda _: running.cancel() if running and not running.done() else None)
     try:
-        async with aclosing(batches) as each:  # type: ignore[type-var]
+        async with aclosing(batches) as each:
             async for batch in each:
                 await loop.run_in_executor(None, handed.put, batch)
         last: object = _END

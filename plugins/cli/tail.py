@@ -42,7 +42,7 @@ def tail(
 
 
 async def _print_records(stream: str, properties: Properties, limit: int | None, stop_at_tip: bool) -> None:
-    from ..runtime import stream as read_stream  # brings the AWS SDK, which the other commands do without
+    from ..streaming import stream as read_stream  # brings the AWS SDK, which the other commands do without
 
     left = sys.maxsize if limit is None else limit
     async with aclosing(read_stream([stream], properties, stop_at_tip=stop_at_tip)) as batches:
