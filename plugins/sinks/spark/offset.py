@@ -26,9 +26,10 @@ NOTHING = -(2**62)
 class ShardEntry:
     """One shard in an offset.
 
-    `state`: where the batch starts. `records`: emitted so far; `last_records`: by the batch before. `silent_ms`: evidence of silence (W3),
-    `idle` the verdict. `head`: watermark of a record that waits above the bound (W1). `held_ms`, `held_batches`: how long
-    alignment held the shard so far. `behind_ms`: MillisBehindLatest of the last read. `ended_ms`: when the end was seen. `done`: not read again by this AvailableNow run.
+    `state`: where the batch starts. `records`: emitted so far; `last_records`: by the batch before. `silent_ms`: evidence of
+    silence (W3), `idle` the verdict. `head`: watermark of a record that waits above the bound (W1). `held_ms`, `held_batches`: how
+    long alignment held the shard so far. `behind_ms`: MillisBehindLatest of the last read. `ended_ms`: when the end was seen.
+    `done`: not read again by this AvailableNow run.
     """
 
     shard: Shard
@@ -102,8 +103,8 @@ class Offset:
     """The plan of batch number `batch` of the query `query`.
 
     `plan` is random for each planning: claims of another plan of the same number are not obeyed. `planned_ms`: driver's clock.
-    `tasks`: into how many tasks the runnable shards are dealt. `limit`: records of the batch at most. `global_watermark`, `bound`: epoch ms; a bound of None means
-    that alignment is off, `NOTHING` that heads are looked at.
+    `tasks`: into how many tasks the runnable shards are dealt. `limit`: records of the batch at most. `global_watermark`, `bound`:
+    epoch ms; a bound of None means that alignment is off, `NOTHING` that heads are looked at.
     """
 
     query: str

@@ -50,8 +50,8 @@ class TaskPlan:
         return {entry.shard: entry.state for entry in self.shards}
 
 
-class BoundedReader(Protocol):
-    """How a task reads: `plugins.runtime.read_bounded` behind the worker's loop. `publisher` by name."""
+class ReadShards(Protocol):
+    """How a task reads: the fetcher behind the worker's loop. `publisher` by name."""
 
     def __call__(
         self, shards: Mapping[Shard, ShardState], bounds: Bounds, sink: ArrowRows, publisher: str
@@ -66,7 +66,7 @@ class TaskRead:
 
     plan: TaskPlan
     store: ClaimStore
-    read: BoundedReader
+    read: ReadShards
     clock: Clock = SystemClock()  # noqa: RUF009 - has no state
 
     def rows(self) -> Iterator[Any]:
