@@ -166,7 +166,8 @@ class BatchPlanner:
 
     def _pin_available_now(self, start: Offset) -> None:
         if self._wants_available_now and self._available_now is None:
-            arrival = min(self.service.server_time_ms(stream) for stream in self.options.streams)
+            # the service's clock is cut to whole seconds: what arrived within this one belongs to the run
+            arrival = max(self.service.server_time_ms(stream) for stream in self.options.streams) + 1000
             self._available_now = AvailableNow(arrival, start.batch)
 
     def _adopt(self, start: Offset, offset: Offset, claimed: Claimed) -> Offset:
