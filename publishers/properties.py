@@ -140,7 +140,7 @@ def warn_if_unknown(key: str) -> None:
     lowered = key.lower()
     if not lowered.startswith(("flink.", "aws.")) or lowered in _DECLARED:
         return
-    prefixes = [known for known in _DECLARED if known.endswith(".")]
+    prefixes = [known for known in _DECLARED if known.endswith((".", "["))]
     if any(lowered.startswith(prefix) for prefix in prefixes):
         return
     nearest = difflib.get_close_matches(lowered, _DECLARED, n=1)

@@ -122,6 +122,13 @@ UNREAD_TIMEOUT = integer(
     unit="ms",
     group="Fan-out",
 )
+DEREGISTRATION = choice(
+    "flink.stream.efo.deregister",
+    "When a LAZY or EAGER consumer is deregistered (F8): LAST_OUT by the last subtask that stops cleanly, or NEVER (by command).",
+    "LAST_OUT",
+    ("LAST_OUT", "NEVER"),
+    group="Fan-out",
+)
 RECOVERABLE_ERRORS = prefix(
     "flink.shard.consumer.error.recoverable[",
     "`i].exception`: names of further errors that are retried (FLINK-33260).",
