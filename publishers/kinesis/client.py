@@ -1,0 +1,171 @@
+"""KinesisClient: the ports of `wire.py` over the AWS SDK."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Any, Self
+
+from ..errors import KinesisError, ResourceNotFoundError, StreamNotFoundError
+from ..positions import PositionType, StartingPosition
+from ..properties import Properties
+from ..shards import Shard
+from ..wire import ConsumerDescription, ReadAnswer
+from .connections import Connections
+from .decoding import to_answer
+from .listing import date_of, listed_shards, listed_streams, shard_of
+from .location import is_arn, name_of
+from .parsing import RAW_EVENTS, READ
+from .subscription import EventSubscription
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class KinesisClient:
+    """Every call to the service that publishers and discovery make: PollingPort, SubscriptionPort, RegistrationPort, ListingPort.
+
+    Owns its connections, opened at the first call and bound to that loop. Streams are names or ARNs; where the ARN is known it
+    goes into every call, as the service recommends. Nothing is retried here; errors are those of `errors.py`.
+    """
+
+    def __init__(self, properties: Properties, streams: Iterable[str] = ()) -> None:
+        """Check what can be checked without a call; `streams` (names or ARNs) may give the region. Raises: ConfigurationError."""
+        streams = tuple(streams)
+        self._arns = {name_of(stream): stream for stream in streams if is_arn(stream)}
+        self._connections = Connections(properties, streams)
+        self._keys_decide: dict[str, bool] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections; open subscriptions end."""
+        await self._connections.close()
+
+    # --- polling ------------------------------------------------------------------------------------------------------------------
+
+    async def get_shard_iterator(self, shard: Shard, position: StartingPosition) -> str:
+        """A shard iterator, valid for five minutes."""
+        start = _start(position, type_key="ShardIteratorType", sequence_key="StartingSequenceNumber")
+        answer = await self._call("GetShardIterator", **self._stream_of(shard), ShardId=shard.shard_id, **start)
+        return str(answer["ShardIterator"])
+
+    async def get_records(self, shard: Shard, iterator: str, limit: int) -> ReadAnswer:
+        """At most `limit` records (1..10,000) and 10 MiB from `iterator`."""
+        arn = {key: value for key, value in self._stream_of(shard).items() if key == "StreamARN"}
+        answer = await self._call("GetRecords", ShardIterator=iterator, Limit=limit, **arn)
+        return to_answer(answer[READ], shard)
+
+    # --- fan-out ------------------------------------------------------------------------------------------------------------------
+
+    async def subscribe_to_shard(
+        self, consumer_arn: str, shard: Shard, position: StartingPosition
+    ) -> EventSubscription:
+        """Open a subscription; the caller sets the deadline and closes it."""
+        start = _start(position, type_key="Type", sequence_key="SequenceNumber")
+        answer = await self._connections.subscribe(
+            "SubscribeToShard", ConsumerARN=consumer_arn, ShardId=shard.shard_id, StartingPosition=start
+        )
+        return EventSubscription(answer[RAW_EVENTS], shard)
+
+    async def describe_consumer(self, stream_arn: str, name: str) -> ConsumerDescription | None:
+        """The consumer, or None when it does not exist."""
+        try:
+            answer = await self._call("DescribeStreamConsumer", StreamARN=stream_arn, ConsumerName=name)
+        except ResourceNotFoundError:
+            return None
+        return _consumer(answer["ConsumerDescription"])
+
+    async def register_consumer(self, stream_arn: str, name: str) -> ConsumerDescription:
+        """Register a consumer; it is CREATING for some seconds."""
+        answer = await self._call("RegisterStreamConsumer", StreamARN=stream_arn, ConsumerName=name)
+        return _consumer(answer["Consumer"])
+
+    async def deregister_consumer(self, consumer_arn: str) -> None:
+        """Deregister a consumer; it is DELETING for some seconds."""
+        await self._call("DeregisterStreamConsumer", ConsumerARN=consumer_arn)
+
+    # --- streams and shards -------------------------------------------------------------------------------------------------------
+
+    async def stream_arn(self, stream: str) -> str:
+        """The ARN of a stream; known ones cost no call."""
+        if is_arn(stream):
+            return stream
+        if stream not in self._arns:
+            self._arns[stream] = (await self._summary(stream))["StreamARN"]
+        return self._arns[stream]
+
+    async def keys_decide(self, stream: str) -> bool:
+        """Whether keys decide the shard of a record: not on streams with AUTO record distribution (S4). Asked once a stream."""
+        if stream not in self._keys_decide:
+            strategy = (await self._summary(stream)).get("RecordDistributionStrategy")
+            self._keys_decide[stream] = strategy != "AUTO"
+        return self._keys_decide[stream]
+
+    async def list_streams(self) -> list[str]:
+        """The names of all streams of the account in this region."""
+        return await listed_streams(self._connections)
+
+    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
+        """Every shard still listed, or those after the shard id `after`. Raises: StreamNotFoundError with the streams there are."""
+        name, arn = name_of(stream), self._named(stream).get("StreamARN")
+        try:
+            described = await listed_shards(self._connections, self._named(stream), after)
+        except ResourceNotFoundError as error:
+            raise await self._not_found(stream) from error
+        return [shard_of(shard, name, arn) for shard in described]
+
+    async def server_time_ms(self, stream: str) -> int:
+        """The service's wall clock, epoch ms, from the Date of an answer, cut to whole seconds (P3)."""
+        try:
+            return date_of(await self._call("ListShards", **self._named(stream), MaxResults=1))
+        except ResourceNotFoundError as error:
+            raise await self._not_found(stream) from error
+
+    # --- helpers ------------------------------------------------------------------------------------------------------------------
+
+    async def _call(self, api: str, **parameters: Any) -> dict[str, Any]:
+        return await self._connections.call(api, **parameters)
+
+    async def _summary(self, stream: str) -> dict[str, Any]:
+        try:
+            answer = await self._call("DescribeStreamSummary", **self._named(stream))
+        except ResourceNotFoundError as error:
+            raise await self._not_found(stream) from error
+        summary: dict[str, Any] = answer["StreamDescriptionSummary"]
+        return summary
+
+    async def _not_found(self, stream: str) -> StreamNotFoundError:
+        """The error for a stream that does not exist, with those that do where we may list them."""
+        try:
+            return StreamNotFoundError(stream, await self.list_streams())
+        except KinesisError:
+            return StreamNotFoundError(stream)
+
+    def _named(self, stream: str) -> dict[str, str]:
+        """The parameter that names a stream: its ARN when known."""
+        arn = stream if is_arn(stream) else self._arns.get(stream)
+        return {"StreamARN": arn} if arn else {"StreamName": stream}
+
+    def _stream_of(self, shard: Shard) -> dict[str, str]:
+        return self._named(shard.stream_arn or shard.stream)
+
+
+def _start(position: StartingPosition, *, type_key: str, sequence_key: str) -> dict[str, Any]:
+    """A starting position in the words of one of the two APIs."""
+    start: dict[str, Any] = {type_key: position.type.value}
+    if position.type is PositionType.AT_TIMESTAMP:
+        start["Timestamp"] = _EPOCH + timedelta(milliseconds=position.timestamp_ms or 0)
+    elif position.sequence_number is not None:
+        start[sequence_key] = position.sequence_number
+    return start
+
+
+def _consumer(described: dict[str, Any]) -> ConsumerDescription:
+    return ConsumerDescription(described["ConsumerName"], described["ConsumerARN"], described["ConsumerStatus"])

@@ -1,0 +1,79 @@
+"""The SDK's clients of one job: one for calls, one for subscriptions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from typing import Any
+
+from aiobotocore.config import AioConfig
+from botocore import xform_name
+
+from ..properties import Properties
+from ..property_table import REQUEST_TIMEOUT
+from .credentials import session_with_credentials
+from .location import endpoint_of, region_of
+from .parsing import RecordParserFactory
+from .translation import translated
+
+_UNLIMITED = 0
+_CONNECT_SECONDS = 10.0
+
+
+class Connections:
+    """Owns an SDK session and two clients, opened at the first call, on the loop of that call.
+
+    Calls have a deadline each (`aws.request.timeout`). Subscriptions have a client of their own, without a read time-out: how long
+    silence may last is decided by the fan-out room, which knows back-pressure from it (F5). Neither pool is limited: on a
+    sized one, calls behind subscriptions hang without an error (F1), and there is at most one of each for a shard.
+    """
+
+    def __init__(self, properties: Properties, streams: Iterable[str] = ()) -> None:
+        """Check endpoint, region and credential properties. Raises: ConfigurationError."""
+        self._endpoint = endpoint_of(properties)
+        self._region = region_of(properties, streams)
+        self._seconds = properties.value(REQUEST_TIMEOUT) / 1000
+        self._session = session_with_credentials(properties, self._region)
+        self._session.register_component("response_parser_factory", RecordParserFactory())
+        self._open = AsyncExitStack()
+        self._clients: dict[str, Any] = {}
+        self._opening = asyncio.Lock()
+
+    async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
+        """One call with a deadline and without retries. Raises: the translated error."""
+        with translated(api):
+            async with asyncio.timeout(self._seconds):
+                client = await self._client("calls", self._seconds)
+                answer: dict[str, Any] = await getattr(client, xform_name(api))(**parameters)
+                return answer
+
+    async def subscribe(self, api: str, **parameters: Any) -> dict[str, Any]:
+        """One call whose answer stays open; the caller sets the deadline. Raises: the translated error."""
+        with translated(api):
+            client = await self._client("subscriptions", None)
+            answer: dict[str, Any] = await getattr(client, xform_name(api))(**parameters)
+            return answer
+
+    async def close(self) -> None:
+        """Close both clients; open subscriptions end."""
+        self._clients.clear()
+        await self._open.aclose()
+
+    async def _client(self, purpose: str, read_seconds: float | None) -> Any:
+        async with self._opening:
+            if purpose not in self._clients:
+                self._clients[purpose] = await self._open.enter_async_context(self._create(read_seconds))
+            return self._clients[purpose]
+
+    def _create(self, read_seconds: float | None) -> Any:
+        config = AioConfig(
+            connect_timeout=min(_CONNECT_SECONDS, read_seconds or _CONNECT_SECONDS),
+            read_timeout=read_seconds,
+            max_pool_connections=_UNLIMITED,
+            retries={"total_max_attempts": 1, "mode": "standard"},  # our policies own retries
+            warm_up_loader_caches=True,  # reads the service model off the loop
+        )
+        return self._session.create_client(
+            "kinesis", region_name=self._region, endpoint_url=self._endpoint, config=config
+        )

@@ -1,0 +1,163 @@
+"""Credentials as the properties ask for them, handed to an SDK session."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from aiobotocore import credentials as aio
+from aiobotocore.session import AioSession
+from botocore.exceptions import ProfileNotFound
+from botocore.utils import FileWebIdentityTokenLoader
+
+from ..errors import ConfigurationError
+from ..properties import Properties, Property
+from ..property_table import (
+    ACCESS_KEY_ID,
+    CREDENTIALS_PROVIDER,
+    PROFILE_NAME,
+    PROFILE_PATH,
+    ROLE_ARN,
+    ROLE_EXTERNAL_ID,
+    ROLE_SESSION,
+    ROLE_STS_ENDPOINT,
+    SECRET_KEY,
+    SESSION_TOKEN,
+    WEB_IDENTITY_FILE,
+)
+
+
+def provider_of(properties: Properties) -> str:
+    """The provider's name: as set, else BASIC when both basic keys are set, else AUTO."""
+    has_basic = properties.is_set(ACCESS_KEY_ID) and properties.is_set(SECRET_KEY)
+    return (
+        "BASIC" if has_basic and not properties.is_set(CREDENTIALS_PROVIDER) else properties.value(CREDENTIALS_PROVIDER)
+    )
+
+
+def session_with_credentials(properties: Properties, region: str) -> AioSession:
+    """An SDK session whose clients are signed by the provider that the properties name.
+
+    Raises: ConfigurationError when the provider misses a property.
+    """
+    session = _profile_session(properties)
+    _PREPARE[provider_of(properties)](session, properties, region)
+    return session
+
+
+def _profile_session(properties: Properties) -> AioSession:
+    session = AioSession(profile=properties.value(PROFILE_NAME))
+    if (path := properties.value(PROFILE_PATH)) is not None:
+        session.set_config_variable("credentials_file", path)
+    return session
+
+
+def _auto(session: AioSession, properties: Properties, region: str) -> None:
+    """The SDK's own chain stays in place."""
+
+
+def _basic(session: AioSession, properties: Properties, region: str) -> None:
+    token = properties.value(SESSION_TOKEN)
+    session.set_credentials(_needed(properties, ACCESS_KEY_ID), _needed(properties, SECRET_KEY), token)
+
+
+def _env_var(session: AioSession, properties: Properties, region: str) -> None:
+    session.register_component("credential_provider", aio.AioCredentialResolver([aio.AioEnvProvider()]))
+
+
+def _profile(session: AioSession, properties: Properties, region: str) -> None:
+    name = _needed(properties, PROFILE_NAME)
+    try:
+        session.get_scoped_config()
+    except ProfileNotFound as error:
+        raise ConfigurationError(PROFILE_NAME.key, name, "a profile of the AWS configuration files") from error
+
+
+def _assume_role(session: AioSession, properties: Properties, region: str) -> None:
+    source = _Source(properties)
+    fetcher = aio.AioAssumeRoleCredentialFetcher(
+        _sts_clients(properties, region), source, _needed(properties, ROLE_ARN), extra_args=_role_arguments(properties)
+    )
+    _renewing(session, fetcher, "assume-role")
+
+
+def _web_identity(session: AioSession, properties: Properties, region: str) -> None:
+    if not properties.is_set(WEB_IDENTITY_FILE) and not properties.is_set(ROLE_ARN):
+        return  # the SDK's chain reads AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN
+    fetcher = aio.AioAssumeRoleWithWebIdentityCredentialFetcher(
+        _sts_clients(properties, region),
+        _token_loader(_needed(properties, WEB_IDENTITY_FILE)),
+        _needed(properties, ROLE_ARN),
+        extra_args=_role_arguments(properties),
+    )
+    _renewing(session, fetcher, "assume-role-with-web-identity")
+
+
+_PREPARE = {
+    "AUTO": _auto,
+    "BASIC": _basic,
+    "ENV_VAR": _env_var,
+    "PROFILE": _profile,
+    "ASSUME_ROLE": _assume_role,
+    "WEB_IDENTITY_TOKEN": _web_identity,
+}
+
+
+class _Source:
+    """The credentials that ask for the role: basic keys when set, else the profile, else the SDK's chain."""
+
+    def __init__(self, properties: Properties) -> None:
+        self._session = _profile_session(properties)
+        if properties.is_set(ACCESS_KEY_ID):
+            _basic(self._session, properties, "")
+
+    async def get_frozen_credentials(self) -> Any:
+        credentials = await self._session.get_credentials()
+        if credentials is None:
+            raise ConfigurationError(CREDENTIALS_PROVIDER.key, "ASSUME_ROLE", "credentials that may assume the role")
+        return await credentials.get_frozen_credentials()
+
+
+class _Renewing:
+    """The session component `credential_provider` with one answer."""
+
+    def __init__(self, credentials: Any) -> None:
+        self._credentials = credentials
+
+    async def load_credentials(self) -> Any:
+        return self._credentials
+
+
+def _renewing(session: AioSession, fetcher: Any, method: str) -> None:
+    credentials = aio.AioDeferredRefreshableCredentials(refresh_using=fetcher.fetch_credentials, method=method)
+    session.register_component("credential_provider", _Renewing(credentials))
+
+
+def _sts_clients(properties: Properties, region: str) -> Any:
+    endpoint = properties.value(ROLE_STS_ENDPOINT)
+    return functools.partial(AioSession().create_client, region_name=region, endpoint_url=endpoint)
+
+
+def _role_arguments(properties: Properties) -> dict[str, str]:
+    given = {"RoleSessionName": properties.value(ROLE_SESSION), "ExternalId": properties.value(ROLE_EXTERNAL_ID)}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _token_loader(path: str) -> Any:
+    load = FileWebIdentityTokenLoader(path)
+
+    def checked() -> Any:
+        try:
+            return load()
+        except OSError as error:
+            raise ConfigurationError(WEB_IDENTITY_FILE.key, path, "a readable file", reason=str(error)) from error
+
+    return checked
+
+
+def _needed(properties: Properties, declared: Property[str | None]) -> str:
+    value = properties.value(declared)
+    if value is None:
+        reason = f"needed by {CREDENTIALS_PROVIDER.key}={provider_of(properties)}"
+        raise ConfigurationError(declared.key, None, declared.valid, reason=reason)
+    return value

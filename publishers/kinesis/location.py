@@ -1,0 +1,80 @@
+"""Where the service is: endpoint and region, checked before anything is sent; names and ARNs of streams."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+import botocore.session
+
+from ..errors import ConfigurationError
+from ..properties import Properties
+from ..property_table import ENDPOINT, REGION
+
+_ARN = re.compile(r"arn:[^:]+:kinesis:(?P<region>[^:]+):(?P<account>[^:]*):stream/(?P<name>[^/]+)$")
+_SIGNING_REGION = "us-east-1"
+
+
+def is_arn(stream: str) -> bool:
+    """Whether a stream was given as an ARN."""
+    return stream.startswith("arn:")
+
+
+def name_of(stream: str) -> str:
+    """A stream's name, given as name or ARN. Raises: ConfigurationError when it begins like an ARN and is none of a stream."""
+    if not is_arn(stream):
+        return stream
+    return _parsed_arn(stream)["name"]
+
+
+def endpoint_of(properties: Properties) -> str | None:
+    """The endpoint, or None for the region's own. Raises: ConfigurationError when it is not an http(s) URL."""
+    endpoint = properties.value(ENDPOINT)
+    if endpoint is None:
+        return None
+    if not _is_http_url(endpoint):
+        raise ConfigurationError(
+            ENDPOINT.key, endpoint, "an http:// or https:// URL with a host, and a port if need be"
+        )
+    return endpoint
+
+
+def region_of(properties: Properties, streams: Iterable[str] = ()) -> str:
+    """The region: as set, else of a stream's ARN, else of the environment or the SDK's profile; behind an own endpoint any will do.
+
+    Raises: ConfigurationError when there is none, or when a stream's ARN lies in another region.
+    """
+    given = properties.value(REGION)
+    in_arns = {_parsed_arn(stream)["region"] for stream in streams if is_arn(stream)}
+    region = given or next(iter(in_arns), None) or _region_of_environment()
+    if region is None and properties.is_set(ENDPOINT):
+        return _SIGNING_REGION
+    if region is None:
+        raise ConfigurationError(
+            REGION.key, None, "a region such as eu-west-1, here or in AWS_REGION, or streams as ARNs"
+        )
+    if in_arns - {region} and not properties.is_set(ENDPOINT):
+        raise ConfigurationError(REGION.key, region, f"the region of the streams' ARNs: {', '.join(sorted(in_arns))}")
+    return region
+
+
+def _is_http_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, brackets that do not close
+        return False
+
+
+def _region_of_environment() -> str | None:
+    found: str | None = os.environ.get("AWS_REGION") or botocore.session.get_session().get_config_variable("region")
+    return found
+
+
+def _parsed_arn(stream: str) -> dict[str, str]:
+    found = _ARN.match(stream)
+    if found is None:
+        raise ConfigurationError("stream", stream, "a stream name, or arn:aws:kinesis:REGION:ACCOUNT:stream/NAME")
+    return found.groupdict()

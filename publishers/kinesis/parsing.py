@@ -1,0 +1,54 @@
+"""The parser that the SDK is given: its own, except that record bodies go to our decoder and event streams stay raw."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiobotocore.parsers import AioJSONParser, AioResponseParserFactory
+
+from .decoding import decode_read
+
+READ = "read"
+"""Key of the parsed answer that holds a `ReadBody`."""
+RAW_EVENTS = "raw_events"
+"""Key of the parsed answer that holds the open HTTP response of an event stream."""
+
+
+class RecordParser(AioJSONParser):  # type: ignore[misc] # the SDK is untyped
+    """The SDK's JSON parser with two answers short-cut.
+
+    The SDK walks shapes and parses a time stamp for every record: 14 us a record, against 0.6-1.0 us here. Error answers, headers and
+    all other operations are left to the SDK, as are signing and credentials.
+    """
+
+    async def _do_parse(self, response: dict[str, Any], shape: Any) -> dict[str, Any]:
+        if shape is None or shape.name not in _SHORT_CUTS:
+            parsed: dict[str, Any] = await super()._do_parse(response, shape)
+            return parsed
+        short_cut = _SHORT_CUTS[shape.name](response["body"])
+        self._inject_response_metadata(short_cut, response["headers"])
+        return short_cut
+
+
+def _read(body: bytes) -> dict[str, Any]:
+    return {READ: decode_read(body)}
+
+
+def _events(body: Any) -> dict[str, Any]:
+    # frames are read and decoded by EventSubscription, one at a time (F1), the initial response included
+    return {RAW_EVENTS: body}
+
+
+_SHORT_CUTS = {"GetRecordsOutput": _read, "SubscribeToShardOutput": _events}
+
+
+class RecordParserFactory(AioResponseParserFactory):  # type: ignore[misc] # the SDK is untyped
+    """The session component `response_parser_factory`; parsers hold no state, so one serves every answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._parser = RecordParser()
+
+    def create_parser(self, protocol_name: str) -> Any:
+        """The parser of a protocol: ours for JSON, the SDK's own otherwise (STS)."""
+        return self._parser if protocol_name == "json" else super().create_parser(protocol_name)
