@@ -1,0 +1,43 @@
+"""The endpoint's only source of time: wall clock by default, moved by hand in tests."""
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What the endpoint asks of a clock."""
+
+    def now_ms(self) -> int:
+        """Return the time in milliseconds since the epoch."""
+        ...
+
+
+class SystemClock:
+    """The machine's wall clock."""
+
+    def now_ms(self) -> int:
+        """Return the time in milliseconds since the epoch."""
+        return time.time_ns() // 1_000_000
+
+
+class ManualClock:
+    """A clock that stands still until `advance`; owns the time and wakes whoever waits for it."""
+
+    def __init__(self, now_ms: int = 1_600_000_000_000) -> None:
+        self._now_ms = now_ms
+        self._listeners: list[Callable[[], None]] = []
+
+    def now_ms(self) -> int:
+        """Return the time in milliseconds since the epoch."""
+        return self._now_ms
+
+    def advance(self, ms: int) -> None:
+        """Move time forward by `ms` milliseconds, then tell the listeners."""
+        self._now_ms += ms
+        for listener in self._listeners:
+            listener()
+
+    def on_advance(self, listener: Callable[[], None]) -> None:
+        """Call `listener` after every `advance`."""
+        self._listeners.append(listener)

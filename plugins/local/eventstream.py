@@ -1,0 +1,53 @@
+"""Frames of vnd.amazon.eventstream: prelude, headers, payload and two CRCs."""
+
+import struct
+from functools import lru_cache
+from zlib import crc32
+
+import msgspec
+
+_STRING = 7  # header value type
+_OVERHEAD = 16  # two lengths, prelude CRC, message CRC
+_PRELUDE = struct.Struct(">II")
+
+
+@lru_cache(maxsize=64)
+def _headers(*pairs: tuple[str, str]) -> bytes:
+    return b"".join(
+        struct.pack(">B", len(name)) + name.encode() + struct.pack(">BH", _STRING, len(value)) + value.encode()
+        for name, value in pairs
+    )
+
+
+def frame(payload: bytes, *headers: tuple[str, str]) -> bytes:
+    """Return one frame with string headers."""
+    head = _headers(*headers)
+    lengths = _PRELUDE.pack(_OVERHEAD + len(head) + len(payload), len(head))
+    prelude = lengths + crc32(lengths).to_bytes(4, "big")
+    body = b"".join((prelude, head, payload))
+    return body + crc32(body).to_bytes(4, "big")
+
+
+def event(kind: str, payload: bytes) -> bytes:
+    """Return an event frame; botocore wants an `initial-response` before the first `SubscribeToShardEvent`."""
+    return frame(
+        payload,
+        (":message-type", "event"),
+        (":event-type", kind),
+        (":content-type", "application/x-amz-json-1.1" if kind == "initial-response" else "application/json"),
+    )
+
+
+def exception(code: str, message: str) -> bytes:
+    """Return an error that travels inside the stream."""
+    return frame(
+        msgspec.json.encode({"message": message}),
+        (":message-type", "exception"),
+        (":exception-type", code),
+        (":content-type", "application/json"),
+    )
+
+
+def corrupted(good: bytes) -> bytes:
+    """Return the frame with one bit of its payload flipped, so that its CRC no longer fits."""
+    return good[:-5] + bytes([good[-5] ^ 1]) + good[-4:]

@@ -1,0 +1,102 @@
+"""One shard's records in order, each kept as the JSON fragment that every answer is joined from."""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .sequence_numbers import TICKS_PER_MS, SequenceNumbers
+
+
+@dataclass(frozen=True, slots=True)
+class LogSlice:
+    """What one read found: fragments, their size in bytes (data and key) and where the next read goes on."""
+
+    fragments: list[bytes]
+    size: int
+    next_counter: int
+    """Counter that the next read starts at (inclusive)."""
+    unread_arrival_ms: int | None
+    """Arrival time of the first record left unread; None at the tip."""
+
+    @property
+    def last_counter(self) -> int:
+        """Counter just before the next read: the last record of this slice when it has any."""
+        return self.next_counter - 1
+
+
+class ShardLog:
+    """Owns one shard's records and its counter; tells listeners when there is something new to read."""
+
+    def __init__(self, numbers: SequenceNumbers) -> None:
+        self.numbers = numbers
+        self._fragments: list[bytes] = []
+        self._counters = array("q")
+        self._arrivals = array("q")
+        self._totals = array("q")  # bytes up to and including each record, so that a cut is one bisect
+        self._trimmed_bytes = 0
+        self._last_counter = 0
+        self._last_arrival = 0
+        self._listeners: set[Callable[[], None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._fragments)
+
+    def mark(self, now_ms: int) -> int:
+        """Take the next counter without a record: what a heartbeat's continuation and a closed shard's end carry."""
+        self._last_counter = max(self._last_counter + 1, now_ms * TICKS_PER_MS)
+        return self._last_counter
+
+    def append(self, data: str, key_json: str, size: int, now_ms: int) -> str:
+        """Store one record (base64 text, key as a JSON string, size in bytes) and return its sequence number."""
+        arrival = self._last_arrival = max(self._last_arrival, now_ms)
+        counter = self._last_counter = max(self._last_counter + 1, arrival * TICKS_PER_MS)
+        sequence_number = f"{self.numbers.prefix}{counter:020d}"
+        fragment = (
+            f'{{"SequenceNumber":"{sequence_number}","ApproximateArrivalTimestamp":{arrival / 1000},'
+            f'"Data":"{data}","PartitionKey":{key_json}}}'
+        )
+        self._fragments.append(fragment.encode())
+        self._counters.append(counter)
+        self._arrivals.append(arrival)
+        self._totals.append((self._totals[-1] if self._totals else self._trimmed_bytes) + size)
+        return sequence_number
+
+    def read(self, counter: int, max_records: int, max_bytes: int) -> LogSlice:
+        """Read from `counter` on: at most so many records and bytes, but always one when there is one."""
+        start = bisect_left(self._counters, counter)
+        before = self._totals[start - 1] if start else self._trimmed_bytes
+        by_bytes = bisect_right(self._totals, before + max_bytes, lo=start)
+        end = min(max(by_bytes, start + 1), start + max_records, len(self._fragments))
+        if end == start:
+            return LogSlice([], 0, counter, None)
+        unread = self._arrivals[end] if end < len(self._fragments) else None
+        return LogSlice(self._fragments[start:end], self._totals[end - 1] - before, self._counters[end - 1] + 1, unread)
+
+    def counter_at(self, timestamp_ms: int) -> int:
+        """Counter of the first record that arrived at or after the timestamp, else the tip."""
+        index = bisect_left(self._arrivals, timestamp_ms)
+        return self._counters[index] if index < len(self._counters) else self.tip
+
+    @property
+    def tip(self) -> int:
+        """Counter at which a reader sees only records that come from now on."""
+        return self._last_counter + 1
+
+    def trim(self, before_ms: int) -> None:
+        """Forget the records that arrived before `before_ms`."""
+        count = bisect_left(self._arrivals, before_ms)
+        if count:
+            self._trimmed_bytes = self._totals[count - 1]
+            for column in (self._fragments, self._counters, self._arrivals, self._totals):
+                del column[:count]
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` on every `notify`; returns what ends that."""
+        self._listeners.add(listener)
+        return lambda: self._listeners.discard(listener)
+
+    def notify(self) -> None:
+        """Tell the listeners that records arrived or that the shard was closed."""
+        for listener in tuple(self._listeners):
+            listener()

@@ -1,0 +1,79 @@
+"""A shard: its place on the ring, its family, and the time it was open."""
+
+from dataclasses import dataclass, field
+
+from .hash_ranges import HashRange
+from .sequence_numbers import SequenceNumbers
+from .shard_log import ShardLog
+
+
+def shard_id(index: int) -> str:
+    """Spell the id of a stream's `index`-th shard."""
+    return f"shardId-{index:012d}"
+
+
+@dataclass(slots=True, eq=False)
+class Shard:
+    """Owns its log and its end; open on the epochs from `epoch` up to, not including, `closed_epoch`.
+
+    An epoch is the time in ms, moved on where needed so that a child's is always later than its parents': shards
+    that are split in the millisecond of their birth still have an order.
+    """
+
+    id: str
+    index: int
+    hash_range: HashRange
+    epoch: int
+    parents: tuple["Shard", ...] = ()
+    children: list["Shard"] = field(default_factory=list)
+    closed_epoch: int | None = None
+    ending_counter: int | None = None
+    log: ShardLog = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.log = ShardLog(SequenceNumbers.of_shard(self.epoch, self.index))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the shard still takes records."""
+        return self.closed_epoch is None
+
+    def was_open_at(self, epoch: int) -> bool:
+        """Whether the shard took records at that time."""
+        return self.epoch <= epoch and self.is_open_after(epoch)
+
+    def is_open_after(self, epoch: int) -> bool:
+        """Whether the shard took records at that time or later."""
+        return self.closed_epoch is None or self.closed_epoch > epoch
+
+    def close(self, epoch: int) -> None:
+        """Take no more records; what is there stays readable."""
+        self.ending_counter = self.log.mark(epoch)
+        self.closed_epoch = epoch
+
+    def describe(self) -> dict[str, object]:
+        """Return the shard as ListShards shows it."""
+        numbers = {"StartingSequenceNumber": self.log.numbers.text(0)}
+        if self.ending_counter is not None:
+            numbers["EndingSequenceNumber"] = self.log.numbers.text(self.ending_counter)
+        family = zip(("ParentShardId", "AdjacentParentShardId"), self.parents, strict=False)
+        return {
+            "ShardId": self.id,
+            "HashKeyRange": self._hash_key_range(),
+            "SequenceNumberRange": numbers,
+            **{name: parent.id for name, parent in family},
+        }
+
+    def describe_children(self) -> list[dict[str, object]]:
+        """Return ChildShards as the last answer from a closed shard shows them."""
+        return [
+            {
+                "ShardId": child.id,
+                "ParentShards": [parent.id for parent in child.parents],
+                "HashKeyRange": child._hash_key_range(),
+            }
+            for child in self.children
+        ]
+
+    def _hash_key_range(self) -> dict[str, str]:
+        return {"StartingHashKey": str(self.hash_range.start), "EndingHashKey": str(self.hash_range.end)}

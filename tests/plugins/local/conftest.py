@@ -1,0 +1,56 @@
+"""An account on a clock that tests move, and ways to ask it with and without the wire."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import boto3
+import msgspec
+import pytest
+
+from recordpublisher.plugins.local import Delays, LocalKinesisThread, ManualClock, serve_in_thread
+from recordpublisher.plugins.local.account import Account
+from recordpublisher.plugins.local.operations.table import OPERATIONS
+
+Ask = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(1_700_000_000_000)
+
+
+@pytest.fixture
+def account(clock: ManualClock) -> Account:
+    return Account(clock, "us-east-1", Delays(consumer=0), None)
+
+
+@pytest.fixture
+def ask(account: Account) -> Ask:
+    """Ask the account in words of the API, without a socket."""
+
+    def ask(operation: str, **fields: object) -> dict[str, Any]:
+        answer: dict[str, Any] = msgspec.json.decode(OPERATIONS[operation](account, msgspec.json.encode(fields)))
+        return answer
+
+    return ask
+
+
+def client(endpoint: LocalKinesisThread, key: str = "local", secret: str = "local", **options: Any) -> Any:
+    session = boto3.Session(aws_access_key_id=key, aws_secret_access_key=secret, region_name="us-east-1")
+    return session.client("kinesis", endpoint_url=endpoint.url, **options)
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., tuple[LocalKinesisThread, Any]]]:
+    """Start endpoints in threads; each comes with a boto3 client."""
+    with ExitStack() as stack:
+
+        @contextmanager
+        def served(options: dict[str, Any], credentials: dict[str, Any]) -> Iterator[tuple[LocalKinesisThread, Any]]:
+            with serve_in_thread(**options) as endpoint:
+                kinesis = client(endpoint, **credentials)
+                yield endpoint, kinesis
+                kinesis.close()
+
+        yield lambda signing=None, **options: stack.enter_context(served(options, signing or {}))
