@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_PATTERN = re.compile(r"(?P<stream_arn>arn:[^:]+:kinesis:[^:]*:[^:]*:stream/(?P<stream>[^/:]+))/consumer/(?P<name>[^/:]+)(:\d+)?")
+_PATTERN = re.compile(
+    r"(?P<stream_arn>arn:[^:]+:kinesis:[^:]*:[^:]*:stream/(?P<stream>[^/:]+))/consumer/(?P<name>[^/:]+)(:\d+)?"
+)
 
 
 @dataclass(frozen=True, slots=True)

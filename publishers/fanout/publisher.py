@@ -112,11 +112,13 @@ class FanOutRecordPublisher(RecordPublisher):
             batch = self._batch_of(event)
             answered = await self._hand_over(batch, subscription, consumer)
             self._position = next_position(self._position, answered)
-            if _went_back(batch, answered) or subscription.is_given_back:
+            if _went_back(batch, answered):
                 return RunResult.INCOMPLETE
             if event.continuation is None:
                 self._is_complete = True
                 return RunResult.COMPLETE
+            if subscription.is_given_back:
+                return RunResult.INCOMPLETE
         return RunResult.INCOMPLETE
 
     async def _read(self, subscription: OpenSubscription, arn: str) -> ReadAnswer | None:

@@ -12,7 +12,9 @@ from ..property_table import RECOVERABLE_ERRORS
 
 _KEY = re.compile(r"(\d+)\]\.exception")
 _NAME = re.compile(r"\w+([.$]\w+)*")
-_VALID = f"{RECOVERABLE_ERRORS.key}0].exception=<name>, then [1] and so on; a name is an AWS error code or an error class"
+_VALID = (
+    f"{RECOVERABLE_ERRORS.key}0].exception=<name>, then [1] and so on; a name is an AWS error code or an error class"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,9 @@ class Recovery:
         elif isinstance(error, TransientError):
             self._count(error)
         elif isinstance(error, ExpiredIteratorError):
-            raise ImpossibleStateError(f"a subscription to {self._shard.key} met {error}, which has no iterator") from error
+            raise ImpossibleStateError(
+                f"a subscription to {self._shard.key} met {error}, which has no iterator"
+            ) from error
         else:
             raise error
 

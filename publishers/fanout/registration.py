@@ -73,9 +73,7 @@ class Registration:
         if described is None or described.status == "DELETING":
             return
         try:
-            await retried(
-                self._retries.deregister, lambda: self._port.deregister_consumer(described.arn), self._draw
-            )
+            await retried(self._retries.deregister, lambda: self._port.deregister_consumer(described.arn), self._draw)
         except (ResourceNotFoundError, ResourceInUseError):  # somebody else was faster
             return
         log.info("deregistered consumer %s", described.arn)
@@ -87,7 +85,9 @@ class Registration:
 
         async def register() -> ConsumerDescription:
             if not may_register():
-                raise ConsumerError(f"consumer '{name}' on {stream_arn} is gone and not registered again: we are stopping")
+                raise ConsumerError(
+                    f"consumer '{name}' on {stream_arn} is gone and not registered again: we are stopping"
+                )
             return await self._port.register_consumer(stream_arn, name)
 
         try:

@@ -26,7 +26,9 @@ async def retried(
             return await call()
         except TransientError as error:
             if attempt >= policy.max_retries:
-                message = f"Retries exceeded for {error.api}: all {policy.max_retries} retries failed, the last with {error}"
+                message = (
+                    f"Retries exceeded for {error.api}: all {policy.max_retries} retries failed, the last with {error}"
+                )
                 raise RetriesExhaustedError(message) from error
         await asyncio.sleep(policy.delay_seconds(attempt, draw))
     raise AssertionError("unreachable")  # pragma: no cover

@@ -29,7 +29,13 @@ class OpenSubscription:
 
     @classmethod
     async def open(
-        cls, port: SubscriptionPort, arn: str, shard: Shard, position: StartingPosition, config: FanOutConfig, clock: Clock
+        cls,
+        port: SubscriptionPort,
+        arn: str,
+        shard: Shard,
+        position: StartingPosition,
+        config: FanOutConfig,
+        clock: Clock,
     ) -> OpenSubscription:
         """Subscribe. Raises: what the port raises, TransientError after `flink.shard.subscribetoshard.timeout`."""
         try:
