@@ -1,10 +1,18 @@
-"""Full-jitter backoff, a pure function, and the budget that progress resets."""
+"""Full-jitter backoff, a pure function, and the one way a call is tried again."""
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeVar
+
+from .errors import RetriesExhaustedError, ThrottledError, TransientError
+from .metrics import ShardMetrics
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +31,44 @@ class RetryPolicy:
         """Seconds to wait before try number `attempt` (from 0)."""
         # the exponent is capped so that a long outage cannot overflow a float
         return draw() * min(self.max_ms, self.base_ms * self.exponent ** min(attempt, 100)) / 1000
+
+
+async def retrying(
+    call: Callable[[], Awaitable[T]],
+    policy: RetryPolicy,
+    *,
+    on_retry: Callable[[TransientError], None] = lambda error: None,
+    least_pause: Callable[[TransientError], float] = lambda error: 0.0,
+) -> T:
+    """Call until it answers, waiting between tries by `policy`, and answer what it answered.
+
+    Only TransientError (and throttling, which is one) is tried again; the budget belongs to this call, so an answer, which is
+    progress, gives the next call a full one. `on_retry` hears each error that is tried again; `least_pause` gives the seconds that the
+    wait must have on top of the jitter (a quota's window).
+
+    Raises: RetriesExhaustedError after `policy.max_retries` retries, with the last error as its cause; every other error at once.
+    """
+    for attempt in itertools.count():
+        try:
+            return await call()
+        except TransientError as error:
+            if attempt >= policy.max_retries:
+                raise _exhausted(error, attempt + 1) from error
+            on_retry(error)
+            pause = least_pause(error) + policy.delay_seconds(attempt)
+        await asyncio.sleep(pause)
+    raise AssertionError("count() has no end")
+
+
+def counting_into(metrics: ShardMetrics) -> Callable[[TransientError], None]:
+    """An `on_retry` that counts retries and throttles of a shard."""
+
+    def count(error: TransientError) -> None:
+        metrics.retries += 1
+        metrics.throttles += isinstance(error, ThrottledError)
+
+    return count
+
+
+def _exhausted(error: TransientError, attempts: int) -> RetriesExhaustedError:
+    return RetriesExhaustedError(f"{error.api} failed {attempts} times in a row, at last with: {error}")
