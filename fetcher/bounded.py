@@ -28,8 +28,9 @@ class EndReason(Enum):
 class Bounds:
     """What ends a bounded run; every bound is optional and the first one met ends it.
 
-    `max_time` in seconds. `max_records` over all shards, exact. `max_bytes` of payload over all shards; the batch that crosses it is the last.
-    `until_event_time` in epoch ms: a record is emitted iff its watermark is not above it, and a shard whose next record is above it is done.
+    `max_time` in seconds. `max_records` over all shards, exact. `max_bytes` of payload over all shards; the batch that crosses it is
+    the last. `until_event_time` in epoch ms: a record is emitted iff its watermark is not above it, and a shard whose next record is
+    above it is done.
     `stop_at_tip`: a shard is done once a read stood at its tip and everything read before was emitted. `shard_limits`: exactly so
     many records of each shard (by `Shard.key`), then the shard is done; a shard that is not named is not limited.
     """
@@ -46,8 +47,9 @@ class Bounds:
 class ShardOutcome:
     """Where a shard stands after a run.
 
-    `state` is its emitted state; `records` and `payload_bytes` were emitted in this run. `at_tip`: the last answered read stood at the tip and
-    nothing was left behind. `past_event_time`: its next record lies above the bound, with `head_watermark` (epoch ms) as its watermark (W1).
+    `state` is its emitted state; `records` and `payload_bytes` were emitted in this run. `at_tip`: the last answered read stood at the
+    tip and nothing was left behind. `past_event_time`: its next record lies above the bound, with `head_watermark` (epoch ms) as its
+    watermark (W1).
     `silent_ms`: evidence of silence (W3) gathered in this run. `children`: known when it ended.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -42,6 +43,19 @@ class WatermarkTracker(ABC):
     def current(self) -> int | None:
         """The last known global watermark (epoch ms)."""
 
+    def start_at(self, watermark: int | None) -> None:  # noqa: B027 - optional on purpose
+        """A new generation begins at the lowest watermark in the restored state (W6)."""
+
+    def on_advance(self, heard: Callable[[], None]) -> None:  # noqa: B027 - optional on purpose
+        """Call `heard` when the global watermark rises through somebody else (W9a). Default: only the sync interval tells."""
+
+    def finished(self, shards: Iterable[str]) -> None:  # noqa: B027 - optional on purpose
+        """Announce shards (by `Shard.key`) whose end is confirmed, for children owned by other subtasks (S2)."""
+
+    def is_finished(self, shard: str) -> bool:
+        """Whether some subtask announced the shard as finished."""
+        return False
+
     async def close(self) -> None:  # noqa: B027 - optional on purpose
         """Leave."""
 
@@ -56,6 +70,8 @@ class InProcessTracker(WatermarkTracker):
         self._expected = parallelism
         self._reports: dict[int, Report] = {}
         self._value = start_at
+        self._finished: set[str] = set()
+        self._listeners: list[Callable[[], None]] = []
 
     async def open(self, subtask: int, parallelism: int) -> None:
         """Join; the parallelism is known, so that an expected subtask that has not reported yet holds the value (W6)."""
@@ -65,12 +81,38 @@ class InProcessTracker(WatermarkTracker):
         """Take a report and answer the value."""
         if self._reports.get(report.subtask) != report:
             self._reports[report.subtask] = report
-            self._value = _advanced(self._value, list(self._reports.values()), self._expected)
+            before, self._value = self._value, _advanced(self._value, list(self._reports.values()), self._expected)
+            if self._value != before and len(self._listeners) > 1:
+                self._tell()
         return self._value
 
     def current(self) -> int | None:
         """The global watermark."""
         return self._value
+
+    def start_at(self, watermark: int | None) -> None:
+        """Begin at the lowest restored watermark; never moves a value back."""
+        if watermark is not None and (self._value is None or watermark > self._value) and not self._reports:
+            self._value = watermark
+
+    def on_advance(self, heard: Callable[[], None]) -> None:
+        """Wake the other subtasks at once."""
+        self._listeners.append(heard)
+
+    def finished(self, shards: Iterable[str]) -> None:
+        """Remember finished shards and wake those who wait for them."""
+        fresh = set(shards) - self._finished
+        if fresh:
+            self._finished |= fresh
+            self._tell()
+
+    def is_finished(self, shard: str) -> bool:
+        """Whether it was announced."""
+        return shard in self._finished
+
+    def _tell(self) -> None:
+        for heard in self._listeners:
+            heard()
 
 
 def _advanced(value: int | None, reports: list[Report], expected: int) -> int | None:

@@ -14,6 +14,7 @@ from .errors import ConfigurationError
 T = TypeVar("T")
 
 _DECLARED: dict[str, Property[Any]] = {}
+_WITHOUT_MEANING: dict[str, str] = {}
 MASK = "******"
 
 
@@ -21,8 +22,9 @@ MASK = "******"
 class Property(Generic[T]):
     """One declared property: key, type, default, unit, sentence (C1).
 
-    `parse` turns text into the value and raises ValueError; `valid` says in words what is accepted. A key that ends in `.` is a
-    prefix (`flink.stream.efo.consumerarn.<stream>`). `aliases` are older spellings. `group` orders the reference page.
+    `parse` turns text into the value and raises ValueError; `valid` says in words what is accepted. A key that ends in `.` or `[`
+    is a prefix (`flink.stream.efo.consumerarn.<stream>`). `aliases` are older spellings. `group` orders the reference page.
+    `flip` and `connector` are the defaults of FLIP-128 and of Flink's connector where they differ from ours.
     """
 
     key: str
@@ -35,6 +37,13 @@ class Property(Generic[T]):
     secret: bool = False
     aliases: tuple[str, ...] = ()
     type_name: str = ""
+    flip: str = ""
+    connector: str = ""
+
+    @property
+    def is_prefix(self) -> bool:
+        """Whether this stands for every key that begins with `key`."""
+        return self.key.endswith((".", "["))
 
 
 def declare(declared: Property[T]) -> Property[T]:
@@ -57,8 +66,10 @@ class Properties(Mapping[str, str]):
 
     def __init__(self, mapping: Mapping[str, object] | None = None, **more: object) -> None:
         merged: dict[str, object] = {**(mapping or {}), **more}
-        self._given = {str(key): _as_text(value) for key, value in merged.items() if value is not None}
-        self._values = {key.lower(): value for key, value in self._given.items()}
+        given = {str(key): _as_text(value) for key, value in merged.items() if value is not None}
+        self._values = {key.lower(): value for key, value in given.items()}
+        spelling = {key.lower(): key for key in given}  # of two keys that differ in case only, the later one counts
+        self._given = {spelling[key]: value for key, value in self._values.items()}
 
     def __getitem__(self, key: str) -> str:
         return self._values[key.lower()]
@@ -84,8 +95,9 @@ class Properties(Mapping[str, str]):
         try:
             return declared.parse(text.strip())
         except (ValueError, OverflowError) as error:
-            shown = MASK if declared.secret else text
-            raise ConfigurationError(key, shown, declared.valid) from error
+            if declared.secret:  # the cause may quote the value
+                raise ConfigurationError(key, MASK, declared.valid) from None
+            raise ConfigurationError(key, text, declared.valid) from error
 
     def is_set(self, declared: Property[Any]) -> bool:
         """Whether the property was given, by its key or an older spelling."""
@@ -104,7 +116,7 @@ class Properties(Mapping[str, str]):
     def check(self) -> None:
         """Parse every declared property that was given and warn of unknown `flink.*` and `aws.*` keys with the nearest known one (C2)."""
         for declared in declared_properties():
-            if not declared.key.endswith("."):
+            if not declared.is_prefix:
                 self.value(declared)
         for key in self._given:
             warn_if_unknown(key)
@@ -136,16 +148,33 @@ def is_secret(key: str) -> bool:
 
 
 def warn_if_unknown(key: str) -> None:
-    """Warn of a key in our name space that nobody declared, with the nearest known key."""
+    """Warn of a key in our name space that has no effect: with the reason where Flink has it, otherwise with the nearest known key."""
     lowered = key.lower()
-    if not lowered.startswith(("flink.", "aws.")) or lowered in _DECLARED:
+    if not lowered.startswith(("flink.", "aws.")) or _is_declared(lowered):
         return
-    prefixes = [known for known in _DECLARED if known.endswith((".", "["))]
-    if any(lowered.startswith(prefix) for prefix in prefixes):
-        return
+    foreign = next((reason for stem, reason in _WITHOUT_MEANING.items() if lowered.startswith(stem.lower())), None)
+    told = (
+        f"property '{key}' has no effect here: {foreign}"
+        if foreign
+        else f"unknown property '{key}' is ignored{_hint(lowered)}"
+    )
+    warnings.warn(told, UnknownPropertyWarning, stacklevel=3)
+
+
+def declare_without_meaning(reasons: Mapping[str, str]) -> None:
+    """Enter keys of Flink's (or their beginnings) that change nothing here, each with the reason."""
+    _WITHOUT_MEANING.update(reasons)
+
+
+def _is_declared(lowered: str) -> bool:
+    if lowered in _DECLARED:
+        return not _DECLARED[lowered].is_prefix
+    return any(declared.is_prefix and lowered.startswith(key) for key, declared in _DECLARED.items())
+
+
+def _hint(lowered: str) -> str:
     nearest = difflib.get_close_matches(lowered, _DECLARED, n=1)
-    hint = f"; did you mean '{_DECLARED[nearest[0]].key}'?" if nearest else ""
-    warnings.warn(f"unknown property '{key}' is ignored{hint}", UnknownPropertyWarning, stacklevel=3)
+    return f"; did you mean '{_DECLARED[nearest[0]].key}'?" if nearest else ""
 
 
 class UnknownPropertyWarning(UserWarning):

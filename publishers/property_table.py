@@ -5,12 +5,9 @@ The FLIP's keys have the FLIP's defaults, the connector's have the connector's, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from .backoff import RetryPolicy
-from .errors import ConfigurationError
-from .properties import Properties, Property
-from .property_types import boolean, choice, integer, number, optional_integer, prefix, text
+from .properties import declare_without_meaning
+from .property_retries import *  # noqa: F403 - one index of every property
+from .property_types import boolean, choice, integer, optional_integer, prefix, text
 
 # --- access -----------------------------------------------------------------------------------------------------------------------
 REGION = text("aws.region", "The AWS region; taken from a stream ARN or the environment when not set.", group="Access")
@@ -65,7 +62,7 @@ INITIAL_TIMESTAMP = text(
 )
 INITIAL_TIMESTAMP_FORMAT = text(
     "flink.stream.initpos.timestamp.format",
-    "Java SimpleDateFormat of the start timestamp.",
+    "Java SimpleDateFormat of the start timestamp; ISO-8601 when not set.",
     "yyyy-MM-dd'T'HH:mm:ss.SSSXXX",
     group="Publisher",
 )
@@ -229,6 +226,7 @@ LOOKAHEAD = optional_integer(
     "flink.watermark.lookahead.millis",
     "Event-time alignment: how far a record's watermark may be ahead of the global one (W8). Not set: off; 0 is a value.",
     unit="ms",
+    connector="0, raised to three sync intervals",
     group="Values and time",
 )
 IDLE_INTERVAL = integer(
@@ -247,6 +245,7 @@ SYNC_INTERVAL = integer(
     1,
     unit="ms",
     group="Values and time",
+    connector="30000",
 )
 EMIT_INTERVAL = integer(
     "flink.watermark.emit.interval",
@@ -307,51 +306,16 @@ SHARD_RECORDS = integer(
     "flink.shard.queue.records", "Records in one shard's queue.", 50_000, 1, unit="records", group="Memory"
 )
 
-
-@dataclass(frozen=True, slots=True)
-class RetryProperties:
-    """The four properties of one operation's retries."""
-
-    max_retries: Property[int]
-    base: Property[int]
-    maximum: Property[int]
-    exponent: Property[float]
-
-    def policy(self, properties: Properties) -> RetryPolicy:
-        """The typed policy. Raises: ConfigurationError when the base is above the maximum (C2)."""
-        base, maximum = properties.value(self.base), properties.value(self.maximum)
-        if base > maximum:
-            raise ConfigurationError(self.base.key, base, f"at most {self.maximum.key} ({maximum})")
-        return RetryPolicy(properties.value(self.max_retries), base, maximum, properties.value(self.exponent))
-
-
-def _retries(
-    stem: str, operation: str, retries: int, base: int, maximum: int, exponent: float = 1.5
-) -> RetryProperties:
-    group = "Retries"
-    return RetryProperties(
-        integer(
-            f"{stem}.maxretries",
-            f"Failures of {operation} in a row, without progress between, before the job fails.",
-            retries,
-            group=group,
-        ),
-        integer(f"{stem}.backoff.base", f"First back-off of {operation}.", base, unit="ms", group=group),
-        integer(f"{stem}.backoff.max", f"Largest back-off of {operation}.", maximum, unit="ms", group=group),
-        number(f"{stem}.backoff.expconst", f"Growth of the back-off of {operation}.", exponent, 1.0, group=group),
-    )
-
-
-GETRECORDS_RETRIES = _retries("flink.shard.getrecords", "GetRecords", 3, 300, 1_000)
-GETITERATOR_RETRIES = _retries("flink.shard.getiterator", "GetShardIterator", 3, 300, 1_000)
-LIST_SHARDS_RETRIES = _retries("flink.list.shards", "ListShards", 10, 1_000, 5_000)
-DESCRIBE_STREAM_RETRIES = _retries("flink.stream.describe", "DescribeStreamSummary", 50, 2_000, 5_000)
-DESCRIBE_CONSUMER_RETRIES = _retries("flink.stream.describestreamconsumer", "DescribeStreamConsumer", 50, 2_000, 5_000)
-LIST_CONSUMERS_RETRIES = _retries("flink.stream.liststreamconsumers", "ListStreamConsumers", 10, 200, 1_000)
-REGISTER_RETRIES = _retries("flink.stream.registerstreamconsumer", "RegisterStreamConsumer", 10, 200, 1_000)
-DEREGISTER_RETRIES = _retries("flink.stream.deregisterstreamconsumer", "DeregisterStreamConsumer", 10, 200, 1_000)
-SUBSCRIBE_RETRIES = _retries("flink.shard.subscribetoshard", "SubscribeToShard", 5, 1_000, 2_000)
-ALL_RETRIES = (
-    GETRECORDS_RETRIES, GETITERATOR_RETRIES, LIST_SHARDS_RETRIES, DESCRIBE_STREAM_RETRIES, DESCRIBE_CONSUMER_RETRIES,
-    LIST_CONSUMERS_RETRIES, REGISTER_RETRIES, DEREGISTER_RETRIES, SUBSCRIBE_RETRIES,
-)  # fmt: skip
+declare_without_meaning(
+    {
+        "flink.stream.efo.http-client.max-concurrency": "subscriptions have a pool of their own without a limit (F1)",
+        "flink.stream.efo.http-client.read-timeout": "see flink.shard.subscribetoshard.inactivity.timeout (F5)",
+        "flink.watermark.sync.queue.capacity": "queues are bounded by flink.shard.queue.records and flink.shard.queue.bytes (P6)",
+        "aws.credentials.provider.custom.class": "it names a Java class",
+        "aws.credentials.provider.role.provider": "the role is assumed with the SDK's own chain of credentials",
+        "aws.clientconfig.": "it names properties of the Java SDK",
+        "aws.http-client.": "it sets the Java SDK's HTTP client",
+        "aws.http.protocol.version": "the Python SDK speaks HTTP/1.1",
+        "aws.trust.all.certificates": "certificates are always checked",
+    }
+)

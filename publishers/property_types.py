@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 from .properties import Property, declare
 
 FOREVER = 2**62
 
 
-def text(key: str, sentence: str, default: str | None = None, **more: Any) -> Property[str | None]:
-    """Any text that is not empty."""
+@overload
+def text(key: str, sentence: str, default: str, **more: Any) -> Property[str]: ...
+@overload
+def text(key: str, sentence: str, default: None = None, **more: Any) -> Property[str | None]: ...
+def text(key: str, sentence: str, default: str | None = None, **more: Any) -> Property[Any]:
+    """Any text that is not empty; None when it is not given and there is no default."""
     return declare(Property(key, _not_empty, default, "a text that is not empty", sentence, type_name="string", **more))
 
 
@@ -40,7 +45,7 @@ def integer(
     return declare(
         Property(
             key,
-            _ranged(int, minimum, maximum, also),
+            _ranged(minimum, maximum, also),
             default,
             _range_words("a whole number", minimum, maximum, also),
             sentence,
@@ -57,7 +62,7 @@ def optional_integer(
     return declare(
         Property(
             key,
-            _ranged(int, minimum, maximum, ()),
+            _ranged(minimum, maximum, ()),
             None,
             _range_words("a whole number", minimum, maximum, ()),
             sentence,
@@ -71,7 +76,7 @@ def number(key: str, sentence: str, default: float, minimum: float = 0.0, **more
     """A finite decimal number not below a minimum."""
 
     def parse(given: str) -> float:
-        value = float(given)
+        value = float(_plain_digits(given))
         if not math.isfinite(value) or value < minimum:
             raise ValueError(given)
         return value
@@ -105,14 +110,21 @@ def _not_empty(given: str) -> str:
     return given
 
 
-def _ranged(parse: Callable[[str], int], minimum: int, maximum: int, also: tuple[int, ...]) -> Callable[[str], int]:
+def _ranged(minimum: int, maximum: int, also: tuple[int, ...]) -> Callable[[str], int]:
     def ranged(given: str) -> int:
-        value = parse(given)
+        value = int(_plain_digits(given))
         if value not in also and not minimum <= value <= maximum:
             raise ValueError(given)
         return value
 
     return ranged
+
+
+def _plain_digits(given: str) -> str:
+    """Python also reads `1_000` and the digits of every script; a properties file means neither."""
+    if not re.fullmatch(r"[+-]?[0-9.]+([eE][+-]?[0-9]+)?", given):
+        raise ValueError(given)
+    return given
 
 
 def _range_words(kind: str, minimum: int, maximum: int, also: tuple[int, ...]) -> str:

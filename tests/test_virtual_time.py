@@ -4,6 +4,7 @@ import asyncio
 import time
 
 import pytest
+
 from virtual_time import EPOCH_MS, VirtualClock, run_virtual
 
 

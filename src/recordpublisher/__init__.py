@@ -1,1 +1,118 @@
-"""Read Amazon Kinesis Data Streams: publishers chosen by one property, exact state, event-time alignment, Spark."""
+"""Read Amazon Kinesis Data Streams: publishers chosen by one property, exact state, event-time alignment, Spark.
+
+Everything a user needs stands here. What is heavy (the AWS SDK, reactivex, pyspark) is imported when its name is first used, so
+that `import recordpublisher` stays fast. `KinesisSink` is not part of this version.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from .fetcher.global_watermark import Report, SubtaskStatus, WatermarkTracker
+from .fetcher.sink import Checkpoint, Sink, SinkContext
+from .fetcher.state_store import StateStore
+from .publishers.base import BatchConsumer, RecordPublisher, RecordPublisherFactory, RunResult
+from .publishers.errors import (
+    ConfigurationError,
+    ConsumerError,
+    DataLossError,
+    DeserializationError,
+    ExpiredIteratorError,
+    FatalKinesisError,
+    FencedError,
+    ImpossibleStateError,
+    KinesisError,
+    PluginError,
+    RecordPublisherError,
+    ResourceInUseError,
+    ResourceNotFoundError,
+    RetriesExhaustedError,
+    SinkError,
+    StateError,
+    StreamNotFoundError,
+    ThrottledError,
+    TransientError,
+)
+from .publishers.metrics import ShardMetrics
+from .publishers.positions import PositionType, SequenceNumber, StartingPosition
+from .publishers.properties import Properties, Property, UnknownPropertyWarning
+from .publishers.records import Record, RecordBatch, UserRecord
+from .publishers.shards import HashRange, Shard
+
+if TYPE_CHECKING:
+    from .plugins.hookspecs import hookimpl
+    from .plugins.sinks.memory import MemorySink
+    from .plugins.sinks.reactive import ReactiveSink
+
+_LAZY = {
+    "MemorySink": ".plugins.sinks.memory",
+    "ReactiveSink": ".plugins.sinks.reactive",
+    "hookimpl": ".plugins.hookspecs",
+}
+
+__all__ = [
+    # records
+    "Record",
+    "RecordBatch",
+    "UserRecord",
+    "Shard",
+    "HashRange",
+    "SequenceNumber",
+    "StartingPosition",
+    "PositionType",
+    # sinks
+    "Sink",
+    "SinkContext",
+    "Checkpoint",
+    "MemorySink",
+    "ReactiveSink",
+    # settings
+    "Properties",
+    "Property",
+    "UnknownPropertyWarning",
+    # what plugins implement
+    "RecordPublisher",
+    "RecordPublisherFactory",
+    "RunResult",
+    "BatchConsumer",
+    "ShardMetrics",
+    "WatermarkTracker",
+    "Report",
+    "SubtaskStatus",
+    "StateStore",
+    "hookimpl",
+    # errors
+    "RecordPublisherError",
+    "ConfigurationError",
+    "PluginError",
+    "KinesisError",
+    "TransientError",
+    "ThrottledError",
+    "ResourceInUseError",
+    "ExpiredIteratorError",
+    "ResourceNotFoundError",
+    "FatalKinesisError",
+    "StreamNotFoundError",
+    "ConsumerError",
+    "RetriesExhaustedError",
+    "DeserializationError",
+    "StateError",
+    "DataLossError",
+    "FencedError",
+    "SinkError",
+    "ImpossibleStateError",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a heavy name when it is first used."""
+    if name not in _LAZY:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    value = getattr(importlib.import_module(_LAZY[name], __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,127 @@
+"""Event-time alignment: whose turn it is, and how much of a queued batch lies below the ceiling (W8, W9)."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from bisect import bisect_right
+
+from ..publishers.clock import Clock
+from .active_minimum import ActiveMinimum
+from .global_watermark import Report, SubtaskStatus, WatermarkTracker
+from .lowest import LowestOf
+from .shard_table import ShardEntry
+
+MARKER_FIRST = -math.inf
+
+
+class Alignment:
+    """Decides; owns the heads of all queues and what this subtask reports.
+
+    A record is emitted iff its watermark <= global watermark + lookahead (W8). The reported value of a shard is the head of its queue
+    when something is queued, so that a held record can raise the global value (W1). Without lookahead the shards take turns.
+    """
+
+    def __init__(
+        self, tracker: WatermarkTracker, subtask: int, lookahead_ms: int | None, startup_timeout_ms: int, clock: Clock
+    ) -> None:
+        self._tracker = tracker
+        self._subtask = subtask
+        self._lookahead = lookahead_ms
+        self._clock = clock
+        self._patience_ends = clock.monotonic() + startup_timeout_ms / 1000
+        self._reported = ActiveMinimum()
+        self._heads = LowestOf()
+        self._tickets = itertools.count()
+        self._entries: dict[str, ShardEntry] = {}
+        self.until: int | None = None
+        """A fixed ceiling of a bounded run (epoch ms)."""
+
+    @property
+    def global_watermark(self) -> int | None:
+        """The last known global watermark (epoch ms)."""
+        return self._tracker.current()
+
+    @property
+    def holder(self) -> str | None:
+        """The shard that holds this subtask's minimum (W10)."""
+        return self._reported.holder()
+
+    def changed(self, entry: ShardEntry, takes_part: bool = True) -> None:
+        """A shard's queue, stage or idleness changed. `takes_part` is False for a shard that may emit no more in this run."""
+        self._entries[entry.key] = entry
+        active = entry.is_open and (bool(entry.queue) or not entry.idle)
+        head = entry.head_watermark
+        self._reported.set(entry.key, active, entry.state.watermark if head is None else head)
+        self._heads.set(entry.key, self._turn(entry, head) if entry.queue and takes_part else None)
+        self._note_held(entry, head)
+
+    def took_its_turn(self, entry: ShardEntry) -> None:
+        """A shard emitted: without a gate it goes to the end of the line."""
+        self._heads.set(entry.key, None)
+
+    def report(self) -> int | None:
+        """Tell the tracker where this subtask stands, idle or not (W7), and learn the global watermark."""
+        status, watermark = self._reported.status()
+        return self._tracker.report(Report(self._subtask, status, watermark))
+
+    def next_emission(self) -> tuple[ShardEntry, int] | None:
+        """The shard whose turn it is and how many records of its first batch may go; None: everything waits or is empty."""
+        lowest = self._heads.lowest()
+        if lowest is None:
+            return None
+        entry = self._entries[lowest[1]]
+        if entry.head_watermark is None:
+            return entry, 0
+        count = self._below(entry, self.ceiling())
+        return (entry, count) if count else None
+
+    def ceiling(self) -> float:
+        """No record with a watermark above it may be emitted (epoch ms; infinite without alignment)."""
+        bound = math.inf if self.until is None else self.until
+        if self._lookahead is None:
+            return bound
+        value = self.report()
+        if value is None:
+            value = self._own_minimum_after_patience()
+        return -math.inf if value is None else min(bound, value + self._lookahead)
+
+    def _turn(self, entry: ShardEntry, head: int | None) -> float:
+        """What orders the heads: markers first, then event time, or a ticket that is kept until the turn comes."""
+        if head is None:
+            return MARKER_FIRST
+        if self._is_gated:
+            return head
+        held_ticket = self._heads.value(entry.key)
+        return next(self._tickets) if held_ticket is None or held_ticket == MARKER_FIRST else held_ticket
+
+    @property
+    def _is_gated(self) -> bool:
+        return self._lookahead is not None or self.until is not None
+
+    def _own_minimum_after_patience(self) -> int | None:
+        """Before any first global value the subtask gates on its own minimum once the start-up timeout is over (W10)."""
+        status, own = self._reported.status()
+        is_patient = self._clock.monotonic() < self._patience_ends
+        return None if is_patient or status is not SubtaskStatus.ACTIVE else own
+
+    def _below(self, entry: ShardEntry, ceiling: float) -> int:
+        watermarks = entry.queue[0].watermarks or ()
+        if watermarks[-1] <= ceiling:
+            return len(watermarks) - entry.offset
+        return bisect_right(watermarks, ceiling, lo=entry.offset) - entry.offset
+
+    def _note_held(self, entry: ShardEntry, head: int | None) -> None:
+        """Keep the time that a shard was held at the gate; it borrows no memory meanwhile (P6)."""
+        is_held = self._is_gated and head is not None and head > self._last_ceiling()
+        if is_held and entry.held_since is None:
+            entry.held_since = self._clock.monotonic()
+        elif not is_held and entry.held_since is not None:
+            entry.held_seconds += self._clock.monotonic() - entry.held_since
+            entry.held_since = None
+
+    def _last_ceiling(self) -> float:
+        value = self._tracker.current()
+        if self._lookahead is None or value is None:
+            return math.inf if self.until is None else self.until
+        return min(value + self._lookahead, math.inf if self.until is None else self.until)

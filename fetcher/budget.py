@@ -1,0 +1,94 @@
+"""ByteBudget: room is reserved before a read and settled after it, so that memory in flight is bounded (P6)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..publishers.properties import Properties
+from ..publishers.property_table import SHARD_BYTES, SHARD_RECORDS, SUBTASK_BYTES
+from .shard_table import ShardEntry
+
+SMALLEST_ROOM_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetLimits:
+    """Bytes, as held in memory, for a subtask and for a shard, and records for a shard."""
+
+    subtask_bytes: int
+    shard_bytes: int
+    shard_records: int
+
+    @classmethod
+    def of(cls, properties: Properties) -> BudgetLimits:
+        """The limits that the properties set."""
+        return cls(properties.value(SUBTASK_BYTES), properties.value(SHARD_BYTES), properties.value(SHARD_RECORDS))
+
+
+class ByteBudget:
+    """Owns how many bytes are queued or reserved in a subtask, and decides who may read next.
+
+    A shard whose queue is empty may always read one batch, over the budget if need be; the rest is lent to the lowest head watermark first;
+    a shard held at the gate borrows none. Without this the shards ahead of the ceiling would eat the budget and the one that
+    holds the minimum could never read.
+    """
+
+    def __init__(self, limits: BudgetLimits) -> None:
+        self._limits = limits
+        self.used = 0
+
+    def settle(self, entry: ShardEntry, arrived_bytes: int) -> None:
+        """A read was answered: its reservation becomes what it really brought."""
+        self.used += arrived_bytes - entry.reserved_bytes
+        entry.reserved_bytes = 0
+        if arrived_bytes:
+            entry.expected_bytes = arrived_bytes
+
+    def release(self, freed_bytes: int) -> None:
+        """Emitted or forgotten bytes are free again."""
+        self.used -= freed_bytes
+
+    def room_for(self, entry: ShardEntry, readers: int) -> int:
+        """The bytes that the next read may bring, reserved; 0 when it must wait. `readers` is how many shards share the budget."""
+        if entry.queue and not self._may_borrow(entry):
+            return 0
+        entry.reserved_bytes = entry.expected_bytes
+        self.used += entry.reserved_bytes
+        fair_share = self._limits.subtask_bytes // max(readers, 1)
+        free = self._limits.subtask_bytes - self.used
+        return min(self._limits.shard_bytes, max(fair_share, free, SMALLEST_ROOM_BYTES))
+
+    def grant(self, waiting: Iterable[ShardEntry], readers: int) -> list[ShardEntry]:
+        """Give room to those who wait for it, the lowest head watermark first; answers who still waits."""
+        still_waiting = []
+        for entry in sorted(waiting, key=_head_order):
+            if entry.room is None or entry.room.done():
+                continue
+            room = self.room_for(entry, readers)
+            if room:
+                entry.room.set_result(room)
+            else:
+                still_waiting.append(entry)
+        return still_waiting
+
+    def _may_borrow(self, entry: ShardEntry) -> bool:
+        limits, more = self._limits, entry.expected_bytes
+        return (
+            entry.held_since is None
+            and entry.queued_bytes + more <= limits.shard_bytes
+            and entry.queued_records < limits.shard_records
+            and self.used + more <= limits.subtask_bytes
+        )
+
+
+def new_room(entry: ShardEntry) -> asyncio.Future[int]:
+    """The future that a shard's reader waits on until there is room."""
+    entry.room = asyncio.get_running_loop().create_future()
+    return entry.room
+
+
+def _head_order(entry: ShardEntry) -> float:
+    head = entry.head_watermark
+    return float("-inf") if head is None else head

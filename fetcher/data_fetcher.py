@@ -1,0 +1,254 @@
+"""DataFetcher: many shards of a subtask, read in parallel, emitted in order, with exact state."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any
+
+from ..publishers.positions import StartingPosition
+from ..publishers.shards import Shard
+from .alignment import Alignment
+from .bounded import BoundedResult, Bounds, EndReason
+from .budget import ByteBudget
+from .emitter import Emitter
+from .finish_line import FinishLine
+from .global_watermark import Report, SubtaskStatus
+from .intake import Intake
+from .opening import open_job
+from .outcome import outcome_of, subtask_metrics
+from .parts import FetcherParts
+from .readers import Readers, is_deleted_stream
+from .shard_state import ShardState
+from .shard_table import ShardEntry, ShardTable
+from .sink import Checkpoint
+from .snapshot import to_json
+
+log = logging.getLogger("recordpublisher.fetcher")
+
+
+class DataFetcher:
+    """Reads the shards of one subtask. Owns their table and the life of everything that runs."""
+
+    def __init__(self, parts: FetcherParts) -> None:
+        self._parts = parts
+        settings, clock = parts.settings, parts.clock
+        self._table = ShardTable(parts.tracker.is_finished)
+        self._alignment = Alignment(
+            parts.tracker, parts.subtask, settings.lookahead_ms, settings.startup_timeout_ms, clock
+        )
+        self._intake = Intake(
+            ByteBudget(settings.budget), settings.idle_interval_ms, clock, self._changed, self._found_children
+        )
+        self._emitter = Emitter(
+            parts.sink, self._alignment, self._intake, clock, settings.emit_interval_ms, self._shard_ended
+        )
+        self._readers = Readers(parts.factory, self._table, self._intake, parts.stamping_of, parts.use_continuations)
+        self._finish_line = FinishLine(Bounds())
+        self._ending: asyncio.Future[EndReason] | None = None
+        self._stopped = False
+        self._pinned_ms: int | None = None
+        self._generation = 0
+        self._initial: StartingPosition = parts.start
+        self._last_heads: dict[str, int | None] = {}
+
+    async def open(self) -> None:
+        """Open the sink, restore, look for shards, pin a LATEST start and store it before the first read (P3).
+
+        Raises: StateError, DataLossError, StreamNotFoundError, KinesisError.
+        """
+        parts = self._parts
+        opened = await open_job(parts)
+        self._generation, self._pinned_ms, self._initial = opened.generation, opened.pinned_ms, opened.start
+        self._table.learn(opened.listed)
+        self._own((shard, opened.states[shard.key]) for shard in opened.listed)
+        await parts.tracker.open(parts.subtask, parts.parallelism)
+        parts.tracker.start_at(opened.lowest_watermark)
+        parts.tracker.finished(key for key, state in opened.states.items() if state.ended)
+        parts.tracker.on_advance(self._emitter.wake)
+        if parts.checkpoints is not None:
+            await parts.checkpoints.store(self.snapshot())
+
+    async def run(self) -> BoundedResult:
+        """Run until stop(), an error, or the deletion of every stream (S8)."""
+        return await self.run_bounded(Bounds())
+
+    async def run_bounded(self, bounds: Bounds) -> BoundedResult:
+        """Run until a bound is met; can be called again and goes on where the last run ended."""
+        loop = asyncio.get_running_loop()
+        self._ending = loop.create_future()
+        self._finish_line = FinishLine(bounds)
+        self._alignment.until = bounds.until_event_time
+        before = {entry.key: (entry.records, entry.payload_bytes) for entry in self._table}
+        self._emitter.begin()
+        if self._stopped:
+            self._finish(EndReason.STOPPED)
+        timer = None if bounds.max_time is None else loop.call_later(bounds.max_time, self._finish, EndReason.MAX_TIME)
+        tasks = [
+            self._background(self._emit()),
+            self._background(self._heartbeat()),
+            self._background(self._discover()),
+        ]
+        try:
+            self._start_readers()
+            reason = await self._ending
+        finally:
+            if timer is not None:
+                timer.cancel()
+            await self._wind_down(tasks)
+        outcomes = {
+            entry.key: outcome_of(entry, before.get(entry.key, (0, 0)), self._last_heads) for entry in self._table
+        }
+        return BoundedResult(reason, outcomes, self._finish_line.records)
+
+    def stop(self) -> None:
+        """End the run after the write that is going on; safe from any place of the loop's thread."""
+        self._stopped = True
+        self._finish(EndReason.STOPPED)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Exactly what `write` has returned for (S1), as a plain JSON-able dict."""
+        parts = self._parts
+        return to_json(self._table.states(), self._pinned_ms, self._generation, parts.subtask, parts.parallelism)
+
+    async def checkpoint(self) -> dict[str, Any]:
+        """Flush, snapshot, store: kept only after the sink confirmed everything before it (S6). Raises: FencedError, SinkError."""
+        async with self._emitter.sink_calls:
+            state = self.snapshot()
+            await self._parts.sink.flush(Checkpoint(state))
+        if self._parts.checkpoints is not None:
+            await self._parts.checkpoints.store(state)
+            self._parts.tracker.finished({key for key, entry in state["shards"].items() if entry.get("ended")})
+        return state
+
+    async def close(self) -> None:
+        """Close publishers, tracker and sink; every one of them, whatever the others do."""
+        parts = self._parts
+        parts.tracker.report(Report(parts.subtask, SubtaskStatus.LEFT))
+        results = await asyncio.gather(
+            parts.factory.close(), parts.tracker.close(), parts.sink.close(), return_exceptions=True
+        )
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    def metrics(self) -> dict[str, Any]:
+        """Metrics as a plain dict: `subtask` and `shards` by `stream/shard-id` (A1)."""
+        return subtask_metrics(self._table, self._alignment, self._emitter, self._intake, self._parts.clock)
+
+    # --- what happens while it runs ---------------------------------------------------------------------------------------------
+
+    def _changed(self, entry: ShardEntry) -> None:
+        self._alignment.changed(entry, self._finish_line.takes_part(entry))
+        self._emitter.local_watermark.changed(entry)
+        self._finish_line.changed(entry)
+        self._emitter.wake()
+        if not entry.queue and not entry.is_open:
+            self._shard_ended(entry)
+
+    def _shard_ended(self, entry: ShardEntry) -> None:
+        """A shard's last record was emitted: its children may start."""
+        log.info("shard %s was read to its end, children: %s", entry.key, [child.shard_id for child in entry.children])
+        if self._parts.checkpoints is None:
+            self._parts.tracker.finished({entry.key})
+        else:
+            self._parts.checkpoints.ask_for_one()
+        self._start_readers()
+
+    def _found_children(self, children: Sequence[Shard]) -> None:
+        """ChildShards of an end-of-shard answer are used at once (S3)."""
+        self._take_new(children)
+
+    def _take_new(self, shards: Iterable[Shard]) -> None:
+        fresh = self._table.learn(shards)
+        self._own([(shard, ShardState(self._table.start_of_new(shard, self._initial))) for shard in fresh])
+
+    def _own(self, shard_states: Iterable[tuple[Shard, ShardState]]) -> None:
+        parts = self._parts
+        for shard, state in shard_states:
+            if shard.key not in self._table and parts.assigner(shard, parts.parallelism) == parts.subtask:
+                self._changed_quietly(self._table.add(shard, state))
+
+    def _changed_quietly(self, entry: ShardEntry) -> None:
+        self._alignment.changed(entry)
+        self._emitter.local_watermark.changed(entry)
+
+    def _start_readers(self) -> None:
+        if self._ending is None or self._ending.done():
+            return
+        self._readers.start(self._changed, self._reader_failed)
+        if self._finish_line.has_shard_bounds and not any(entry.is_open for entry in self._table):
+            self._finish(EndReason.ALL_ENDED)
+
+    def _reader_failed(self, entry: ShardEntry, error: BaseException) -> None:
+        if not is_deleted_stream(error):
+            self._fail(error)
+            return
+        self._parts.discovery.deleted.add(entry.shard.stream)
+        if self._parts.discovery.all_deleted:
+            self._finish(EndReason.STREAMS_DELETED)
+
+    async def _emit(self) -> None:
+        await self._emitter.run(self._finish_line, self._reached_the_line)
+
+    def _reached_the_line(self) -> None:
+        reason = self._finish_line.reason()
+        if reason is not None:
+            self._finish(reason)
+
+    async def _heartbeat(self) -> None:
+        while True:
+            await asyncio.sleep(self._parts.settings.sync_interval_ms / 1000)
+            await self._emitter.tick()
+            self._start_readers()
+            self._intake.emitted(0)
+
+    async def _discover(self) -> None:
+        async def found(shards: list[Shard]) -> None:
+            self._take_new(shards)
+            self._start_readers()
+
+        await self._parts.discovery.run(found)
+        if self._parts.discovery.all_deleted:
+            self._finish(EndReason.STREAMS_DELETED)
+
+    async def _keep_checkpoints(self) -> None:
+        """A checkpoint whenever the interval is over, and soon after a shard ended (S2)."""
+        checkpoints, interval = self._parts.checkpoints, self._parts.settings.checkpoint_interval_ms
+        while checkpoints is not None:
+            await checkpoints.wait_until_due(interval)
+            await self.checkpoint()
+
+    def _background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.create_task(work)
+        task.add_done_callback(lambda done: None if done.cancelled() else self._fail_if(done.exception()))
+        return task
+
+    def _fail_if(self, error: BaseException | None) -> None:
+        if error is not None:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """The first error ends the run and is raised from it."""
+        if self._ending is not None and not self._ending.done():
+            self._ending.set_exception(error)
+
+    def _finish(self, reason: EndReason) -> None:
+        if self._ending is not None and not self._ending.done():
+            self._ending.set_result(reason)
+
+    async def _wind_down(self, tasks: list[asyncio.Task[None]]) -> None:
+        """Stop reading, let a write that is going on return, forget what was not emitted."""
+        emitter, *others = tasks
+        self._emitter.stop()
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.shield(asyncio.gather(emitter, return_exceptions=True))
+        self._last_heads = {
+            entry.key: entry.head_watermark for entry in self._table if self._finish_line.is_past_event_time(entry)
+        }
+        await self._readers.stop()
+        for entry in self._table:
+            self._changed_quietly(entry)

@@ -1,0 +1,113 @@
+"""Emitter: writes to the sink and moves the position, one step (S1); tells the sink the watermark."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from ..publishers.clock import Clock
+from .alignment import Alignment
+from .finish_line import FinishLine
+from .intake import Intake
+from .local_watermark import LocalWatermark
+from .shard_table import ShardEntry, Stage
+from .sink import Sink
+
+
+class Emitter:
+    """The only caller of the sink's `write` and `watermark`, so that calls never overlap. It is told to stop and never cancelled, so
+    that a write is never cut off."""
+
+    def __init__(
+        self,
+        sink: Sink,
+        alignment: Alignment,
+        intake: Intake,
+        clock: Clock,
+        emit_interval_ms: int,
+        ended: Callable[[ShardEntry], None],
+    ) -> None:
+        self._sink = sink
+        self._alignment = alignment
+        self._intake = intake
+        self._clock = clock
+        self._emit_interval = emit_interval_ms / 1000
+        self._ended = ended
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._last_told = float("-inf")
+        self.sink_calls = asyncio.Lock()
+        """Held around every call to the sink."""
+        self.local_watermark = LocalWatermark()
+        self.records = 0
+
+    def wake(self) -> None:
+        """Something changed: look again."""
+        self._wake.set()
+
+    def begin(self) -> None:
+        """Get ready for a run."""
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Return after the write that is going on."""
+        self._stopping = True
+        self._wake.set()
+
+    async def run(self, finish_line: FinishLine, finished: Callable[[], None]) -> None:
+        """Emit until stopped; calls `finished` when the finish line is reached."""
+        while not self._stopping:
+            if finish_line.reason() is not None:
+                finished()
+                break
+            turn = self._alignment.next_emission()
+            if turn is not None:
+                await self._emit(turn[0], turn[1], finish_line)
+                continue
+            self._wake.clear()
+            await self._tell_watermark()
+            if self._alignment.next_emission() is None:
+                await self._wake.wait()
+        self._last_told = float("-inf")
+        await self._tell_watermark()
+
+    async def tick(self) -> None:
+        """The heartbeat: the global watermark is refreshed, idle and held or not (W7), and the sink hears what is due."""
+        self._alignment.report()
+        await self._tell_watermark()
+        self._wake.set()
+
+    async def _emit(self, entry: ShardEntry, count: int, finish_line: FinishLine) -> None:
+        batch, freed = entry.pop(finish_line.allowed(entry, count))
+        if len(batch):
+            async with self.sink_calls:
+                await self._sink.write(batch)
+                entry.emitted(batch, self._clock.now_ms())
+            self.records += len(batch)
+            finish_line.emitted(entry, batch)
+        else:
+            entry.emitted(batch, self._clock.now_ms())
+        self._alignment.took_its_turn(entry)
+        self._after(entry, finish_line)
+        self._intake.emitted(freed)
+        if self._clock.monotonic() - self._last_told >= self._emit_interval:
+            await self._tell_watermark()
+
+    def _after(self, entry: ShardEntry, finish_line: FinishLine) -> None:
+        self._alignment.changed(entry, finish_line.takes_part(entry))
+        self.local_watermark.changed(entry)
+        finish_line.changed(entry)
+        if entry.stage is Stage.ENDED:
+            self._ended(entry)
+
+    async def _tell_watermark(self) -> None:
+        if self._clock.monotonic() - self._last_told < self._emit_interval:
+            return
+        self._last_told = self._clock.monotonic()
+        value = self.local_watermark.advance(self._alignment.report())
+        if value is not None:
+            async with self.sink_calls:
+                await self._sink.watermark(value)
+        elif self.local_watermark.turned_idle():
+            async with self.sink_calls:
+                await self._sink.idle()

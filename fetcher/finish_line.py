@@ -1,0 +1,75 @@
+"""FinishLine: whether a bounded run has reached its end, and why (S8)."""
+
+from __future__ import annotations
+
+from ..publishers.records import RecordBatch
+from .bounded import Bounds, EndReason
+from .shard_table import ShardEntry, Stage
+
+
+class FinishLine:
+    """Watches the shards of one run against its bounds. Owns how much was emitted and which shards are done."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+        self._started: set[str] = set()
+        self._done: set[str] = set()
+        self._per_shard: dict[str, int] = {}
+        self.records = 0
+        self.payload_bytes = 0
+        self.has_shard_bounds = bounds.stop_at_tip or bounds.until_event_time is not None or bool(bounds.shard_limits)
+
+    def allowed(self, entry: ShardEntry, count: int) -> int:
+        """How many of the next `count` records of a shard may still go."""
+        total = self._bounds.max_records
+        if total is not None:
+            count = min(count, total - self.records)
+        limit = self._bounds.shard_limits.get(entry.key)
+        return count if limit is None else min(count, limit - self._per_shard.get(entry.key, 0))
+
+    def takes_part(self, entry: ShardEntry) -> bool:
+        """False once a shard has given its number of records."""
+        limit = self._bounds.shard_limits.get(entry.key)
+        return limit is None or self._per_shard.get(entry.key, 0) < limit
+
+    def emitted(self, entry: ShardEntry, batch: RecordBatch) -> None:
+        """Count an emitted batch."""
+        self.records += len(batch)
+        self.payload_bytes += batch.raw_bytes
+        self._per_shard[entry.key] = self._per_shard.get(entry.key, 0) + len(batch)
+
+    def changed(self, entry: ShardEntry) -> None:
+        """A shard may have reached, or left, its end."""
+        if entry.stage is Stage.WAITING:
+            return
+        self._started.add(entry.key)
+        if self._is_done(entry):
+            self._done.add(entry.key)
+        else:
+            self._done.discard(entry.key)
+
+    def reason(self) -> EndReason | None:
+        """Why the run is over, None while it is not."""
+        bounds = self._bounds
+        if bounds.max_records is not None and self.records >= bounds.max_records:
+            return EndReason.MAX_RECORDS
+        if bounds.max_bytes is not None and self.payload_bytes >= bounds.max_bytes:
+            return EndReason.MAX_BYTES
+        if self.has_shard_bounds and self._started and len(self._done) == len(self._started):
+            return self._shard_reason()
+        return None
+
+    def is_past_event_time(self, entry: ShardEntry) -> bool:
+        """Whether a shard's next record lies above the bound."""
+        until, head = self._bounds.until_event_time, entry.head_watermark
+        return until is not None and head is not None and head > until
+
+    def _is_done(self, entry: ShardEntry) -> bool:
+        if entry.stage is Stage.ENDED or not self.takes_part(entry) or self.is_past_event_time(entry):
+            return True
+        return self._bounds.stop_at_tip and entry.seen_tip and not entry.queue
+
+    def _shard_reason(self) -> EndReason:
+        if self._bounds.until_event_time is not None:
+            return EndReason.EVENT_TIME
+        return EndReason.TIP if self._bounds.stop_at_tip else EndReason.SHARD_LIMITS

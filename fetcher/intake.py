@@ -1,0 +1,108 @@
+"""Intake: what readers bring goes into the shard's queue, with what it says of silence, tip and room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..publishers.clock import Clock
+from ..publishers.records import RecordBatch
+from ..publishers.shards import Shard
+from .budget import ByteBudget, new_room
+from .shard_table import ShardEntry, Stage
+
+
+class Intake:
+    """The fetcher's side of every ShardOutput. Owns the budget and who waits for room."""
+
+    def __init__(
+        self,
+        budget: ByteBudget,
+        idle_interval_ms: int,
+        clock: Clock,
+        changed: Callable[[ShardEntry], None],
+        found_children: Callable[[Sequence[Shard]], None],
+    ) -> None:
+        self._budget = budget
+        self._idle_interval_ms = idle_interval_ms
+        self._clock = clock
+        self._changed = changed
+        self._found_children = found_children
+        self._waiting: dict[str, ShardEntry] = {}
+        self.readers = 1
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes queued or reserved, as held in memory."""
+        return self._budget.used
+
+    def output_of(self, entry: ShardEntry) -> ShardQueue:
+        """The ShardOutput of one shard."""
+        return ShardQueue(self, entry)
+
+    async def put(self, entry: ShardEntry, batch: RecordBatch) -> int:
+        """Queue a batch and wait for room for the next."""
+        self._take_evidence(entry, batch)
+        is_queued = len(batch) > 0 or batch.read_position is not None
+        self._budget.settle(entry, batch.held_bytes if is_queued else 0)
+        if is_queued:
+            entry.push(batch)
+        self._changed(entry)
+        return self._budget.room_for(entry, self.readers) or await self._wait_for_room(entry)
+
+    def end(self, entry: ShardEntry, children: Sequence[Shard]) -> None:
+        """A shard was read to its end: it drains, or has ended when nothing is queued."""
+        entry.stage = Stage.DRAINING
+        entry.children = tuple(children)
+        if not entry.queue:
+            entry.end()
+        self._found_children(children)
+        self._changed(entry)
+
+    def emitted(self, freed_bytes: int) -> None:
+        """Emission gave bytes back, or moved the ceiling: wake who waits for room."""
+        self._budget.release(freed_bytes)
+        if self._waiting:
+            still = self._budget.grant(self._waiting.values(), self.readers)
+            self._waiting = {entry.key: entry for entry in still}
+
+    def forget(self, entry: ShardEntry) -> None:
+        """Drop what a shard has queued, at the end of a run."""
+        self._waiting.pop(entry.key, None)
+        self._budget.release(entry.drop_queue())
+
+    async def _wait_for_room(self, entry: ShardEntry) -> int:
+        self._waiting[entry.key] = entry
+        entry.silence.interrupted()
+        try:
+            return await new_room(entry)
+        finally:
+            entry.room = None
+            self._waiting.pop(entry.key, None)
+
+    def _take_evidence(self, entry: ShardEntry, batch: RecordBatch) -> None:
+        entry.metrics.reads += 1
+        if batch.millis_behind_latest is not None:
+            entry.metrics.millis_behind_latest = batch.millis_behind_latest
+        entry.at_tip = batch.millis_behind_latest == 0
+        entry.seen_tip = entry.seen_tip or entry.at_tip
+        if entry.at_tip and not len(batch) and not entry.queue:
+            entry.silence.saw_silence(self._clock.monotonic())
+        else:
+            entry.silence.saw_life()
+        entry.idle = self._idle_interval_ms > 0 and entry.silence.observed_ms >= self._idle_interval_ms
+
+
+class ShardQueue:
+    """One shard's face of the intake."""
+
+    def __init__(self, intake: Intake, entry: ShardEntry) -> None:
+        self._intake = intake
+        self._entry = entry
+
+    async def put(self, batch: RecordBatch) -> int:
+        """See ShardOutput."""
+        return await self._intake.put(self._entry, batch)
+
+    def end(self, children: Sequence[Shard]) -> None:
+        """See ShardOutput."""
+        self._intake.end(self._entry, children)

@@ -1,0 +1,47 @@
+"""LowestOf: the lowest of many changing values, kept in a heap (W9a)."""
+
+from __future__ import annotations
+
+import heapq
+
+
+class LowestOf:
+    """Values by key; setting one and asking for the lowest cost O(log n).
+
+    Entries that were replaced stay in the heap until they reach its top or outnumber the live ones.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[str, float] = {}
+        self._heap: list[tuple[float, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def value(self, key: str) -> float | None:
+        """The value of one key."""
+        return self._values.get(key)
+
+    def set(self, key: str, value: float | None) -> None:
+        """Give `key` a value; None takes it out."""
+        if value is None:
+            self._values.pop(key, None)
+        elif self._values.get(key) != value:
+            self._values[key] = value
+            heapq.heappush(self._heap, (value, key))
+            if len(self._heap) > 2 * len(self._values) + 64:
+                self._rebuild()
+
+    def lowest(self) -> tuple[float, str] | None:
+        """The lowest value with its key; None when there is none."""
+        heap, values = self._heap, self._values
+        while heap:
+            value, key = heap[0]
+            if values.get(key) == value:
+                return heap[0]
+            heapq.heappop(heap)
+        return None
+
+    def _rebuild(self) -> None:
+        self._heap = [(value, key) for key, value in self._values.items()]
+        heapq.heapify(self._heap)

@@ -1,0 +1,65 @@
+"""Opening a job: what is stored, which shards there are, where each starts (P3, S5)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..publishers.positions import PositionType, StartingPosition
+from ..publishers.shards import Shard
+from .parts import FetcherParts
+from .seeding import data_loss, seeded_states, vanished
+from .shard_state import ShardState
+from .sink import SinkContext
+from .snapshot import Restored, union
+
+log = logging.getLogger("recordpublisher.fetcher")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedJob:
+    """What a job starts from: listed shards, each one's state, the (pinned) start of new ones, the generation."""
+
+    listed: Sequence[Shard]
+    states: Mapping[str, ShardState]
+    start: StartingPosition
+    pinned_ms: int | None
+    generation: int
+
+    @property
+    def lowest_watermark(self) -> int | None:
+        """Where a new generation's global watermark begins (W6)."""
+        open_states = [state for state in self.states.values() if not state.ended]
+        return min((state.watermark for state in open_states if state.watermark is not None), default=None)
+
+
+async def open_job(parts: FetcherParts) -> OpenedJob:
+    """Open the sink, restore, look for shards, pin a LATEST start. What the sink stored wins over `restore=` and the store."""
+    stored = await parts.sink.open(SinkContext(parts.subtask, parts.parallelism, parts.streams))
+    generation, kept = (0, []) if parts.checkpoints is None else await parts.checkpoints.open()
+    snapshots = [stored] if stored is not None else list(parts.restore) or kept
+    restored = union(snapshots, parts.factory.order_of)
+    listed = await parts.discovery.initial()
+    _check_for_gaps(listed, restored, parts)
+    start, pinned_ms = await _pinned_start(restored, parts)
+    states = seeded_states(listed, restored, start)
+    return OpenedJob(listed, states, start, pinned_ms, max(generation, restored.generation + 1))
+
+
+def _check_for_gaps(listed: Sequence[Shard], restored: Restored, parts: FetcherParts) -> None:
+    gone = vanished(listed, restored, parts.streams)
+    if gone and not parts.settings.continue_on_data_loss:
+        raise data_loss(gone, restored)
+    if gone:
+        log.error("%s; going on because flink.state.dataloss=CONTINUE", data_loss(gone, restored))
+
+
+async def _pinned_start(restored: Restored, parts: FetcherParts) -> tuple[StartingPosition, int | None]:
+    """LATEST becomes AT_TIMESTAMP once for the job, from the server's clock (P3)."""
+    if parts.start.type is not PositionType.LATEST:
+        return parts.start, restored.pinned_ms
+    pinned_ms = restored.pinned_ms
+    if pinned_ms is None:
+        pinned_ms = await parts.pin_latest(parts.streams[0])
+    return StartingPosition.at_timestamp(pinned_ms), pinned_ms

@@ -1,0 +1,44 @@
+"""FetcherParts: what a fetcher is put together from."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from ..consumer.shard_consumer import Stamping
+from ..publishers.base import RecordPublisherFactory
+from ..publishers.clock import Clock
+from ..publishers.positions import StartingPosition
+from ..publishers.shards import Shard
+from .assignment import ShardAssigner
+from .checkpoints import Checkpoints
+from .discovery import Discovery
+from .global_watermark import WatermarkTracker
+from .settings import FetcherSettings
+from .sink import Sink, State
+
+
+@dataclass(frozen=True, slots=True)
+class FetcherParts:
+    """Made from properties by plugins/runtime.py, from fakes by tests.
+
+    `pin_latest` answers the server's time (epoch ms) for a LATEST start (P3). `use_continuations` is True for publishers that resume by
+    ContinuationSequenceNumber (F6).
+    """
+
+    factory: RecordPublisherFactory
+    discovery: Discovery
+    sink: Sink
+    tracker: WatermarkTracker
+    stamping_of: Callable[[Shard], Stamping]
+    settings: FetcherSettings
+    clock: Clock
+    assigner: ShardAssigner
+    start: StartingPosition
+    streams: tuple[str, ...]
+    pin_latest: Callable[[str], Awaitable[int]]
+    use_continuations: bool = False
+    checkpoints: Checkpoints | None = None
+    restore: tuple[State, ...] = ()
+    subtask: int = 0
+    parallelism: int = 1

@@ -1,0 +1,202 @@
+"""ShardTable: the one owner of what changes about each shard of a subtask."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from ..publishers.metrics import ShardMetrics
+from ..publishers.positions import StartingPosition
+from ..publishers.records import RecordBatch
+from ..publishers.shards import Shard
+from .shard_state import ShardState
+from .silence import SilenceClock
+
+
+class Stage(Enum):
+    """The life of a shard in a subtask, in this order."""
+
+    WAITING = "its parents are not finished (S2)"
+    READING = "a publisher reads it"
+    DRAINING = "read to its end; records are still queued"
+    ENDED = "its last record was emitted"
+
+
+@dataclass(slots=True)
+class ShardEntry:
+    """One shard: emitted state, queue, evidence of silence and counters.
+
+    `offset` is how many records of the queue's first batch were emitted already.
+    """
+
+    shard: Shard
+    state: ShardState
+    stage: Stage = Stage.WAITING
+    queue: deque[RecordBatch] = field(default_factory=deque)
+    offset: int = 0
+    queued_bytes: int = 0
+    queued_records: int = 0
+    reserved_bytes: int = 0
+    expected_bytes: int = 0
+    room: asyncio.Future[int] | None = None
+    silence: SilenceClock = field(default_factory=SilenceClock)
+    at_tip: bool = False
+    seen_tip: bool = False
+    idle: bool = False
+    held_since: float | None = None
+    held_seconds: float = 0.0
+    children: tuple[Shard, ...] = ()
+    records: int = 0
+    payload_bytes: int = 0
+    last_emit_ms: int | None = None
+    metrics: ShardMetrics = field(default_factory=ShardMetrics)
+
+    @property
+    def key(self) -> str:
+        """`stream/shard-id`."""
+        return self.shard.key
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the shard counts for watermarks: it may have records to come or queued."""
+        return self.stage in (Stage.READING, Stage.DRAINING)
+
+    @property
+    def head_watermark(self) -> int | None:
+        """The watermark of the next record to emit; None when nothing, or only a marker, is next."""
+        if not self.queue or not self.queue[0].watermarks:
+            return None
+        return self.queue[0].watermarks[self.offset]
+
+    def push(self, batch: RecordBatch) -> None:
+        """Queue a batch behind the others."""
+        self.queue.append(batch)
+        self.queued_bytes += batch.held_bytes
+        self.queued_records += len(batch)
+
+    def pop(self, count: int) -> tuple[RecordBatch, int]:
+        """Take the next `count` records of the first batch; also how many queued bytes that gave back."""
+        head = self.queue[0]
+        stop = self.offset + count
+        part = head.slice(self.offset, stop)
+        self.queued_records -= len(part)
+        if stop < len(head):
+            self.offset = stop
+            return part, 0
+        self.queue.popleft()
+        self.offset = 0
+        self.queued_bytes -= head.held_bytes
+        return part, head.held_bytes
+
+    def emitted(self, batch: RecordBatch, now_ms: int) -> None:
+        """Move the position behind an emitted batch: the other half of the one step of S1."""
+        self.state = _advanced(self.state, batch)
+        if len(batch):
+            self.records += len(batch)
+            self.payload_bytes += batch.raw_bytes
+            self.last_emit_ms = now_ms
+        if self.stage is Stage.DRAINING and not self.queue:
+            self.end()
+
+    def end(self) -> None:
+        """Everything was emitted: only now is the shard ended (S2)."""
+        self.stage = Stage.ENDED
+        self.state = replace(self.state, ended=True, continuation=None)
+
+    def drop_queue(self) -> int:
+        """Forget what was read but not emitted, at the end of a run; answers the bytes given back."""
+        freed = self.queued_bytes + self.reserved_bytes
+        self.queue.clear()
+        self.offset = self.queued_bytes = self.queued_records = self.reserved_bytes = 0
+        self.room = None
+        return freed
+
+
+def _advanced(state: ShardState, batch: RecordBatch) -> ShardState:
+    position = batch.read_position
+    if position is None:
+        return state
+    if position.continuation:
+        return replace(state, continuation=position.sequence)
+    if not len(batch):
+        return replace(state, position=position, continuation=None)
+    watermark = batch.watermark if batch.watermark is not None else state.watermark
+    return replace(
+        state, position=position, continuation=None, watermark=watermark, arrival_ms=batch.arrival_millis[-1]
+    )
+
+
+class ShardTable:
+    """Every shard that a subtask knows: its own with their entries, the others by name only."""
+
+    def __init__(self, finished_elsewhere: Callable[[str], bool] = lambda key: False) -> None:
+        self._entries: dict[str, ShardEntry] = {}
+        self._listed: dict[str, Shard] = {}
+        self._finished_elsewhere = finished_elsewhere
+
+    def __iter__(self) -> Iterator[ShardEntry]:
+        return iter(tuple(self._entries.values()))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._entries
+
+    def __getitem__(self, key: str) -> ShardEntry:
+        return self._entries[key]
+
+    def learn(self, shards: Iterable[Shard]) -> list[Shard]:
+        """Remember listed shards, whoever owns them; answers those not heard of before."""
+        fresh = [shard for shard in shards if shard.key not in self._listed]
+        self._listed.update({shard.key: shard for shard in fresh})
+        return fresh
+
+    def listed(self) -> dict[str, Shard]:
+        """Every shard ever heard of, by key."""
+        return self._listed
+
+    def add(self, shard: Shard, state: ShardState) -> ShardEntry:
+        """Own a shard."""
+        stage = Stage.ENDED if state.ended else Stage.WAITING
+        entry = ShardEntry(shard, replace(state, parents=shard.parents), stage)
+        self._entries[shard.key] = entry
+        self._listed.setdefault(shard.key, shard)
+        return entry
+
+    def startable(self) -> list[ShardEntry]:
+        """Waiting shards whose parents, both of a merge, are finished (S2)."""
+        return [entry for entry in self if entry.stage is Stage.WAITING and self.parents_finished(entry.shard)]
+
+    def parents_finished(self, shard: Shard) -> bool:
+        """Whether every parent's last record was emitted; a parent that nobody lists any more is finished."""
+        return all(self._is_finished(f"{shard.stream}/{parent}") for parent in shard.parents)
+
+    def inherited_watermark(self, shard: Shard) -> int | None:
+        """The lowest watermark of a shard's parents, at which a child begins to count (W5)."""
+        parents = [self._entries.get(f"{shard.stream}/{parent}") for parent in shard.parents]
+        watermarks = [entry.state.watermark for entry in parents if entry is not None]
+        known = [watermark for watermark in watermarks if watermark is not None]
+        return min(known, default=None)
+
+    def start_of_new(self, shard: Shard, pinned: StartingPosition) -> StartingPosition:
+        """Where a shard found after the start is read from: a descendant from TRIM_HORIZON (S3), a new stream from the pinned start."""
+        is_known_stream = any(key.startswith(f"{shard.stream}/") for key in self._entries)
+        return StartingPosition.trim_horizon() if is_known_stream or shard.parents else pinned
+
+    def states(self) -> dict[str, ShardState]:
+        """What a snapshot covers."""
+        return {entry.key: entry.state for entry in self}
+
+    def forget(self, key: str) -> None:
+        """Drop an ended shard."""
+        self._entries.pop(key, None)
+
+    def _is_finished(self, key: str) -> bool:
+        own = self._entries.get(key)
+        if own is not None:
+            return own.stage is Stage.ENDED
+        return key not in self._listed or self._finished_elsewhere(key)

@@ -1,0 +1,45 @@
+"""The bundled classes: they enter by the same door as anyone's, and are imported when they are first asked for."""
+
+from __future__ import annotations
+
+from ..consumer.deserialization import Deserializer
+from ..consumer.watermarks import WatermarkStrategy
+from ..fetcher.global_watermark import WatermarkTracker
+from ..fetcher.sink import Sink
+from ..publishers.base import RecordPublisherFactory
+from .hookspecs import PROJECT, hookimpl
+from .registry import Registrar
+
+
+@hookimpl
+def recordpublisher_register_publishers(registry: Registrar[RecordPublisherFactory]) -> None:
+    """POLLING and EFO."""
+    registry.add("POLLING", f"{PROJECT}.publishers.polling:PollingRecordPublisherFactory")
+    registry.add("EFO", f"{PROJECT}.publishers.fanout:FanOutRecordPublisherFactory")
+
+
+@hookimpl
+def recordpublisher_register_sinks(registry: Registrar[Sink]) -> None:
+    """The sinks that need no setting."""
+    registry.add("memory", f"{PROJECT}.plugins.sinks.memory:MemorySink")
+    registry.add("reactive", f"{PROJECT}.plugins.sinks.reactive:ReactiveSink")
+
+
+@hookimpl
+def recordpublisher_register_trackers(registry: Registrar[WatermarkTracker]) -> None:
+    """The global watermark within one process."""
+    registry.add("IN_PROCESS", f"{PROJECT}.fetcher.global_watermark:InProcessTracker")
+
+
+@hookimpl
+def recordpublisher_register_watermark_strategies(registry: Registrar[WatermarkStrategy]) -> None:
+    """The largest event time less a bound."""
+    registry.add("BOUNDED", f"{PROJECT}.consumer.watermarks:BoundedOutOfOrderness")
+
+
+@hookimpl
+def recordpublisher_register_deserializers(registry: Registrar[Deserializer]) -> None:
+    """Bytes, UTF-8 text and JSON."""
+    registry.add("bytes", f"{PROJECT}.consumer.deserialization:BytesDeserializer")
+    registry.add("text", f"{PROJECT}.consumer.deserialization:TextDeserializer")
+    registry.add("json", f"{PROJECT}.consumer.deserialization:JsonDeserializer")

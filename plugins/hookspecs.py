@@ -1,0 +1,67 @@
+"""The hooks: what a plugin implements to give names to its classes.
+
+A plugin is a module or object behind an entry point of the group `recordpublisher`:
+
+    from recordpublisher import hookimpl
+
+    @hookimpl
+    def recordpublisher_register_publishers(registry):
+        registry.add("LINES", LinesFactory)
+
+Each class is later built with the job's properties: `LinesFactory(properties)`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pluggy
+
+from ..consumer.deserialization import Deserializer
+from ..consumer.watermarks import WatermarkStrategy
+from ..fetcher.global_watermark import WatermarkTracker
+from ..fetcher.sink import Sink
+from ..fetcher.state_store import StateStore
+from ..publishers.base import RecordPublisherFactory
+from .registry import Registrar
+
+PROJECT = "recordpublisher"
+"""The entry-point group and the name that the markers belong to."""
+
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+@hookspec
+def recordpublisher_register_publishers(registry: Registrar[RecordPublisherFactory]) -> None:
+    """Add publisher factories; chosen by `flink.stream.recordpublisher` (P5)."""
+
+
+@hookspec
+def recordpublisher_register_sinks(registry: Registrar[Sink]) -> None:
+    """Add sinks."""
+
+
+@hookspec
+def recordpublisher_register_trackers(registry: Registrar[WatermarkTracker]) -> None:
+    """Add what carries the global watermark; chosen by `flink.watermark.tracker` (W10)."""
+
+
+@hookspec
+def recordpublisher_register_state_stores(registry: Registrar[StateStore]) -> None:
+    """Add state stores; chosen by the scheme of `flink.state.uri`."""
+
+
+@hookspec
+def recordpublisher_register_watermark_strategies(registry: Registrar[WatermarkStrategy]) -> None:
+    """Add watermark strategies of a shard."""
+
+
+@hookspec
+def recordpublisher_register_shard_assigners(registry: Registrar[Any]) -> None:
+    """Add shard assigners, which say the subtask of a shard (S9)."""
+
+
+@hookspec
+def recordpublisher_register_deserializers(registry: Registrar[Deserializer]) -> None:
+    """Add deserialisers; chosen by `flink.deserializer`."""

@@ -1,0 +1,135 @@
+"""The plugin manager: finds plugins by entry point, loads what is not blocked, and lets each claim its names."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from typing import Any
+
+import pluggy
+
+from ..publishers.errors import PluginError
+from . import builtins, hookspecs
+from .registry import Claim, NameTable, Owner, PluginStatus, Registry
+
+BLOCK_VARIABLE = "RECORDPUBLISHER_BLOCK_PLUGINS"
+_HOOK_STEM = f"{hookspecs.PROJECT}_register_"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A plugin before it is loaded."""
+
+    owner: Owner
+    load: Callable[[], object]
+
+
+def load_registry(plugins: Iterable[object] = ()) -> Registry:
+    """The names of every installed plugin that is not blocked, the built-ins first; `plugins` are further ones, already imported.
+
+    A plugin that fails is logged, listed as failed, and leaves the others alone. Raises: PluginError when a name is claimed twice.
+    """
+    registry, manager, blocked = Registry(), _new_manager(), _blocked_names()
+    for candidate in [_builtins(), *map(_installed, _found_entry_points()), *map(_handed_in, plugins)]:
+        if blocked & {_plain(candidate.owner.plugin), _plain(candidate.owner.distribution)}:
+            registry.plugins.append(PluginStatus(candidate.owner, "blocked", f"named in {BLOCK_VARIABLE}"))
+        else:
+            registry.plugins.append(_take_in(candidate, manager, registry))
+    return registry
+
+
+def _take_in(candidate: _Candidate, manager: pluggy.PluginManager, registry: Registry) -> PluginStatus:
+    """Load one plugin and enter its claims; what goes wrong inside the plugin stays with the plugin."""
+    owner = candidate.owner
+    try:
+        claims = _claims_of(candidate, manager, registry)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        _log.warning("plugin '%s' of %s is left out: %s", owner.plugin, owner, reason)
+        return PluginStatus(owner, "failed", reason)
+    for table, claim in claims:
+        table.claim(claim)
+    return PluginStatus(owner, "loaded")
+
+
+def _claims_of(
+    candidate: _Candidate, manager: pluggy.PluginManager, registry: Registry
+) -> list[tuple[NameTable[Any], Claim[Any]]]:
+    """Everything one plugin claims, by calling its hooks and nobody else's."""
+    plugin = candidate.load()
+    manager.register(plugin, name=f"{candidate.owner.distribution}:{candidate.owner.plugin}")
+    _refuse_unknown_hooks(plugin, manager)
+    others = [other for other in manager.get_plugins() if other is not plugin]
+    claims: list[tuple[NameTable[Any], Claim[Any]]] = []
+    for kind, table in registry.tables().items():
+        manager.subset_hook_caller(_HOOK_STEM + kind, others)(registry=_Collector(candidate.owner, table, claims))
+    return claims
+
+
+@dataclass(slots=True)
+class _Collector:
+    """What a hook is given: takes names on behalf of one plugin."""
+
+    owner: Owner
+    table: NameTable[Any]
+    claims: list[tuple[NameTable[Any], Claim[Any]]]
+
+    def add(self, name: str, provided: type[Any] | str) -> None:
+        """Claim a name for a class, or for `"package.module:Class"`."""
+        if not isinstance(name, str) or not name.strip():
+            raise PluginError(f"a name must be a text that is not empty, not {name!r}")
+        claim = Claim(name.strip(), provided, self.owner)
+        self.table.check(claim)
+        self.claims.append((self.table, claim))
+
+
+def _refuse_unknown_hooks(plugin: object, manager: pluggy.PluginManager) -> None:
+    """A misspelt hook would never be called, and nobody would know why the name is missing."""
+    unknown = [caller.name for caller in manager.get_hookcallers(plugin) or () if not caller.has_spec()]
+    if unknown:
+        manager.unregister(plugin)
+        raise PluginError(f"there is no hook {', '.join(unknown)}")
+
+
+def _new_manager() -> pluggy.PluginManager:
+    manager = pluggy.PluginManager(hookspecs.PROJECT)
+    manager.add_hookspecs(hookspecs)
+    return manager
+
+
+def _found_entry_points() -> list[EntryPoint]:
+    return sorted(entry_points(group=hookspecs.PROJECT), key=lambda point: (_distribution_of(point), point.name))
+
+
+def _installed(point: EntryPoint) -> _Candidate:
+    found = point.dist
+    return _Candidate(Owner(point.name, _distribution_of(point), found.version if found else ""), point.load)
+
+
+def _builtins() -> _Candidate:
+    try:
+        own_version = version(hookspecs.PROJECT)
+    except PackageNotFoundError:  # run from a checkout that is not installed
+        own_version = ""
+    return _Candidate(Owner("builtins", hookspecs.PROJECT, own_version), lambda: builtins)
+
+
+def _handed_in(plugin: object) -> _Candidate:
+    return _Candidate(Owner(getattr(plugin, "__name__", type(plugin).__name__), "handed in"), lambda: plugin)
+
+
+def _distribution_of(point: EntryPoint) -> str:
+    return point.dist.name if point.dist else "unknown distribution"
+
+
+def _blocked_names() -> set[str]:
+    return {_plain(name) for name in os.environ.get(BLOCK_VARIABLE, "").split(",") if name.strip()}
+
+
+def _plain(name: str) -> str:
+    """A name without case and with one kind of dash, as distributions compare."""
+    return name.strip().lower().replace("_", "-").replace(".", "-")

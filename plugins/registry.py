@@ -1,0 +1,152 @@
+"""The registry: which class answers to which name, and which plugins said so."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+from ..consumer.deserialization import Deserializer
+from ..consumer.watermarks import WatermarkStrategy
+from ..fetcher.global_watermark import WatermarkTracker
+from ..fetcher.sink import Sink
+from ..fetcher.state_store import StateStore
+from ..publishers.base import RecordPublisherFactory
+from ..publishers.errors import ConfigurationError, PluginError
+
+T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class Registrar(Protocol[T_contra]):
+    """What a hook is given: the one thing a plugin does is add names."""
+
+    def add(self, name: str, provided: Callable[..., T_contra] | str) -> None:
+        """Give `name` (compared without case) to a class, or to `"package.module:Class"`, imported when it is first asked for."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who claims a name: the plugin's entry-point name and the distribution it comes from."""
+
+    plugin: str
+    distribution: str
+    version: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.distribution} {self.version}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Claim(Generic[T]):
+    """One name of one plugin."""
+
+    name: str
+    provided: type[T] | str
+    owner: Owner
+
+
+class NameTable(Generic[T]):
+    """The names of one kind of class; owns the claims."""
+
+    def __init__(self, kind: str, base: type[T] | None = None) -> None:
+        self.kind = kind
+        self._base = base
+        self._claims: dict[str, Claim[T]] = {}
+
+    def claim(self, claim: Claim[T]) -> None:
+        """Enter a claim. Raises: PluginError when another plugin has the name."""
+        known = self._claims.get(claim.name.lower())
+        if known is not None:
+            raise PluginError(
+                f"the {self.kind} '{claim.name}' is claimed by {known.owner} (plugin '{known.owner.plugin}') and by "
+                f"{claim.owner} (plugin '{claim.owner.plugin}'): uninstall one, or block it with RECORDPUBLISHER_BLOCK_PLUGINS"
+            )
+        self._claims[claim.name.lower()] = claim
+
+    def check(self, claim: Claim[T]) -> None:
+        """Raises: PluginError when the class is of another kind; one given by its path is checked when it is asked for."""
+        if not isinstance(claim.provided, str):
+            self._checked(claim, claim.provided)
+
+    def get(self, name: str, key: str) -> type[T]:
+        """The class behind `name`, which stood at the property `key`.
+
+        Raises: ConfigurationError that lists the names there are; PluginError when the class cannot be imported.
+        """
+        claim = self._claims.get(name.strip().lower())
+        if claim is None:
+            raise ConfigurationError(
+                key, name, ", ".join(self.names()), reason=f"no {self.kind} of that name is installed"
+            )
+        return self._checked(claim, _imported(claim, self.kind))
+
+    def names(self) -> list[str]:
+        """The names as their plugins spell them, sorted."""
+        return sorted(claim.name for claim in self._claims.values())
+
+    def claims(self) -> list[Claim[T]]:
+        """Every claim, sorted by name."""
+        return sorted(self._claims.values(), key=lambda claim: claim.name)
+
+    def _checked(self, claim: Claim[T], provided: Any) -> type[T]:
+        fits = (
+            callable(provided)
+            if self._base is None
+            else isinstance(provided, type) and issubclass(provided, self._base)
+        )
+        if not fits:
+            wanted = "callable" if self._base is None else f"a subclass of {self._base.__name__}"
+            raise PluginError(f"the {self.kind} '{claim.name}' of {claim.owner} is {provided!r}, which is not {wanted}")
+        return cast("type[T]", provided)
+
+
+def _imported(claim: Claim[T], kind: str) -> Any:
+    if not isinstance(claim.provided, str):
+        return claim.provided
+    module, _, name = claim.provided.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except Exception as error:
+        raise PluginError(
+            f"the {kind} '{claim.name}' of {claim.owner} cannot be imported from {claim.provided}: {error}"
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class PluginStatus:
+    """How one plugin fared: `state` is loaded, blocked or failed; `reason` says why it failed."""
+
+    owner: Owner
+    state: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """Every name of every kind, and the plugins they come from."""
+
+    publishers: NameTable[RecordPublisherFactory] = field(
+        default_factory=lambda: NameTable("publisher", RecordPublisherFactory)
+    )
+    sinks: NameTable[Sink] = field(default_factory=lambda: NameTable("sink", Sink))
+    trackers: NameTable[WatermarkTracker] = field(default_factory=lambda: NameTable("tracker", WatermarkTracker))
+    state_stores: NameTable[StateStore] = field(default_factory=lambda: NameTable("state store", StateStore))
+    watermark_strategies: NameTable[WatermarkStrategy] = field(default_factory=lambda: NameTable("watermark strategy"))
+    shard_assigners: NameTable[Any] = field(default_factory=lambda: NameTable("shard assigner"))
+    deserializers: NameTable[Deserializer] = field(default_factory=lambda: NameTable("deserializer"))
+    plugins: list[PluginStatus] = field(default_factory=list)
+
+    def tables(self) -> dict[str, NameTable[Any]]:
+        """The tables by the last part of their hook's name."""
+        return {
+            "publishers": self.publishers,
+            "sinks": self.sinks,
+            "trackers": self.trackers,
+            "state_stores": self.state_stores,
+            "watermark_strategies": self.watermark_strategies,
+            "shard_assigners": self.shard_assigners,
+            "deserializers": self.deserializers,
+        }

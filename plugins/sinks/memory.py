@@ -1,0 +1,52 @@
+"""The memory sink: keeps what it is given, for tests, notebooks and small reads."""
+
+from __future__ import annotations
+
+from ...fetcher.sink import Sink
+from ...publishers.errors import SinkError
+from ...publishers.properties import Properties
+from ...publishers.property_types import optional_integer
+from ...publishers.records import Record, RecordBatch
+
+LIMIT = optional_integer(
+    "flink.sink.memory.limit",
+    "Records that the memory sink keeps before it fails the job; not set: no bound.",
+    1,
+    unit="records",
+    group="Sinks",
+)
+
+
+class MemorySink(Sink):
+    """Owns every batch written, in order, and the watermarks between them.
+
+    `limit` (records) bounds it: a write past the limit raises SinkError and keeps nothing of its batch, since dropping the oldest
+    would lose records silently.
+    """
+
+    def __init__(self, properties: Properties | None = None, *, limit: int | None = None) -> None:
+        self._limit = limit if limit is not None else (properties or Properties()).value(LIMIT)
+        self._count = 0
+        self._records: list[Record] = []
+        self._expanded = 0
+        self.batches: list[RecordBatch] = []
+        self.watermarks: list[int] = []
+
+    @property
+    def records(self) -> list[Record]:
+        """Every record written, in order of writing; made from the batches when asked for, so that a write costs nothing per record."""
+        for batch in self.batches[self._expanded :]:
+            self._records.extend(batch)
+        self._expanded = len(self.batches)
+        return self._records
+
+    async def write(self, batch: RecordBatch) -> None:
+        """Keep the batch. Raises: SinkError when the limit would be passed."""
+        if self._limit is not None and self._count + len(batch) > self._limit:
+            raise SinkError(f"the memory sink holds {self._count} records and may hold {self._limit} ({LIMIT.key})")
+        self._count += len(batch)
+        self.batches.append(batch)
+
+    async def watermark(self, watermark: int) -> None:
+        """Keep the watermark."""
+        self.watermarks.append(watermark)

@@ -1,0 +1,155 @@
+"""The reactive sink: records as a reactivex Observable, with the back-pressure that reactivex itself lacks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from reactivex import Observable
+from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
+from reactivex.subject import Subject
+
+from ...fetcher.sink import Checkpoint, Sink, SinkContext, State
+from ...publishers.errors import SinkError
+from ...publishers.properties import Properties
+from ...publishers.property_types import integer
+from ...publishers.records import Record, RecordBatch
+
+BUFFER = integer(
+    "flink.sink.reactive.buffer",
+    "Records that may wait for the observers of the reactive sink; 0: a write returns when they are done with its batch.",
+    10_000,
+    unit="records",
+    group="Sinks",
+)
+
+
+MAX_HANDED_OVER = 1_000
+"""Batches and watermarks that may wait, however small they are: the queue is bounded also where records do not count it."""
+
+
+class ReactiveSink(Sink):
+    """Hands batches to observers, one after the other, in a thread of its own; owns what waits for them.
+
+    An observer acknowledges by returning from `on_next`. `write` returns as soon as at most `buffer` records wait, so slow
+    observers are the back-pressure; a batch larger than the buffer is taken when nothing else waits. `flush` (and so a
+    checkpoint) returns when nothing waits any more. An observer that raises fails the sink: the other observers get
+    `on_error`, the next `write` or `flush` raises SinkError. `close` ends in `on_completed`.
+
+    Observers run in the sink's thread, never on the event loop, and may block. Subscribe before the job starts: a late
+    observer sees what comes from then on.
+    """
+
+    def __init__(self, properties: Properties | None = None, *, buffer: int | None = None) -> None:
+        self._buffer = buffer if buffer is not None else (properties or Properties()).value(BUFFER)
+        self._batches: Subject[RecordBatch] = Subject()
+        self._watermarks: Subject[int] = Subject()
+        self._waiting: dict[asyncio.Future[None], int] = {}
+        self._failure: Exception | None = None
+        self._thread: ThreadPoolExecutor | None = None
+
+    @property
+    def batches(self) -> Observable[RecordBatch]:
+        """Every batch written."""
+        return self._batches
+
+    @property
+    def watermarks(self) -> Observable[int]:
+        """Every watermark (epoch ms), in its place between the batches."""
+        return self._watermarks
+
+    @property
+    def records(self) -> Observable[Record]:
+        """Every record written, one by one."""
+
+        def subscribe(observer: ObserverBase[Record], scheduler: SchedulerBase | None = None) -> DisposableBase:
+            def each(batch: RecordBatch) -> None:
+                for record in batch:
+                    observer.on_next(record)
+
+            return self._batches.subscribe(each, observer.on_error, observer.on_completed)
+
+        return Observable(subscribe)
+
+    @property
+    def waiting_records(self) -> int:
+        """Records written that the observers are not done with."""
+        return sum(self._waiting.values())
+
+    async def open(self, context: SinkContext) -> State | None:
+        """Start the thread of the observers."""
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="recordpublisher-observers")
+        return None
+
+    async def write(self, batch: RecordBatch) -> None:
+        """Pass the batch on and wait until at most `buffer` records wait. Raises: SinkError when an observer has failed."""
+        await self._wait_until(lambda: self._has_room(len(batch)))
+        self._hand_over(lambda: self._batches.on_next(batch), len(batch))
+        await self._wait_until(lambda: self.waiting_records <= self._buffer)
+
+    async def watermark(self, watermark: int) -> None:
+        """Pass the watermark on, behind the records that precede it."""
+        await self._wait_until(lambda: self._has_room(0))
+        self._hand_over(lambda: self._watermarks.on_next(watermark), 0)
+
+    async def flush(self, checkpoint: Checkpoint | None = None) -> None:
+        """Return when the observers are done with everything written. Raises: SinkError when one has failed."""
+        await self._wait_until(lambda: not self._waiting)
+
+    async def close(self) -> None:
+        """Let the observers finish, complete them, end the thread."""
+        if self._thread is None:
+            return
+        if self._failure is None:
+            self._hand_over(self._complete, 0)
+        while self._waiting:
+            await asyncio.wait(self._waiting)
+        self._thread.shutdown(wait=False)
+        self._thread = None
+
+    def _has_room(self, records: int) -> bool:
+        fits = self.waiting_records + records <= self._buffer and len(self._waiting) < MAX_HANDED_OVER
+        return fits or not self._waiting
+
+    async def _wait_until(self, is_enough: Callable[[], bool]) -> None:
+        self._raise_failure()
+        while not is_enough():
+            # waits for the oldest, which ends first: there is one thread; asyncio.wait leaves it alone when we are cancelled
+            await asyncio.wait([next(iter(self._waiting))])
+            self._raise_failure()
+
+    def _hand_over(self, deliver: Callable[[], None], records: int) -> None:
+        if self._thread is None:
+            raise SinkError("the reactive sink is not open")
+        future = asyncio.get_running_loop().run_in_executor(self._thread, self._guarded, deliver)
+        self._waiting[future] = records
+        future.add_done_callback(self._waiting.pop)
+
+    def _guarded(self, deliver: Callable[[], None]) -> None:
+        """In the thread: deliver unless an observer has failed; remember a failure and tell the other observers."""
+        if self._failure is not None:
+            return
+        try:
+            deliver()
+        except Exception as error:
+            self._failure = error
+            _tell(self._batches, error)
+            _tell(self._watermarks, error)
+
+    def _complete(self) -> None:
+        self._batches.on_completed()
+        self._watermarks.on_completed()
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise SinkError(f"an observer failed: {type(self._failure).__name__}: {self._failure}") from self._failure
+
+
+def _tell(subject: Subject[Any], error: Exception) -> None:
+    """Give the error to each observer; one without an `on_error` raises it (reactivex's default) and must not keep it from the rest."""
+    for observer in [*subject.observers, subject]:
+        with contextlib.suppress(Exception):
+            observer.on_error(error)

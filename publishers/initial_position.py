@@ -1,0 +1,90 @@
+"""Where a new job starts, from `flink.stream.initpos` and its timestamp."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, datetime
+
+from .errors import ConfigurationError
+from .positions import PositionType, StartingPosition
+from .properties import Properties
+from .property_table import INITIAL_POSITION, INITIAL_TIMESTAMP, INITIAL_TIMESTAMP_FORMAT
+
+_VALID = (
+    "epoch seconds (1459799926.480), ISO-8601 (2016-04-04T19:58:46.480Z; UTC without a zone), or text in the format of "
+)
+_FIELDS = {
+    "y": "%Y",
+    "M": "%m",
+    "d": "%d",
+    "H": "%H",
+    "m": "%M",
+    "s": "%S",
+    "S": "%f",
+    "X": "%z",
+    "Z": "%z",
+    "a": "%p",
+    "h": "%I",
+}
+"""SimpleDateFormat's letters that name a number or a zone; names of days and months depend on a locale and are left out."""
+_FIELD = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|(.)", re.DOTALL)
+
+
+def initial_position(properties: Properties) -> StartingPosition:
+    """The start of a job without state; LATEST is still to be pinned (P3). Raises: ConfigurationError."""
+    position = PositionType(properties.value(INITIAL_POSITION))
+    if position is PositionType.AT_TIMESTAMP:
+        return StartingPosition.at_timestamp(initial_timestamp_ms(properties))
+    return StartingPosition(position)
+
+
+def initial_timestamp_ms(properties: Properties) -> int:
+    """The timestamp of AT_TIMESTAMP, epoch ms. Raises: ConfigurationError when it is missing or cannot be read."""
+    given = properties.value(INITIAL_TIMESTAMP)
+    valid = _VALID + INITIAL_TIMESTAMP_FORMAT.key
+    if given is None:
+        raise ConfigurationError(INITIAL_TIMESTAMP.key, valid=valid, reason=f"{INITIAL_POSITION.key} is AT_TIMESTAMP")
+    try:
+        return round(_seconds(given, properties) * 1000)
+    except ConfigurationError:
+        raise
+    except (ValueError, OverflowError) as error:
+        raise ConfigurationError(INITIAL_TIMESTAMP.key, given, valid) from error
+
+
+def _seconds(given: str, properties: Properties) -> float:
+    if re.fullmatch(r"[+-]?[0-9.]+([eE][+-]?[0-9]+)?", given):
+        return _not_negative(float(given))
+    if properties.is_set(INITIAL_TIMESTAMP_FORMAT):
+        return _not_negative(_aware(datetime.strptime(given, _strptime_format(properties))).timestamp())
+    return _not_negative(_aware(datetime.fromisoformat(given)).timestamp())
+
+
+def _strptime_format(properties: Properties) -> str:
+    """The Java format in Python's letters. Raises: ConfigurationError for a letter that has no counterpart."""
+    java = properties.value(INITIAL_TIMESTAMP_FORMAT)
+    return "".join(_strptime_part(match, java) for match in _FIELD.finditer(java))
+
+
+def _strptime_part(match: re.Match[str], java: str) -> str:
+    quoted, letter, other = match.groups()
+    if letter is None:
+        literal: str = other or quoted.replace("''", "'") or "'"
+        return literal.replace("%", "%%")
+    if letter not in _FIELDS:
+        valid = f"a SimpleDateFormat of the letters {' '.join(_FIELDS)}"
+        raise ConfigurationError(
+            INITIAL_TIMESTAMP_FORMAT.key, java, valid, reason=f"the letter {letter} is not understood"
+        )
+    return _FIELDS[letter]
+
+
+def _aware(moment: datetime) -> datetime:
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _not_negative(seconds: float) -> float:
+    if not math.isfinite(seconds) or seconds < 0:
+        raise ValueError(seconds)
+    return seconds

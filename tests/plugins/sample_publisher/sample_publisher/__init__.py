@@ -1,0 +1,1 @@
+"""A third-party publisher: lines of local files."""

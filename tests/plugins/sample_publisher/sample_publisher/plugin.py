@@ -1,0 +1,10 @@
+"""The hooks of this package."""
+
+from recordpublisher import hookimpl
+
+from .lines import LinesFactory
+
+
+@hookimpl
+def recordpublisher_register_publishers(registry):
+    registry.add("LINES", LinesFactory)

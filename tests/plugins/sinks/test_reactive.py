@@ -1,0 +1,202 @@
+"""The reactive sink: observers in a thread, back-pressure by acknowledgement."""
+
+import asyncio
+import threading
+
+import pytest
+from batches import batch
+
+from recordpublisher import SinkError
+from recordpublisher.fetcher.sink import SinkContext
+from recordpublisher.plugins.sinks.reactive import ReactiveSink
+
+PATIENCE = 0.05
+"""Seconds of real time after which something that did not happen is taken not to happen."""
+
+
+@pytest.fixture
+async def opened():
+    sinks = []
+
+    async def open_sink(buffer: int = 10) -> ReactiveSink:
+        sink = ReactiveSink(buffer=buffer)
+        await sink.open(SinkContext())
+        sinks.append(sink)
+        return sink
+
+    yield open_sink
+    for sink in sinks:
+        await sink.close()
+
+
+class SlowObserver:
+    """Takes batches only when told to go on."""
+
+    def __init__(self) -> None:
+        self.seen: list[bytes] = []
+        self.threads: set[int] = set()
+        self._may_go_on = threading.Semaphore(0)
+
+    def __call__(self, taken) -> None:
+        self._may_go_on.acquire(timeout=10)
+        self.threads.add(threading.get_ident())
+        self.seen += taken.data
+
+    def go_on(self, times: int = 1) -> None:
+        self._may_go_on.release(times)
+
+
+async def test_observers_see_records_in_order_and_completion(opened):
+    sink, seen = await opened(), []
+    sink.records.subscribe(lambda record: seen.append(record.data), on_completed=lambda: seen.append("done"))
+
+    await sink.write(batch(b"a", b"b"))
+    await sink.write(batch(b"c"))
+    await sink.close()
+
+    assert seen == [b"a", b"b", b"c", "done"]
+
+
+async def test_watermarks_keep_their_place_between_batches(opened):
+    sink, seen = await opened(), []
+    sink.batches.subscribe(lambda taken: seen.append(taken.data))
+    sink.watermarks.subscribe(seen.append)
+
+    await sink.write(batch(b"a"))
+    await sink.watermark(17)
+    await sink.write(batch(b"b"))
+    await sink.flush()
+
+    assert seen == [[b"a"], 17, [b"b"]]
+
+
+async def test_without_a_buffer_a_write_returns_when_the_observers_are_done(opened):
+    sink, observer = await opened(buffer=0), SlowObserver()
+    sink.batches.subscribe(observer)
+
+    writing = asyncio.create_task(sink.write(batch(b"a")))
+    await asyncio.sleep(PATIENCE)
+    assert not writing.done()
+    observer.go_on()
+    await writing
+
+    assert observer.seen == [b"a"]
+
+
+async def test_a_slow_observer_pushes_back_once_the_buffer_is_full(opened):
+    sink, observer = await opened(buffer=2), SlowObserver()
+    sink.batches.subscribe(observer)
+    await sink.write(batch(b"a"))
+    await sink.write(batch(b"b"))
+
+    third = asyncio.create_task(sink.write(batch(b"c")))
+    await asyncio.sleep(PATIENCE)
+    assert not third.done()
+    assert sink.waiting_records == 2
+    observer.go_on()
+    await third
+    observer.go_on(2)
+    await sink.flush()
+
+    assert observer.seen == [b"a", b"b", b"c"]
+
+
+async def test_a_batch_larger_than_the_buffer_is_taken_alone(opened):
+    sink, observer = await opened(buffer=1), SlowObserver()
+    sink.batches.subscribe(observer)
+    await sink.write(batch(b"a"))
+
+    writing = asyncio.create_task(sink.write(batch(b"b", b"c", b"d")))
+    await asyncio.sleep(PATIENCE)
+    assert sink.waiting_records == 1
+    observer.go_on(2)
+    await writing
+
+    assert observer.seen == [b"a", b"b", b"c", b"d"]
+
+
+async def test_flush_waits_for_the_observers(opened):
+    sink, observer = await opened(), SlowObserver()
+    sink.batches.subscribe(observer)
+    await sink.write(batch(b"a"))
+
+    flushing = asyncio.create_task(sink.flush())
+    await asyncio.sleep(PATIENCE)
+    assert not flushing.done()
+    observer.go_on()
+    await flushing
+
+    assert observer.seen == [b"a"]
+
+
+async def test_observers_share_one_thread_that_is_not_the_loops(opened):
+    sink, observer = await opened(), SlowObserver()
+    sink.batches.subscribe(observer)
+    observer.go_on(2)
+
+    await sink.write(batch(b"a"))
+    await sink.write(batch(b"b"))
+    await sink.flush()
+
+    assert len(observer.threads) == 1
+    assert threading.get_ident() not in observer.threads
+
+
+async def test_an_observer_that_raises_fails_the_sink_and_the_others_hear_of_it(opened):
+    sink, heard = await opened(), []
+
+    def broken(_) -> None:
+        raise KeyError("carrier")
+
+    sink.batches.subscribe(broken)
+    sink.batches.subscribe(lambda _: None)
+    sink.records.subscribe(on_error=heard.append)
+
+    with pytest.raises(SinkError, match=r"an observer failed: KeyError: 'carrier'") as raised:
+        await write_and_flush(sink)
+    with pytest.raises(SinkError):
+        await sink.write(batch(b"b"))
+
+    assert isinstance(raised.value.__cause__, KeyError)
+    assert [type(error) for error in heard] == [KeyError]
+
+
+async def test_a_cancelled_flush_loses_nothing(opened):
+    sink, observer = await opened(), SlowObserver()
+    sink.batches.subscribe(observer)
+    await sink.write(batch(b"a"))
+    await sink.write(batch(b"b"))
+
+    flushing = asyncio.create_task(sink.flush())
+    await asyncio.sleep(PATIENCE)
+    flushing.cancel()
+    observer.go_on(2)
+    await sink.flush()
+
+    assert observer.seen == [b"a", b"b"]
+
+
+async def test_many_watermarks_do_not_pile_up_without_bound(opened):
+    sink, observer = await opened(), SlowObserver()
+    sink.batches.subscribe(observer)
+    await sink.write(batch(b"a"))
+
+    async def flood() -> None:
+        for watermark in range(2_000):
+            await sink.watermark(watermark)
+
+    flooding = asyncio.create_task(flood())
+    await asyncio.sleep(PATIENCE)
+    assert not flooding.done()
+    observer.go_on()
+    await flooding
+
+
+async def test_a_sink_that_is_not_open_refuses():
+    with pytest.raises(SinkError, match="not open"):
+        await ReactiveSink().write(batch(b"a"))
+
+
+async def write_and_flush(sink: ReactiveSink) -> None:
+    await sink.write(batch(b"a"))
+    await sink.flush()

@@ -1,0 +1,182 @@
+"""Plugins are found by entry point; what one of them does wrong stays with it (contract, section Plugins)."""
+
+import importlib
+import logging
+import sys
+from textwrap import dedent
+
+import pytest
+
+from recordpublisher import ConfigurationError, PluginError, RecordPublisherFactory, Sink, hookimpl
+from recordpublisher.plugins.manager import load_registry
+
+KEY = "flink.stream.recordpublisher"
+FACTORY = """
+    import recordpublisher as rp
+
+    class Factory(rp.RecordPublisherFactory):
+        def __init__(self, properties): ...
+        async def create(self, shard, starting_position, metrics): ...
+
+    @rp.hookimpl
+    def recordpublisher_register_publishers(registry):
+        registry.add("{name}", Factory)
+"""
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Install a distribution of one module, as pip would lay it out."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    modules = set(sys.modules)
+
+    def install(distribution: str, source: str, version: str = "1.0", entry_point: str | None = None) -> None:
+        module = distribution.replace("-", "_")
+        (tmp_path / f"{module}.py").write_text(dedent(source))
+        info = tmp_path / f"{module}-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n")
+        (info / "entry_points.txt").write_text(f"[recordpublisher]\n{entry_point or module} = {module}\n")
+        importlib.invalidate_caches()
+
+    yield install
+    for module in set(sys.modules) - modules:
+        if getattr(sys.modules[module], "__file__", None) and str(tmp_path) in str(sys.modules[module].__file__):
+            del sys.modules[module]
+
+
+def status_of(registry, distribution: str):
+    return next(status for status in registry.plugins if status.owner.distribution == distribution)
+
+
+def test_the_built_ins_enter_by_the_same_door():
+    registry = load_registry()
+
+    assert {"POLLING", "EFO"} <= set(registry.publishers.names())
+    assert {"memory", "reactive"} <= set(registry.sinks.names())
+    assert registry.trackers.names() == ["IN_PROCESS"]
+    assert registry.deserializers.names() == ["bytes", "json", "text"]
+    assert status_of(registry, "recordpublisher").state == "loaded"
+
+
+@pytest.mark.parametrize("kind", load_registry().tables())
+def test_every_built_in_name_can_be_imported(kind):
+    table = load_registry().tables()[kind]
+
+    assert all(callable(table.get(name, key=kind)) for name in table.names())
+
+
+def test_an_installed_plugin_is_found_by_name_without_case(install):
+    install("my-publisher", FACTORY.format(name="Mine"))
+
+    found = load_registry().publishers.get("mINE", key=KEY)
+
+    assert issubclass(found, RecordPublisherFactory)
+    assert found.__module__ == "my_publisher"
+
+
+def test_an_unknown_name_is_an_error_that_lists_the_installed_ones(install):
+    install("my-publisher", FACTORY.format(name="MINE"))
+
+    with pytest.raises(ConfigurationError, match=r"recordpublisher' has the value 'KAFKA'.*EFO, MINE, POLLING"):
+        load_registry().publishers.get("KAFKA", key=KEY)
+
+
+def test_a_plugin_that_cannot_be_imported_is_reported_and_leaves_the_others_alone(install, caplog):
+    install("broken-plugin", "import a_package_that_is_not_there\n", "0.3")
+    install("my-publisher", FACTORY.format(name="MINE"))
+
+    with caplog.at_level(logging.WARNING):
+        registry = load_registry()
+
+    assert "MINE" in registry.publishers.names()
+    assert status_of(registry, "broken-plugin").state == "failed"
+    assert "a_package_that_is_not_there" in status_of(registry, "broken-plugin").reason
+    assert "plugin 'broken_plugin' of broken-plugin 0.3 is left out: ModuleNotFoundError" in caplog.text
+
+
+def test_a_hook_that_raises_claims_nothing(install):
+    install("half-plugin", FACTORY.format(name="HALF") + "        raise RuntimeError('no licence')\n")
+
+    registry = load_registry()
+
+    assert "HALF" not in registry.publishers.names()
+    assert status_of(registry, "half-plugin").reason == "RuntimeError: no licence"
+
+
+def test_a_misspelt_hook_is_reported(install):
+    install("misspelt", FACTORY.format(name="X").replace("register_publishers", "register_publisher"))
+
+    assert "recordpublisher_register_publisher" in status_of(load_registry(), "misspelt").reason
+
+
+def test_a_name_claimed_twice_names_both_distributions(install):
+    install("first-lines", FACTORY.format(name="LINES"), "1.1")
+    install("second-lines", FACTORY.format(name="lines"), "2.2")
+
+    with pytest.raises(PluginError, match=r"'lines' is claimed by first-lines 1\.1 .* and by second-lines 2\.2"):
+        load_registry()
+
+
+def test_the_name_of_a_built_in_cannot_be_taken(install):
+    install("my-polling", FACTORY.format(name="polling"))
+
+    with pytest.raises(PluginError, match=r"claimed by recordpublisher .* and by my-polling 1\.0"):
+        load_registry()
+
+
+@pytest.mark.parametrize("named", ["second-lines", "Second_Lines", "x, extra-entry"])
+def test_a_blocked_plugin_is_not_even_imported(install, monkeypatch, named):
+    install("first-lines", FACTORY.format(name="LINES"))
+    install("second-lines", FACTORY.format(name="LINES"), entry_point="extra-entry")
+    monkeypatch.setenv("RECORDPUBLISHER_BLOCK_PLUGINS", named)
+
+    registry = load_registry()
+
+    assert registry.publishers.get("LINES", key=KEY).__module__ == "first_lines"
+    assert status_of(registry, "second-lines").state == "blocked"
+    assert "second_lines" not in sys.modules
+
+
+def test_a_class_of_another_kind_is_refused():
+    class Sinkish:
+        @hookimpl
+        def recordpublisher_register_sinks(self, registry):
+            registry.add("odd", dict)
+
+    registry = load_registry([Sinkish()])
+
+    assert "odd" not in registry.sinks.names()
+    assert "which is not a subclass of Sink" in registry.plugins[-1].reason
+
+
+def test_a_class_given_by_its_path_is_imported_when_asked_for(install):
+    install("lazy-one", FACTORY.format(name="LAZY").replace("Factory)\n", '"lazy_one_impl:Factory")\n'))
+    registry = load_registry()
+
+    with pytest.raises(PluginError, match=r"'LAZY' of lazy-one 1\.0 cannot be imported from lazy_one_impl:Factory"):
+        registry.publishers.get("LAZY", key=KEY)
+
+
+def test_every_kind_of_class_has_its_hook():
+    class Everything:
+        pass
+
+    class AnySink(Sink):
+        async def write(self, batch): ...
+
+    provided = {"sinks": AnySink, "deserializers": dict, "watermark_strategies": dict, "shard_assigners": dict}
+    for kind, cls in provided.items():
+        setattr(Everything, f"recordpublisher_register_{kind}", _adder(cls))
+
+    registry = load_registry([Everything()])
+
+    assert all("thing" in registry.tables()[kind].names() for kind in provided)
+
+
+def _adder(cls):
+    @hookimpl
+    def add(self, registry):
+        registry.add("thing", cls)
+
+    return add

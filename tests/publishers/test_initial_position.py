@@ -1,0 +1,79 @@
+"""Where a new job starts."""
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recordpublisher import ConfigurationError, PositionType, Properties
+from recordpublisher.publishers.initial_position import initial_position, initial_timestamp_ms
+
+FORMAT = "flink.stream.initpos.timestamp.format"
+
+
+def start_at(timestamp: object, **more: object) -> Properties:
+    return Properties({"flink.stream.initpos": "at_timestamp", "flink.stream.initpos.timestamp": timestamp, **more})
+
+
+@pytest.mark.parametrize("name", ["TRIM_HORIZON", "LATEST"])
+def test_a_named_start_is_taken(name):
+    assert initial_position(Properties({"flink.stream.initpos": name})).type == PositionType(name)
+
+
+@pytest.mark.parametrize(
+    "timestamp",
+    [
+        "1459799926.480",
+        1459799926.480,
+        "1.459799926480E9",
+        "2016-04-04T19:58:46.480-00:00",
+        "2016-04-04T19:58:46.480Z",
+        "2016-04-04T19:58:46.480",
+        "2016-04-04T21:58:46.480+02:00",
+    ],
+)
+def test_a_start_by_time_is_epoch_seconds_or_iso(timestamp):
+    position = initial_position(start_at(timestamp))
+
+    assert (position.type, position.timestamp_ms) == (PositionType.AT_TIMESTAMP, 1459799926480)
+
+
+@pytest.mark.parametrize(
+    ("java", "timestamp"),
+    [
+        ("yyyy-MM-dd'T'HH:mm:ss.SSSXXX", "2016-04-04T19:58:46.480+00:00"),
+        ("yyyy-MM-dd'T'HH:mm:ss.SSSXXX", "2016-04-04T19:58:46.480Z"),
+        ("dd/MM/yyyy HH:mm:ss,SSS", "04/04/2016 19:58:46,480"),
+        ("yyyyMMddHHmmss.SSSZ", "20160404215846.480+0200"),
+        ("hh:mm:ss.SSS a 'o''clock' yyyy-MM-dd 100%", "07:58:46.480 PM o'clock 2016-04-04 100%"),
+    ],
+)
+def test_a_java_format_is_understood(java, timestamp):
+    assert initial_timestamp_ms(start_at(timestamp, **{FORMAT: java})) == 1459799926480
+
+
+@pytest.mark.parametrize(
+    "timestamp", ["yesterday", "-1", "nan", "1e999", "2016-13-01", "2016-04-04T", "1_0", "1969-12-31"]
+)
+def test_a_bad_timestamp_names_key_value_and_what_is_valid(timestamp):
+    with pytest.raises(ConfigurationError, match=r"flink\.stream\.initpos\.timestamp'.*valid: epoch seconds") as raised:
+        initial_position(start_at(timestamp))
+
+    assert raised.value.value == timestamp
+
+
+def test_a_missing_timestamp_is_an_error():
+    with pytest.raises(ConfigurationError, match=r"timestamp' is not set; flink\.stream\.initpos is AT_TIMESTAMP"):
+        initial_position(start_at(None))
+
+
+def test_a_format_with_unknown_letters_is_an_error():
+    with pytest.raises(ConfigurationError, match=r"timestamp\.format' has the value 'EEE yyyy'; the letter E"):
+        initial_position(start_at("Mon 2016", **{FORMAT: "EEE yyyy"}))
+
+
+@given(st.text(), st.text())
+def test_whatever_is_given_is_read_or_a_configuration_error(timestamp, java):
+    with contextlib.suppress(ConfigurationError):
+        assert initial_timestamp_ms(start_at(timestamp, **{FORMAT: java})) >= 0

@@ -1,0 +1,155 @@
+"""Properties: text in, typed and checked values out (C1, C2, C3)."""
+
+import pickle
+import traceback
+import warnings
+
+import pytest
+
+from recordpublisher import ConfigurationError, Properties, UnknownPropertyWarning
+from recordpublisher.publishers import property_table as table
+from recordpublisher.publishers.properties import MASK, is_secret
+
+SECRET = "s3cr3t"
+
+
+def test_keys_compare_without_case():
+    properties = Properties({"flink.stream.EFO.ConsumerName": "me"})
+
+    assert properties.value(table.CONSUMER_NAME) == "me"
+    assert properties["FLINK.STREAM.EFO.CONSUMERNAME"] == "me"
+    assert "flink.stream.efo.consumername" in properties
+
+
+def test_of_two_keys_that_differ_in_case_only_the_later_counts():
+    properties = Properties({"AWS.Region": "a", "aws.region": "b"})
+
+    assert dict(properties) == {"aws.region": "b"}
+    assert len(properties) == 1
+
+
+def test_typed_values_are_taken_by_their_text():
+    properties = Properties({"flink.shard.adaptivereads": True, "flink.shard.getrecords.maxrecordcount": 7})
+
+    assert properties.value(table.ADAPTIVE_READS) is True
+    assert properties.value(table.GETRECORDS_MAX) == 7
+
+
+def test_none_means_not_given():
+    assert not Properties({"aws.region": None}).is_set(table.REGION)
+    assert not Properties({"aws.region": "x"}).merged({"AWS.REGION": None}).is_set(table.REGION)
+
+
+def test_merging_replaces_without_case_and_leaves_the_original_alone():
+    original = Properties({"AWS.Region": "a", "aws.endpoint": "b"})
+
+    assert dict(original.merged({"aws.region": "c"})) == {"aws.endpoint": "b", "aws.region": "c"}
+    assert original.value(table.REGION) == "a"
+
+
+def test_an_older_spelling_is_accepted_and_named_in_the_error():
+    assert Properties({"flink.stream.efo.registrar": "eager"}).value(table.REGISTRATION) == "EAGER"
+
+    with pytest.raises(ConfigurationError, match=r"'flink.stream.efo.registrar' has the value 'x'"):
+        Properties({"flink.stream.efo.registrar": "x"}).value(table.REGISTRATION)
+
+
+def test_an_error_carries_key_value_and_what_is_valid():
+    with pytest.raises(ConfigurationError) as raised:
+        Properties({"flink.shard.getrecords.maxrecordcount": "10001"}).value(table.GETRECORDS_MAX)
+
+    error = raised.value
+    assert (error.key, error.value, error.valid) == (
+        "flink.shard.getrecords.maxrecordcount",
+        "10001",
+        "a whole number from 1 to 10000",
+    )
+    assert all(part in str(error) for part in (error.key, "10001", error.valid))
+
+
+def test_surrounding_space_does_not_matter():
+    assert Properties({"flink.shard.getrecords.intervalmillis": " 5 "}).value(table.GETRECORDS_INTERVAL) == 5
+
+
+def test_keys_below_a_prefix_come_without_case():
+    properties = Properties({"flink.stream.efo.ConsumerArn.Orders": "arn:1"})
+
+    assert properties.with_prefix(table.CONSUMER_ARN) == {"orders": "arn:1"}
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "flink.stream.efo.consumerarn.orders",
+        "flink.shard.consumer.error.recoverable[0].exception",
+        "FLINK.STREAM.INITPOS",
+        "flink.stream.efo.registrar",
+        "my.own.key",
+    ],
+)
+def test_known_keys_and_foreign_name_spaces_do_not_warn(key):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Properties({key: "LATEST" if "initpos" in key.lower() else "lazy"}).check()
+
+
+@pytest.mark.parametrize(
+    ("key", "nearest"),
+    [
+        ("flink.stream.recordpublishr", "flink.stream.recordpublisher"),
+        ("flink.stream.EFO.consumer.name", "flink.stream.efo.consumername"),
+        ("aws.regoin", "aws.region"),
+    ],
+)
+def test_an_unknown_key_warns_with_the_nearest_known_one(key, nearest):
+    with pytest.warns(UnknownPropertyWarning, match=f"'{key}' is ignored; did you mean '{nearest}'"):
+        Properties({key: "x"}).check()
+
+
+def test_a_prefix_alone_is_not_a_key():
+    with pytest.warns(UnknownPropertyWarning, match="is ignored"):
+        Properties({"flink.stream.efo.consumerarn.": "x"}).check()
+
+
+def test_a_key_of_flink_without_meaning_here_says_why():
+    with pytest.warns(
+        UnknownPropertyWarning, match=r"has no effect here: queues are bounded by flink\.shard\.queue\.records"
+    ):
+        Properties({"flink.watermark.sync.queue.capacity": "100"}).check()
+
+
+def test_check_parses_everything_that_was_given():
+    with pytest.raises(ConfigurationError, match=r"flink\.shard\.idle\.interval"):
+        Properties({"flink.shard.idle.interval": "soon"}).check()
+
+
+@pytest.mark.parametrize("declared", [table.ACCESS_KEY_ID, table.SECRET_KEY, table.SESSION_TOKEN, table.TRACKER_TOKEN])
+def test_declared_secrets_are_masked(declared):
+    shown = repr(Properties({declared.key.upper(): SECRET}))
+
+    assert SECRET not in shown
+    assert MASK in shown
+
+
+def test_what_is_named_like_a_secret_is_masked_too():
+    assert all(is_secret(key) for key in ("my.password", "my.api.token", "aws.SecretKey", "flink.x.accesskeyid"))
+    assert not is_secret("aws.region")
+
+
+def test_no_part_of_an_error_shows_a_secret():
+    def parse(given: str) -> int:
+        return int(given)
+
+    declared = table.TRACKER_TOKEN.__class__("my.token", parse, 0, "a number", "A number.", secret=True)
+
+    with pytest.raises(ConfigurationError) as raised:
+        Properties({"my.token": SECRET}).value(declared)
+
+    assert SECRET not in "".join(traceback.format_exception(raised.value, chain=True)).replace("SECRET", "")
+    assert MASK in str(raised.value)
+
+
+def test_properties_travel_to_other_processes():
+    properties = Properties({"AWS.Region": "x"})
+
+    assert pickle.loads(pickle.dumps(properties)) == properties

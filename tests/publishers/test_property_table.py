@@ -1,0 +1,145 @@
+"""Every declared property, one by one and under fuzz (C1, C2)."""
+
+import contextlib
+import math
+import re
+import string
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recordpublisher import ConfigurationError, Properties
+from recordpublisher.plugins.manager import load_registry
+from recordpublisher.publishers import property_table as table
+from recordpublisher.publishers.properties import declared_properties
+
+load_registry()  # built-ins that are not imported yet declare nothing, plugins may
+DECLARED = declared_properties()
+SINGLE = [declared for declared in DECLARED if not declared.is_prefix]
+ids = pytest.mark.parametrize("declared", SINGLE, ids=lambda declared: declared.key)
+
+FLIP_128 = {
+    "flink.stream.recordpublisher": "POLLING",
+    "flink.stream.efo.consumername": None,
+    "flink.stream.efo.registration": "LAZY",
+    **{
+        f"flink.stream.{operation}.{part}": value
+        for operation in ("registerstreamconsumer", "deregisterstreamconsumer", "liststreamconsumers")
+        for part, value in (("maxretries", 10), ("backoff.base", 200), ("backoff.max", 1000), ("backoff.expconst", 1.5))
+    },
+    "flink.shard.subscribetoshard.maxretries": 5,
+    "flink.shard.subscribetoshard.backoff.base": 1000,
+    "flink.shard.subscribetoshard.backoff.max": 2000,
+    "flink.shard.subscribetoshard.backoff.expconst": 1.5,
+}
+CONNECTOR = {
+    "flink.stream.initpos": "LATEST",
+    "flink.stream.initpos.timestamp": None,
+    "flink.stream.initpos.timestamp.format": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX",
+    "flink.stream.describe.maxretries": 50,
+    "flink.stream.describe.backoff.base": 2000,
+    "flink.stream.describe.backoff.max": 5000,
+    "flink.stream.describe.backoff.expconst": 1.5,
+    "flink.list.shards.maxretries": 10,
+    "flink.list.shards.backoff.base": 1000,
+    "flink.list.shards.backoff.max": 5000,
+    "flink.list.shards.backoff.expconst": 1.5,
+    "flink.stream.describestreamconsumer.maxretries": 50,
+    "flink.stream.describestreamconsumer.backoff.base": 2000,
+    "flink.stream.describestreamconsumer.backoff.max": 5000,
+    "flink.stream.describestreamconsumer.backoff.expconst": 1.5,
+    "flink.stream.registerstreamconsumer.timeout": 60,
+    "flink.stream.deregisterstreamconsumer.timeout": 60,
+    "flink.shard.subscribetoshard.timeout": 60,
+    "flink.shard.getrecords.maxrecordcount": 10_000,
+    "flink.shard.getrecords.maxretries": 3,
+    "flink.shard.getrecords.backoff.base": 300,
+    "flink.shard.getrecords.backoff.max": 1000,
+    "flink.shard.getrecords.backoff.expconst": 1.5,
+    "flink.shard.getrecords.intervalmillis": 200,
+    "flink.shard.getiterator.maxretries": 3,
+    "flink.shard.getiterator.backoff.base": 300,
+    "flink.shard.getiterator.backoff.max": 1000,
+    "flink.shard.getiterator.backoff.expconst": 1.5,
+    "flink.shard.discovery.intervalmillis": 10_000,
+    "flink.shard.adaptivereads": False,
+    "flink.shard.idle.interval": -1,
+}
+
+
+@pytest.mark.parametrize(("key", "default"), [*FLIP_128.items(), *CONNECTOR.items()])
+def test_the_flips_keys_have_the_flips_defaults_and_the_connectors_keys_the_connectors(key, default):
+    found = next(declared for declared in DECLARED if declared.key == key)
+
+    assert Properties().value(found) == default
+
+
+@ids
+def test_a_default_is_a_valid_value(declared):
+    if declared.default is not None:
+        assert Properties({declared.key: declared.default}).value(declared) == declared.default
+
+
+@ids
+def test_a_declaration_is_complete(declared):
+    assert re.fullmatch(r"(flink|aws)\.[a-z.-]+[a-z]", declared.key)
+    assert declared.sentence.endswith(".")
+    assert declared.valid
+    assert declared.group
+    assert declared.type_name
+    assert (declared.unit != "") == (declared.type_name == "int" and not declared.key.endswith("maxretries"))
+
+
+def test_no_key_is_declared_twice():
+    keys = [key for declared in DECLARED for key in (declared.key, *declared.aliases)]
+
+    assert len(keys) == len(set(keys))
+
+
+PYTHON_TYPES = {"int": int, "double": float, "boolean": bool, "enum": str, "string": str}
+WRONG = {
+    "int": ["", "x", "1.5", "1e3", "1_000", "\u0663", "--1", "-2", "0x10", "1 0", "9" * 400],
+    "double": ["", "x", "nan", "inf", "-inf", "0.5", "1_0.0", "1e999", "\u0661"],
+    "boolean": ["", "yes", "1", "tru", "none"],
+    "enum": ["", "x", "none ,", "LATEST,LAZY"],
+    "string": ["", "   "],
+}
+
+
+@ids
+def test_a_wrong_value_names_key_value_and_what_is_valid(declared):
+    for wrong in WRONG[declared.type_name]:
+        with pytest.raises(ConfigurationError) as raised:
+            Properties({declared.key: wrong}).value(declared)
+        assert declared.key in str(raised.value)
+        assert declared.valid in str(raised.value)
+        assert declared.secret or repr(wrong) in str(raised.value)
+
+
+@given(
+    st.data(), st.one_of(st.text(), st.text(string.digits + "-+.eE_ "), st.integers().map(str), st.floats().map(str))
+)
+@settings(max_examples=400, deadline=None)
+def test_whatever_is_given_parses_within_bounds_or_is_a_configuration_error(data, given_text):
+    declared = data.draw(st.sampled_from(SINGLE))
+    with contextlib.suppress(ConfigurationError):
+        value = Properties({declared.key: given_text}).value(declared)
+        assert type(value) is PYTHON_TYPES[declared.type_name]
+        assert not isinstance(value, float) or math.isfinite(value)
+
+
+@pytest.mark.parametrize("retries", table.ALL_RETRIES, ids=lambda retries: retries.base.key)
+def test_a_base_above_its_maximum_is_refused(retries):
+    properties = Properties({retries.base.key: "5001", retries.maximum.key: "5000"})
+
+    with pytest.raises(ConfigurationError, match=rf"{retries.base.key}.*at most {retries.maximum.key} \(5000\)"):
+        retries.policy(properties)
+
+
+def test_a_policy_reads_its_four_properties():
+    retries = table.GETRECORDS_RETRIES
+    keys = (retries.max_retries, retries.base, retries.maximum, retries.exponent)
+    policy = retries.policy(Properties({declared.key: str(number) for number, declared in enumerate(keys, 1)}))
+
+    assert (policy.max_retries, policy.base_ms, policy.max_ms, policy.exponent) == (1, 2, 3, 4.0)

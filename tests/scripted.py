@@ -1,0 +1,167 @@
+"""A scripted source on virtual time: shards as lists of records, read by a publisher that keeps the contract (P1)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from recordpublisher.consumer.deserialization import BytesDeserializer, Deserialization
+from recordpublisher.consumer.event_time import AssignedTimes
+from recordpublisher.consumer.shard_consumer import Stamping
+from recordpublisher.consumer.watermarks import BoundedOutOfOrderness
+from recordpublisher.fetcher.assignment import uniform
+from recordpublisher.fetcher.data_fetcher import DataFetcher
+from recordpublisher.fetcher.discovery import Discovery
+from recordpublisher.fetcher.global_watermark import InProcessTracker
+from recordpublisher.fetcher.parts import FetcherParts
+from recordpublisher.fetcher.settings import FetcherSettings
+from recordpublisher.fetcher.sink import Sink
+from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, RunResult
+from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.records import RecordBatch, UserRecord
+from recordpublisher.publishers.shards import Shard
+
+from virtual_time import EPOCH_MS, VirtualClock
+
+
+@dataclass
+class ScriptedShard:
+    """Records are event times (epoch ms); a closed shard ends with its children."""
+
+    shard: Shard
+    times: list[int] = field(default_factory=list)
+    closed: bool = False
+    children: tuple[Shard, ...] = ()
+
+    def put(self, *times: int) -> None:
+        self.times += times
+
+
+class ScriptedSource(RecordPublisherFactory):
+    """Every shard of a scripted stream; a read takes `latency` virtual seconds and brings at most `per_read` records."""
+
+    def __init__(self, per_read: int = 10, latency: float = 0.2) -> None:
+        self.shards: dict[str, ScriptedShard] = {}
+        self.per_read = per_read
+        self.latency = latency
+        self.created: list[tuple[str, StartingPosition]] = []
+        self.failing: dict[str, Exception] = {}
+        self.silent: set[str] = set()
+
+    def add(self, shard_id: str, *times: int, parents: tuple[str, ...] = (), stream: str = "s") -> ScriptedShard:
+        scripted = ScriptedShard(Shard(stream, shard_id, parents), list(times))
+        self.shards[scripted.shard.key] = scripted
+        return scripted
+
+    def split(self, parent: str, *children: str, stream: str = "s") -> None:
+        shards = tuple(self.add(child, parents=(parent,), stream=stream).shard for child in children)
+        self.close_shard(parent, *shards, stream=stream)
+
+    def close_shard(self, shard_id: str, *children: Shard, stream: str = "s") -> None:
+        self.shards[f"{stream}/{shard_id}"].closed = True
+        self.shards[f"{stream}/{shard_id}"].children = children
+
+    async def create(self, shard: Shard, starting_position: StartingPosition, metrics: Any) -> RecordPublisher:
+        self.created.append((shard.shard_id, starting_position))
+        return ScriptedPublisher(self, self.shards[shard.key], starting_position)
+
+    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
+        return [each.shard for each in self.shards.values() if each.shard.stream == stream]
+
+
+class ScriptedPublisher(RecordPublisher):
+    def __init__(self, source: ScriptedSource, scripted: ScriptedShard, start: StartingPosition) -> None:
+        self._source = source
+        self._scripted = scripted
+        self._next = 0 if start.sequence_number is None else int(start.sequence_number) + 1
+        assert start.type in (PositionType.TRIM_HORIZON, PositionType.AFTER_SEQUENCE_NUMBER)
+
+    async def run(self, consumer: Callable[[RecordBatch], Any]) -> RunResult:
+        source, scripted = self._source, self._scripted
+        while True:
+            await asyncio.sleep(source.latency)
+            if scripted.shard.key in source.failing:
+                raise source.failing[scripted.shard.key]
+            if scripted.shard.key in source.silent:
+                continue
+            stop = min(self._next + source.per_read, len(scripted.times))
+            numbered = list(enumerate(scripted.times))[self._next : stop]
+            is_end = scripted.closed and stop == len(scripted.times)
+            answered = await consumer(self._batch(numbered, len(scripted.times) - stop, is_end))
+            self._next = int(answered.sequence) + 1 if answered is not None else self._next
+            if is_end:
+                return RunResult.COMPLETE
+
+    def _batch(self, numbered: list[tuple[int, int]], behind: int, is_end: bool) -> RecordBatch:
+        arrival = VirtualClock().now_ms() / 1000
+        records = [UserRecord(str(time).encode(), str(number), arrival) for number, time in numbered]
+        last = SequenceNumber(str(numbered[-1][0])) if numbered else None
+        children = self._scripted.children if is_end else ()
+        size = sum(len(record.data) for record in records)
+        return RecordBatch(self._scripted.shard, records, behind * 1000, last, children, len(records), size)
+
+
+class RecordingSink(Sink):
+    """Keeps what it was given as (shard id, event time); a write takes `cost` virtual seconds."""
+
+    def __init__(self, cost: float = 0.0) -> None:
+        self.rows: list[tuple[str, int]] = []
+        self.watermarks: list[int] = []
+        self.events: list[tuple[str, Any]] = []
+        self.cost = cost
+        self.flushed: list[Any] = []
+        self.failure: Exception | None = None
+
+    async def write(self, batch: RecordBatch) -> None:
+        if self.cost:
+            await asyncio.sleep(self.cost)
+        if self.failure is not None:
+            raise self.failure
+        self.rows += [(batch.shard_id, int(data)) for data in batch.data]
+        self.events.append(("write", (batch.shard_id, len(batch))))
+
+    async def watermark(self, watermark: int) -> None:
+        self.watermarks.append(watermark)
+        self.events.append(("watermark", watermark))
+
+    async def idle(self) -> None:
+        self.events.append(("idle", None))
+
+    async def flush(self, checkpoint: Any = None) -> None:
+        self.flushed.append(checkpoint)
+
+
+def a_fetcher(source: ScriptedSource, sink: Sink, properties: dict[str, Any] | None = None, **more: Any) -> DataFetcher:
+    """A fetcher over a scripted source; event times are the payloads."""
+    given = Properties(
+        {"flink.stream.initpos": "TRIM_HORIZON", "flink.watermark.future.limit": -1, **(properties or {})}
+    )
+    settings = FetcherSettings.of(given)
+
+    async def pinned(stream: str) -> int:
+        return EPOCH_MS
+
+    def stamping(shard: Shard) -> Stamping:
+        deserialization = Deserialization(BytesDeserializer(), skip_poison=False)
+        return Stamping(
+            deserialization, AssignedTimes(lambda record: int(record.data)), BoundedOutOfOrderness(given), -1
+        )
+
+    parts: dict[str, Any] = {
+        "factory": source,
+        "discovery": Discovery(source, more.get("streams", ("s",)), settings.discovery_interval_ms),
+        "sink": sink,
+        "tracker": InProcessTracker(),
+        "stamping_of": stamping,
+        "settings": settings,
+        "clock": VirtualClock(),
+        "assigner": uniform,
+        "start": StartingPosition.trim_horizon(),
+        "streams": ("s",),
+        "pin_latest": pinned,
+        **more,
+    }
+    return DataFetcher(FetcherParts(**parts))
