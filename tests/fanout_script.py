@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from virtual_time import VirtualClock, run_virtual
-
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import (
     ResourceInUseError,
@@ -25,6 +23,8 @@ from recordpublisher.publishers.positions import SequenceNumber, StartingPositio
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.wire import ConsumerDescription, ReadAnswer
+
+from virtual_time import VirtualClock, run_virtual
 
 STREAM_ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
 ARN = f"{STREAM_ARN}/consumer/app:1"
@@ -185,6 +185,7 @@ class ScriptedPorts:
         self.consumers = Consumers()
         self.streams = {"orders": STREAM_ARN}
         self.shards = [SHARD]
+        self.do_keys_decide = True
         self.closed = 0
 
     @property
@@ -237,6 +238,9 @@ class ScriptedPorts:
         if stream not in self.streams:
             raise StreamNotFoundError(stream)
         return self.shards
+
+    async def keys_decide(self, stream: str) -> bool:
+        return self.do_keys_decide
 
     async def server_time_ms(self, stream: str) -> int:
         return VirtualClock().now_ms()

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
-
-from ..backoff import RetryPolicy
+from ..backoff import RetryPolicy, retrying
 from ..errors import DataLossError
 from ..shards import Shard
 from ..wire import ListingPort
 from .registrar import Registrar
-from .retrying import retried
 
 
 class LostResource:
     """Looks closer at a ResourceNotFoundException. A shard is never taken as ended because something was not found."""
 
-    def __init__(
-        self, registrar: Registrar, listing: ListingPort, policy: RetryPolicy, draw: Callable[[], float] = random.random
-    ) -> None:
+    def __init__(self, registrar: Registrar, listing: ListingPort, policy: RetryPolicy) -> None:
         self._registrar = registrar
         self._listing = listing
         self._policy = policy
-        self._draw = draw
 
     async def heal(self, shard: Shard, arn: str) -> bool:
         """True when the consumer was gone and there is another one now, False when stream, shard and consumer are all there.
@@ -32,7 +25,7 @@ class LostResource:
         if self._registrar.arn(shard.stream) != arn:  # another shard was faster
             return True
         stream = shard.stream_arn or shard.stream
-        shards = await retried(self._policy, lambda: self._listing.list_shards(stream), self._draw)
+        shards = await retrying(lambda: self._listing.list_shards(stream), self._policy)
         if all(listed.shard_id != shard.shard_id for listed in shards):
             raise DataLossError(f"{shard.key} is gone: it is past the stream's retention and was not read to its end")
         return await self._registrar.heal(shard.stream, arn)

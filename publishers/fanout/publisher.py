@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
+from ..backoff import retrying
 from ..base import BatchConsumer, RecordPublisher, RunResult
 from ..clock import Clock
+from ..deaggregation import Deaggregator
 from ..errors import ImpossibleStateError, ResourceNotFoundError
 from ..metrics import ShardMetrics
 from ..positions import SequenceNumber, StartingPosition, next_position
@@ -48,7 +51,8 @@ class FanOutRecordPublisher(RecordPublisher):
         self._registrar = registrar
         self._clock = clock
         self._recovery = Recovery(shard, config, metrics, clock, draw)
-        self._lost_resource = LostResource(registrar, ports, config.retries.list_shards, draw)
+        self._lost_resource = LostResource(registrar, ports, config.retries.list_shards)
+        self._deaggregator = Deaggregator(shard, metrics, self._keys_decide)
         self._subscriptions = 0
         self._is_running = False
         self._is_complete = False
@@ -109,9 +113,9 @@ class FanOutRecordPublisher(RecordPublisher):
 
     async def _publish(self, subscription: OpenSubscription, arn: str, consumer: BatchConsumer) -> RunResult:
         while (event := await self._read(subscription, arn)) is not None:
-            batch = self._batch_of(event)
+            batch = await self._batch_of(event)
             answered = await self._hand_over(batch, subscription, consumer)
-            self._position = next_position(self._position, answered)
+            self._position = _advanced(self._position, answered)
             if _went_back(batch, answered):
                 return RunResult.INCOMPLETE
             if event.continuation is None:
@@ -155,18 +159,23 @@ class FanOutRecordPublisher(RecordPublisher):
         self._was_held_up = self._clock.monotonic() - started >= self._config.inactivity_timeout
         return answered
 
-    def _batch_of(self, event: ReadAnswer) -> RecordBatch:
+    async def _batch_of(self, event: ReadAnswer) -> RecordBatch:
+        raw = event.records
         batch = RecordBatch(
             self._shard,
-            event.records,
+            await self._deaggregator.user_records(raw, self._position),
             event.millis_behind_latest,
             _position_after(event),
             event.child_shards,
-            len(event.records),
-            sum(len(record.data) for record in event.records),
+            len(raw),
+            sum([len(record.data) for record in raw]),
         )
         self._count(batch)
         return batch
+
+    async def _keys_decide(self) -> bool:
+        stream = self._shard.stream_arn or self._shard.stream
+        return await retrying(lambda: self._ports.keys_decide(stream), self._config.retries.describe_stream)
 
     def _count(self, batch: RecordBatch) -> None:
         metrics = self._metrics
@@ -184,6 +193,14 @@ def _position_after(event: ReadAnswer) -> SequenceNumber | None:
     if event.records:
         return SequenceNumber(event.records[-1].sequence_number)
     return None if event.continuation is None else SequenceNumber(event.continuation, continuation=True)
+
+
+def _advanced(position: StartingPosition, answered: SequenceNumber | None) -> StartingPosition:
+    """Where to subscribe next. An empty event says nothing about sub-records still to come, so their filter stays (P2)."""
+    following = next_position(position, answered)
+    if answered is not None and answered.continuation:
+        return replace(following, skip_through=position.skip_through)
+    return following
 
 
 def _went_back(batch: RecordBatch, answered: SequenceNumber | None) -> bool:

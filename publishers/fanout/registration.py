@@ -7,6 +7,7 @@ import logging
 import random
 from collections.abc import Callable
 
+from ..backoff import retrying
 from ..clock import Clock
 from ..errors import (
     ConsumerError,
@@ -18,7 +19,6 @@ from ..errors import (
 )
 from ..wire import ConsumerDescription, RegistrationPort
 from .config import FanOutConfig
-from .retrying import retried
 
 log = logging.getLogger(__name__)
 
@@ -37,13 +37,11 @@ class Registration:
 
     async def stream_arn(self, stream: str) -> str:
         """The stream's ARN. Raises: StreamNotFoundError."""
-        return await retried(self._retries.describe_stream, lambda: self._port.stream_arn(stream), self._draw)
+        return await retrying(lambda: self._port.stream_arn(stream), self._retries.describe_stream)
 
     async def describe(self, stream_arn: str, name: str) -> ConsumerDescription | None:
         """The consumer as it stands, None when there is none."""
-        return await retried(
-            self._retries.describe_consumer, lambda: self._port.describe_consumer(stream_arn, name), self._draw
-        )
+        return await retrying(lambda: self._port.describe_consumer(stream_arn, name), self._retries.describe_consumer)
 
     async def ensure_active(self, stream_arn: str, name: str, may_register: Callable[[], bool]) -> str:
         """The ARN of the ACTIVE consumer, registered when there is none.
@@ -58,8 +56,9 @@ class Registration:
         while True:
             described = await self.describe(stream_arn, name)
             if described is None:
-                deadline = self._clock.monotonic() + self._config.register_timeout
                 described = await self._register(stream_arn, name, may_register)
+                if described is not None:  # waiting for a namesake to be gone does not shorten ours
+                    deadline = self._clock.monotonic() + self._config.register_timeout
             if described is not None and _is_active(described):
                 return described.arn
             if self._clock.monotonic() > deadline:
@@ -73,7 +72,7 @@ class Registration:
         if described is None or described.status == "DELETING":
             return
         try:
-            await retried(self._retries.deregister, lambda: self._port.deregister_consumer(described.arn), self._draw)
+            await retrying(lambda: self._port.deregister_consumer(described.arn), self._retries.deregister)
         except (ResourceNotFoundError, ResourceInUseError):  # somebody else was faster
             return
         log.info("deregistered consumer %s", described.arn)
@@ -91,7 +90,7 @@ class Registration:
             return await self._port.register_consumer(stream_arn, name)
 
         try:
-            described = await retried(self._retries.register, register, self._draw)
+            described = await retrying(register, self._retries.register)
         except ResourceInUseError:
             return None
         except RetriesExhaustedError as error:

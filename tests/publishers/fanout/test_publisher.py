@@ -16,7 +16,6 @@ from fanout_script import (
     shard_end,
     throttled,
 )
-from virtual_time import VirtualLoop, run_virtual
 
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import (
@@ -31,6 +30,8 @@ from recordpublisher.publishers.errors import (
 )
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.shards import Shard
+
+from virtual_time import VirtualLoop, run_virtual
 
 END = (shard_end(),)
 
@@ -357,13 +358,14 @@ def test_f4_a_consumer_deleted_under_registration_none_is_a_clear_error():
 
 
 def test_f4_a_deleted_stream_is_told_as_such():
-    bench = Bench((lambda: bench.ports.streams.clear(), not_found()))
+    bench = Bench()
+    bench.ports.script = [(bench.ports.streams.clear, not_found())]
     with pytest.raises(StreamNotFoundError, match="orders"):
         bench.read_all()
 
 
 def test_f4_a_shard_past_retention_is_data_loss_and_never_complete():
-    bench = Bench((lambda: bench.ports.shards.clear(), not_found()))
+    bench = Bench((not_found(),))
     bench.ports.shards = []
     with pytest.raises(DataLossError, match="orders/shardId-000000000000 is gone"):
         bench.read_all()

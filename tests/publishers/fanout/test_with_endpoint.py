@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 from fast_time import FastClock, run_fast
 
-from recordpublisher.plugins.local import LocalKinesis, StreamFault
+from recordpublisher.plugins.local import LocalKinesis, StreamFault, serve_in_thread
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import ConsumerError, DataLossError, FatalKinesisError, StreamNotFoundError
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
@@ -251,7 +251,7 @@ def test_f10_two_jobs_with_one_consumer_name_take_over_until_one_gives_up():
             jobs = [Job(endpoint), Job(endpoint)]
             tasks = [asyncio.create_task(job.read()) for job in jobs]
             done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            with pytest.raises(ConsumerError, match="taken over 5 times in a row.*/consumer/app"):
+            with pytest.raises(ConsumerError, match=r"taken over 5 times in a row.*/consumer/app"):
                 await done.pop()
             for task in pending:
                 task.cancel()
@@ -316,7 +316,7 @@ def test_forty_shards_share_one_client_without_waiting_for_each_other():
     async def main():
         async with endpoint_with(40) as endpoint:
             stream = endpoint.stream("orders")
-            for shard in stream.open_shards():
+            for shard in stream.open_shards:
                 stream.put(shard.id.encode(), "key", shard.hash_range.start)
             job = Job(endpoint)
             async with KinesisClient(Properties(job.properties)) as client:
@@ -338,10 +338,7 @@ def test_f8_the_last_subtask_out_deregisters():
             stream, holders = endpoint.stream("orders"), ConsumerHolders()
             first, second = Job(endpoint, holders), Job(endpoint, holders)
             for job in (first, second):
-                task = asyncio.create_task(job.read())
-                await asyncio.sleep(1)
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+                await job.factory.create(await job.shard(), StartingPosition.trim_horizon(), ShardMetrics())
             await first.factory.close()
             statuses = [consumer.status(endpoint.clock.now_ms()) for consumer in stream.consumers.all()]
             await second.factory.close()
@@ -371,14 +368,31 @@ def test_f8_a_start_that_meets_a_deleting_consumer_registers_it_again():
     run_fast(main())
 
 
-def test_f8_eager_registers_at_construction_inside_a_running_loop(monkeypatch):
-    async def main():
-        async with endpoint_with() as endpoint:
-            await asyncio.sleep(0)
-            job = Job(endpoint)
-            properties = {**job.properties, "flink.stream.efo.registration": "EAGER"}
-            factory = await asyncio.to_thread(FanOutRecordPublisherFactory, properties, ["orders"])
-            (consumer,) = endpoint.stream("orders").consumers.all()
-            assert factory._properties["flink.stream.efo.consumerarn.orders"] == consumer.arn
+def test_f8_eager_registers_at_construction():
+    with serve_in_thread(streams={"orders": 1}) as server:
+        properties = {
+            **ACCESS,
+            "aws.endpoint": server.url,
+            "flink.stream.efo.consumername": "app",
+            "flink.stream.efo.registration": "EAGER",
+        }
 
-    run_fast(main())
+        async def inside_a_running_loop():
+            return FanOutRecordPublisherFactory(properties, ["orders"])
+
+        asyncio.run(inside_a_running_loop())
+        (consumer,) = server.call(server.endpoint.stream("orders").consumers.all)
+        assert consumer.name == "app"
+        assert consumer.status(server.endpoint.clock.now_ms()) == "ACTIVE"
+
+
+def test_f8_eager_on_an_unknown_stream_fails_at_construction():
+    with serve_in_thread(streams={"orders": 1}) as server:
+        properties = {
+            **ACCESS,
+            "aws.endpoint": server.url,
+            "flink.stream.efo.consumername": "app",
+            "flink.stream.efo.registration": "EAGER",
+        }
+        with pytest.raises(StreamNotFoundError, match="'oders' does not exist; existing streams: orders"):
+            FanOutRecordPublisherFactory(properties, ["oders"])
