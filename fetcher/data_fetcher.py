@@ -140,9 +140,7 @@ class DataFetcher:
     # --- what happens while it runs ---------------------------------------------------------------------------------------------
 
     def _changed(self, entry: ShardEntry) -> None:
-        self._alignment.changed(entry, self._finish_line.takes_part(entry))
-        self._emitter.local_watermark.changed(entry)
-        self._finish_line.changed(entry)
+        self._emitter.note(entry, self._finish_line)
         self._emitter.wake()
         if not entry.queue and not entry.is_open:
             self._shard_ended(entry)

@@ -65,6 +65,11 @@ class ShardEntry:
         return self.stage in (Stage.READING, Stage.DRAINING)
 
     @property
+    def is_active(self) -> bool:
+        """Whether others wait for the shard: open, and not idle unless something is queued (W4)."""
+        return self.is_open and (bool(self.queue) or not self.idle)
+
+    @property
     def head_watermark(self) -> int | None:
         """The watermark of the next record to emit; None when nothing, or only a marker, is next."""
         if not self.queue or not self.queue[0].watermarks:

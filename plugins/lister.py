@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ..publishers.backoff import retrying
 from ..publishers.base import RecordPublisherFactory
+from ..publishers.clock import SystemClock
 from ..publishers.errors import ConfigurationError
 from ..publishers.kinesis import KinesisClient
 from ..publishers.properties import Properties
@@ -43,7 +44,9 @@ class StreamLister:
         return await retrying(lambda: client.list_shards(self._names[stream], after), self._policy)
 
     async def server_time_ms(self, stream: str) -> int:
-        """The service's wall clock, epoch ms (P3)."""
+        """The service's wall clock, epoch ms (P3); this machine's where the publisher has a source of its own."""
+        if await self._factory.discover(stream, None) is not None:
+            return SystemClock().now_ms()
         client = self._opened()
         return await retrying(lambda: client.server_time_ms(self._names[stream]), self._policy)
 

@@ -58,12 +58,12 @@ class DataFetcher:
         registry: Registry | None = None,
     ) -> None:
         given = properties if isinstance(properties, Properties) else Properties(properties)
-        given.check()
         names = stream_names(streams)
         _check_subtask(subtask, parallelism)
         _check_sink(sink)
         registry = registry or load_registry()
         publisher = registry.publishers.get(given.value(table.RECORD_PUBLISHER) or "", table.RECORD_PUBLISHER.key)
+        given.check()  # after the plugins were imported, which declare properties of their own
         publisher.check(given, list(names))
         settings = FetcherSettings.of(given)
         factory = publisher(given)  # type: ignore[call-arg]

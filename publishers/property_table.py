@@ -119,6 +119,13 @@ UNREAD_TIMEOUT = integer(
     unit="ms",
     group="Fan-out",
 )
+DEREGISTRATION = choice(
+    "flink.stream.efo.deregister",
+    "When a LAZY or EAGER consumer is deregistered (F8): LAST_OUT by the last subtask that stops cleanly, or NEVER (by command).",
+    "LAST_OUT",
+    ("LAST_OUT", "NEVER"),
+    group="Fan-out",
+)
 RECOVERABLE_ERRORS = prefix(
     "flink.shard.consumer.error.recoverable[",
     "Names of further errors that are retried, counted from 0 (FLINK-33260).",

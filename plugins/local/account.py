@@ -22,6 +22,8 @@ class Delays:
     reshard: int = 0
     consumer: int = 100
     """From CREATING to ACTIVE and from DELETING to gone."""
+    cut_stuck_reader: int = 10_000
+    """From the end of a subscription's five minutes until a reader that does not read is cut off."""
 
 
 class Account:

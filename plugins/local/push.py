@@ -9,8 +9,6 @@ from .account import Account
 from .faults import PlannedStreamFault, StreamFault
 from .subscriptions import INITIAL_RESPONSE, Send, Subscription
 
-STUCK_AFTER_MS = 10_000  # past its five minutes, a subscription whose reader does not read is cut
-
 
 async def push(
     subscription: Subscription, request: web.Request, headers: dict[str, str], account: Account
@@ -39,6 +37,7 @@ class _Pusher:
         self._response = response
         self._clock = account.clock
         self._faults = account.faults
+        self._patience_ms = account.delays.cut_stuck_reader
         self._news = asyncio.Event()
         subscription.wake = self._news.set
         self.unlisten = subscription.shard.log.listen(self._news.set)
@@ -65,7 +64,7 @@ class _Pusher:
 
     async def _write(self, frame: bytes) -> None:
         """Hand one frame to the socket and wait until it has room again: a slow reader holds one frame in memory."""
-        left_ms = self._subscription.expires_ms + STUCK_AFTER_MS - self._clock.now_ms()
+        left_ms = self._subscription.expires_ms + self._patience_ms - self._clock.now_ms()
         try:
             async with asyncio.timeout(left_ms / 1000):
                 await self._response.write(frame)

@@ -55,7 +55,7 @@ class LocalKinesis:
             Front(self.account, credentials).application(),
             handler_cancellation=True,
             access_log=None,
-            shutdown_timeout=0,
+            shutdown_timeout=0.05,  # then open subscriptions are cancelled; 0 would wait for ever
         )
         for name, shard_count in (streams or {}).items():
             self._create(name, shard_count)

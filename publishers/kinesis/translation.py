@@ -45,8 +45,9 @@ EXACT: dict[str, type[KinesisError]] = {
     "ResourceInUseException": ResourceInUseError,
     "ResourceNotFoundException": ResourceNotFoundError,
 }
+_LONGEST_MESSAGE = 500  # proxies and servers answer with pages of HTML
 BROKEN = (msgspec.DecodeError, FrameError, ResponseParserError, TruncatedStreamError, UnicodeDecodeError)
-NETWORK = (sdk.HTTPClientError, aiohttp.ClientError, TimeoutError, OSError)
+NETWORK = (sdk.HTTPClientError, sdk.ConnectionError, aiohttp.ClientError, TimeoutError, OSError)
 NO_CREDENTIALS = (sdk.NoCredentialsError, sdk.PartialCredentialsError, sdk.ProfileNotFound, sdk.NoAuthTokenError)
 REFRESH_FAILED = (sdk.CredentialRetrievalError, sdk.MetadataRetrievalError, sdk.TokenRetrievalError)
 
@@ -84,7 +85,7 @@ def error_for_code(api: str, code: str, message: str, http_status: int = 0) -> K
     """The error for an error code of the service, in an answer or inside an event stream; without a known code the status decides."""
     kind = EXACT.get(code) or _kind_of(code, http_status)
     advice = advice_for(code, kind)
-    return kind(api, code or f"HTTP {http_status}", f"{message or 'no message'}{advice}")
+    return kind(api, code or f"HTTP {http_status}", f"{message[:_LONGEST_MESSAGE] or 'no message'}{advice}")
 
 
 def _kind_of(code: str, http_status: int) -> type[KinesisError]:

@@ -36,20 +36,26 @@ def ask(account: Account) -> Ask:
     return ask
 
 
-def client(endpoint: LocalKinesisThread, key: str = "local", secret: str = "local", **options: Any) -> Any:
-    session = boto3.Session(aws_access_key_id=key, aws_secret_access_key=secret, region_name="us-east-1")
-    return session.client("kinesis", endpoint_url=endpoint.url, **options)
+@pytest.fixture
+def connect() -> Callable[..., Any]:
+    """Return a boto3 client of an endpoint."""
+
+    def connect(endpoint: LocalKinesisThread, key: str = "local", secret: str = "local", **options: Any) -> Any:
+        session = boto3.Session(aws_access_key_id=key, aws_secret_access_key=secret, region_name="us-east-1")
+        return session.client("kinesis", endpoint_url=endpoint.url, **options)
+
+    return connect
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[..., tuple[LocalKinesisThread, Any]]]:
+def serve(connect: Callable[..., Any]) -> Iterator[Callable[..., tuple[LocalKinesisThread, Any]]]:
     """Start endpoints in threads; each comes with a boto3 client."""
     with ExitStack() as stack:
 
         @contextmanager
         def served(options: dict[str, Any], credentials: dict[str, Any]) -> Iterator[tuple[LocalKinesisThread, Any]]:
             with serve_in_thread(**options) as endpoint:
-                kinesis = client(endpoint, **credentials)
+                kinesis = connect(endpoint, **credentials)
                 yield endpoint, kinesis
                 kinesis.close()
 

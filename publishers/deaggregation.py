@@ -1,0 +1,100 @@
+"""Kinesis records to user records (S4): aggregates of the KPL are taken apart, all others pass."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from .kpl import MAGIC, Aggregate, hash_key_of, parse_aggregate
+from .metrics import ShardMetrics
+from .positions import SequenceNumber, StartingPosition
+from .records import UserRecord
+from .shards import HashRange, Shard
+
+YIELD_EVERY = 4096
+"""Sub-records between two turns for the rest of the loop (F1): about 2 ms."""
+
+
+async def _keys_decide() -> bool:
+    return True
+
+
+class Deaggregator:
+    """Takes the records of one shard apart, in order, and counts.
+
+    `keys_decide` is asked, when the first foreign sub-record shows up, whether the stream distributes records by key; where it does
+    not (AUTO record distribution) no sub-record is foreign.
+    """
+
+    def __init__(
+        self, shard: Shard, metrics: ShardMetrics, keys_decide: Callable[[], Awaitable[bool]] = _keys_decide
+    ) -> None:
+        self._range = shard.hash_range
+        self._takes_all = shard.hash_range == HashRange()
+        self._metrics = metrics
+        self._keys_decide = keys_decide
+        self._worked = 0
+
+    async def user_records(self, raw: list[UserRecord], start: StartingPosition) -> list[UserRecord]:
+        """The user records in `raw` that lie behind `start`; long work yields to the loop.
+
+        Sub-sequence numbers count before sub-records are dropped, so they do not depend on who reads. A batch without aggregates costs
+        one look at each record's first bytes.
+        """
+        if not any([record.data.startswith(MAGIC) for record in raw]):  # noqa: C419 - a list is faster here
+            return records_behind(raw, start.skip_through)
+        records: list[UserRecord] = []
+        own = _OwnKeys(self._range)
+        for record in raw:
+            aggregate = parse_aggregate(record.data)
+            if aggregate is None:
+                records.append(record)
+            else:
+                await self._take_apart(record, aggregate, own, records)
+        return records_behind(records, start.skip_through)
+
+    async def _take_apart(
+        self, record: UserRecord, aggregate: Aggregate, own: _OwnKeys, into: list[UserRecord]
+    ) -> None:
+        for first in range(0, len(aggregate.parts), YIELD_EVERY):
+            some = aggregate.sub_records(record, first, first + YIELD_EVERY)
+            into += await self._without_foreign(some, own)
+            self._worked += len(some)
+            if self._worked >= YIELD_EVERY:
+                self._worked = 0
+                await asyncio.sleep(0)
+
+    async def _without_foreign(self, records: list[UserRecord], own: _OwnKeys) -> list[UserRecord]:
+        """Those whose hash key lies in the shard: the KPL sends the others again, to their own."""
+        if self._takes_all:
+            return records
+        kept = [record for record in records if own[record.partition_key, record.explicit_hash_key]]
+        foreign = len(records) - len(kept)
+        if foreign and not await self._keys_decide():
+            self._takes_all = True
+            return records
+        self._metrics.foreign_sub_records += foreign
+        return kept
+
+
+def records_behind(records: list[UserRecord], done: SequenceNumber | None) -> list[UserRecord]:
+    """The records behind a place inside an aggregated record (P2), all without one.
+
+    This is the only place that drops what a restart inside an aggregate reads again.
+    """
+    if done is None:
+        return records
+    return [r for r in records if r.sequence_number != done.sequence or r.sub_sequence_number > done.sub_sequence]
+
+
+class _OwnKeys(dict[tuple[str | None, str | None], bool]):
+    """Whether a pair of keys belongs to the shard, worked out once for each pair: hashing costs more than all the rest."""
+
+    def __init__(self, own: HashRange) -> None:
+        super().__init__()
+        self._own = own
+
+    def __missing__(self, pair: tuple[str | None, str | None]) -> bool:
+        partition_key, explicit_hash_key = pair
+        self[pair] = hash_key_of(partition_key or "", explicit_hash_key) in self._own
+        return self[pair]

@@ -1,0 +1,150 @@
+"""FanOutConfig: every property that enhanced fan-out reads, parsed and cross-checked once (C2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ..backoff import RetryPolicy
+from ..errors import ConfigurationError
+from ..properties import Properties
+from ..property_table import (
+    CONSUMER_ARN,
+    CONSUMER_NAME,
+    DEREGISTER_RETRIES,
+    DEREGISTER_TIMEOUT,
+    DEREGISTRATION,
+    DESCRIBE_CONSUMER_RETRIES,
+    DESCRIBE_STREAM_RETRIES,
+    INACTIVITY_TIMEOUT,
+    LIST_SHARDS_RETRIES,
+    REGISTER_RETRIES,
+    REGISTER_TIMEOUT,
+    REGISTRATION,
+    SUBSCRIBE_RETRIES,
+    SUBSCRIBE_TIMEOUT,
+    UNREAD_TIMEOUT,
+)
+from .consumer_arn import ConsumerArn
+from .recoverable import RecoverableErrors
+
+_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")  # the service's pattern of a ConsumerName
+_NAME_WORDS = "1 to 128 of the characters a-z A-Z 0-9 _ . -"
+
+
+class RegistrationType(StrEnum):
+    """Who registers the stream consumer (F8)."""
+
+    LAZY = "LAZY"
+    EAGER = "EAGER"
+    NONE = "NONE"
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """How each operation that fan-out calls is retried."""
+
+    subscribe: RetryPolicy
+    describe_stream: RetryPolicy
+    describe_consumer: RetryPolicy
+    register: RetryPolicy
+    deregister: RetryPolicy
+    list_shards: RetryPolicy
+
+    @classmethod
+    def of(cls, properties: Properties) -> Retries:
+        """Raises: ConfigurationError when a value does not parse or a base is above its maximum."""
+        return cls(
+            SUBSCRIBE_RETRIES.policy(properties),
+            DESCRIBE_STREAM_RETRIES.policy(properties),
+            DESCRIBE_CONSUMER_RETRIES.policy(properties),
+            REGISTER_RETRIES.policy(properties),
+            DEREGISTER_RETRIES.policy(properties),
+            LIST_SHARDS_RETRIES.policy(properties),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FanOutConfig:
+    """What a fan-out job was told; time-outs are in seconds.
+
+    `given_arns` maps stream names, in lower case, to consumers that are registered already.
+    """
+
+    registration: RegistrationType
+    consumer_name: str | None
+    given_arns: Mapping[str, ConsumerArn]
+    deregisters: bool
+    retries: Retries
+    recoverable: RecoverableErrors
+    subscribe_timeout: float
+    inactivity_timeout: float
+    unread_timeout: float
+    register_timeout: float
+    deregister_timeout: float
+
+    @classmethod
+    def of(cls, properties: Properties) -> FanOutConfig:
+        """Raises: ConfigurationError with key, value and what is valid."""
+        registration = RegistrationType(properties.value(REGISTRATION))
+        return cls(
+            registration,
+            _consumer_name(properties, registration),
+            {stream: _consumer_arn(stream, text) for stream, text in properties.with_prefix(CONSUMER_ARN).items()},
+            registration is not RegistrationType.NONE and properties.value(DEREGISTRATION) == "LAST_OUT",
+            Retries.of(properties),
+            RecoverableErrors.of(properties),
+            properties.value(SUBSCRIBE_TIMEOUT),
+            properties.value(INACTIVITY_TIMEOUT) / 1000,
+            properties.value(UNREAD_TIMEOUT) / 1000,
+            properties.value(REGISTER_TIMEOUT),
+            properties.value(DEREGISTER_TIMEOUT),
+        )
+
+    @property
+    def registers(self) -> bool:
+        """Whether this job registers its consumer itself."""
+        return self.registration is not RegistrationType.NONE
+
+    def given_arn(self, stream: str) -> ConsumerArn | None:
+        """The consumer of a stream that was given by property; names compare without case, since Spark lower-cases keys."""
+        return self.given_arns.get(stream.lower())
+
+    def check_streams(self, streams: Iterable[str]) -> None:
+        """Raises: ConfigurationError when NONE lacks the consumer's ARN for one of the streams (names or ARNs)."""
+        names = map(name_of_stream, streams)
+        missing = [CONSUMER_ARN.key + name for name in names if self.given_arn(name) is None]
+        if missing and not self.registers:
+            reason = f"with registration NONE no consumer ARNs are given for: {', '.join(missing)}"
+            raise ConfigurationError(missing[0], None, "the ARN of a registered stream consumer", reason=reason)
+
+
+def check(properties: Mapping[str, object], streams: Iterable[str]) -> None:
+    """Check everything fan-out can check before anything runs. Raises: ConfigurationError."""
+    FanOutConfig.of(Properties(properties)).check_streams(streams)
+
+
+def name_of_stream(stream: str) -> str:
+    """A stream's name, given as name or ARN."""
+    return stream.rpartition("/")[2]
+
+
+def _consumer_name(properties: Properties, registration: RegistrationType) -> str | None:
+    name = properties.value(CONSUMER_NAME)
+    if name is None and registration is not RegistrationType.NONE:
+        reason = f"no valid enhanced fan-out consumer name is set, {registration} registration needs one"
+        raise ConfigurationError(CONSUMER_NAME.key, None, _NAME_WORDS, reason=reason)
+    if name is not None and not _NAME.fullmatch(name):
+        raise ConfigurationError(CONSUMER_NAME.key, name, _NAME_WORDS)
+    return name
+
+
+def _consumer_arn(stream: str, text: str) -> ConsumerArn:
+    arn = ConsumerArn.parse(text.strip())
+    if arn is None or arn.stream.lower() != stream:
+        raise ConfigurationError(
+            CONSUMER_ARN.key + stream, text, f"arn:aws:kinesis:<region>:<account>:stream/{stream}/consumer/<name>:<id>"
+        )
+    return arn

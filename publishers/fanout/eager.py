@@ -1,0 +1,46 @@
+"""register_eagerly: registration at construction, from synchronous code (EAGER, F8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..clock import Clock, SystemClock
+from ..kinesis import KinesisClient, run_sync
+from ..properties import Properties
+from ..property_table import CONSUMER_ARN
+from .config import FanOutConfig, RegistrationType, name_of_stream
+from .holders import ConsumerHolders
+from .ports import FanOutPorts
+from .registrar import Registrar
+
+
+def register_eagerly(
+    properties: Properties, streams: Iterable[str], *, ports: FanOutPorts | None = None, clock: Clock | None = None
+) -> Properties:
+    """Register the consumer of each stream (names or ARNs) now; answer the properties with the ARNs of the consumers in them.
+
+    Whoever gets these properties, in this process or another, registers nothing at its start, as with the connector. Properties
+    whose registration is not EAGER are answered as they are. `ports` are closed when none were given.
+
+    Raises: ConfigurationError, StreamNotFoundError, ConsumerError, KinesisError.
+    """
+    config = FanOutConfig.of(properties)
+    if config.registration is not RegistrationType.EAGER:
+        return properties
+    return properties.merged(run_sync(_registered(properties, config, tuple(streams), ports, clock or SystemClock())))
+
+
+async def _registered(
+    properties: Properties, config: FanOutConfig, streams: tuple[str, ...], given: FanOutPorts | None, clock: Clock
+) -> dict[str, str]:
+    ports = given or KinesisClient(properties, streams)
+    try:
+        # with holders of its own: this call has no share in the consumer once it is over
+        registrar = Registrar(ports, config, clock, holders=ConsumerHolders())
+        for stream in streams:
+            await registrar.ensure(name_of_stream(stream), stream if stream.startswith("arn:") else None)
+    finally:
+        if given is None:
+            await ports.close()
+    names = map(name_of_stream, streams)
+    return {CONSUMER_ARN.key + name: registrar.arn(name) for name in names}

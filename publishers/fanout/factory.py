@@ -1,0 +1,97 @@
+"""FanOutRecordPublisherFactory: what the fan-out publishers of one job share."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping
+
+from ..base import RecordPublisherFactory
+from ..clock import Clock, SystemClock
+from ..errors import ImpossibleStateError
+from ..kinesis import KinesisClient
+from ..metrics import ShardMetrics
+from ..positions import StartingPosition
+from ..properties import Properties
+from ..property_table import ENDPOINT
+from ..shards import Shard
+from .config import FanOutConfig
+from .eager import register_eagerly
+from .holders import HOLDERS_OF_THIS_PROCESS, ConsumerHolders
+from .ports import FanOutPorts
+from .publisher import FanOutRecordPublisher
+from .registrar import Registrar
+
+
+class FanOutRecordPublisherFactory(RecordPublisherFactory):
+    """Owns one client for all shards and this subtask's share in the stream consumers.
+
+    `streams` (names or ARNs), where they are known, are checked and, with EAGER, registered here, before anything runs; otherwise EAGER
+    registers with the first shard, as LAZY does. `ports`, `clock`, `holders` and `draw` are for tests.
+
+    Raises: ConfigurationError; with EAGER and `streams` also StreamNotFoundError, ConsumerError, KinesisError.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, object],
+        streams: Iterable[str] = (),
+        *,
+        ports: FanOutPorts | None = None,
+        clock: Clock | None = None,
+        holders: ConsumerHolders = HOLDERS_OF_THIS_PROCESS,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        streams = tuple(streams)
+        self._properties = Properties(properties)
+        FanOutConfig.of(self._properties).check_streams(streams)
+        if streams:
+            self._properties = register_eagerly(self._properties, streams, ports=ports)
+        self._config = FanOutConfig.of(self._properties)
+        self._streams = streams
+        self._ports = ports
+        self._clock = clock or SystemClock()
+        self._holders = holders
+        self._draw = draw
+        self._registrar: Registrar | None = None
+        self._is_closed = False
+
+    async def create(
+        self, shard: Shard, starting_position: StartingPosition, metrics: ShardMetrics
+    ) -> FanOutRecordPublisher:
+        """A publisher of `shard`, its consumer ACTIVE.
+
+        Raises: StreamNotFoundError, ConsumerError, KinesisError; ConfigurationError when NONE lacks the stream's consumer.
+        """
+        if self._is_closed:
+            raise ImpossibleStateError("a fan-out factory was asked for a publisher after it was closed")
+        ports = self._opened_ports(shard)
+        registrar = self._opened_registrar(ports)
+        try:
+            await registrar.ensure(shard.stream, shard.stream_arn)
+        except Exception:
+            registrar.leave_registered()
+            raise
+        return FanOutRecordPublisher(
+            shard, starting_position, metrics, self._config, ports, registrar, self._clock, self._draw
+        )
+
+    async def close(self) -> None:
+        """Deregister the consumers when this subtask is the last one out (F8), then close the client."""
+        self._is_closed = True
+        try:
+            if self._registrar is not None:
+                await self._registrar.close()
+        finally:
+            if self._ports is not None:
+                await self._ports.close()
+
+    def _opened_ports(self, shard: Shard) -> FanOutPorts:
+        if self._ports is None:
+            self._ports = KinesisClient(self._properties, self._streams or (shard.stream_arn or shard.stream,))
+        return self._ports
+
+    def _opened_registrar(self, ports: FanOutPorts) -> Registrar:
+        if self._registrar is None:
+            endpoint = self._properties.value(ENDPOINT) or ""
+            self._registrar = Registrar(ports, self._config, self._clock, endpoint, self._holders, self._draw)
+        return self._registrar

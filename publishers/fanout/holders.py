@@ -1,0 +1,51 @@
+"""ConsumerHolders: how many factories of this process use each consumer, so that the last one out deregisters it (F8)."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerKey:
+    """One consumer of one stream at one endpoint."""
+
+    endpoint: str
+    stream_arn: str
+    name: str
+
+
+@dataclass(slots=True)
+class _Holding:
+    count: int = 0
+    is_clean: bool = True
+
+
+class ConsumerHolders:
+    """Owns the count of holders for each consumer, across the loops and threads of one process.
+
+    Other processes are not seen: one that deregisters while another still reads makes the other register again (F4).
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holdings: dict[ConsumerKey, _Holding] = {}
+
+    def enter(self, key: ConsumerKey) -> None:
+        """Somebody begins to use the consumer."""
+        with self._lock:
+            self._holdings.setdefault(key, _Holding()).count += 1
+
+    def leave(self, key: ConsumerKey, *, clean: bool) -> bool:
+        """Somebody stops; True when that was the last one and all of them stopped cleanly."""
+        with self._lock:
+            holding = self._holdings[key]
+            holding.count -= 1
+            holding.is_clean = holding.is_clean and clean
+            if holding.count > 0:
+                return False
+            del self._holdings[key]
+            return holding.is_clean
+
+
+HOLDERS_OF_THIS_PROCESS = ConsumerHolders()

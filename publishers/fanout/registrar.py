@@ -1,0 +1,136 @@
+"""Registrar: the consumer of each stream that a job reads, from the first shard to the last subtask out (F4, F8)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import defaultdict
+from collections.abc import Callable
+
+from ..clock import Clock
+from ..errors import ConsumerError, ImpossibleStateError, RecordPublisherError
+from ..wire import RegistrationPort
+from .config import FanOutConfig, RegistrationType
+from .holders import HOLDERS_OF_THIS_PROCESS, ConsumerHolders, ConsumerKey
+from .registration import Registration
+
+log = logging.getLogger(__name__)
+
+
+class Registrar:
+    """Owns the ARN of the consumer of every stream of one factory, and the factory's share in it.
+
+    All shards of a stream see a new ARN as soon as one of them had the consumer registered again.
+    """
+
+    def __init__(
+        self,
+        port: RegistrationPort,
+        config: FanOutConfig,
+        clock: Clock,
+        endpoint: str = "",
+        holders: ConsumerHolders = HOLDERS_OF_THIS_PROCESS,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self._registration = Registration(port, config, clock, draw)
+        self._config = config
+        self._endpoint = endpoint
+        self._holders = holders
+        self._draw = draw
+        self._arns: dict[str, str] = {}
+        self._held: dict[str, ConsumerKey] = {}
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._is_clean = True
+        self.is_stopping = False
+
+    def arn(self, stream: str) -> str:
+        """The consumer to subscribe with, known since `ensure`."""
+        return self._arns[stream]
+
+    def leave_registered(self) -> None:
+        """This job ends by an error: the consumer stays for its restart, or for whoever else uses it."""
+        self._is_clean = False
+
+    async def ensure(self, stream: str, stream_arn: str | None = None) -> None:
+        """Make sure that the stream has an ACTIVE consumer; one of many shards does it, the others wait.
+
+        Raises: StreamNotFoundError, ConsumerError.
+        """
+        async with self._locks[stream]:
+            if stream in self._arns:
+                return
+            self._config.check_streams([stream])
+            given = self._config.given_arn(stream)
+            if given is not None:
+                self._hold(stream, given.stream_arn, given.name)
+                self._arns[stream] = given.text
+            else:
+                await self._spread_start()
+                self._hold(stream, stream_arn or await self._registration.stream_arn(stream), self._own_name())
+                self._arns[stream] = await self._ensure_active(stream)
+
+    async def heal(self, stream: str, lost_arn: str) -> bool:
+        """Look at a consumer that the service did not find; True when there is another one now (F4).
+
+        Raises: ConsumerError when nobody may register it again.
+        """
+        async with self._locks[stream]:
+            if self._arns[stream] != lost_arn:
+                return True
+            if await self._is_active(stream):
+                return False
+            if not self._config.registers:
+                raise ConsumerError(_vanished(stream, lost_arn))
+            log.warning("consumer %s is gone: registering it again", lost_arn)
+            self._arns[stream] = await self._ensure_active(stream)
+            return True
+
+    async def close(self) -> None:
+        """Give the share back; the last one out that stops cleanly deregisters. Never raises for a deregistration that failed."""
+        self.is_stopping = True
+        for stream, key in list(self._held.items()):
+            del self._held[stream]
+            if self._holders.leave(key, clean=self._is_clean) and self._config.deregisters:
+                await self._deregister(key)
+
+    async def _ensure_active(self, stream: str) -> str:
+        key = self._held[stream]
+        return await self._registration.ensure_active(key.stream_arn, key.name, lambda: not self.is_stopping)
+
+    def _own_name(self) -> str:
+        if self._config.consumer_name is None:
+            raise ImpossibleStateError("a job that registers its consumer has no name for it")
+        return self._config.consumer_name
+
+    async def _is_active(self, stream: str) -> bool:
+        key = self._held[stream]
+        described = await self._registration.describe(key.stream_arn, key.name)
+        return described is not None and described.arn == self._arns[stream] and described.status == "ACTIVE"
+
+    async def _spread_start(self) -> None:
+        """Many subtasks start at once: a little jitter keeps them below 5 registrations a second (as the connector, LAZY only)."""
+        if self._config.registration is RegistrationType.LAZY:
+            await asyncio.sleep(self._draw() * self._config.retries.register.base_ms / 1000)
+
+    async def _deregister(self, key: ConsumerKey) -> None:
+        try:
+            async with asyncio.timeout(self._config.deregister_timeout):
+                await self._registration.deregister(key.stream_arn, key.name)
+        except (RecordPublisherError, TimeoutError) as error:
+            log.warning(
+                "consumer '%s' on %s stays registered and is paid for, deregister it by command: %s",
+                key.name, key.stream_arn, error or "Timeout waiting for stream consumer to deregister",
+            )  # fmt: skip
+
+    def _hold(self, stream: str, stream_arn: str, name: str) -> None:
+        if stream not in self._held:
+            self._held[stream] = ConsumerKey(self._endpoint, stream_arn, name)
+            self._holders.enter(self._held[stream])
+
+
+def _vanished(stream: str, arn: str) -> str:
+    return (
+        f"the consumer of stream '{stream}' is not registered (any more): {arn}; registration is NONE, so register it by command and "
+        f"set flink.stream.efo.consumerarn.{stream}, or let LAZY or EAGER do it"
+    )

@@ -1,0 +1,123 @@
+"""Registration: one stream consumer's way to ACTIVE and back to nothing (F8)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+
+from ..backoff import retrying
+from ..clock import Clock
+from ..errors import (
+    ConsumerError,
+    ImpossibleStateError,
+    ResourceInUseError,
+    ResourceNotFoundError,
+    RetriesExhaustedError,
+    ThrottledError,
+)
+from ..wire import ConsumerDescription, RegistrationPort
+from .config import FanOutConfig
+
+log = logging.getLogger(__name__)
+
+
+class Registration:
+    """Talks to the service about consumers; keeps nothing between calls."""
+
+    def __init__(
+        self, port: RegistrationPort, config: FanOutConfig, clock: Clock, draw: Callable[[], float] = random.random
+    ) -> None:
+        self._port = port
+        self._config = config
+        self._retries = config.retries
+        self._clock = clock
+        self._draw = draw
+
+    async def stream_arn(self, stream: str) -> str:
+        """The stream's ARN. Raises: StreamNotFoundError."""
+        return await retrying(lambda: self._port.stream_arn(stream), self._retries.describe_stream)
+
+    async def describe(self, stream_arn: str, name: str) -> ConsumerDescription | None:
+        """The consumer as it stands, None when there is none."""
+        return await retrying(lambda: self._port.describe_consumer(stream_arn, name), self._retries.describe_consumer)
+
+    async def ensure_active(self, stream_arn: str, name: str, may_register: Callable[[], bool]) -> str:
+        """The ARN of the ACTIVE consumer, registered when there is none.
+
+        A consumer that is just being deleted is waited for and registered again; one that another subtask registers is shared.
+
+        Raises: ConsumerError when that takes longer than the time-out, the stream has its maximum of consumers, or
+        `may_register` says no because we are stopping.
+        """
+        deadline = self._clock.monotonic() + self._config.register_timeout
+        attempt = 0
+        while True:
+            described = await self.describe(stream_arn, name)
+            if described is None:
+                described = await self._register(stream_arn, name, may_register)
+                if described is not None:  # waiting for a namesake to be gone does not shorten ours
+                    deadline = self._clock.monotonic() + self._config.register_timeout
+            if described is not None and _is_active(described):
+                return described.arn
+            if self._clock.monotonic() > deadline:
+                raise ConsumerError(_still_waiting(described, stream_arn, name, self._config.register_timeout))
+            await asyncio.sleep(self._retries.describe_consumer.delay_seconds(attempt, self._draw))
+            attempt += 1
+
+    async def deregister(self, stream_arn: str, name: str) -> None:
+        """Deregister a consumer that is there; one that is gone or going is left alone."""
+        described = await self.describe(stream_arn, name)
+        if described is None or described.status == "DELETING":
+            return
+        try:
+            await retrying(lambda: self._port.deregister_consumer(described.arn), self._retries.deregister)
+        except (ResourceNotFoundError, ResourceInUseError):  # somebody else was faster
+            return
+        log.info("deregistered consumer %s", described.arn)
+
+    async def _register(
+        self, stream_arn: str, name: str, may_register: Callable[[], bool]
+    ) -> ConsumerDescription | None:
+        """Register; None when another subtask was faster."""
+
+        async def register() -> ConsumerDescription:
+            if not may_register():
+                raise ConsumerError(
+                    f"consumer '{name}' on {stream_arn} is gone and not registered again: we are stopping"
+                )
+            return await self._port.register_consumer(stream_arn, name)
+
+        try:
+            described = await retrying(register, self._retries.register)
+        except ResourceInUseError:
+            return None
+        except RetriesExhaustedError as error:
+            if isinstance(error.__cause__, ThrottledError):
+                raise ConsumerError(_limit_reached(stream_arn, name)) from error
+            raise
+        log.info("registered consumer %s", described.arn)
+        return described
+
+
+def _is_active(described: ConsumerDescription) -> bool:
+    if described.status not in ("CREATING", "ACTIVE", "DELETING"):
+        raise ImpossibleStateError(f"consumer {described.arn} has the unknown status {described.status!r}")
+    return described.status == "ACTIVE"
+
+
+def _still_waiting(described: ConsumerDescription | None, stream_arn: str, name: str, timeout: float) -> str:
+    status = "not there" if described is None else described.status
+    return (
+        f"Timeout waiting for stream consumer to become active: {name} on {stream_arn} is {status} after {timeout:g} s "
+        "(flink.stream.registerstreamconsumer.timeout)"
+    )
+
+
+def _limit_reached(stream_arn: str, name: str) -> str:
+    return (
+        f"consumer '{name}' cannot be registered: {stream_arn} has its maximum of consumers (20; 50 with on-demand advantage), "
+        "or too many are being registered; deregister one that is not used, share a consumer with registration NONE, "
+        "or read with flink.stream.recordpublisher=POLLING"
+    )

@@ -1,0 +1,83 @@
+"""OpenSubscription: one SubscribeToShard call, read one event at a time, with its three time-outs (F1, F5)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..clock import Clock
+from ..errors import TransientError
+from ..positions import StartingPosition
+from ..shards import Shard
+from ..wire import ReadAnswer, Subscription, SubscriptionPort
+from .config import FanOutConfig
+from .silence import silence_limit
+
+API = "SubscribeToShard"
+
+
+class OpenSubscription:
+    """Owns one open call. Events are pulled, never pushed: nothing of a closed subscription can reach its successor (F7)."""
+
+    def __init__(self, subscription: Subscription, config: FanOutConfig, clock: Clock) -> None:
+        self._subscription = subscription
+        self._events = aiter(subscription)
+        self._config = config
+        self._clock = clock
+        self._giving_back: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(
+        cls,
+        port: SubscriptionPort,
+        arn: str,
+        shard: Shard,
+        position: StartingPosition,
+        config: FanOutConfig,
+        clock: Clock,
+    ) -> OpenSubscription:
+        """Subscribe. Raises: what the port raises, TransientError after `flink.shard.subscribetoshard.timeout`."""
+        try:
+            async with asyncio.timeout(config.subscribe_timeout):
+                return cls(await port.subscribe_to_shard(arn, shard, position), config, clock)
+        except TimeoutError as error:
+            message = f"Timed out acquiring subscription - {shard.key} ({arn}) after {config.subscribe_timeout:g} s"
+            raise TransientError(API, "SubscriptionTimeout", message) from error
+
+    @property
+    def is_given_back(self) -> bool:
+        """Whether the connection was closed because nobody read from it."""
+        return self._giving_back is not None
+
+    async def next_event(self) -> ReadAnswer | None:
+        """Read one event from the socket; None when the stream ended cleanly, which says nothing about the shard (F2).
+
+        Raises: what the port raises, TransientError when nothing was heard for the inactivity time-out (half-open, F5).
+        """
+        try:
+            async with silence_limit(self._clock, self._config.inactivity_timeout):
+                return await anext(self._events)
+        except StopAsyncIteration:
+            return None
+        except TimeoutError as error:
+            message = f"no event for {self._config.inactivity_timeout:g} s, the connection is half open"
+            raise TransientError(API, "InactivityTimeout", message) from error
+
+    @contextmanager
+    def unread(self) -> Iterator[None]:
+        """While the block runs nobody reads: after the unread time-out the connection is given back (F5)."""
+        timer = asyncio.get_running_loop().call_later(self._config.unread_timeout, self._give_back)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    async def close(self) -> None:
+        """Close the connection; safe to call twice."""
+        if self._giving_back is not None:
+            await self._giving_back
+        await self._subscription.close()
+
+    def _give_back(self) -> None:
+        self._giving_back = asyncio.create_task(self._subscription.close())

@@ -1,0 +1,297 @@
+"""A scripted service for fan-out on virtual time: subscriptions that do what a test says, consumers that come and go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from recordpublisher.publishers.base import RunResult
+from recordpublisher.publishers.errors import (
+    ResourceInUseError,
+    ResourceNotFoundError,
+    StreamNotFoundError,
+    ThrottledError,
+    TransientError,
+)
+from recordpublisher.publishers.fanout import FanOutRecordPublisher, FanOutRecordPublisherFactory
+from recordpublisher.publishers.fanout.holders import ConsumerHolders
+from recordpublisher.publishers.metrics import ShardMetrics
+from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
+from recordpublisher.publishers.records import RecordBatch, UserRecord
+from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.wire import ConsumerDescription, ReadAnswer
+
+from virtual_time import VirtualClock, run_virtual
+
+STREAM_ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
+ARN = f"{STREAM_ARN}/consumer/app:1"
+SHARD = Shard("orders", "shardId-000000000000")
+SILENCE = object()
+EFO: dict[str, object] = {"flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "app"}
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Nothing for some seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Call:
+    """One SubscribeToShard call."""
+
+    at: float
+    arn: str
+    position: StartingPosition
+
+
+def record(sequence: int | str, data: bytes = b"data") -> UserRecord:
+    return UserRecord(data, str(sequence), 1.0, "key")
+
+
+def event(*sequences: int, go_on: int | None = -1, behind: int = 0, children: tuple[Shard, ...] = ()) -> ReadAnswer:
+    """An event; it goes on behind its last record unless `go_on` says otherwise (None: the end of the shard)."""
+    if go_on == -1:
+        go_on = sequences[-1]
+    continuation = None if go_on is None else str(go_on)
+    return ReadAnswer([record(number) for number in sequences], behind, None, continuation, children)
+
+
+def shard_end(*sequences: int, children: tuple[Shard, ...] = ()) -> ReadAnswer:
+    return event(*sequences, go_on=None, children=children)
+
+
+def network(code: str = "ConnectionClosed") -> TransientError:
+    return TransientError("SubscribeToShard", code, "scripted")
+
+
+def throttled() -> ThrottledError:
+    return ThrottledError("SubscribeToShard", "LimitExceededException", "scripted")
+
+
+def in_use() -> ResourceInUseError:
+    return ResourceInUseError("SubscribeToShard", "ResourceInUseException", "scripted")
+
+
+def not_found() -> ResourceNotFoundError:
+    return ResourceNotFoundError("SubscribeToShard", "ResourceNotFoundException", "scripted")
+
+
+class ScriptedSubscription:
+    """Plays its items: answers, errors, Pause, SILENCE, or a callable to run; then it ends cleanly."""
+
+    def __init__(self, items: tuple[Any, ...]) -> None:
+        self._items = items
+        self.read = 0
+        self.closed = 0
+
+    def __aiter__(self) -> AsyncIterator[ReadAnswer]:
+        return self._play()
+
+    async def close(self) -> None:
+        self.closed += 1
+
+    async def _play(self) -> AsyncIterator[ReadAnswer]:
+        for item in self._items:
+            if isinstance(item, Exception):
+                raise item
+            if isinstance(item, Pause):
+                await asyncio.sleep(item.seconds)
+            elif item is SILENCE:
+                await asyncio.get_running_loop().create_future()
+            elif callable(item):
+                item()
+            else:
+                self.read += 1
+                yield item
+
+
+@dataclass
+class Consumers:
+    """The registered consumers: each is CREATING or DELETING for as long as the test says."""
+
+    creating_seconds: float = 0.0
+    deleting_seconds: float = 0.0
+    maximum: int = 20
+    calls: list[str] = field(default_factory=list)
+    errors: dict[str, list[Exception]] = field(default_factory=dict)
+    _known: dict[str, tuple[str, float, float | None]] = field(default_factory=dict)
+    _numbers: Any = field(default_factory=lambda: count(1))
+
+    def add(self, name: str, *, active_in: float = 0.0, gone_in: float | None = None) -> str:
+        arn = f"{STREAM_ARN}/consumer/{name}:{next(self._numbers)}"
+        now = VirtualClock().monotonic()
+        self._known[name] = (arn, now + active_in, None if gone_in is None else now + gone_in)
+        return arn
+
+    def remove(self, name: str) -> None:
+        del self._known[name]
+
+    def delete(self, name: str) -> None:
+        arn, active, _ = self._known[name]
+        self._known[name] = (arn, active, VirtualClock().monotonic() + self.deleting_seconds)
+
+    def find(self, name: str) -> ConsumerDescription | None:
+        now = VirtualClock().monotonic()
+        if name not in self._known:
+            return None
+        arn, active, gone = self._known[name]
+        if gone is not None and now >= gone:
+            del self._known[name]
+            return None
+        status = "DELETING" if gone is not None else "ACTIVE" if now >= active else "CREATING"
+        return ConsumerDescription(name, arn, status)
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name in list(self._known) if self.find(name) is not None]
+
+    def count(self, call: str) -> int:
+        return self.calls.count(call)
+
+    def called(self, call: str) -> None:
+        self.calls.append(call)
+        if self.errors.get(call):
+            raise self.errors[call].pop(0)
+
+    def register(self, name: str) -> ConsumerDescription:
+        if self.find(name) is not None:
+            raise ResourceInUseError("RegisterStreamConsumer", "ResourceInUseException", name)
+        if len(self._known) >= self.maximum:
+            raise ThrottledError("RegisterStreamConsumer", "LimitExceededException", "too many")
+        self.add(name, active_in=self.creating_seconds)
+        found = self.find(name)
+        assert found is not None
+        return found
+
+    def deregister(self, arn: str) -> None:
+        for name in self.names:
+            if self._known[name][0] == arn:
+                return self.delete(name)
+        raise ResourceNotFoundError("DeregisterStreamConsumer", "ResourceNotFoundException", arn)
+
+
+class ScriptedPorts:
+    """FanOutPorts. `subscriptions` are played in order: a tuple of items, or an error or SILENCE instead of a subscription."""
+
+    def __init__(self, *subscriptions: Any) -> None:
+        self.script = list(subscriptions)
+        self.calls: list[Call] = []
+        self.opened: list[ScriptedSubscription] = []
+        self.consumers = Consumers()
+        self.streams = {"orders": STREAM_ARN}
+        self.shards = [SHARD]
+        self.do_keys_decide = True
+        self.closed = 0
+
+    @property
+    def positions(self) -> list[StartingPosition]:
+        return [call.position for call in self.calls]
+
+    @property
+    def times(self) -> list[float]:
+        return [call.at for call in self.calls]
+
+    @property
+    def gaps(self) -> list[float]:
+        """Seconds between two calls."""
+        return [round(later - earlier, 6) for earlier, later in zip(self.times, self.times[1:], strict=False)]
+
+    async def subscribe_to_shard(
+        self, consumer_arn: str, shard: Shard, position: StartingPosition
+    ) -> ScriptedSubscription:
+        self.calls.append(Call(VirtualClock().monotonic(), consumer_arn, position))
+        item = self.script.pop(0)
+        if isinstance(item, Exception):
+            raise item
+        if item is SILENCE:
+            await asyncio.get_running_loop().create_future()
+        self.opened.append(ScriptedSubscription(item))
+        return self.opened[-1]
+
+    async def stream_arn(self, stream: str) -> str:
+        self.consumers.called("stream")
+        if stream not in self.streams:
+            raise StreamNotFoundError(stream)
+        return self.streams[stream]
+
+    async def describe_consumer(self, stream_arn: str, name: str) -> ConsumerDescription | None:
+        await asyncio.sleep(0)
+        self.consumers.called("describe")
+        return self.consumers.find(name)
+
+    async def register_consumer(self, stream_arn: str, name: str) -> ConsumerDescription:
+        await asyncio.sleep(0)
+        self.consumers.called("register")
+        return self.consumers.register(name)
+
+    async def deregister_consumer(self, consumer_arn: str) -> None:
+        self.consumers.called("deregister")
+        self.consumers.deregister(consumer_arn)
+
+    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
+        self.consumers.called("list")
+        if stream not in self.streams:
+            raise StreamNotFoundError(stream)
+        return self.shards
+
+    async def keys_decide(self, stream: str) -> bool:
+        return self.do_keys_decide
+
+    async def server_time_ms(self, stream: str) -> int:
+        return VirtualClock().now_ms()
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+Consumer = Callable[[RecordBatch], Awaitable[SequenceNumber | None]]
+
+
+class Bench:
+    """One shard, its publisher on a scripted service, and a consumer that takes and answers everything."""
+
+    def __init__(self, *subscriptions: Any, draw: float = 1.0, **properties: object) -> None:
+        self.ports = ScriptedPorts(*subscriptions)
+        self.metrics = ShardMetrics()
+        self.holders = ConsumerHolders()
+        self.batches: list[RecordBatch] = []
+        self._draw = draw
+        self._properties: dict[str, object] = {**EFO, **properties}
+
+    @property
+    def sequences(self) -> list[str]:
+        return [number for batch in self.batches for number in batch.sequence_numbers]
+
+    def factory(self, **properties: object) -> FanOutRecordPublisherFactory:
+        return FanOutRecordPublisherFactory(
+            {**self._properties, **properties},
+            ports=self.ports,
+            clock=VirtualClock(),
+            holders=self.holders,
+            draw=lambda: self._draw,
+        )
+
+    async def publisher(self, position: StartingPosition | None = None) -> FanOutRecordPublisher:
+        """A publisher whose consumer is registered."""
+        self.made = self.factory()
+        return await self.made.create(SHARD, position or StartingPosition.trim_horizon(), self.metrics)
+
+    async def take(self, batch: RecordBatch) -> SequenceNumber | None:
+        self.batches.append(batch)
+        return batch.read_position
+
+    async def read(self, position: StartingPosition | None = None, consumer: Consumer | None = None) -> RunResult:
+        """Run again and again until the shard ends."""
+        publisher = await self.publisher(position)
+        result = RunResult.INCOMPLETE
+        while result is RunResult.INCOMPLETE:
+            result = await publisher.run(consumer or self.take)
+        return result
+
+    def read_all(self, position: StartingPosition | None = None, consumer: Consumer | None = None) -> RunResult:
+        return run_virtual(self.read(position, consumer))

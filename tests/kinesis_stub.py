@@ -1,0 +1,108 @@
+"""A Kinesis endpoint that answers what a test scripted, over real HTTP, and keeps what it was asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import defaultdict, deque
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+
+from recordpublisher.publishers.kinesis import KinesisClient
+from recordpublisher.publishers.properties import Properties
+
+
+class KinesisStub:
+    """Answers by operation, in the order scripted: a dict (200), an Answer, or a list of chunks for an event stream."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.headers: list[dict[str, str]] = []
+        self.arrived = asyncio.Event()
+        self.url = ""
+        self._answers: dict[str, deque[Any]] = defaultdict(deque)
+
+    def script(self, operation: str, *answers: Any) -> None:
+        self._answers[operation].extend(answers)
+
+    def asked_of(self, operation: str) -> list[dict[str, Any]]:
+        return [parameters for name, parameters in self.asked if name == operation]
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        operation = request.headers["X-Amz-Target"].rpartition(".")[2]
+        self.asked.append((operation, json.loads(await request.read() or b"{}")))
+        self.arrived.set()
+        self.headers.append(dict(request.headers))
+        answer = self._answers[operation].popleft()
+        if isinstance(answer, list):
+            return await _stream(request, answer)
+        return await answer(request) if callable(answer) else web.json_response(answer)
+
+
+def refusal(code: str, message: str = "", status: int = 400) -> Any:
+    """An error answer of the service."""
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.json_response({"__type": code, "message": message}, status=status)
+
+    return answer
+
+
+def raw(body: bytes, status: int = 200) -> Any:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(body=body, status=status)
+
+    return answer
+
+
+async def drop_connection(request: web.Request) -> web.Response:
+    request.transport.abort()
+    raise ConnectionResetError
+
+
+async def never(request: web.Request) -> web.Response:
+    await asyncio.sleep(60)
+    raise AssertionError("nobody waits that long")
+
+
+async def _stream(request: web.Request, chunks: list[Any]) -> web.StreamResponse:
+    """Send chunks; a callable chunk is called with the request (to wait, or to break the connection)."""
+    response = web.StreamResponse(headers={"Content-Type": "application/vnd.amazon.eventstream"})
+    await response.prepare(request)
+    for chunk in chunks:
+        if callable(chunk):
+            await chunk(request)
+        else:
+            await response.write(chunk)
+    return response
+
+
+PROPERTIES = {
+    "aws.region": "eu-west-1",
+    "aws.credentials.provider.basic.accesskeyid": "AKIDEXAMPLE",
+    "aws.credentials.provider.basic.secretkey": "verysecret",
+}
+
+
+@asynccontextmanager
+async def stub_and_client(streams: tuple[str, ...] = (), **properties: str):
+    """A running stub and a client of it."""
+    stub = KinesisStub()
+    app = web.Application(client_max_size=2**24)
+    app.router.add_post("/", stub.handle)
+    runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    stub.url = f"http://127.0.0.1:{port}"
+    given = Properties(
+        {**PROPERTIES, "aws.endpoint": stub.url, **{k.replace("_", "."): v for k, v in properties.items()}}
+    )
+    try:
+        async with KinesisClient(given, streams) as client:
+            yield stub, client
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,265 @@
+import asyncio
+
+import pytest
+from aiohttp import web
+from event_frames import initial_response, wire_record
+from kinesis_stub import never, raw, refusal, stub_and_client
+
+from recordpublisher.publishers.errors import (
+    ConfigurationError,
+    ExpiredIteratorError,
+    FatalKinesisError,
+    StreamNotFoundError,
+    TransientError,
+)
+from recordpublisher.publishers.kinesis import KinesisClient
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.records import UserRecord
+from recordpublisher.publishers.shards import HashRange, Shard
+
+ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
+SHARD = Shard("orders", "shardId-000000000000")
+
+
+def described(shard_id, **more):
+    keys = {"StartingHashKey": "0", "EndingHashKey": "99"}
+    return {"ShardId": shard_id, "HashKeyRange": keys, "SequenceNumberRange": {"StartingSequenceNumber": "1"}, **more}
+
+
+async def test_get_records_decodes_records_and_reports_the_wire():
+    async with stub_and_client() as (stub, client):
+        record = wire_record(b"\x00binary", "49", key="k", arrival=1700000000.5)
+        stub.script("GetRecords", {"Records": [record], "NextShardIterator": "next", "MillisBehindLatest": 12})
+        answer = await client.get_records(SHARD, "it", 500)
+    assert answer.records == [UserRecord(b"\x00binary", "49", 1700000000.5, "k")]
+    assert (answer.next_iterator, answer.millis_behind_latest) == ("next", 12)
+    assert stub.asked == [("GetRecords", {"ShardIterator": "it", "Limit": 500})]
+
+
+async def test_s4_a_record_without_partition_key_is_legal_and_arrival_may_be_whole_seconds():
+    async with stub_and_client() as (stub, client):
+        stub.script("GetRecords", {"Records": [wire_record(b"", "1", key=None, arrival=17)], "NextShardIterator": "n"})
+        (record,) = (await client.get_records(SHARD, "it", 1)).records
+    assert record.partition_key is None
+    assert record.arrival == 17.0
+
+
+@pytest.mark.parametrize("last", [{}, {"NextShardIterator": None}])
+async def test_r4_the_next_iterator_may_be_null_or_absent_at_the_end(last):
+    child = {
+        "ShardId": "shardId-000000000002",
+        "ParentShards": ["shardId-000000000000", "shardId-000000000001"],
+        "HashKeyRange": {"StartingHashKey": "0", "EndingHashKey": "340282366920938463463374607431768211455"},
+    }
+    async with stub_and_client() as (stub, client):
+        stub.script("GetRecords", {"Records": [], "MillisBehindLatest": 0, "ChildShards": [child], **last})
+        answer = await client.get_records(SHARD, "it", 1)
+    assert answer.next_iterator is None
+    parents = ("shardId-000000000000", "shardId-000000000001")
+    assert answer.child_shards == (Shard("orders", "shardId-000000000002", parents, HashRange()),)
+
+
+async def test_calls_are_signed_for_the_region_and_carry_no_secret():
+    async with stub_and_client() as (stub, client):
+        stub.script("GetRecords", {"Records": []})
+        await client.get_records(SHARD, "it", 1)
+        signed = stub.headers[0]["Authorization"]
+    assert "AKIDEXAMPLE/" in signed
+    assert "/eu-west-1/kinesis/aws4_request" in signed
+    assert "verysecret" not in str(stub.headers)
+
+
+async def test_an_error_answer_still_parses_as_the_sdk_parses_it():
+    async with stub_and_client() as (stub, client):
+        stub.script("GetRecords", refusal("ExpiredIteratorException", "Iterator expired."))
+        with pytest.raises(ExpiredIteratorError, match="Iterator expired"):
+            await client.get_records(SHARD, "it", 1)
+
+
+async def test_the_sdk_retries_nothing():
+    async with stub_and_client() as (stub, client):
+        stub.script("GetRecords", refusal("InternalFailure", "oh", 500), {"Records": []})
+        with pytest.raises(TransientError):
+            await client.get_records(SHARD, "it", 1)
+        assert len(stub.asked) == 1
+
+
+async def test_a_body_that_is_no_answer_is_transient():
+    async with stub_and_client() as (stub, client):
+        stub.script("GetRecords", raw(b'{"Records": [{"Data": 5}]}'))
+        with pytest.raises(TransientError, match="ValidationError"):
+            await client.get_records(SHARD, "it", 1)
+
+
+async def test_a_call_that_is_not_answered_in_time_is_transient():
+    async with stub_and_client(aws_request_timeout="100") as (stub, client):
+        stub.script("GetRecords", never)
+        with pytest.raises(TransientError, match=r"in time|[Tt]imeout"):
+            await client.get_records(SHARD, "it", 1)
+
+
+async def test_r3_a_call_is_cancelled_at_once():
+    async with stub_and_client() as (stub, client):
+        stub.script("GetRecords", never)
+        task = asyncio.ensure_future(client.get_records(SHARD, "it", 1))
+        await stub.arrived.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+@pytest.mark.parametrize(
+    ("position", "asked"),
+    [
+        (StartingPosition.trim_horizon(), {"ShardIteratorType": "TRIM_HORIZON"}),
+        (StartingPosition.latest(), {"ShardIteratorType": "LATEST"}),
+        (
+            StartingPosition.at_timestamp(1_700_000_000_123),
+            {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": 1_700_000_000.123},
+        ),
+    ],
+)
+async def test_an_iterator_starts_where_the_position_says_to_the_millisecond(position, asked):
+    async with stub_and_client() as (stub, client):
+        stub.script("GetShardIterator", {"ShardIterator": "it"})
+        assert await client.get_shard_iterator(SHARD, position) == "it"
+        assert stub.asked_of("GetShardIterator") == [{"StreamName": "orders", "ShardId": SHARD.shard_id, **asked}]
+
+
+async def test_the_arn_goes_into_every_call_once_known():
+    async with stub_and_client() as (stub, client):
+        stub.script("DescribeStreamSummary", {"StreamDescriptionSummary": {"StreamARN": ARN}})
+        stub.script("ListShards", {"Shards": [described("shardId-0")]})
+        stub.script("GetShardIterator", {"ShardIterator": "it"})
+        stub.script("GetRecords", {"Records": []})
+        assert await client.stream_arn("orders") == ARN
+        (shard,) = await client.list_shards("orders")
+        await client.get_shard_iterator(shard, StartingPosition.trim_horizon())
+        await client.get_records(shard, "it", 1)
+    assert shard.stream_arn == ARN
+    assert all(asked["StreamARN"] == ARN and "StreamName" not in asked for _, asked in stub.asked[1:])
+
+
+async def test_a_stream_given_as_arn_is_known_by_its_name():
+    async with stub_and_client((ARN,)) as (stub, client):
+        stub.script("ListShards", {"Shards": [described("shardId-0")]}, {"Shards": [described("shardId-0")]})
+        (by_arn,) = await client.list_shards(ARN)
+        (by_name,) = await client.list_shards("orders")
+    assert by_arn == by_name == Shard("orders", "shardId-0", (), HashRange(0, 99), stream_arn=ARN)
+
+
+async def test_s3_shards_are_listed_page_by_page_and_the_token_goes_alone():
+    async with stub_and_client() as (stub, client):
+        stub.script(
+            "ListShards", {"Shards": [described("shardId-0")], "NextToken": "t"}, {"Shards": [described("shardId-1")]}
+        )
+        shards = await client.list_shards("orders")
+    assert [shard.shard_id for shard in shards] == ["shardId-0", "shardId-1"]
+    assert stub.asked_of("ListShards") == [{"StreamName": "orders"}, {"NextToken": "t"}]
+
+
+async def test_s3_an_expired_token_goes_on_after_the_last_shard_seen():
+    async with stub_and_client() as (stub, client):
+        stub.script("ListShards", {"Shards": [described("shardId-0")], "NextToken": "t"})
+        stub.script("ListShards", refusal("ExpiredNextTokenException"), {"Shards": [described("shardId-1")]})
+        shards = await client.list_shards("orders")
+    assert [shard.shard_id for shard in shards] == ["shardId-0", "shardId-1"]
+    assert stub.asked_of("ListShards")[2] == {"StreamName": "orders", "ExclusiveStartShardId": "shardId-0"}
+
+
+async def test_a_listed_shard_knows_its_parents_and_whether_it_is_closed():
+    merged = described("shardId-2", ParentShardId="shardId-0", AdjacentParentShardId="shardId-1")
+    merged["SequenceNumberRange"]["EndingSequenceNumber"] = "9"
+    async with stub_and_client() as (stub, client):
+        stub.script("ListShards", {"Shards": [merged]})
+        (shard,) = await client.list_shards("orders", after="shardId-1")
+    assert shard.parents == ("shardId-0", "shardId-1")
+    assert shard.closed
+    assert stub.asked_of("ListShards") == [{"StreamName": "orders", "ExclusiveStartShardId": "shardId-1"}]
+
+
+async def test_an_unknown_stream_is_an_error_that_names_those_there_are():
+    async with stub_and_client() as (stub, client):
+        stub.script("ListShards", refusal("ResourceNotFoundException"))
+        stub.script("ListStreams", {"StreamNames": ["a"], "HasMoreStreams": True}, {"StreamNames": ["b"]})
+        with pytest.raises(StreamNotFoundError, match="'order' does not exist; existing streams: a, b"):
+            await client.list_shards("order")
+        assert stub.asked_of("ListStreams") == [{}, {"ExclusiveStartStreamName": "a"}]
+
+
+async def test_an_unknown_stream_is_reported_also_where_streams_may_not_be_listed():
+    async with stub_and_client() as (stub, client):
+        stub.script("DescribeStreamSummary", refusal("ResourceNotFoundException"))
+        stub.script("ListStreams", refusal("AccessDeniedException"))
+        with pytest.raises(StreamNotFoundError, match="'order' does not exist"):
+            await client.stream_arn("order")
+
+
+async def test_p3_the_servers_time_comes_from_the_date_of_an_answer_in_whole_seconds():
+    async def dated(request):
+        return web.json_response({"Shards": []}, headers={"Date": "Tue, 14 Nov 2023 22:13:20 GMT"})
+
+    async with stub_and_client() as (stub, client):
+        stub.script("ListShards", dated)
+        assert await client.server_time_ms("orders") == 1_700_000_000_000
+
+
+async def test_p3_without_a_date_no_time_is_made_up():
+    async def undated(request):
+        return web.json_response({"Shards": []}, headers={"Date": ""})
+
+    async with stub_and_client() as (stub, client):
+        stub.script("ListShards", undated)
+        with pytest.raises(FatalKinesisError, match="Date header"):
+            await client.server_time_ms("orders")
+
+
+async def test_f8_a_consumer_that_does_not_exist_is_none():
+    async with stub_and_client() as (stub, client):
+        stub.script("DescribeStreamConsumer", refusal("ResourceNotFoundException"))
+        assert await client.describe_consumer(ARN, "me") is None
+
+
+async def test_f8_a_registered_consumer_is_described():
+    consumer = {"ConsumerName": "me", "ConsumerARN": ARN + "/consumer/me:1", "ConsumerStatus": "CREATING"}
+    async with stub_and_client() as (stub, client):
+        stub.script("RegisterStreamConsumer", {"Consumer": {**consumer, "ConsumerCreationTimestamp": 1.5}})
+        registered = await client.register_consumer(ARN, "me")
+        stub.script("DeregisterStreamConsumer", raw(b""))
+        await client.deregister_consumer(registered.arn)
+    assert (registered.name, registered.status) == ("me", "CREATING")
+    assert stub.asked_of("DeregisterStreamConsumer") == [{"ConsumerARN": registered.arn}]
+
+
+@pytest.mark.parametrize(("strategy", "decide"), [({}, True), ({"RecordDistributionStrategy": "AUTO"}, False)])
+async def test_s4_keys_do_not_decide_the_shard_under_auto_distribution(strategy, decide):
+    async with stub_and_client() as (stub, client):
+        stub.script("DescribeStreamSummary", {"StreamDescriptionSummary": {"StreamARN": ARN, **strategy}})
+        assert await client.keys_decide("orders") is decide
+        assert await client.keys_decide("orders") is decide
+        assert len(stub.asked) == 1
+
+
+async def test_f1_subscriptions_and_calls_use_clients_of_their_own_with_unlimited_pools():
+    async with stub_and_client() as (stub, client):
+        stub.script("SubscribeToShard", *[[initial_response(), lambda _: asyncio.sleep(0.5)]] * 12)
+        stub.script("GetRecords", {"Records": []})
+        open_ones = [await client.subscribe_to_shard("c" * 9, SHARD, StartingPosition.latest()) for _ in range(12)]
+        async with asyncio.timeout(0.4):  # twelve are more than the SDK's pool of ten
+            await client.get_records(SHARD, "it", 1)
+        for subscription in open_ones:
+            await subscription.close()
+
+
+async def test_an_endpoint_that_is_not_there_is_transient():
+    given = {"aws.endpoint": "http://127.0.0.1:9", "aws.credentials.provider": "BASIC"}
+    keys = {"aws.credentials.provider.basic.accesskeyid": "a", "aws.credentials.provider.basic.secretkey": "s"}
+    async with KinesisClient(Properties({**given, **keys})) as client:
+        with pytest.raises(TransientError, match=r"127\.0\.0\.1:9"):
+            await client.list_shards("orders")
+
+
+def test_c2_a_bad_endpoint_fails_at_construction():
+    with pytest.raises(ConfigurationError, match=r"aws\.endpoint.*'localhost:4567'.*http"):
+        KinesisClient(Properties({"aws.endpoint": "localhost:4567", "aws.region": "eu-west-1"}))

@@ -1,0 +1,166 @@
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+from kinesis_stub import PROPERTIES
+
+from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
+from recordpublisher.publishers.kinesis import KinesisClient
+from recordpublisher.publishers.kinesis.credentials import provider_of
+from recordpublisher.publishers.properties import Properties
+
+PREFIX = "aws.credentials.provider"
+
+
+@pytest.fixture(autouse=True)
+def no_aws_environment(monkeypatch, tmp_path):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+
+
+class Service:
+    """Kinesis and STS at one address: keeps who signed."""
+
+    def __init__(self):
+        self.signed_by = []
+        self.sts_asked = []
+
+    async def handle(self, request):
+        if "X-Amz-Target" not in request.headers:
+            return await self._sts(request)
+        self.signed_by.append(request.headers["Authorization"].partition("Credential=")[2].partition("/")[0])
+        self.token = request.headers.get("X-Amz-Security-Token")
+        return web.json_response({"Shards": []})
+
+    async def _sts(self, request):
+        asked = dict(await request.post())
+        self.sts_asked.append(asked)
+        action = asked["Action"]
+        return web.Response(
+            content_type="text/xml",
+            text=f"""<{action}Response xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><{action}Result><Credentials>
+            <AccessKeyId>ROLEKEY</AccessKeyId><SecretAccessKey>s</SecretAccessKey><SessionToken>roletoken</SessionToken>
+            <Expiration>2099-01-01T00:00:00Z</Expiration></Credentials></{action}Result></{action}Response>""",
+        )
+
+
+@asynccontextmanager
+async def service():
+    stub = Service()
+    app = web.Application()
+    app.router.add_post("/", stub.handle)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    stub.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        yield stub
+    finally:
+        await runner.cleanup()
+
+
+async def list_with(stub, **given):
+    properties = {"aws.region": "eu-west-1", "aws.endpoint": stub.url}
+    properties |= {f"{PREFIX}{key}": value for key, value in given.items()}
+    async with KinesisClient(Properties(properties)) as client:
+        await client.list_shards("orders")
+
+
+async def test_basic_is_the_default_when_both_keys_are_set():
+    assert provider_of(Properties(PROPERTIES)) == "BASIC"
+    async with service() as stub:
+        await list_with(stub, **{".basic.accesskeyid": "BASICKEY", ".basic.secretkey": "s", ".basic.sessiontoken": "t"})
+    assert stub.signed_by == ["BASICKEY"]
+    assert stub.token == "t"
+
+
+async def test_env_var_reads_the_environment_and_nothing_else(monkeypatch, tmp_path):
+    (tmp_path / "credentials").write_text("[default]\naws_access_key_id=FILEKEY\naws_secret_access_key=s\n")
+    async with service() as stub:
+        with pytest.raises(ConfigurationError, match=PREFIX):
+            await list_with(stub, **{"": "ENV_VAR"})
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "ENVKEY")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+        await list_with(stub, **{"": "ENV_VAR"})
+    assert stub.signed_by == ["ENVKEY"]
+
+
+async def test_a_profile_is_read_from_the_given_file(tmp_path):
+    path = tmp_path / "mine"
+    path.write_text("[work]\naws_access_key_id=PROFILEKEY\naws_secret_access_key=s\n")
+    async with service() as stub:
+        await list_with(stub, **{"": "PROFILE", ".profile.name": "work", ".profile.path": str(path)})
+    assert stub.signed_by == ["PROFILEKEY"]
+
+
+async def test_auto_is_the_sdks_chain(tmp_path):
+    (tmp_path / "credentials").write_text("[default]\naws_access_key_id=FILEKEY\naws_secret_access_key=s\n")
+    async with service() as stub:
+        await list_with(stub)
+    assert stub.signed_by == ["FILEKEY"]
+
+
+async def test_a_role_is_assumed_with_the_basic_keys_once():
+    role = {
+        ".role.arn": "arn:aws:iam::123456789012:role/reader",
+        ".role.externalid": "ext",
+        ".role.sessionname": "mine",
+    }
+    keys = {".basic.accesskeyid": "BASICKEY", ".basic.secretkey": "s"}
+    async with service() as stub:
+        await list_with(stub, **{"": "ASSUME_ROLE", ".role.stsendpoint": stub.url, **role, **keys})
+    assert stub.signed_by == ["ROLEKEY"]
+    assert stub.token == "roletoken"
+    (asked,) = stub.sts_asked
+    assert (asked["RoleArn"], asked["ExternalId"], asked["RoleSessionName"]) == (role[".role.arn"], "ext", "mine")
+
+
+async def test_a_web_identity_token_is_exchanged_for_a_role(tmp_path):
+    (tmp_path / "token").write_text("the-token")
+    role = {".role.arn": "arn:aws:iam::123456789012:role/reader", ".webidentitytoken.file": str(tmp_path / "token")}
+    async with service() as stub:
+        await list_with(stub, **{"": "WEB_IDENTITY_TOKEN", ".role.stsendpoint": stub.url, **role})
+    assert stub.signed_by == ["ROLEKEY"]
+    assert stub.sts_asked[0]["WebIdentityToken"] == "the-token"
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        ({"": "BASIC"}, ".basic.accesskeyid"),
+        ({"": "BASIC", ".basic.accesskeyid": "a"}, ".basic.secretkey"),
+        ({"": "PROFILE"}, ".profile.name"),
+        ({"": "PROFILE", ".profile.name": "nobody"}, ".profile.name"),
+        ({"": "ASSUME_ROLE"}, ".role.arn"),
+        ({"": "WEB_IDENTITY_TOKEN", ".role.arn": "r"}, ".webidentitytoken.file"),
+    ],
+)
+def test_c2_a_provider_that_misses_a_property_fails_at_construction(given, missing):
+    properties = {"aws.region": "eu-west-1"} | {f"{PREFIX}{key}": value for key, value in given.items()}
+    with pytest.raises(ConfigurationError) as raised:
+        KinesisClient(Properties(properties))
+    assert raised.value.key == PREFIX + missing
+
+
+async def test_a_token_file_that_is_not_there_names_its_property():
+    role = {".role.arn": "arn:aws:iam::123456789012:role/reader", ".webidentitytoken.file": "/nowhere"}
+    async with service() as stub:
+        with pytest.raises(ConfigurationError, match=r"webidentitytoken\.file.*/nowhere"):
+            await list_with(stub, **{"": "WEB_IDENTITY_TOKEN", ".role.stsendpoint": stub.url, **role})
+
+
+async def test_no_credentials_at_all_is_one_clear_error():
+    async with service() as stub:
+        with pytest.raises(ConfigurationError, match=PREFIX):
+            await list_with(stub)
+
+
+def test_c3_secrets_show_nowhere():
+    try:
+        client = KinesisClient(Properties(PROPERTIES))
+    except RecordPublisherError as error:
+        pytest.fail(str(error))
+    assert "verysecret" not in repr(client) + repr(vars(client))

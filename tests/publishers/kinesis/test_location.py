@@ -1,0 +1,68 @@
+import pytest
+
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.kinesis.location import endpoint_of, name_of, region_of
+from recordpublisher.publishers.properties import Properties
+
+ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
+
+
+@pytest.fixture(autouse=True)
+def no_aws_environment(monkeypatch, tmp_path):
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["localhost:4567", "ftp://x", "http://", "http://h:notaport", "https://[::1", "4567", "http://h:0"]
+)
+def test_c2_an_endpoint_must_be_an_http_url(endpoint):
+    with pytest.raises(ConfigurationError, match=r"aws\.endpoint"):
+        endpoint_of(Properties({"aws.endpoint": endpoint}))
+
+
+@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:4567", "https://kinesis.example.com", "http://[::1]:80/"])
+def test_endpoints_that_are_urls_are_taken(endpoint):
+    assert endpoint_of(Properties({"aws.endpoint": endpoint})) == endpoint
+
+
+def test_c2_no_region_and_no_endpoint_is_an_error_that_names_the_property():
+    with pytest.raises(ConfigurationError, match=r"aws\.region.*is not set") as raised:
+        region_of(Properties({}), ["orders"])
+    assert raised.value.key == "aws.region"
+
+
+def test_the_region_is_taken_from_the_property_first(monkeypatch):
+    monkeypatch.setenv("AWS_REGION", "us-west-2")
+    assert region_of(Properties({"aws.region": "eu-west-1"}), [ARN]) == "eu-west-1"
+
+
+def test_the_region_of_an_arn_comes_before_the_environment(monkeypatch):
+    monkeypatch.setenv("AWS_REGION", "us-west-2")
+    assert region_of(Properties({"aws.endpoint": "http://h"}), [ARN]) == "eu-west-1"
+
+
+@pytest.mark.parametrize("name", ["AWS_REGION", "AWS_DEFAULT_REGION"])
+def test_the_region_may_stand_in_the_environment(monkeypatch, name):
+    monkeypatch.setenv(name, "us-west-2")
+    assert region_of(Properties({}), ["orders"]) == "us-west-2"
+
+
+def test_behind_an_own_endpoint_no_region_is_needed():
+    assert region_of(Properties({"aws.endpoint": "http://127.0.0.1:1"}))
+
+
+def test_c2_a_stream_of_another_region_is_an_error():
+    with pytest.raises(ConfigurationError, match=r"aws\.region.*us-east-1.*eu-west-1"):
+        region_of(Properties({"aws.region": "us-east-1"}), [ARN])
+
+
+def test_names_of_streams():
+    assert name_of(ARN) == name_of("orders") == "orders"
+    assert name_of("arn:aws-cn:kinesis:cn-north-1:1:stream/a.b_c-d") == "a.b_c-d"
+
+
+def test_c2_an_arn_of_something_else_is_an_error():
+    with pytest.raises(ConfigurationError, match="arn:aws:s3:::bucket"):
+        name_of("arn:aws:s3:::bucket")

@@ -1,0 +1,202 @@
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+from event_frames import error, event, exception, frame, initial_response, wire_record
+from kinesis_stub import refusal, stub_and_client
+
+from recordpublisher.publishers.errors import (
+    FatalKinesisError,
+    ResourceInUseError,
+    ResourceNotFoundError,
+    ThrottledError,
+    TransientError,
+)
+from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
+from recordpublisher.publishers.records import UserRecord
+from recordpublisher.publishers.shards import HashRange, Shard
+
+SHARD = Shard("orders", "shardId-000000000000")
+CONSUMER = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders/consumer/me:1"
+
+
+@asynccontextmanager
+async def subscribed(*chunks, position=None):
+    async with stub_and_client() as (stub, client):
+        stub.script("SubscribeToShard", list(chunks))
+        subscription = await client.subscribe_to_shard(CONSUMER, SHARD, position or StartingPosition.trim_horizon())
+        try:
+            yield subscription
+        finally:
+            await subscription.close()
+
+
+def an_event(*records, continuation="5", behind=0, **more):
+    return event(Records=list(records), ContinuationSequenceNumber=continuation, MillisBehindLatest=behind, **more)
+
+
+async def test_records_are_decoded_straight_into_user_records():
+    async with subscribed(
+        initial_response(), an_event(wire_record(b"\x00\xff", "4", arrival=1700000000.123))
+    ) as events:
+        answers = [answer async for answer in events]
+    assert answers[0].records == [UserRecord(b"\x00\xff", "4", 1700000000.123, "k")]
+    assert answers[0].continuation == "5"
+    assert answers[0].millis_behind_latest == 0
+    assert answers[0].wire_bytes > 0
+
+
+async def test_the_end_of_the_shard_has_children_and_no_continuation():
+    children = [
+        {
+            "ShardId": "shardId-000000000001",
+            "ParentShards": ["shardId-000000000000"],
+            "HashKeyRange": {"StartingHashKey": "0", "EndingHashKey": "9"},
+        }
+    ]
+    async with subscribed(initial_response(), an_event(continuation=None, ChildShards=children)) as events:
+        (answer,) = [answer async for answer in events]
+    assert answer.continuation is None
+    assert answer.child_shards == (Shard("orders", "shardId-000000000001", ("shardId-000000000000",), HashRange(0, 9)),)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("ResourceInUseException", ResourceInUseError),
+        ("ResourceNotFoundException", ResourceNotFoundError),
+        ("InternalFailureException", TransientError),
+        ("KMSThrottlingException", ThrottledError),
+        ("KMSAccessDeniedException", FatalKinesisError),
+    ],
+)
+async def test_f3_an_exception_inside_the_stream_is_raised_after_the_events_before_it(code, kind):
+    async with subscribed(initial_response(), an_event() + exception(code, "because")) as events:
+        assert (await anext(events)).continuation == "5"
+        with pytest.raises(kind, match="because") as raised:
+            await anext(events)
+    assert type(raised.value) is kind
+    assert raised.value.code == code
+
+
+async def test_an_error_frame_without_a_model_is_raised_with_its_code():
+    async with subscribed(initial_response(), error("InternalFailure", "oh")) as events:
+        with pytest.raises(TransientError, match="InternalFailure: oh"):
+            await anext(events)
+
+
+async def test_f3_a_frame_with_a_wrong_checksum_is_transient():
+    broken = bytearray(an_event(wire_record(b"data", "1")))
+    broken[-20] ^= 1
+    async with subscribed(initial_response(), bytes(broken)) as events:
+        with pytest.raises(TransientError, match="ChecksumMismatch"):
+            await anext(events)
+
+
+async def test_f3_a_wrong_length_is_noticed_before_anyone_waits_for_that_many_bytes():
+    broken = bytearray(an_event())
+    broken[1] = 0x7F
+    async with subscribed(initial_response(), bytes(broken), lambda _: asyncio.sleep(5)) as events:
+        async with asyncio.timeout(2):
+            with pytest.raises(TransientError, match="ChecksumMismatch"):
+                await anext(events)
+
+
+async def test_f2_a_body_that_ends_inside_a_frame_is_no_clean_end():
+    async with subscribed(initial_response(), an_event()[:-7]) as events:
+        with pytest.raises(TransientError, match="ended inside a frame"):
+            await anext(events)
+
+
+async def test_a_connection_lost_between_frames_is_transient():
+    async def abort(request):
+        request.transport.abort()
+
+    async with subscribed(initial_response(), an_event(), abort) as events:
+        with pytest.raises(TransientError):
+            assert len([answer async for answer in events]) > 1
+
+
+async def test_a_payload_that_is_no_event_is_transient():
+    headers = {":message-type": "event", ":event-type": "SubscribeToShardEvent"}
+    async with subscribed(initial_response(), frame(headers, b"{oh")) as events:
+        with pytest.raises(TransientError, match="DecodeError"):
+            await anext(events)
+
+
+async def test_a_missing_initial_response_does_no_harm():
+    async with subscribed(an_event(continuation="7")) as events:
+        assert [answer.continuation async for answer in events] == ["7"]
+
+
+async def test_unknown_event_types_are_passed_over():
+    other = frame({":message-type": "event", ":event-type": "Novelty"}, b"{}")
+    async with subscribed(initial_response(), other, an_event(continuation="7")) as events:
+        assert [answer.continuation async for answer in events] == ["7"]
+
+
+async def test_frames_come_out_whole_however_they_are_cut():
+    sent = initial_response() + b"".join(an_event(continuation=str(n)) for n in range(5))
+    cut = [sent[at : at + 37] for at in range(0, len(sent), 37)]
+    async with subscribed(*cut) as events:
+        assert [answer.continuation async for answer in events] == ["0", "1", "2", "3", "4"]
+
+
+async def test_r3_a_cancelled_read_loses_no_bytes():
+    first = an_event(continuation="1")
+
+    async def pause(request):
+        await asyncio.sleep(0.2)
+
+    async with subscribed(initial_response(), first[:30], pause, first[30:], an_event(continuation="2")) as events:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await anext(events)
+        assert [answer.continuation async for answer in events] == ["1", "2"]
+
+
+async def test_a_position_inside_an_aggregate_starts_at_its_sequence_number():
+    async with stub_and_client() as (stub, client):
+        stub.script("SubscribeToShard", [initial_response()])
+        position = StartingPosition.after(SequenceNumber("49", 3))
+        await (await client.subscribe_to_shard(CONSUMER, SHARD, position)).close()
+        assert stub.asked == [
+            (
+                "SubscribeToShard",
+                {
+                    "ConsumerARN": CONSUMER,
+                    "ShardId": SHARD.shard_id,
+                    "StartingPosition": {"Type": "AT_SEQUENCE_NUMBER", "SequenceNumber": "49"},
+                },
+            )
+        ]
+
+
+async def test_a_refused_subscription_raises_at_once():
+    async with stub_and_client() as (stub, client):
+        stub.script("SubscribeToShard", refusal("ResourceInUseException", "5 seconds"))
+        with pytest.raises(ResourceInUseError, match="5 seconds"):
+            await client.subscribe_to_shard(CONSUMER, SHARD, StartingPosition.latest())
+        assert len(stub.asked) == 1
+
+
+async def test_f1_nothing_is_read_while_nobody_asks():
+    sent = 0
+
+    async def whole(request):
+        nonlocal sent
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while sent < 400:
+            await response.write(an_event(wire_record(b"x" * 100_000, "1")))
+            sent += 1
+        return response
+
+    async with stub_and_client() as (stub, client):
+        stub.script("SubscribeToShard", whole)
+        events = await client.subscribe_to_shard(CONSUMER, SHARD, StartingPosition.trim_horizon())
+        await anext(events)
+        await asyncio.sleep(0.3)
+        assert sent < 100  # 13 MB: socket buffers and little else
+        await events.close()

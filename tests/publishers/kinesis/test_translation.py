@@ -1,0 +1,113 @@
+import asyncio
+import ssl
+
+import aiohttp
+import pytest
+from botocore import eventstream
+from botocore import exceptions as sdk
+
+from recordpublisher.publishers import errors
+from recordpublisher.publishers.kinesis.translation import error_for_code, translate, translated
+
+
+def answer(code, status=400, message="because", operation="GetRecords"):
+    response = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return sdk.ClientError(response, operation)
+
+
+CODES = [
+    ("ProvisionedThroughputExceededException", 400, errors.ThrottledError),
+    ("LimitExceededException", 400, errors.ThrottledError),
+    ("KMSThrottlingException", 400, errors.ThrottledError),
+    ("ThrottlingException", 400, errors.ThrottledError),
+    ("Unheard", 429, errors.ThrottledError),
+    ("InternalFailureException", 500, errors.TransientError),
+    ("ServiceUnavailable", 503, errors.TransientError),
+    ("500", 500, errors.TransientError),
+    ("", 502, errors.TransientError),
+    ("ExpiredIteratorException", 400, errors.ExpiredIteratorError),
+    ("ResourceInUseException", 400, errors.ResourceInUseError),
+    ("ResourceNotFoundException", 400, errors.ResourceNotFoundError),
+    ("KMSDisabledException", 400, errors.FatalKinesisError),
+    ("KMSNotFoundException", 400, errors.FatalKinesisError),
+    ("AccessDeniedException", 400, errors.FatalKinesisError),
+    ("InvalidArgumentException", 400, errors.FatalKinesisError),
+    ("ExpiredTokenException", 400, errors.FatalKinesisError),
+    ("UnrecognizedClientException", 400, errors.FatalKinesisError),
+    ("Unheard", 400, errors.FatalKinesisError),
+]
+
+
+@pytest.mark.parametrize(("code", "status", "kind"), CODES)
+def test_error_codes_are_classified(code, status, kind):
+    ours = translate("GetRecords", answer(code, status))
+    assert type(ours) is kind
+    assert ours.api == "GetRecords"
+
+
+NETWORK = [
+    aiohttp.ClientPayloadError("cut"),
+    aiohttp.SocketTimeoutError("slow"),
+    aiohttp.ServerDisconnectedError(),
+    sdk.EndpointConnectionError(endpoint_url="http://h"),
+    sdk.ConnectTimeoutError(endpoint_url="http://h"),
+    sdk.ReadTimeoutError(endpoint_url="http://h"),
+    sdk.ConnectionClosedError(endpoint_url="http://h"),
+    ConnectionResetError("reset"),
+    TimeoutError(),
+    eventstream.ChecksumMismatch(1, 2),
+    eventstream.InvalidPayloadLength(99),
+    sdk.MetadataRetrievalError(error_msg="no answer"),
+]
+
+
+@pytest.mark.parametrize("error", NETWORK, ids=lambda error: type(error).__name__)
+def test_r4_any_network_trouble_is_transient(error):
+    ours = translate("GetRecords", error)
+    assert type(ours) is errors.TransientError
+    assert ours.code == type(error).__name__
+
+
+def test_a_bad_certificate_is_not_tried_again():
+    wrapped = sdk.SSLError(endpoint_url="https://h", error=ssl.SSLCertVerificationError("self signed"))
+    assert type(translate("GetRecords", wrapped)) is errors.FatalKinesisError
+
+
+def test_missing_credentials_are_a_configuration_error_that_names_the_property():
+    ours = translate("GetRecords", sdk.NoCredentialsError())
+    assert isinstance(ours, errors.ConfigurationError)
+    assert ours.key == "aws.credentials.provider"
+    assert "WEB_IDENTITY_TOKEN" in str(ours)
+
+
+def test_a_parameter_that_the_sdk_refuses_is_fatal():
+    assert type(translate("X", sdk.ParamValidationError(report="bad"))) is errors.FatalKinesisError
+
+
+@pytest.mark.parametrize(
+    ("code", "word"), [("UnrecognizedClientException", "aws.credentials.provider"), ("KMSDisabledException", "enable")]
+)
+def test_fatal_errors_say_what_to_do(code, word):
+    assert word in str(error_for_code("GetRecords", code, "no"))
+
+
+def test_a_page_of_html_is_cut():
+    assert len(str(error_for_code("GetRecords", "500", "x" * 10_000, 500))) < 700
+
+
+def test_the_operation_that_failed_is_named_also_when_it_is_another():
+    assert translate("GetRecords", answer("AccessDenied", operation="AssumeRole")).api == "AssumeRole"
+
+
+def test_the_cause_is_kept():
+    foreign = answer("InternalFailure", 500)
+    with pytest.raises(errors.TransientError) as raised, translated("GetRecords"):
+        raise foreign
+    assert raised.value.__cause__ is foreign
+
+
+@pytest.mark.parametrize("error", [TypeError("bug"), asyncio.CancelledError(), errors.StateError("ours")])
+def test_what_is_not_foreign_passes_as_it_is(error):
+    with pytest.raises(type(error)) as raised, translated("GetRecords"):
+        raise error
+    assert raised.value is error

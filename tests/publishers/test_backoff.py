@@ -1,0 +1,92 @@
+import asyncio
+
+import pytest
+from virtual_time import run_virtual
+
+from recordpublisher.publishers.backoff import RetryPolicy, counting_into, retrying
+from recordpublisher.publishers.errors import (
+    FatalKinesisError,
+    RetriesExhaustedError,
+    ThrottledError,
+    TransientError,
+)
+from recordpublisher.publishers.metrics import ShardMetrics
+
+POLICY = RetryPolicy(max_retries=3, base_ms=100, max_ms=200, exponent=2.0)
+BROKEN = TransientError("GetRecords", "InternalFailure", "oh")
+THROTTLED = ThrottledError("GetRecords", "ProvisionedThroughputExceededException", "slow down")
+
+
+def scripted(*outcomes):
+    """A call with these outcomes, errors raised, one after the other."""
+    left = list(outcomes)
+
+    async def call():
+        outcome = left.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    return call
+
+
+def test_delays_grow_by_the_exponent_up_to_the_cap():
+    assert [POLICY.delay_seconds(attempt, lambda: 1.0) for attempt in range(4)] == [0.1, 0.2, 0.2, 0.2]
+
+
+def test_delays_are_jittered_from_zero():
+    assert POLICY.delay_seconds(0, lambda: 0.0) == 0.0
+
+
+def test_a_long_outage_does_not_overflow():
+    assert RetryPolicy(10**6, 1000, 5000, 1000.0).delay_seconds(10**6, lambda: 1.0) == 5.0
+
+
+def test_r4_a_transient_error_is_tried_again_until_an_answer():
+    heard = []
+    answer = run_virtual(retrying(scripted(BROKEN, THROTTLED, 7), POLICY, on_retry=heard.append))
+    assert answer == 7
+    assert heard == [BROKEN, THROTTLED]
+
+
+def test_exhaustion_names_api_attempts_and_the_last_error():
+    with pytest.raises(RetriesExhaustedError, match=r"GetRecords failed 4 times in a row.*slow down") as raised:
+        run_virtual(retrying(scripted(BROKEN, BROKEN, BROKEN, THROTTLED), POLICY))
+    assert raised.value.__cause__ is THROTTLED
+
+
+def test_no_retries_means_one_try():
+    with pytest.raises(RetriesExhaustedError, match="1 times"):
+        run_virtual(retrying(scripted(BROKEN), RetryPolicy(0, 1, 1, 1.0)))
+
+
+def test_other_errors_are_raised_at_once():
+    fatal = FatalKinesisError("GetRecords", "AccessDeniedException", "no")
+    with pytest.raises(FatalKinesisError):
+        run_virtual(retrying(scripted(fatal, 7), POLICY))
+
+
+def test_the_wait_is_at_least_what_the_caller_asks():
+    async def timed():
+        await retrying(scripted(THROTTLED, 7), POLICY, least_pause=lambda error: 1.0)
+        return asyncio.get_running_loop().time()
+
+    assert 1.0 <= run_virtual(timed()) <= 1.1
+
+
+def test_a1_retries_and_throttles_are_counted():
+    metrics = ShardMetrics()
+    run_virtual(retrying(scripted(BROKEN, THROTTLED, 7), POLICY, on_retry=counting_into(metrics)))
+    assert (metrics.retries, metrics.throttles) == (2, 1)
+
+
+def test_r3_a_wait_between_tries_is_cancelled_at_once():
+    async def cancelled():
+        task = asyncio.create_task(retrying(scripted(BROKEN, 7), RetryPolicy(3, 10**6, 10**6, 1.0)))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return asyncio.get_running_loop().time()
+
+    assert run_virtual(cancelled()) == 0

@@ -1,0 +1,152 @@
+import asyncio
+import hashlib
+
+import pytest
+from kpl import MAGIC, aggregate, sealed, varint
+
+from recordpublisher.publishers.deaggregation import YIELD_EVERY, Deaggregator, records_behind
+from recordpublisher.publishers.metrics import ShardMetrics
+from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
+from recordpublisher.publishers.records import UserRecord
+from recordpublisher.publishers.shards import MAX_HASH_KEY, HashRange, Shard
+
+WHOLE = Shard("orders", "shardId-0")
+START = StartingPosition.trim_horizon()
+
+
+def raw(data, sequence="49", key="outer"):
+    return UserRecord(data, sequence, 1.5, key)
+
+
+async def taken_apart(*records, shard=WHOLE, start=START, metrics=None, **more):
+    return await Deaggregator(shard, metrics or ShardMetrics(), **more).user_records(list(records), start)
+
+
+def hash_of(key):
+    return int(hashlib.md5(key.encode()).hexdigest(), 16)
+
+
+async def test_s4_sub_records_carry_keys_order_and_their_records_sequence_number():
+    data = aggregate(("a", b"1"), ("b", b"2", "170141183460469231731687303715884105728"), ("a", b"3"))
+    assert await taken_apart(raw(data)) == [
+        UserRecord(b"1", "49", 1.5, "a", None, 0),
+        UserRecord(b"2", "49", 1.5, "b", "170141183460469231731687303715884105728", 1),
+        UserRecord(b"3", "49", 1.5, "a", None, 2),
+    ]
+
+
+async def test_plain_records_and_aggregates_keep_their_order():
+    records = await taken_apart(raw(b"x", "1"), raw(aggregate(("a", b"y")), "2"), raw(b"z", "3"))
+    assert [(r.data, r.sub_sequence_number) for r in records] == [(b"x", -1), (b"y", 0), (b"z", -1)]
+
+
+async def test_a_batch_without_aggregates_is_handed_on_as_it_is():
+    records = [raw(b"x"), raw(b"", key=None)]
+    assert await Deaggregator(WHOLE, ShardMetrics()).user_records(records, START) is records
+
+
+BAD_UTF8 = b"\x0a\x02\xff\xfe\x1a\x05\x08\x00\x1a\x01x"
+NO_SUCH_KEY = b"\x0a\x01a\x1a\x05\x08\x07\x1a\x01x"
+NO_SUCH_HASH_KEY = b"\x0a\x01a\x12\x011\x1a\x07\x08\x00\x10\x09\x1a\x01x"
+NO_DATA = b"\x0a\x01a\x1a\x02\x08\x00"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        MAGIC,
+        MAGIC + b"short",
+        aggregate(("a", b"1"))[:-1] + b"\x00",
+        b"\x00" + aggregate(("a", b"1")),
+        sealed(b"\xff\xff not protobuf"),
+        sealed(BAD_UTF8),
+        sealed(NO_SUCH_KEY),
+        sealed(NO_SUCH_HASH_KEY),
+        sealed(NO_DATA),
+    ],
+    ids=["magic", "short", "digest", "magic-later", "message", "utf8", "key-index", "hash-key-index", "no-data"],
+)
+async def test_s4_what_only_looks_like_an_aggregate_is_a_plain_record(data):
+    assert await taken_apart(raw(data)) == [raw(data)]
+
+
+async def test_s4_tags_and_unknown_fields_are_skipped():
+    tag = b"\x22\x05\x0a\x03tag"
+    inner = b"\x08\x00\x1a\x01x" + tag
+    (record,) = await taken_apart(raw(sealed(b"\x0a\x01a\x1a" + varint(len(inner)) + inner)))
+    assert (record.data, record.partition_key) == (b"x", "a")
+
+
+async def test_s4_an_aggregate_of_nothing_is_nothing():
+    assert await taken_apart(raw(sealed(b""))) == []
+
+
+async def test_s4_foreign_sub_records_are_dropped_and_counted_after_numbering():
+    keys = sorted(["a", "b", "c", "d"], key=hash_of)
+    own_range = HashRange(hash_of(keys[1]), hash_of(keys[2]))
+    metrics = ShardMetrics()
+    records = await taken_apart(
+        raw(aggregate(*[(key, key.encode()) for key in keys])),
+        shard=Shard("orders", "shardId-1", hash_range=own_range),
+        metrics=metrics,
+    )
+    assert [(r.partition_key, r.sub_sequence_number) for r in records] == [(keys[1], 1), (keys[2], 2)]
+    assert metrics.foreign_sub_records == 2
+
+
+async def test_s4_the_explicit_hash_key_decides_where_there_is_one():
+    upper = Shard("orders", "shardId-1", hash_range=HashRange(2**127, MAX_HASH_KEY))
+    records = await taken_apart(raw(aggregate(("a", b"1", "0"), ("a", b"2", str(MAX_HASH_KEY)))), shard=upper)
+    assert [r.data for r in records] == [b"2"]
+
+
+async def test_s4_with_auto_distribution_nothing_is_foreign_and_it_is_asked_once():
+    asked = []
+
+    async def keys_decide():
+        asked.append(1)
+        return False
+
+    nothing = Shard("orders", "shardId-1", hash_range=HashRange(0, 0))
+    metrics = ShardMetrics()
+    data = aggregate(("a", b"1"), ("b", b"2"))
+    records = await taken_apart(raw(data, "1"), raw(data, "2"), shard=nothing, metrics=metrics, keys_decide=keys_decide)
+    assert len(records) == 4
+    assert (asked, metrics.foreign_sub_records) == ([1], 0)
+
+
+async def test_s4_nobody_is_asked_while_every_sub_record_is_at_home():
+    async def keys_decide():
+        raise AssertionError("a call without need")
+
+    almost_all = Shard("orders", "shardId-1", hash_range=HashRange(1, MAX_HASH_KEY))
+    assert len(await taken_apart(raw(aggregate(("a", b"1"))), shard=almost_all, keys_decide=keys_decide)) == 1
+
+
+async def test_p2_a_restart_inside_an_aggregate_drops_what_was_done():
+    start = StartingPosition.after(SequenceNumber("49", 1))
+    data = aggregate(("a", b"0"), ("a", b"1"), ("a", b"2"))
+    records = await taken_apart(raw(data, "49"), raw(data, "50"), start=start)
+    assert [(r.sequence_number, r.sub_sequence_number) for r in records] == [("49", 2), ("50", 0), ("50", 1), ("50", 2)]
+
+
+def test_p2_without_a_place_inside_an_aggregate_nothing_is_dropped():
+    records = [raw(b"x")]
+    assert records_behind(records, None) is records
+
+
+async def test_f1_long_work_lets_the_loop_turn():
+    turns = 0
+
+    async def other():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    big = raw(aggregate(*[("a", b"x")] * (3 * YIELD_EVERY)))
+    records = await taken_apart(big, *[raw(aggregate(("a", b"x"), ("a", b"y")))] * YIELD_EVERY)
+    task.cancel()
+    assert len(records) == 5 * YIELD_EVERY
+    assert turns >= 4
