@@ -149,10 +149,11 @@ class BatchPlanner:
         return self.clock.now_ms() < claimed.subscribed_ms + self.options.fan_out_window_ms
 
     def _may_wait(self, start: Offset, offset: Offset, claimed: Claimed) -> bool:
-        """Whether nothing is new and the last look was not long ago."""
+        """Whether nothing is new, every readable shard was just looked at, and that was not long ago."""
         same = start.shards.keys() == offset.shards.keys() and start.bound == offset.bound
-        nothing_new = start.batch > 0 and same and claimed.is_quiet
-        return nothing_new and self.clock.now_ms() < start.planned_ms + self.options.probe_ms
+        all_seen = all(entry.key in claimed.shards for entry in runnable(replace(offset, limit=None)))
+        nothing_new = start.batch > 0 and same and all_seen and claimed.is_quiet
+        return (nothing_new or claimed.is_unread) and self.clock.now_ms() < start.planned_ms + self.options.probe_ms
 
     def _is_over(self, offset: Offset, claimed: Claimed) -> bool:
         now = self._available_now
