@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 
 from ..backoff import retrying
 from ..base import RecordPublisherFactory
@@ -22,10 +23,14 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
     """Owns one client for all shards, made with the first publisher; a service handed in is used instead and not closed."""
 
     def __init__(
-        self, properties: Properties, *, service: PollingService | None = None, clock: Clock | None = None
+        self,
+        properties: Mapping[str, object],
+        *,
+        service: PollingService | None = None,
+        clock: Clock | None = None,
     ) -> None:
         """Read the properties. Raises: ConfigurationError."""
-        self._properties = properties
+        self._properties = properties = properties if isinstance(properties, Properties) else Properties(properties)
         self._config = PollingConfig.of(properties)
         self._describing = DESCRIBE_STREAM_RETRIES.policy(properties)
         self._clock = clock or SystemClock()
