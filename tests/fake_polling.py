@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from virtual_time import EPOCH_MS
-
 from recordpublisher.publishers.errors import ExpiredIteratorError, StreamNotFoundError, ThrottledError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.wire import ReadAnswer
+
+from virtual_time import EPOCH_MS
 
 SHARD = Shard("orders", "shardId-000000000000")
 CHILD = Shard("orders", "shardId-000000000001", parents=("shardId-000000000000",))

@@ -43,9 +43,13 @@ def bytes_of(records: Sequence[UserRecord]) -> int:
     return sum([len(record.data) + len(record.partition_key or "") for record in records])
 
 
-def pause_seconds(interval_seconds: float, read_bytes: int) -> float:
-    """From the start of a read to the start of the next: the interval, or longer where the shard's quotas ask for it (R1)."""
-    return max(interval_seconds, CALL_SECONDS, read_bytes / BYTES_PER_SECOND)
+def next_read_at(started: float, answered: float, interval_seconds: float, read_bytes: int) -> float:
+    """When the next read may start (R1), in seconds of the clock that `started` and `answered` are of.
+
+    The interval and the five calls a second count from start to start. Bytes count from the answer on: when the service charged them
+    is not known to us, and a read that comes a little early is refused for a second.
+    """
+    return max(started + max(interval_seconds, CALL_SECONDS), answered + read_bytes / BYTES_PER_SECOND)
 
 
 def retry_pause_seconds(error: TransientError) -> float:

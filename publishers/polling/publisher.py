@@ -18,7 +18,7 @@ from ..wire import ListingPort, PollingPort, ReadAnswer
 from .config import PollingConfig
 from .iterator import ShardIterator
 from .missing import why_not_found
-from .pacing import CALL_SECONDS, RecordSize, bytes_of, limit_of, pause_seconds, retry_pause_seconds
+from .pacing import CALL_SECONDS, RecordSize, bytes_of, limit_of, next_read_at, retry_pause_seconds
 
 
 class PollingService(PollingPort, ListingPort, DistributionPort, Protocol):
@@ -53,7 +53,7 @@ class PollingRecordPublisher(RecordPublisher):
         self._size = RecordSize()
         self._room: int | None = None
         self._read_at = clock.monotonic()
-        self._next_read_at = self._read_at
+        self._answered_at = self._next_read_at = self._read_at
         self._loop_seconds = config.interval_seconds
         self._is_complete = False
 
@@ -82,6 +82,7 @@ class PollingRecordPublisher(RecordPublisher):
             on_retry=counting_into(self._metrics),
             least_pause=retry_pause_seconds,
         )
+        self._answered_at = self._clock.monotonic()
         self._iterator.drop()
         return answer
 
@@ -116,7 +117,7 @@ class PollingRecordPublisher(RecordPublisher):
             raw_bytes=sum([len(record.data) for record in raw]),
         )
         read_bytes = bytes_of(raw)
-        self._next_read_at = self._read_at + pause_seconds(self._config.interval_seconds, read_bytes)
+        self._next_read_at = next_read_at(self._read_at, self._answered_at, self._config.interval_seconds, read_bytes)
         self._size = self._size.after(batch, read_bytes)
         self._count(batch)
         return batch
@@ -139,4 +140,4 @@ class PollingRecordPublisher(RecordPublisher):
         if answer.next_iterator is None:
             self._is_complete = True
         else:
-            self._iterator.follow(answer.next_iterator, self._read_at)
+            self._iterator.follow(answer.next_iterator, self._answered_at)

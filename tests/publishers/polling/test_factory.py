@@ -1,7 +1,6 @@
 import pytest
 from fake_polling import SHARD, FakeShard
 from kinesis_stub import PROPERTIES
-from virtual_time import EPOCH_MS, VirtualClock, run_virtual
 
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import ConfigurationError
@@ -9,6 +8,8 @@ from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.polling import PollingRecordPublisherFactory
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties import Properties
+
+from virtual_time import EPOCH_MS, VirtualClock, run_virtual
 
 
 def test_a_service_and_a_clock_can_be_handed_in():

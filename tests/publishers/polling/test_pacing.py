@@ -1,7 +1,7 @@
 import pytest
 
 from recordpublisher.publishers.errors import ThrottledError, TransientError
-from recordpublisher.publishers.polling.pacing import RecordSize, limit_of, pause_seconds, retry_pause_seconds
+from recordpublisher.publishers.polling.pacing import RecordSize, limit_of, next_read_at, retry_pause_seconds
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 
@@ -9,11 +9,18 @@ MEASURED = RecordSize(read=1024.0, held=1400.0, is_measured=True)
 
 
 @pytest.mark.parametrize(
-    ("interval", "size", "pause"),
-    [(0.2, 0, 0.2), (1.0, 0, 1.0), (0.0, 0, 0.2), (0.2, 2**20, 0.5), (0.2, 10 * 2**20, 5.0), (7.0, 10 * 2**20, 7.0)],
+    ("interval", "size", "at"),
+    [
+        (0.2, 0, 10.2),
+        (1.0, 0, 11.0),
+        (0.0, 0, 10.2),
+        (0.2, 2**20, 10.1 + 0.5),
+        (0.2, 10 * 2**20, 10.1 + 5.0),
+        (7.0, 10 * 2**20, 17.0),
+    ],
 )
-def test_r1_the_pause_is_the_longest_of_interval_calls_and_bytes(interval, size, pause):
-    assert pause_seconds(interval, size) == pause
+def test_r1_calls_count_from_start_to_start_and_bytes_from_the_answer(interval, size, at):
+    assert next_read_at(10.0, 10.1, interval, size) == pytest.approx(at)
 
 
 def test_r4_a_refusal_asks_for_a_second():

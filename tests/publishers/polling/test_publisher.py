@@ -3,7 +3,6 @@ import asyncio
 import pytest
 from fake_polling import CHILD, SHARD, FakeShard
 from kpl import aggregate
-from virtual_time import VirtualClock, run_virtual
 
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import (
@@ -19,6 +18,8 @@ from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.polling import PollingConfig, PollingRecordPublisher
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties import Properties
+
+from virtual_time import VirtualClock, run_virtual
 
 BROKEN = TransientError("GetRecords", "InternalFailure", "oh")
 THROTTLED = ThrottledError("GetRecords", "ProvisionedThroughputExceededException", "slow down")
