@@ -88,9 +88,10 @@ class Registrar:
 
     async def close(self) -> None:
         """Give the share back; the last one out that stops cleanly deregisters. Never raises for a deregistration that failed."""
+        if self.is_stopping:
+            return
         self.is_stopping = True
-        for stream, key in list(self._held.items()):
-            del self._held[stream]
+        for key in self._held.values():
             if self._holders.leave(key, clean=self._is_clean) and self._config.deregisters:
                 await self._deregister(key)
 
@@ -118,10 +119,8 @@ class Registrar:
             async with asyncio.timeout(self._config.deregister_timeout):
                 await self._registration.deregister(key.stream_arn, key.name)
         except (RecordPublisherError, TimeoutError) as error:
-            log.warning(
-                "consumer '%s' on %s stays registered and is paid for, deregister it by command: %s",
-                key.name, key.stream_arn, error or "Timeout waiting for stream consumer to deregister",
-            )  # fmt: skip
+            reason = str(error) or "Timeout waiting for stream consumer to deregister"
+            log.warning("consumer '%s' on %s stays registered and is paid for: %s", key.name, key.stream_arn, reason)
 
     def _hold(self, stream: str, stream_arn: str, name: str) -> None:
         if stream not in self._held:
