@@ -41,16 +41,16 @@ class Registrar:
         self._arns: dict[str, str] = {}
         self._held: dict[str, ConsumerKey] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._is_clean = True
+        self._failed: set[str] = set()
         self.is_stopping = False
 
     def arn(self, stream: str) -> str:
         """The consumer to subscribe with, known since `ensure`."""
         return self._arns[stream]
 
-    def leave_registered(self) -> None:
-        """This job ends by an error: the consumer stays for its restart, or for whoever else uses it."""
-        self._is_clean = False
+    def leave_registered(self, stream: str) -> None:
+        """Reading the stream ended by an error: its consumer stays for the restart, or for whoever else uses it."""
+        self._failed.add(stream)
 
     async def ensure(self, stream: str, stream_arn: str | None = None) -> None:
         """Make sure that the stream has an ACTIVE consumer; one of many shards does it, the others wait.
@@ -91,8 +91,8 @@ class Registrar:
         if self.is_stopping:
             return
         self.is_stopping = True
-        for key in self._held.values():
-            if self._holders.leave(key, clean=self._is_clean) and self._config.deregisters:
+        for stream, key in self._held.items():
+            if self._holders.leave(key, clean=stream not in self._failed) and self._config.deregisters:
                 await self._deregister(key)
 
     async def _ensure_active(self, stream: str) -> str:

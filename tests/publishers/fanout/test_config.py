@@ -80,6 +80,11 @@ def test_stream_names_in_keys_match_without_case():
     assert given.text == arn
 
 
+def test_of_two_streams_that_differ_in_case_the_arn_says_which_is_meant():
+    with pytest.raises(ConfigurationError, match=r"consumerarn\.Orders"):
+        check({**NONE, "flink.stream.efo.consumerarn.orders": ARN}, ["orders", "Orders"])
+
+
 @pytest.mark.parametrize(
     "arn", ["", "consumer", "arn:aws:kinesis:us-east-1:1:stream/orders", ARN.replace("orders", "o")]
 )

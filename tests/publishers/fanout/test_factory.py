@@ -3,12 +3,13 @@
 import asyncio
 
 import pytest
-from fanout_script import ARN, EFO, SHARD, Bench, event, network, shard_end
+from fanout_script import ARN, EFO, SHARD, Bench, event, network, not_found, shard_end
 
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import (
     ConfigurationError,
     ConsumerError,
+    DataLossError,
     ImpossibleStateError,
     RetriesExhaustedError,
     StreamNotFoundError,
@@ -146,5 +147,18 @@ def test_a_consumer_that_cannot_be_had_stays_as_it_is():
             await factory.create(SHARD, START, ShardMetrics())
         await factory.close()
         assert bench.ports.consumers.count("deregister") == 0
+
+    run_virtual(main())
+
+
+def test_f8_a_deleted_stream_or_a_lost_shard_is_no_failure_of_the_job():
+    bench = Bench((not_found(),))
+    bench.ports.shards = []
+
+    async def main():
+        with pytest.raises(DataLossError):
+            await bench.read()
+        await bench.made.close()
+        assert bench.ports.consumers.names == []
 
     run_virtual(main())

@@ -62,3 +62,20 @@ def test_all_shards_of_a_stream_heal_by_one_registration():
     ports = ScriptedPorts()
     assert looked_at(ports, lambda ports: ports.consumers.remove("app"), shards=50) == [True] * 50
     assert ports.consumers.count("register") == 2
+
+
+def test_a_shard_that_comes_late_finds_the_consumer_healed_without_a_call():
+    ports = ScriptedPorts()
+    config = FanOutConfig.of(Properties(EFO))
+
+    async def main():
+        registrar = Registrar(ports, config, VirtualClock(), "", ConsumerHolders())
+        lost = LostResource(registrar, ports, config.retries.list_shards)
+        await registrar.ensure("orders")
+        ports.consumers.remove("app")
+        assert await lost.heal(SHARD, ARN)
+        calls = list(ports.consumers.calls)
+        assert await lost.heal(SHARD, ARN)
+        assert ports.consumers.calls == calls
+
+    run_virtual(main())

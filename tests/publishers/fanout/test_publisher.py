@@ -353,6 +353,14 @@ def test_f4_a_deleted_consumer_is_registered_again_and_read_on_with(script):
     assert bench.ports.positions[2] == after(1)
 
 
+def test_f4_a_lost_subscription_is_closed_before_anybody_looks_closer():
+    bench = Bench((not_found(),), END)
+    closed = []
+    bench.ports.consumers.called = lambda call: closed.append((call, [item.closed for item in bench.ports.opened]))
+    bench.read_all()
+    assert ("list", [1]) in closed
+
+
 def test_f4_a_consumer_deleted_under_registration_none_is_a_clear_error():
     bench = Bench(not_found(), **{"flink.stream.efo.registration": "NONE", "flink.stream.efo.consumerarn.orders": ARN})
     with pytest.raises(ConsumerError, match=f"not registered.*{ARN}.*NONE"):

@@ -187,11 +187,33 @@ def test_f8_a_job_that_failed_leaves_the_consumer_for_its_restart():
     async def main():
         made = registrar(ports)
         await made.ensure("orders")
-        made.leave_registered()
+        made.leave_registered("orders")
         await made.close()
 
     run_virtual(main())
     assert ports.consumers.count("deregister") == 0
+
+
+def test_f8_a_stream_that_failed_does_not_keep_the_consumers_of_the_others():
+    ports = ScriptedPorts()
+    ports.streams["clicks"] = STREAM_ARN.replace("orders", "clicks")
+
+    async def main():
+        made = registrar(ports)
+        await made.ensure("orders")
+        await made.ensure("clicks")
+        made.leave_registered("clicks")
+        await made.close()
+
+    run_virtual(main())
+    assert ports.consumers.count("deregister") == 1
+
+
+def test_lazy_asks_the_service_even_when_an_arn_is_given():
+    ports = ScriptedPorts()
+    made = registrar(ports, **{"flink.stream.efo.consumerarn.orders": ARN.replace("app", "old")})
+    run_virtual(made.ensure("orders"))
+    assert made.arn("orders") == ARN
 
 
 @pytest.mark.parametrize(
