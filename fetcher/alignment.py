@@ -47,10 +47,13 @@ class Alignment:
         """The shard that holds this subtask's minimum (W10)."""
         return self._reported.holder()
 
-    def changed(self, entry: ShardEntry, takes_part: bool = True) -> None:
-        """A shard's queue, stage or idleness changed. `takes_part` is False for a shard that may emit no more in this run."""
+    def changed(self, entry: ShardEntry, takes_part: bool = True, holds_others: bool = True) -> None:
+        """A shard's queue, stage or idleness changed.
+
+        `takes_part` is False for a shard that may emit no more in this run, `holds_others` for one that nobody should wait for.
+        """
         self._entries[entry.key] = entry
-        active = entry.is_open and (bool(entry.queue) or not entry.idle)
+        active = holds_others and entry.is_active
         head = entry.head_watermark
         self._reported.set(entry.key, active, entry.state.watermark if head is None else head)
         self._heads.set(entry.key, self._turn(entry, head) if entry.queue and takes_part else None)

@@ -140,9 +140,7 @@ class DataFetcher:
     # --- what happens while it runs ---------------------------------------------------------------------------------------------
 
     def _changed(self, entry: ShardEntry) -> None:
-        self._alignment.changed(entry, self._finish_line.takes_part(entry))
-        self._emitter.local_watermark.changed(entry)
-        self._finish_line.changed(entry)
+        self._emitter.note(entry, self._finish_line)
         self._emitter.wake()
         if not entry.queue and not entry.is_open:
             self._shard_ended(entry)
@@ -178,7 +176,8 @@ class DataFetcher:
         if self._ending is None or self._ending.done():
             return
         self._readers.start(self._changed, self._reader_failed)
-        if self._finish_line.has_shard_bounds and not any(entry.is_open for entry in self._table):
+        is_bounded = self._finish_line.has_shard_bounds and not any(entry.is_open for entry in self._table)
+        if is_bounded or self._table.is_exhausted:
             self._finish(EndReason.ALL_ENDED)
 
     def _reader_failed(self, entry: ShardEntry, error: BaseException) -> None:

@@ -71,6 +71,13 @@ class Emitter:
         self._last_told = float("-inf")
         await self._tell_watermark()
 
+    def note(self, entry: ShardEntry, finish_line: FinishLine) -> None:
+        """A shard's queue, stage or idleness changed."""
+        finish_line.changed(entry)
+        holds_others = finish_line.holds_others(entry)
+        self._alignment.changed(entry, finish_line.takes_part(entry), holds_others)
+        self.local_watermark.changed(entry, holds_others)
+
     async def tick(self) -> None:
         """The heartbeat: the global watermark is refreshed, idle and held or not (W7), and the sink hears what is due."""
         self._alignment.report()
@@ -94,9 +101,7 @@ class Emitter:
             await self._tell_watermark()
 
     def _after(self, entry: ShardEntry, finish_line: FinishLine) -> None:
-        self._alignment.changed(entry, finish_line.takes_part(entry))
-        self.local_watermark.changed(entry)
-        finish_line.changed(entry)
+        self.note(entry, finish_line)
         if entry.stage is Stage.ENDED:
             self._ended(entry)
 

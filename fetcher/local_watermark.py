@@ -20,10 +20,9 @@ class LocalWatermark:
         """The last watermark told (epoch ms)."""
         return self._told
 
-    def changed(self, entry: ShardEntry) -> None:
+    def changed(self, entry: ShardEntry, holds_others: bool = True) -> None:
         """A shard emitted, or became idle, active, started or ended."""
-        active = entry.is_open and (bool(entry.queue) or not entry.idle)
-        self._emitted.set(entry.key, active, entry.state.watermark)
+        self._emitted.set(entry.key, holds_others and entry.is_active, entry.state.watermark)
 
     def advance(self, global_watermark: int | None) -> int | None:
         """The next value to tell the sink, or None when it did not rise."""

@@ -65,6 +65,11 @@ class ShardEntry:
         return self.stage in (Stage.READING, Stage.DRAINING)
 
     @property
+    def is_active(self) -> bool:
+        """Whether others wait for the shard: open, and not idle unless something is queued (W4)."""
+        return self.is_open and (bool(self.queue) or not self.idle)
+
+    @property
     def head_watermark(self) -> int | None:
         """The watermark of the next record to emit; None when nothing, or only a marker, is next."""
         if not self.queue or not self.queue[0].watermarks:
@@ -186,6 +191,15 @@ class ShardTable:
         """Where a shard found after the start is read from: a descendant from TRIM_HORIZON (S3), a new stream from the pinned start."""
         is_known_stream = any(key.startswith(f"{shard.stream}/") for key in self._entries)
         return StartingPosition.trim_horizon() if is_known_stream or shard.parents else pinned
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether nothing can come any more: every listed shard, whoever owns it, was closed when listed, and ours were read to their ends.
+
+        A Kinesis stream always lists an open shard; only sources of a finite size get here.
+        """
+        all_closed = bool(self._listed) and all(shard.closed for shard in self._listed.values())
+        return all_closed and all(entry.stage is Stage.ENDED for entry in self)
 
     def states(self) -> dict[str, ShardState]:
         """What a snapshot covers."""

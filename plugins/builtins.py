@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..consumer.deserialization import Deserializer
 from ..consumer.watermarks import WatermarkStrategy
 from ..fetcher.global_watermark import WatermarkTracker
@@ -43,3 +45,9 @@ def recordpublisher_register_deserializers(registry: Registrar[Deserializer]) ->
     registry.add("bytes", f"{PROJECT}.consumer.deserialization:BytesDeserializer")
     registry.add("text", f"{PROJECT}.consumer.deserialization:TextDeserializer")
     registry.add("json", f"{PROJECT}.consumer.deserialization:JsonDeserializer")
+
+
+@hookimpl
+def recordpublisher_register_shard_assigners(registry: Registrar[Any]) -> None:
+    """By the middle of the hash range."""
+    registry.add("UNIFORM", f"{PROJECT}.fetcher.assignment:UniformAssigner")

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from .metrics import ShardMetrics
 from .positions import SequenceNumber, StartingPosition
+from .properties import Properties
 from .records import RecordBatch
 from .shards import Shard
 
@@ -71,6 +72,13 @@ class RecordPublisher(ABC):
 
 class RecordPublisherFactory(ABC):
     """Makes the publishers of one job and owns what they share (clients, registrations). Built as `Factory(properties)`."""
+
+    resumes_by_continuation: ClassVar[bool] = False
+    """Whether `create` may be given a ContinuationSequenceNumber as AFTER_SEQUENCE_NUMBER (fan-out, F6)."""
+
+    @classmethod  # noqa: B027 - optional on purpose
+    def check(cls, properties: Properties, streams: Sequence[str]) -> None:
+        """Cross-checks before anything runs (C2). Raises: ConfigurationError for what this publisher cannot work with."""
 
     @abstractmethod
     async def create(self, shard: Shard, starting_position: StartingPosition, metrics: ShardMetrics) -> RecordPublisher:

@@ -41,7 +41,7 @@ class ConfigurationError(RecordPublisherError, ValueError):
         self.value = value
         self.valid = valid
         given = "is not set" if value is None else f"has the value {value!r}"
-        parts = [f"property '{key}' {given}"]
+        parts = [f"{'option' if key.startswith('-') else 'property'} '{key}' {given}"]
         parts += [reason] if reason else []
         parts += [f"valid: {valid}"] if valid else []
         super().__init__("; ".join(parts))

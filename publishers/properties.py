@@ -24,7 +24,7 @@ class Property(Generic[T]):
 
     `parse` turns text into the value and raises ValueError; `valid` says in words what is accepted. A key that ends in `.` or `[`
     is a prefix (`flink.stream.efo.consumerarn.<stream>`). `aliases` are older spellings. `group` orders the reference page.
-    `flip` and `connector` are the defaults of FLIP-128 and of Flink's connector where they differ from ours.
+    `connector` is the default of Flink's connector where it differs from ours (the FLIP's numbers are ours).
     """
 
     key: str
@@ -37,13 +37,18 @@ class Property(Generic[T]):
     secret: bool = False
     aliases: tuple[str, ...] = ()
     type_name: str = ""
-    flip: str = ""
     connector: str = ""
 
     @property
     def is_prefix(self) -> bool:
         """Whether this stands for every key that begins with `key`."""
         return self.key.endswith((".", "["))
+
+    @property
+    def spelling(self) -> str:
+        """The key as a person writes it; a prefix with its place-holder."""
+        ending = "i].exception" if self.key.endswith("[") else "<name>" if self.is_prefix else ""
+        return self.key + ending
 
 
 def declare(declared: Property[T]) -> Property[T]:

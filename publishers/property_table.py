@@ -128,7 +128,7 @@ DEREGISTRATION = choice(
 )
 RECOVERABLE_ERRORS = prefix(
     "flink.shard.consumer.error.recoverable[",
-    "`i].exception`: names of further errors that are retried (FLINK-33260).",
+    "Names of further errors that are retried, counted from 0 (FLINK-33260).",
     group="Fan-out",
 )
 
@@ -166,6 +166,12 @@ DISCOVERY_INTERVAL = integer(
     1,
     also=(-1,),
     unit="ms",
+    group="Discovery and state",
+)
+SHARD_ASSIGNER = text(
+    "flink.shard.assigner",
+    "Which subtask reads which shard (S9): UNIFORM or a plugin's name.",
+    "UNIFORM",
     group="Discovery and state",
 )
 ON_DATA_LOSS = choice(
@@ -220,6 +226,12 @@ FUTURE_LIMIT = integer(
     3_600_000,
     also=(-1,),
     unit="ms",
+    group="Values and time",
+)
+WATERMARK_STRATEGY = text(
+    "flink.watermark.strategy",
+    "From event times to watermarks: BOUNDED or a plugin's name.",
+    "BOUNDED",
     group="Values and time",
 )
 LOOKAHEAD = optional_integer(

@@ -1,12 +1,14 @@
 """Read Amazon Kinesis Data Streams: publishers chosen by one property, exact state, event-time alignment, Spark.
 
-Everything a user needs stands here. What is heavy (the AWS SDK, reactivex, pyspark) is imported when its name is first used, so
-that `import recordpublisher` stays fast. `KinesisSink` is not part of this version.
+Everything a user needs stands here; `rp.spark` is there on access (extra `spark`). What is heavy (the AWS SDK, reactivex, pyspark)
+is imported when its name is first used, so that `import recordpublisher` stays fast. `KinesisSink` is not part of this version.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from .fetcher.global_watermark import Report, SubtaskStatus, WatermarkTracker
@@ -41,17 +43,28 @@ from .publishers.records import Record, RecordBatch, UserRecord
 from .publishers.shards import HashRange, Shard
 
 if TYPE_CHECKING:
+    __version__: str
     from .plugins.hookspecs import hookimpl
+    from .plugins.runtime import DataFetcher
+    from .plugins.sinks import spark as spark
     from .plugins.sinks.memory import MemorySink
     from .plugins.sinks.reactive import ReactiveSink
+    from .plugins.streaming import consume, stream
 
 _LAZY = {
+    "DataFetcher": ".plugins.runtime",
+    "consume": ".plugins.streaming",
+    "stream": ".plugins.streaming",
     "MemorySink": ".plugins.sinks.memory",
     "ReactiveSink": ".plugins.sinks.reactive",
     "hookimpl": ".plugins.hookspecs",
 }
 
 __all__ = [
+    # reading
+    "DataFetcher",
+    "consume",
+    "stream",
     # records
     "Record",
     "RecordBatch",
@@ -107,11 +120,25 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a heavy name when it is first used."""
-    if name not in _LAZY:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    value = getattr(importlib.import_module(_LAZY[name], __name__), name)
+    value = _found(name)
     globals()[name] = value
     return value
+
+
+def _found(name: str) -> Any:
+    if name == "spark":
+        return _spark()
+    if name == "__version__":
+        return importlib.import_module("importlib.metadata").version(__name__)
+    if name not in _LAZY:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    return getattr(importlib.import_module(_LAZY[name], __name__), name)
+
+
+def _spark() -> ModuleType:
+    if importlib.util.find_spec("pyspark") is None:
+        raise ImportError("rp.spark needs the extra 'spark': pip install 'recordpublisher[spark]'")
+    return importlib.import_module(".plugins.sinks.spark", __name__)
 
 
 def __dir__() -> list[str]:

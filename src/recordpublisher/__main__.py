@@ -1,1 +1,22 @@
 """`python -m recordpublisher` and the `recordpublisher` command."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+
+
+def main() -> None:
+    """Run the command line and exit: 0 done, 1 failed, 2 bad configuration, 3 alarm."""
+    if find_spec("typer") is None:
+        sys.stderr.write(
+            "recordpublisher: the command line needs the extra 'cli': pip install 'recordpublisher[cli]'\n"
+        )
+        sys.exit(2)
+    from .plugins.cli.app import app
+
+    app(prog_name="recordpublisher")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,7 +1,6 @@
 import asyncio
 
 import pytest
-from virtual_time import run_virtual
 
 from recordpublisher.publishers.backoff import RetryPolicy, counting_into, retrying
 from recordpublisher.publishers.errors import (
@@ -11,6 +10,8 @@ from recordpublisher.publishers.errors import (
     TransientError,
 )
 from recordpublisher.publishers.metrics import ShardMetrics
+
+from virtual_time import run_virtual
 
 POLICY = RetryPolicy(max_retries=3, base_ms=100, max_ms=200, exponent=2.0)
 BROKEN = TransientError("GetRecords", "InternalFailure", "oh")

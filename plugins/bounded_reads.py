@@ -1,0 +1,109 @@
+"""Bounded reads of given shards from given states: what a Spark task runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..fetcher.bounded import BoundedResult, Bounds
+from ..fetcher.data_fetcher import DataFetcher
+from ..fetcher.discovery import Discovery
+from ..fetcher.global_watermark import InProcessTracker
+from ..fetcher.parts import FetcherParts
+from ..fetcher.settings import FetcherSettings
+from ..fetcher.shard_state import ShardState
+from ..fetcher.sink import Sink
+from ..fetcher.snapshot import to_json
+from ..publishers import property_table as table
+from ..publishers.base import RecordPublisher, RecordPublisherFactory
+from ..publishers.clock import Clock, SystemClock
+from ..publishers.errors import ConfigurationError
+from ..publishers.metrics import ShardMetrics
+from ..publishers.positions import StartingPosition
+from ..publishers.properties import Properties
+from ..publishers.shards import Shard
+from .manager import load_registry
+from .runtime import stamping_maker
+
+NEVER = -1
+
+
+class BoundedReader:
+    """Reads again and again with one publisher factory kept warm; `close` it at the end.
+
+    `publisher` overrides the property `flink.stream.recordpublisher`.
+    """
+
+    def __init__(self, properties: Properties, publisher: str | None = None, clock: Clock | None = None) -> None:
+        registry = load_registry()
+        name = publisher or properties.value(table.RECORD_PUBLISHER) or ""
+        made = registry.publishers.get(name, table.RECORD_PUBLISHER.key)
+        self._clock = clock or SystemClock()
+        self._settings = FetcherSettings.of(properties.merged({table.LOOKAHEAD.key: None}))
+        self._stamping_of = stamping_maker(registry, properties)
+        self._use_continuations = made.resumes_by_continuation
+        self._factory = _Lent(made(properties))  # type: ignore[call-arg]
+
+    async def read(self, shards: Mapping[Shard, ShardState], sink: Sink, bounds: Bounds) -> BoundedResult:
+        """Read exactly these shards from these states until the bounds are met: no discovery, no waiting for parents.
+
+        Batches reach the sink stamped (event times and watermarks). Raises: whatever reading or the sink raises.
+        """
+        keys = frozenset(shard.key for shard in shards)
+        fetcher = DataFetcher(self._parts(shards, sink, keys))
+        await fetcher.open()
+        try:
+            return await fetcher.run_bounded(bounds)
+        finally:
+            await fetcher.close()
+
+    async def close(self) -> None:
+        """Close the publisher factory."""
+        await self._factory.owned.close()
+
+    def _parts(self, shards: Mapping[Shard, ShardState], sink: Sink, keys: frozenset[str]) -> FetcherParts:
+        streams = tuple(sorted({shard.stream for shard in shards}))
+        return FetcherParts(
+            factory=self._factory,
+            discovery=Discovery(_Given(list(shards)), streams, NEVER),
+            sink=sink,
+            tracker=InProcessTracker(),
+            stamping_of=self._stamping_of,
+            settings=self._settings,
+            clock=self._clock,
+            assigner=lambda shard, parallelism: 0 if shard.key in keys else 1,
+            start=StartingPosition.trim_horizon(),
+            streams=streams,
+            pin_latest=_no_pin,
+            use_continuations=self._use_continuations,
+            restore=(to_json({shard.key: state for shard, state in shards.items()}, None, 0, 0, 1),),
+        )
+
+
+class _Given:
+    """Lists the shards that were given."""
+
+    def __init__(self, shards: list[Shard]) -> None:
+        self._shards = shards
+
+    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
+        return [shard for shard in self._shards if shard.stream == stream]
+
+
+class _Lent(RecordPublisherFactory):
+    """A factory that outlives the fetchers it is lent to."""
+
+    def __init__(self, owned: RecordPublisherFactory) -> None:
+        self.owned = owned
+
+    async def create(self, shard: Shard, starting_position: StartingPosition, metrics: ShardMetrics) -> RecordPublisher:
+        """The owned factory's publisher."""
+        return await self.owned.create(shard, starting_position, metrics)
+
+    def order_of(self, sequence: str) -> Any:
+        """The owned factory's order."""
+        return self.owned.order_of(sequence)
+
+
+async def _no_pin(stream: str) -> int:
+    raise ConfigurationError(table.INITIAL_POSITION.key, "LATEST", "a pinned position for bounded reads")

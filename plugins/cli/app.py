@@ -1,0 +1,38 @@
+"""The `recordpublisher` command: puts the commands together, and says what went wrong in one line."""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated
+
+import typer
+
+from . import local, plugins, properties, tail
+from .failures import Commands, show_warnings_in_one_line
+
+app = typer.Typer(
+    cls=Commands,
+    help="Read Amazon Kinesis Data Streams: polling and enhanced fan-out behind one property.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("local")(local.local)
+app.command("tail")(tail.tail)
+app.command("plugins")(plugins.plugins)
+app.command("properties")(properties.properties)
+
+
+@app.callback()
+def prepare(
+    context: typer.Context,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks and every log line.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what happens, on stderr.")] = False,
+) -> None:
+    """Send logs and warnings to stderr, so that stdout holds results only."""
+    context.obj = {"debug": debug}
+    level = logging.DEBUG if debug else logging.INFO if verbose else logging.WARNING
+    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING, force=True)
+    logging.getLogger("recordpublisher").setLevel(level)
+    show_warnings_in_one_line()

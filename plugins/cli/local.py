@@ -1,0 +1,49 @@
+"""`recordpublisher local`: the embedded Kinesis endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from ...publishers.errors import ConfigurationError
+from .failures import tell
+from .until_signal import run_until_signal
+
+
+def local(
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one.")] = 4567,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    stream: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME:SHARDS", help="A stream to create at the start; may be given often."),
+    ] = None,
+    allow_remote: Annotated[
+        bool, typer.Option(help="Allow a --host that other machines reach; nobody is asked to sign in.")
+    ] = False,
+) -> None:
+    """Serve Kinesis from memory, until stopped."""
+    streams = shards_by_stream(stream or [])
+    run_until_signal(_serve(host, port, streams, allow_remote))
+
+
+async def _serve(host: str, port: int, streams: dict[str, int], allow_remote: bool) -> None:
+    from ..local import LocalKinesis
+
+    async with LocalKinesis(host, port, streams, allow_remote=allow_remote) as endpoint:
+        tell(f"the embedded Kinesis endpoint listens at {endpoint.url}")
+        await asyncio.Event().wait()
+
+
+def shards_by_stream(given: list[str]) -> dict[str, int]:
+    """`["orders:4"]` as `{"orders": 4}`. Raises: ConfigurationError."""
+    streams: dict[str, int] = {}
+    for pair in given:
+        name, _, count = pair.rpartition(":")
+        if not name or not count.isdecimal() or int(count) < 1 or name in streams:
+            raise ConfigurationError(
+                "--stream", pair, "NAME:SHARDS with at least one shard, each name once, for example orders:4"
+            )
+        streams[name] = int(count)
+    return streams

@@ -1,0 +1,27 @@
+"""`recordpublisher plugins`: what is installed, and which names it brings."""
+
+from __future__ import annotations
+
+import typer
+
+from ..manager import load_registry
+from ..registry import NameTable, PluginStatus
+
+
+def plugins() -> None:
+    """List the plugins and the names they claim; those that failed or are blocked with the reason."""
+    registry = load_registry()
+    typer.echo("plugins")
+    for status in registry.plugins:
+        typer.echo(f"  {_status_line(status)}")
+    for kind, table in registry.tables().items():
+        typer.echo(f"{kind.replace('_', ' ')}: {_names(table)}")
+
+
+def _status_line(status: PluginStatus) -> str:
+    reason = f" ({' '.join(status.reason.split())})" if status.reason else ""
+    return f"{status.owner.plugin}, of {status.owner}: {status.state}{reason}"
+
+
+def _names(table: NameTable[object]) -> str:
+    return ", ".join(f"{claim.name} ({claim.owner.distribution})" for claim in table.claims()) or "none"

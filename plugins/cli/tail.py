@@ -1,0 +1,78 @@
+"""`recordpublisher tail`: a stream's records as JSON lines."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import sys
+from contextlib import aclosing
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from ...publishers.properties import Properties
+from ...publishers.property_table import INITIAL_POSITION
+from ...publishers.records import Record, RecordBatch
+from .options import Pairs, PropertiesFile, read_properties
+from .until_signal import run_until_signal
+
+
+def tail(
+    stream: Annotated[str, typer.Argument(help="The stream's name or ARN.")],
+    pairs: Pairs = None,
+    file: PropertiesFile = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="End after so many records.")] = None,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow/--no-follow",
+            help="Whether to wait for records; without, read from the oldest on and end at the tip.",
+        ),
+    ] = True,
+) -> None:
+    """Print a stream's records as JSON lines.
+
+    Starts where flink.stream.initpos says; when it is not set: at the end with --follow, at the oldest record with --no-follow.
+    """
+    properties = read_properties(file, pairs)
+    if not follow and not properties.is_set(INITIAL_POSITION):
+        properties = properties.merged({INITIAL_POSITION.key: "TRIM_HORIZON"})
+    run_until_signal(_print_records(stream, properties, limit, stop_at_tip=not follow))
+
+
+async def _print_records(stream: str, properties: Properties, limit: int | None, stop_at_tip: bool) -> None:
+    from ..streaming import stream as read_stream  # brings the AWS SDK, which the other commands do without
+
+    left = sys.maxsize if limit is None else limit
+    async with aclosing(read_stream([stream], properties, stop_at_tip=stop_at_tip)) as batches:
+        async for batch in batches:
+            taken = batch.slice(0, left)
+            # in a thread: a reader that stops (`| less`) must not stop the loop
+            await asyncio.to_thread(_print, taken)
+            left -= len(taken)
+            if not left:
+                break
+
+
+def _print(batch: RecordBatch) -> None:
+    out = sys.stdout.buffer
+    out.writelines(msgspec.json.encode(as_json(record)) + b"\n" for record in batch)
+    out.flush()
+
+
+def as_json(record: Record) -> dict[str, Any]:
+    """One record as it is printed: payloads that are not UTF-8 as base64, with `"base64": true`."""
+    shown: dict[str, Any] = {
+        "stream": record.stream,
+        "shardId": record.shard_id,
+        "sequenceNumber": record.sequence_number,
+        "subSequenceNumber": record.sub_sequence_number,
+        "partitionKey": record.partition_key,
+        "approximateArrivalTimestamp": record.approximate_arrival_timestamp.isoformat(timespec="milliseconds"),
+        "eventTime": record.event_time,
+    }
+    try:
+        return shown | {"data": record.data.decode()}
+    except UnicodeDecodeError:
+        return shown | {"data": base64.b64encode(record.data).decode(), "base64": True}

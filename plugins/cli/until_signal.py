@@ -1,0 +1,23 @@
+"""Runs a command's coroutine until it ends or somebody stops it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Coroutine
+from typing import Any
+
+
+def run_until_signal(work: Coroutine[Any, Any, None]) -> None:
+    """Run `work`; SIGINT (Ctrl-C) and SIGTERM cancel it, which lets it close what it opened, and count as a good end."""
+    asyncio.run(_run(work))
+
+
+async def _run(work: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    await asyncio.wait([task])
+    if not task.cancelled():
+        task.result()

@@ -1,0 +1,1 @@
+"""The demo: the main job, live, on real flights, with a verdict."""

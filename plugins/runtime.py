@@ -1,0 +1,192 @@
+"""The composition root: the only place that puts the floors together. `rp.DataFetcher` is its face."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from ..consumer.deserialization import CallableDeserializer, Deserialization, Deserializer
+from ..consumer.event_time import event_times
+from ..consumer.shard_consumer import Stamping
+from ..fetcher import data_fetcher as floor
+from ..fetcher.bounded import BoundedResult, Bounds
+from ..fetcher.checkpoints import Checkpoints
+from ..fetcher.discovery import Discovery
+from ..fetcher.parts import FetcherParts
+from ..fetcher.settings import FetcherSettings
+from ..fetcher.sink import Sink, State
+from ..fetcher.state_store import StateStore
+from ..publishers import property_table as table
+from ..publishers.clock import Clock, SystemClock
+from ..publishers.errors import ConfigurationError
+from ..publishers.initial_position import initial_position
+from ..publishers.properties import Properties
+from ..publishers.records import Record
+from ..publishers.shards import Shard
+from .lister import StreamLister, stream_names
+from .manager import load_registry
+from .registry import Registry
+from .shared_trackers import tracker_of
+
+Assigner = Callable[[Record], int]
+
+
+class DataFetcher:
+    """Reads streams into a sink: checked at construction, opened by `async with`, driven by `run` or `run_bounded`.
+
+    `streams` are names or ARNs. `deserializer` makes a value of a record (None: by property, bytes by default),
+    `timestamp_assigner` its event time in epoch ms (None: by property, arrival by default). `restore` takes one snapshot or a list
+    of them; `state_store` keeps checkpoints. `subtask` of `parallelism` reads its share of the shards.
+
+    Raises: ConfigurationError for anything that can be known wrong before it runs.
+    """
+
+    def __init__(
+        self,
+        streams: str | Sequence[str],
+        properties: Mapping[str, object],
+        *,
+        sink: Sink,
+        deserializer: Callable[[Record], Any] | None = None,
+        timestamp_assigner: Assigner | None = None,
+        restore: State | Sequence[State] | None = None,
+        state_store: StateStore | None = None,
+        subtask: int = 0,
+        parallelism: int = 1,
+        clock: Clock | None = None,
+        registry: Registry | None = None,
+    ) -> None:
+        given = properties if isinstance(properties, Properties) else Properties(properties)
+        names = stream_names(streams)
+        _check_subtask(subtask, parallelism)
+        _check_sink(sink)
+        registry = registry or load_registry()
+        publisher = registry.publishers.get(given.value(table.RECORD_PUBLISHER) or "", table.RECORD_PUBLISHER.key)
+        given.check()  # after the plugins were imported, which declare properties of their own
+        publisher.check(given, list(names))
+        settings = FetcherSettings.of(given)
+        factory = publisher(given)  # type: ignore[call-arg]
+        clock = clock or SystemClock()
+        lister = StreamLister(factory, given, names, clock)
+        self._lister = lister
+        self._fetcher = floor.DataFetcher(
+            FetcherParts(
+                factory=factory,
+                discovery=Discovery(lister, list(names), settings.discovery_interval_ms),
+                sink=sink,
+                tracker=tracker_of(registry, given, tuple(names), parallelism),
+                stamping_of=stamping_maker(registry, given, deserializer, timestamp_assigner),
+                settings=settings,
+                clock=clock,
+                assigner=_assigner(registry, given),
+                start=initial_position(given),
+                streams=tuple(names),
+                pin_latest=lister.server_time_ms,
+                use_continuations=publisher.resumes_by_continuation,
+                checkpoints=None if state_store is None else Checkpoints(state_store, subtask),
+                restore=_snapshots(restore),
+                subtask=subtask,
+                parallelism=parallelism,
+            )
+        )
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._fetcher.open()
+        except BaseException:
+            await self._close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._close()
+
+    async def run(self) -> BoundedResult:
+        """Run until `stop()`, an error, or the deletion of every stream (S8)."""
+        return await self._fetcher.run()
+
+    async def run_bounded(
+        self,
+        max_time: float | None = None,
+        max_records: int | None = None,
+        max_bytes: int | None = None,
+        until_event_time: int | None = None,
+        stop_at_tip: bool = False,
+    ) -> BoundedResult:
+        """Run until the first bound is met (see `Bounds`: seconds, records, bytes, epoch ms); answers why it ended, and where."""
+        return await self._fetcher.run_bounded(Bounds(max_time, max_records, max_bytes, until_event_time, stop_at_tip))
+
+    def stop(self) -> None:
+        """End the run after the write that is going on."""
+        self._fetcher.stop()
+
+    def snapshot(self) -> dict[str, Any]:
+        """Exactly what `write` has returned for, as a plain JSON-able dict (S1)."""
+        return self._fetcher.snapshot()
+
+    async def checkpoint(self) -> dict[str, Any]:
+        """Flush the sink, snapshot, store (S6); answers the snapshot."""
+        return await self._fetcher.checkpoint()
+
+    def metrics(self) -> dict[str, Any]:
+        """`{"subtask": {...}, "shards": {"orders/shardId-...": {...}}}` (A1)."""
+        return self._fetcher.metrics()
+
+    async def _close(self) -> None:
+        try:
+            await self._fetcher.close()
+        finally:
+            await self._lister.close()
+
+
+def stamping_maker(
+    registry: Registry,
+    properties: Properties,
+    deserializer: Callable[[Record], Any] | None = None,
+    timestamp_assigner: Assigner | None = None,
+) -> Callable[[Shard], Stamping]:
+    """What makes each shard's stamping; what cannot work fails here and not at the first record."""
+    values = _deserializer(registry, properties, deserializer)
+    times = event_times(properties, timestamp_assigner)
+    strategy = registry.watermark_strategies.get(
+        properties.value(table.WATERMARK_STRATEGY) or "", table.WATERMARK_STRATEGY.key
+    )
+    skips, limit = properties.value(table.ON_POISON) == "SKIP", properties.value(table.FUTURE_LIMIT)
+
+    def stamping_of(shard: Shard) -> Stamping:
+        return Stamping(Deserialization(values, skips), times, strategy(properties), limit)  # type: ignore[call-arg]
+
+    return stamping_of
+
+
+def _deserializer(registry: Registry, properties: Properties, function: Callable[[Record], Any] | None) -> Deserializer:
+    if function is not None:
+        return CallableDeserializer(function)
+    made = registry.deserializers.get(properties.value(table.DESERIALIZER) or "", table.DESERIALIZER.key)
+    return made(properties)  # type: ignore[call-arg]
+
+
+def _assigner(registry: Registry, properties: Properties) -> Any:
+    made = registry.shard_assigners.get(properties.value(table.SHARD_ASSIGNER) or "", table.SHARD_ASSIGNER.key)
+    return made(properties)
+
+
+def _snapshots(restore: State | Sequence[State] | None) -> tuple[State, ...]:
+    if restore is None:
+        return ()
+    return (restore,) if isinstance(restore, Mapping) else tuple(restore)
+
+
+def _check_subtask(subtask: int, parallelism: int) -> None:
+    if parallelism < 1:
+        raise ConfigurationError("parallelism", parallelism, "a whole number of at least 1")
+    if not 0 <= subtask < parallelism:
+        raise ConfigurationError("subtask", subtask, f"a whole number from 0 to {parallelism - 1}")
+
+
+def _check_sink(sink: object) -> None:
+    if not isinstance(sink, Sink):
+        raise ConfigurationError("sink", repr(sink), "an instance of recordpublisher.Sink")

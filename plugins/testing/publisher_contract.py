@@ -1,0 +1,198 @@
+"""The contract of publishers (P1, P2) as tests: subclass, say what to read, let pytest run them.
+
+class TestLines(PublisherContract):
+    @asynccontextmanager
+    async def open_case(self):
+        yield PublisherCase(LinesFactory(properties), Shard("orders", "a.txt"), [b"one", b"two", ...])
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from ...publishers.base import BatchConsumer, RecordPublisher, RecordPublisherFactory, RunResult
+from ...publishers.metrics import ShardMetrics
+from ...publishers.positions import StartingPosition
+from ...publishers.records import RecordBatch
+from ...publishers.shards import Shard
+from .consumers import BrokenConsumer, HalfConsumer, OneAtATime, Recorder, RefusingOnce
+
+DEADLINE = 60.0
+"""Seconds that one test may take."""
+CANCEL_AFTER_TURNS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55)
+"""Turns of the loop after which a run is cancelled, to meet it at different places."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherCase:
+    """What a test reads: the payloads, in order, of a shard that has ended and needs several batches."""
+
+    factory: RecordPublisherFactory
+    shard: Shard
+    payloads: Sequence[bytes]
+
+    async def publisher(self, start: StartingPosition | None = None) -> RecordPublisher:
+        """A publisher of the shard, from its beginning or from `start`."""
+        return await self.factory.create(self.shard, start or StartingPosition.trim_horizon(), ShardMetrics())
+
+
+class PublisherContract(ABC):
+    """The tests. Override `open_case`; override `execute` to run them on virtual time (`run_virtual`)."""
+
+    @abstractmethod
+    def open_case(self) -> AbstractAsyncContextManager[PublisherCase]:
+        """A fresh case for one test; leaving it closes what it opened, the factory included."""
+
+    def execute(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a test's coroutine on a loop of its own."""
+        asyncio.run(work)
+
+    def test_the_case_needs_several_batches(self) -> None:
+        """Otherwise the other tests show little."""
+        consumer = Recorder()
+        self._check(lambda case: _complete(case, consumer))
+        assert sum(len(batch) > 0 for batch in consumer.batches) > 1, "the case must need more than one batch"
+
+    def test_batches_come_in_shard_order_and_end_in_complete(self) -> None:
+        """Every record once, in order, of this shard, each batch with the position after it."""
+
+        async def check(case: PublisherCase) -> None:
+            consumer = Recorder()
+            await _complete(case, consumer)
+            assert consumer.payloads == list(case.payloads)
+            assert all(batch.shard.key == case.shard.key for batch in consumer.batches)
+            assert all(batch.read_position for batch in consumer.batches if len(batch))
+
+        self._check(check)
+
+    def test_sequence_numbers_grow_in_the_factorys_order(self) -> None:
+        """State compares positions by `order_of` (S5)."""
+
+        async def check(case: PublisherCase) -> None:
+            consumer = Recorder()
+            await _complete(case, consumer)
+            records = [record for batch in consumer.batches for record in batch.records]
+            places = [(case.factory.order_of(record.sequence_number), record.sub_sequence_number) for record in records]
+            assert all(place < following for place, following in pairwise(places))
+
+        self._check(check)
+
+    def test_it_goes_on_from_the_answered_position(self) -> None:
+        """A consumer that takes half of each batch gets the other half again, and nothing twice."""
+        self._check(lambda case: _delivers_everything(case, HalfConsumer()))
+
+    def test_an_unanswered_batch_comes_again(self) -> None:
+        """None means: unchanged."""
+        self._check(lambda case: _delivers_everything(case, RefusingOnce()))
+
+    def test_a_new_publisher_starts_behind_any_position(self) -> None:
+        """Restart after each record (P2): the rest comes, exactly."""
+
+        async def check(case: PublisherCase) -> None:
+            whole = Recorder()
+            await _complete(case, whole)
+            for count, position in enumerate(whole.positions(), 1):
+                rest = Recorder()
+                await _run_to_end(await case.publisher(StartingPosition.after(position)), rest)
+                assert rest.payloads == list(case.payloads[count:]), f"wrong rest after {position}"
+
+        self._check(check)
+
+    def test_a_slow_consumer_is_the_back_pressure(self) -> None:
+        """The next batch waits until the consumer has answered."""
+        self._check(lambda case: _delivers_everything(case, OneAtATime()))
+
+    def test_a_cancelled_run_leaves_nothing_behind_and_can_go_on(self) -> None:
+        """Cancelled wherever it is, it ends at once, leaves no task, and the next run loses and repeats nothing (R3)."""
+        self._check(_survives_cancellation)
+
+    def test_an_error_of_the_consumer_comes_out(self) -> None:
+        """It is the job's to judge."""
+
+        async def check(case: PublisherCase) -> None:
+            publisher = await case.publisher()
+            try:
+                await _run_to_end(publisher, BrokenConsumer())
+            except BrokenConsumer.Error:
+                return
+            raise AssertionError("the consumer's error was swallowed")
+
+        self._check(check)
+
+    def test_observers_see_every_batch_and_the_end(self) -> None:
+        """The FLIP's `subscribe`."""
+
+        async def check(case: PublisherCase) -> None:
+            from reactivex import Observer
+
+            publisher, consumer, seen = await case.publisher(), Recorder(), list[RecordBatch | str]()
+            publisher.subscribe(Observer(seen.append, on_completed=lambda: seen.append("end")))
+            await _run_to_end(publisher, consumer)
+            assert seen == [*consumer.batches, "end"]
+
+        self._check(check)
+
+    def test_discovery_lists_the_shard_once(self) -> None:
+        """A factory either leaves discovery to the job, or lists its shards after any of them."""
+
+        async def check(case: PublisherCase) -> None:
+            listed = await case.factory.discover(case.shard.stream, None)
+            if listed is None:
+                return
+            assert [shard.shard_id for shard in listed].count(case.shard.shard_id) == 1
+            later = await case.factory.discover(case.shard.stream, listed[-1].shard_id)
+            assert later == [], "nothing comes after the last shard"
+
+        self._check(check)
+
+    def _check(self, check: Callable[[PublisherCase], Awaitable[None]]) -> None:
+        async def run() -> None:
+            async with self.open_case() as case, asyncio.timeout(DEADLINE):
+                await check(case)
+
+        self.execute(run())
+
+
+async def _complete(case: PublisherCase, consumer: BatchConsumer) -> None:
+    await _run_to_end(await case.publisher(), consumer)
+
+
+async def _run_to_end(publisher: RecordPublisher, consumer: BatchConsumer) -> None:
+    result = RunResult.INCOMPLETE
+    while result is RunResult.INCOMPLETE:
+        result = await publisher.run(consumer)
+        await asyncio.sleep(0)
+    assert result is RunResult.COMPLETE, f"a shard that was read to its end is COMPLETE, not {result.name}"
+
+
+async def _delivers_everything(case: PublisherCase, consumer: Recorder) -> None:
+    await _complete(case, consumer)
+    assert consumer.payloads == list(case.payloads)
+
+
+async def _survives_cancellation(case: PublisherCase) -> None:
+    publisher, consumer = await case.publisher(), OneAtATime()
+    before = asyncio.all_tasks()
+    for turns in CANCEL_AFTER_TURNS:
+        await _cancelled_after(turns, publisher, consumer)
+        left = asyncio.all_tasks() - before
+        assert not left, f"a cancelled run left {left}"
+    await _run_to_end(publisher, consumer)
+    assert consumer.payloads == list(case.payloads)
+
+
+async def _cancelled_after(turns: int, publisher: RecordPublisher, consumer: OneAtATime) -> None:
+    running = asyncio.ensure_future(publisher.run(consumer))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.wait([running])
+    consumer.was_cancelled()
+    if not running.cancelled() and (error := running.exception()):
+        raise error

@@ -1,0 +1,70 @@
+"""What every command has in common: exit codes, one line for what fails."""
+
+import subprocess
+import sys
+
+import pytest
+from command_line import command, process_environment
+
+PAIR = "valid: KEY=VALUE, for example aws.region=eu-west-1"
+BAD = {
+    "tail x -p aws.region": f"option '-p' has the value 'aws.region'; {PAIR}",
+    "tail x -p =b": f"option '-p' has the value '=b'; {PAIR}",
+    "tail x -p my.password:s3cr3t": f"option '-p' has the value '******'; {PAIR}",
+    "tail x --properties nowhere.properties": (
+        "property 'file' has the value 'nowhere.properties'; No such file or directory; "
+        "valid: a readable Java properties file in UTF-8"
+    ),
+    "local --stream orders": (
+        "option '--stream' has the value 'orders'; "
+        "valid: NAME:SHARDS with at least one shard, each name once, for example orders:4"
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "line"), BAD.items())
+def test_bad_configuration_is_one_line_on_stderr_and_exit_code_2(arguments, line):
+    done = command(*arguments.split())
+
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == f"recordpublisher: {line}\n"
+
+
+def test_debug_shows_the_traceback():
+    done = command("--debug", "tail", "x", "-p", "foo")
+
+    assert done.returncode != 0
+    assert "Traceback" in done.stderr
+    assert "ConfigurationError: option '-p'" in done.stderr
+
+
+def test_help_lists_the_commands():
+    done = command("--help")
+
+    assert done.returncode == 0
+    assert all(name in done.stdout for name in ("local", "tail", "plugins", "properties"))
+
+
+def test_an_unknown_command_is_bad_configuration():
+    assert command("dance").returncode == 2
+
+
+def test_a_pipe_that_closes_ends_the_command_quietly():
+    pipe = f"{sys.executable} -m recordpublisher properties | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", pipe], env=process_environment(), capture_output=True, text=True, check=True)
+
+    assert done.stdout.splitlines()[-1] == "0"
+    assert done.stderr == ""
+
+
+def test_without_typer_one_sentence_names_the_extra():
+    hide = "import sys; sys.modules['typer'] = None; import recordpublisher.__main__ as m; m.find_spec = lambda name: None; m.main()"
+    done = subprocess.run(
+        [sys.executable, "-c", hide], env=process_environment(), capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 2
+    assert (
+        done.stderr == "recordpublisher: the command line needs the extra 'cli': pip install 'recordpublisher[cli]'\n"
+    )

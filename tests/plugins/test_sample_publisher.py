@@ -1,0 +1,107 @@
+"""A third-party publisher, really installed with pip, chosen by its name (contract, section Plugins; P5)."""
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import command, process_environment
+
+SAMPLE = Path(__file__).parent / "sample_publisher"
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory) -> Path:
+    """A folder into which the sample package is installed; the build gets a copy, since it writes beside its sources."""
+    sources = tmp_path_factory.mktemp("sources") / "sample"
+    shutil.copytree(SAMPLE, sources)
+    target = tmp_path_factory.mktemp("site")
+    options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check"]
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", *options, "--target", target, sources],
+        check=True,
+        env={**os.environ, "PIP_NO_INPUT": "1"},
+    )
+    return target
+
+
+def test_the_installed_plugin_is_listed(site):
+    done = command("plugins", path=site)
+
+    assert "lines, of sample-publisher 1.2.3: loaded" in done.stdout
+    assert "LINES (sample-publisher)" in done.stdout
+
+
+def test_a_blocked_plugin_claims_nothing(site):
+    done = command("plugins", path=site, RECORDPUBLISHER_BLOCK_PLUGINS="sample_publisher")
+
+    assert "lines, of sample-publisher 1.2.3: blocked" in done.stdout
+    assert "LINES" not in done.stdout
+
+
+def test_its_properties_join_the_list(site):
+    assert "flink.lines.folder" in command("properties", path=site).stdout
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    """A stream of two shards."""
+    (tmp_path / "orders").mkdir()
+    (tmp_path / "orders" / "a.txt").write_text("one\ntwo\nthree\n")
+    (tmp_path / "orders" / "b.txt").write_text("four\n")
+    return tmp_path
+
+
+def test_consume_reads_through_it(site, folder):
+    script = f"""
+import recordpublisher as rp
+properties = {{"flink.stream.recordpublisher": "lines", "flink.lines.folder": {str(folder)!r}, "flink.lines.batch": 2}}
+print(sorted((record.shard_id, record.sequence_number, record.data) for record in rp.consume(["orders"], properties)))
+"""
+    environment = process_environment(site, PYTHONWARNINGS="error")
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert done.stderr == ""
+    lines = [("a.txt", "1", b"one"), ("a.txt", "2", b"two"), ("a.txt", "3", b"three"), ("b.txt", "1", b"four")]
+    assert ast.literal_eval(done.stdout) == lines
+
+
+def tail(site: Path, folder: Path, *arguments: str, stream: str = "orders") -> subprocess.CompletedProcess[str]:
+    pairs = ("-p", "flink.stream.recordpublisher=LINES", "-p", f"flink.lines.folder={folder}", "--no-follow")
+    return command("tail", stream, *pairs, *arguments, path=site)
+
+
+def test_tail_prints_its_records(site, folder):
+    done = tail(site, folder)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(json.loads(line)["data"] for line in done.stdout.splitlines()) == ["four", "one", "three", "two"]
+
+
+def test_tail_ends_at_the_limit(site, folder):
+    done = tail(site, folder, "--limit", "2")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) == 2
+
+
+def test_a_stream_that_it_does_not_have_is_one_line(site, folder):
+    done = tail(site, folder, stream="nothing")
+
+    assert (done.returncode, done.stderr) == (1, "recordpublisher: stream 'nothing' does not exist\n")
+
+
+def test_an_unknown_publisher_lists_the_installed_ones(site):
+    done = command("tail", "orders", "-p", "flink.stream.recordpublisher=KAFKA", path=site)
+
+    assert done.returncode == 2
+    assert done.stderr == (
+        "recordpublisher: property 'flink.stream.recordpublisher' has the value 'KAFKA'; "
+        "no publisher of that name is installed; valid: EFO, LINES, POLLING\n"
+    )

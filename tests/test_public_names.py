@@ -1,0 +1,82 @@
+"""`import recordpublisher as rp`: every name is there, and nothing heavy comes with it."""
+
+import subprocess
+import sys
+
+import pytest
+from command_line import process_environment
+
+import recordpublisher as rp
+
+HEAVY = {
+    "aiobotocore",
+    "boto3",
+    "botocore",
+    "aiohttp",
+    "reactivex",
+    "pyspark",
+    "pyarrow",
+    "pandas",
+    "typer",
+    "rich",
+    "pluggy",
+}
+
+
+@pytest.mark.parametrize("name", rp.__all__)
+def test_every_public_name_resolves(name):
+    assert getattr(rp, name) is not None
+
+
+def test_every_public_name_is_listed_once():
+    assert len(rp.__all__) == len(set(rp.__all__))
+    assert set(rp.__all__) <= set(dir(rp))
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="has no attribute 'KinesisSnik'"):
+        _ = rp.KinesisSnik
+
+
+def test_every_error_is_public():
+    from recordpublisher.publishers import errors
+
+    public = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
+
+    assert public <= set(rp.__all__)
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    assert modules_after("import recordpublisher") & HEAVY == set()
+
+
+def test_loading_the_registry_leaves_the_built_ins_unimported():
+    loaded = modules_after("from recordpublisher.plugins.manager import load_registry; load_registry()")
+
+    assert loaded & HEAVY == {"pluggy"}
+
+
+def test_spark_is_there_on_access():
+    assert rp.spark.__name__ == "recordpublisher.plugins.sinks.spark"
+
+
+def test_without_pyspark_the_error_names_the_extra(monkeypatch):
+    monkeypatch.delitem(vars(rp), "spark", raising=False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+
+    with pytest.raises(ImportError, match=r"pip install 'recordpublisher\[spark\]'"):
+        _ = rp.spark
+
+
+def test_the_version_is_the_distributions():
+    from importlib.metadata import version
+
+    assert rp.__version__ == version("recordpublisher")
+
+
+def modules_after(statement: str) -> set[str]:
+    script = f"{statement}; import sys; print(*(name for name in sys.modules if '.' not in name))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=process_environment(), capture_output=True, text=True, check=True
+    )
+    return set(done.stdout.split())
