@@ -51,7 +51,7 @@ def started(command: list[str], port: int, environment: dict[str, str], cwd: Pat
             wait_until_listening(process, port)
             yield f"http://127.0.0.1:{port}"
         finally:
-            process.terminate()
+            process.kill()  # a polite end waits for open connections for half a minute
 
 
 def wait_until_listening(process: "subprocess.Popen[bytes]", port: int) -> None:
@@ -119,4 +119,4 @@ def ministack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture
 def foreign(request: pytest.FixtureRequest) -> Callable[[str], Any]:
     """Return the client of a server by its name."""
-    return lambda name: request.getfixturevalue(name)
+    return request.getfixturevalue
