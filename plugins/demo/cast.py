@@ -7,9 +7,11 @@ import json
 import os
 import queue
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -79,3 +81,21 @@ class Actor:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self._lines.put(line)
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_for_port(port: int, actor: Actor, seconds: float = 20.0) -> bool:
+    """Whether somebody listens at the port before the time is up and the actor has ended."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and not actor.has_ended:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return True
+        time.sleep(0.05)
+    return False

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...publishers.errors import RecordPublisherError
-from ..local.thread import LocalKinesisThread
-from .cast import Actor
+from .cast import Actor, free_port, wait_for_port
 from .java import check_java
 from .routing import SHARDS
 from .screen import Screen
@@ -44,14 +43,25 @@ def perform(play: Play) -> list[Finding]:
     with ExitStack() as stack:
         folder = play.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="recordpublisher-demo-")))
         folder.mkdir(parents=True, exist_ok=True)
-        endpoint = stack.enter_context(LocalKinesisThread(streams={STREAM: SHARDS}))
         story = Story(TOTAL)
         screen = stack.enter_context(Screen(story, f"{TOTAL:,} flights through {play.publisher}"))
-        stage = Stage(play, folder, endpoint.url, story, screen)
+        url = _endpoint(folder, stack)
+        stage = Stage(play, folder, url, story, screen)
         stack.callback(stage.clear)
         stage.play()
         screen.say("everything has arrived; reading it back")
         return findings(story, folder, LOOKAHEAD_DAYS * DAY_MS + OUT_OF_ORDERNESS_MS)
+
+
+def _endpoint(folder: Path, stack: ExitStack) -> str:
+    """Start `recordpublisher local` and answer its URL."""
+    port = free_port()
+    arguments = ["local", "--port", str(port), "--stream", f"{STREAM}:{SHARDS}"]
+    actor = Actor("recordpublisher", arguments, folder / "endpoint.log")
+    stack.callback(actor.kill)
+    if not wait_for_port(port, actor):
+        raise DemoFailedError(f"the embedded endpoint did not start:\n{actor.last_words()}")
+    return f"http://127.0.0.1:{port}"
 
 
 class Stage:
