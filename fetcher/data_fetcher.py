@@ -176,7 +176,8 @@ class DataFetcher:
         if self._ending is None or self._ending.done():
             return
         self._readers.start(self._changed, self._reader_failed)
-        if self._finish_line.has_shard_bounds and not any(entry.is_open for entry in self._table):
+        is_bounded = self._finish_line.has_shard_bounds and not any(entry.is_open for entry in self._table)
+        if is_bounded or self._table.is_exhausted:
             self._finish(EndReason.ALL_ENDED)
 
     def _reader_failed(self, entry: ShardEntry, error: BaseException) -> None:

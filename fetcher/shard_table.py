@@ -192,6 +192,15 @@ class ShardTable:
         is_known_stream = any(key.startswith(f"{shard.stream}/") for key in self._entries)
         return StartingPosition.trim_horizon() if is_known_stream or shard.parents else pinned
 
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether nothing can come any more: every listed shard, whoever owns it, was closed when listed, and ours were read to their ends.
+
+        A Kinesis stream always lists an open shard; only sources of a finite size get here.
+        """
+        all_closed = bool(self._listed) and all(shard.closed for shard in self._listed.values())
+        return all_closed and all(entry.stage is Stage.ENDED for entry in self)
+
     def states(self) -> dict[str, ShardState]:
         """What a snapshot covers."""
         return {entry.key: entry.state for entry in self}

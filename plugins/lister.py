@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ..publishers.backoff import retrying
 from ..publishers.base import RecordPublisherFactory
-from ..publishers.clock import SystemClock
+from ..publishers.clock import Clock, SystemClock
 from ..publishers.errors import ConfigurationError
 from ..publishers.kinesis import KinesisClient
 from ..publishers.properties import Properties
@@ -28,16 +28,21 @@ def stream_names(streams: str | Sequence[str]) -> dict[str, str]:
 class StreamLister:
     """The job's ShardLister. Owns the client it lists with, opened when first needed."""
 
-    def __init__(self, factory: RecordPublisherFactory, properties: Properties, names: Mapping[str, str]) -> None:
+    def __init__(
+        self, factory: RecordPublisherFactory, properties: Properties, names: Mapping[str, str], clock: Clock
+    ) -> None:
         self._factory = factory
         self._properties = properties
         self._names = names
         self._policy = LIST_SHARDS_RETRIES.policy(properties)
+        self._clock = clock
         self._client: KinesisClient | None = None
+        self._is_own_source = False
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
         """Every shard of the stream. Raises: StreamNotFoundError, KinesisError."""
         own = await self._factory.discover(stream, after)
+        self._is_own_source = own is not None
         if own is not None:
             return own
         client = self._opened()

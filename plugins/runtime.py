@@ -67,7 +67,8 @@ class DataFetcher:
         publisher.check(given, list(names))
         settings = FetcherSettings.of(given)
         factory = publisher(given)  # type: ignore[call-arg]
-        lister = StreamLister(factory, given, names)
+        clock = clock or SystemClock()
+        lister = StreamLister(factory, given, names, clock)
         self._lister = lister
         self._fetcher = floor.DataFetcher(
             FetcherParts(
@@ -77,7 +78,7 @@ class DataFetcher:
                 tracker=tracker_of(registry, given, tuple(names), parallelism),
                 stamping_of=stamping_maker(registry, given, deserializer, timestamp_assigner),
                 settings=settings,
-                clock=clock or SystemClock(),
+                clock=clock,
                 assigner=_assigner(registry, given),
                 start=initial_position(given),
                 streams=tuple(names),

@@ -109,8 +109,13 @@ class FanOutConfig:
         return self.registration is not RegistrationType.NONE
 
     def given_arn(self, stream: str) -> ConsumerArn | None:
-        """The consumer of a stream that was given by property; names compare without case, since Spark lower-cases keys."""
-        return self.given_arns.get(stream.lower())
+        """The consumer of a stream that was given by property; LAZY takes none and asks the service.
+
+        Keys are found without case, since Spark lower-cases them; which of two streams that differ in case is meant, the ARN says.
+        """
+        given = self.given_arns.get(stream.lower())
+        is_taken = given is not None and given.stream == stream and self.registration is not RegistrationType.LAZY
+        return given if is_taken else None
 
     def check_streams(self, streams: Iterable[str]) -> None:
         """Raises: ConfigurationError when NONE lacks the consumer's ARN for one of the streams (names or ARNs)."""

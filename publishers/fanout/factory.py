@@ -69,7 +69,7 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
         try:
             await registrar.ensure(shard.stream, shard.stream_arn)
         except Exception:
-            registrar.leave_registered()
+            registrar.leave_registered(shard.stream)
             raise
         return FanOutRecordPublisher(
             shard, starting_position, metrics, self._config, ports, registrar, self._clock, self._draw

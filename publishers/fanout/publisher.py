@@ -11,7 +11,7 @@ from ..backoff import retrying
 from ..base import BatchConsumer, RecordPublisher, RunResult
 from ..clock import Clock
 from ..deaggregation import Deaggregator
-from ..errors import ImpossibleStateError, ResourceNotFoundError
+from ..errors import DataLossError, ImpossibleStateError, ResourceNotFoundError, StreamNotFoundError
 from ..metrics import ShardMetrics
 from ..positions import SequenceNumber, StartingPosition, next_position
 from ..records import RecordBatch
@@ -69,8 +69,10 @@ class FanOutRecordPublisher(RecordPublisher):
         self._is_running = True
         try:
             return await self._run(consumer)
+        except (StreamNotFoundError, DataLossError):  # the job may go on without this stream or shard
+            raise
         except Exception:
-            self._registrar.leave_registered()
+            self._registrar.leave_registered(self._shard.stream)
             raise
         finally:
             self._is_running = False

@@ -41,16 +41,16 @@ class Registrar:
         self._arns: dict[str, str] = {}
         self._held: dict[str, ConsumerKey] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._is_clean = True
+        self._failed: set[str] = set()
         self.is_stopping = False
 
     def arn(self, stream: str) -> str:
         """The consumer to subscribe with, known since `ensure`."""
         return self._arns[stream]
 
-    def leave_registered(self) -> None:
-        """This job ends by an error: the consumer stays for its restart, or for whoever else uses it."""
-        self._is_clean = False
+    def leave_registered(self, stream: str) -> None:
+        """Reading the stream ended by an error: its consumer stays for the restart, or for whoever else uses it."""
+        self._failed.add(stream)
 
     async def ensure(self, stream: str, stream_arn: str | None = None) -> None:
         """Make sure that the stream has an ACTIVE consumer; one of many shards does it, the others wait.
@@ -88,10 +88,11 @@ class Registrar:
 
     async def close(self) -> None:
         """Give the share back; the last one out that stops cleanly deregisters. Never raises for a deregistration that failed."""
+        if self.is_stopping:
+            return
         self.is_stopping = True
-        for stream, key in list(self._held.items()):
-            del self._held[stream]
-            if self._holders.leave(key, clean=self._is_clean) and self._config.deregisters:
+        for stream, key in self._held.items():
+            if self._holders.leave(key, clean=stream not in self._failed) and self._config.deregisters:
                 await self._deregister(key)
 
     async def _ensure_active(self, stream: str) -> str:
@@ -118,10 +119,8 @@ class Registrar:
             async with asyncio.timeout(self._config.deregister_timeout):
                 await self._registration.deregister(key.stream_arn, key.name)
         except (RecordPublisherError, TimeoutError) as error:
-            log.warning(
-                "consumer '%s' on %s stays registered and is paid for, deregister it by command: %s",
-                key.name, key.stream_arn, error or "Timeout waiting for stream consumer to deregister",
-            )  # fmt: skip
+            reason = str(error) or "Timeout waiting for stream consumer to deregister"
+            log.warning("consumer '%s' on %s stays registered and is paid for: %s", key.name, key.stream_arn, reason)
 
     def _hold(self, stream: str, stream_arn: str, name: str) -> None:
         if stream not in self._held:

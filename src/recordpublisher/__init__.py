@@ -1,7 +1,7 @@
 """Read Amazon Kinesis Data Streams: publishers chosen by one property, exact state, event-time alignment, Spark.
 
-Everything a user needs stands here; `rp.spark` is there on access (extra `spark`). What is heavy (the AWS SDK, reactivex, pyspark) is imported when its name is first used, so
-that `import recordpublisher` stays fast. `KinesisSink` is not part of this version.
+Everything a user needs stands here; `rp.spark` is there on access (extra `spark`). What is heavy (the AWS SDK, reactivex, pyspark)
+is imported when its name is first used, so that `import recordpublisher` stays fast. `KinesisSink` is not part of this version.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     __version__: str
     from .plugins.hookspecs import hookimpl
     from .plugins.runtime import DataFetcher
-    from .plugins.sinks import spark
+    from .plugins.sinks import spark as spark
     from .plugins.sinks.memory import MemorySink
     from .plugins.sinks.reactive import ReactiveSink
     from .plugins.streaming import consume, stream

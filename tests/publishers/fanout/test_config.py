@@ -1,0 +1,127 @@
+"""FanOutConfig: what the properties say, and what is refused before anything runs (C2)."""
+
+import warnings
+
+import pytest
+from fanout_script import ARN, EFO
+
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.fanout import check
+from recordpublisher.publishers.fanout.config import FanOutConfig, RegistrationType
+from recordpublisher.publishers.properties import Properties
+
+NONE = {"flink.stream.efo.registration": "NONE"}
+
+
+def config(**properties):
+    return FanOutConfig.of(Properties({**EFO, **properties}))
+
+
+def test_defaults():
+    made = config()
+    assert (made.registration, made.consumer_name, made.deregisters) == (RegistrationType.LAZY, "app", True)
+    assert (made.subscribe_timeout, made.inactivity_timeout, made.unread_timeout) == (60, 20, 60)
+    assert (made.register_timeout, made.deregister_timeout) == (60, 60)
+    assert (made.retries.subscribe.max_retries, made.retries.subscribe.base_ms) == (5, 1_000)
+
+
+def test_each_property_is_taken():
+    made = config(
+        **{
+            "flink.stream.efo.registration": "eager",
+            "flink.stream.efo.deregister": "never",
+            "flink.stream.registerstreamconsumer.timeout": "7",
+            "flink.stream.deregisterstreamconsumer.timeout": "8",
+            "flink.shard.subscribetoshard.timeout": "9",
+            "flink.shard.subscribetoshard.inactivity.timeout": "1500",
+            "flink.shard.subscribetoshard.unread.timeout": "2500",
+            "flink.shard.subscribetoshard.maxretries": "3",
+        }
+    )
+    assert (made.registration, made.deregisters) == (RegistrationType.EAGER, False)
+    assert (made.register_timeout, made.deregister_timeout, made.subscribe_timeout) == (7, 8, 9)
+    assert (made.inactivity_timeout, made.unread_timeout, made.retries.subscribe.max_retries) == (1.5, 2.5, 3)
+
+
+@pytest.mark.parametrize("registration", ["LAZY", "EAGER"])
+def test_lazy_and_eager_need_a_consumer_name(registration):
+    with pytest.raises(ConfigurationError, match="no valid enhanced fan-out consumer name is set") as caught:
+        check({"flink.stream.efo.registration": registration}, ["orders"])
+    assert (caught.value.key, caught.value.value) == ("flink.stream.efo.consumername", None)
+
+
+@pytest.mark.parametrize("name", ["a b", "a/b", "é", "x" * 129])
+def test_a_consumer_name_must_fit_the_services_pattern(name):
+    with pytest.raises(ConfigurationError) as caught:
+        config(**{"flink.stream.efo.consumername": name})
+    assert (caught.value.key, caught.value.value) == ("flink.stream.efo.consumername", name)
+    assert "1 to 128" in caught.value.valid
+
+
+def test_none_needs_an_arn_for_each_stream_and_names_the_missing_keys():
+    properties = {**NONE, "flink.stream.efo.consumerarn.orders": ARN}
+    check(properties, ["orders"])
+    with pytest.raises(ConfigurationError) as caught:
+        check(properties, ["orders", "clicks", "arn:aws:kinesis:us-east-1:1:stream/taps"])
+    assert caught.value.key == "flink.stream.efo.consumerarn.clicks"
+    assert "flink.stream.efo.consumerarn.clicks, flink.stream.efo.consumerarn.taps" in str(caught.value)
+
+
+def test_none_needs_no_consumer_name():
+    check({**NONE, "flink.stream.efo.consumerarn.orders": ARN}, ["orders"])
+
+
+def test_stream_names_in_keys_match_without_case():
+    arn = ARN.replace("orders", "Orders")
+    made = FanOutConfig.of(Properties({**NONE, "flink.stream.efo.consumerarn.ORDERS": arn}))
+    made.check_streams(["Orders"])
+    given = made.given_arn("Orders")
+    assert given is not None
+    assert given.text == arn
+
+
+def test_of_two_streams_that_differ_in_case_the_arn_says_which_is_meant():
+    with pytest.raises(ConfigurationError, match=r"consumerarn\.Orders"):
+        check({**NONE, "flink.stream.efo.consumerarn.orders": ARN}, ["orders", "Orders"])
+
+
+@pytest.mark.parametrize(
+    "arn", ["", "consumer", "arn:aws:kinesis:us-east-1:1:stream/orders", ARN.replace("orders", "o")]
+)
+def test_an_arn_must_be_one_of_a_consumer_of_that_stream(arn):
+    with pytest.raises(ConfigurationError, match=r"flink\.stream\.efo\.consumerarn\.orders.*stream/orders/consumer"):
+        check({**NONE, "flink.stream.efo.consumerarn.orders": arn}, ["orders"])
+
+
+def test_none_never_deregisters():
+    assert not FanOutConfig.of(Properties(NONE)).deregisters
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("flink.stream.efo.registration", "SOMETIMES"),
+        ("flink.stream.efo.deregister", "perhaps"),
+        ("flink.shard.subscribetoshard.timeout", "soon"),
+        ("flink.shard.subscribetoshard.inactivity.timeout", "0"),
+        ("flink.shard.subscribetoshard.maxretries", "-1"),
+        ("flink.shard.subscribetoshard.backoff.base", "3000"),  # above the maximum, 2000
+    ],
+)
+def test_a_bad_value_is_refused_with_its_key(key, value):
+    with pytest.raises(ConfigurationError) as caught:
+        config(**{key: value})
+    assert caught.value.key == key
+
+
+def test_every_key_is_a_known_one():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Properties(
+            {
+                **EFO,
+                "flink.stream.efo.consumerarn.orders": ARN,
+                "flink.stream.efo.deregister": "NEVER",
+                "flink.shard.consumer.error.recoverable[0].exception": "X",
+            }
+        ).check()

@@ -1,0 +1,81 @@
+"""LostResource: which of stream, shard and consumer is gone (F4)."""
+
+import asyncio
+
+import pytest
+from fanout_script import ARN, EFO, SHARD, ScriptedPorts, network
+
+from recordpublisher.publishers.errors import DataLossError, StreamNotFoundError
+from recordpublisher.publishers.fanout.config import FanOutConfig
+from recordpublisher.publishers.fanout.holders import ConsumerHolders
+from recordpublisher.publishers.fanout.lost_resource import LostResource
+from recordpublisher.publishers.fanout.registrar import Registrar
+from recordpublisher.publishers.properties import Properties
+
+from virtual_time import VirtualClock, run_virtual
+
+
+def looked_at(ports, before=lambda ports: None, shards=1):
+    """Register, let something happen, and look from some shards at once."""
+    config = FanOutConfig.of(Properties(EFO))
+
+    async def main():
+        registrar = Registrar(ports, config, VirtualClock(), "", ConsumerHolders())
+        lost = LostResource(registrar, ports, config.retries.list_shards)
+        await registrar.ensure("orders")
+        before(ports)
+        return await asyncio.gather(*[lost.heal(SHARD, ARN) for _ in range(shards)])
+
+    return run_virtual(main())
+
+
+def test_nothing_is_gone():
+    assert looked_at(ScriptedPorts()) == [False]
+
+
+def test_the_consumer_is_gone():
+    assert looked_at(ScriptedPorts(), lambda ports: ports.consumers.remove("app")) == [True]
+
+
+def test_the_consumer_is_being_deleted():
+    assert looked_at(ScriptedPorts(), lambda ports: ports.consumers.add("app", gone_in=10)) == [True]
+
+
+def test_the_stream_is_gone_even_when_its_arn_is_remembered():
+    with pytest.raises(StreamNotFoundError, match="orders"):
+        looked_at(ScriptedPorts(), lambda ports: ports.streams.clear())
+
+
+def test_the_shard_is_gone():
+    with pytest.raises(DataLossError, match=f"{SHARD.key} is gone"):
+        looked_at(ScriptedPorts(), lambda ports: ports.shards.clear())
+
+
+def test_a_listing_that_fails_is_tried_again():
+    ports = ScriptedPorts()
+    ports.consumers.errors["list"] = [network()] * 3
+    assert looked_at(ports) == [False]
+    assert ports.consumers.count("list") == 4
+
+
+def test_all_shards_of_a_stream_heal_by_one_registration():
+    ports = ScriptedPorts()
+    assert looked_at(ports, lambda ports: ports.consumers.remove("app"), shards=50) == [True] * 50
+    assert ports.consumers.count("register") == 2
+
+
+def test_a_shard_that_comes_late_finds_the_consumer_healed_without_a_call():
+    ports = ScriptedPorts()
+    config = FanOutConfig.of(Properties(EFO))
+
+    async def main():
+        registrar = Registrar(ports, config, VirtualClock(), "", ConsumerHolders())
+        lost = LostResource(registrar, ports, config.retries.list_shards)
+        await registrar.ensure("orders")
+        ports.consumers.remove("app")
+        assert await lost.heal(SHARD, ARN)
+        calls = list(ports.consumers.calls)
+        assert await lost.heal(SHARD, ARN)
+        assert ports.consumers.calls == calls
+
+    run_virtual(main())

@@ -1,0 +1,101 @@
+"""Recovery: what a failure means for the next call (F3, F5, F10); the whole is shown in test_publisher."""
+
+import pytest
+from fanout_script import ARN, EFO, SHARD, in_use, network, throttled
+
+from recordpublisher.publishers.errors import ConsumerError, FatalKinesisError, RetriesExhaustedError
+from recordpublisher.publishers.fanout.config import FanOutConfig
+from recordpublisher.publishers.fanout.recovery import Recovery
+from recordpublisher.publishers.metrics import ShardMetrics
+from recordpublisher.publishers.properties import Properties
+
+from virtual_time import VirtualClock, run_virtual
+
+
+def recovered(act, draw=1.0, **properties):
+    """Act on a fresh Recovery at time 0; answers the seconds to wait and the metrics."""
+    config = FanOutConfig.of(Properties({**EFO, **properties}))
+    metrics = ShardMetrics()
+
+    async def main():
+        recovery = Recovery(SHARD, config, metrics, VirtualClock(), lambda: draw)
+        act(recovery)
+        return recovery.pacing.seconds_to_wait, metrics
+
+    return run_virtual(main())
+
+
+def test_a_transient_failure_backs_off_with_full_jitter():
+    assert recovered(lambda r: r.refused(network(), ARN))[0] == 1
+    assert recovered(lambda r: r.refused(network(), ARN), draw=0.25)[0] == 0.25
+
+
+def test_backoff_is_capped():
+    def fail_four_times(recovery):
+        for _ in range(4):
+            recovery.refused(network(), ARN)
+
+    assert recovered(fail_four_times)[0] == 2
+
+
+def test_throttles_count_twice():
+    metrics = recovered(lambda r: r.broken(throttled(), ARN, was_held_up=False))[1]
+    assert (metrics.retries, metrics.throttles) == (1, 1)
+
+
+def test_a_take_over_waits_out_five_seconds_and_some_jitter():
+    seconds, metrics = recovered(lambda r: r.broken(in_use(), ARN, was_held_up=False), draw=0.5)
+    assert (seconds, metrics.retries) == (5.5, 0)
+
+
+def test_a_configured_in_use_is_backed_off_like_the_others():
+    key = "flink.shard.consumer.error.recoverable[0].exception"
+
+    def refuse_often(recovery):
+        for _ in range(50):
+            recovery.refused(in_use(), ARN)
+
+    assert recovered(refuse_often, **{key: "ResourceInUseException"})[0] == 1
+
+
+def test_progress_makes_the_budget_whole_again():
+    def act(recovery):
+        for _ in range(5):
+            recovery.refused(network(), ARN)
+        recovery.progressed()
+        for _ in range(5):
+            recovery.refused(network(), ARN)
+        with pytest.raises(RetriesExhaustedError):
+            recovery.refused(network(), ARN)
+
+    recovered(act)
+
+
+def test_a_break_after_back_pressure_is_free_unless_it_is_fatal():
+    def act(recovery):
+        recovery.broken(network(), ARN, was_held_up=True)
+        with pytest.raises(FatalKinesisError):
+            recovery.broken(FatalKinesisError("a", "AccessDeniedException", ""), ARN, was_held_up=True)
+
+    recovered(act, **{"flink.shard.subscribetoshard.maxretries": 0})
+
+
+def test_healing_again_and_again_ends():
+    def act(recovery):
+        for _ in range(5):
+            recovery.healed(ARN)
+        recovery.progressed()
+        for _ in range(5):
+            recovery.healed(ARN)
+        with pytest.raises(ConsumerError, match="vanished 6 times"):
+            recovery.healed(ARN)
+
+    recovered(act)
+
+
+def test_something_foreign_comes_out_as_it_is():
+    def act(recovery):
+        with pytest.raises(ZeroDivisionError):
+            recovery.broken(ZeroDivisionError(), ARN, was_held_up=False)
+
+    recovered(act)

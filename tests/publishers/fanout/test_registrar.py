@@ -1,0 +1,253 @@
+"""Registrar: the consumers of one factory, shared by its shards (F4, F8)."""
+
+import asyncio
+import logging
+
+import pytest
+from fanout_script import ARN, EFO, STREAM_ARN, ScriptedPorts, throttled
+
+from recordpublisher.publishers.errors import ConfigurationError, ConsumerError, FatalKinesisError
+from recordpublisher.publishers.fanout.config import FanOutConfig
+from recordpublisher.publishers.fanout.holders import ConsumerHolders
+from recordpublisher.publishers.fanout.registrar import Registrar
+from recordpublisher.publishers.properties import Properties
+
+from virtual_time import VirtualClock, run_virtual
+
+NONE = {"flink.stream.efo.registration": "NONE", "flink.stream.efo.consumerarn.orders": ARN}
+EAGER = {"flink.stream.efo.registration": "EAGER"}
+NEVER = {"flink.stream.efo.deregister": "NEVER"}
+
+
+def registrar(ports, holders=None, draw=1.0, **properties):
+    config = FanOutConfig.of(Properties({**EFO, **properties}))
+    return Registrar(ports, config, VirtualClock(), "", holders or ConsumerHolders(), lambda: draw)
+
+
+def test_lazy_registers_once_for_all_shards_after_a_small_delay():
+    ports = ScriptedPorts()
+
+    async def main():
+        made = registrar(ports, draw=0.5)
+        await asyncio.gather(*[made.ensure("orders") for _ in range(100)])
+        assert made.arn("orders") == ARN
+        assert VirtualClock().monotonic() == 0.1  # half of the backoff base of 200 ms
+
+    run_virtual(main())
+    assert ports.consumers.calls == ["stream", "describe", "register"]
+
+
+def test_a_known_stream_arn_costs_no_call():
+    ports = ScriptedPorts()
+    run_virtual(registrar(ports).ensure("orders", STREAM_ARN))
+    assert ports.consumers.calls == ["describe", "register"]
+
+
+def test_eager_without_a_given_arn_registers_without_delay():
+    ports = ScriptedPorts()
+
+    async def main():
+        await registrar(ports, **EAGER).ensure("orders")
+        assert VirtualClock().monotonic() == 0
+
+    run_virtual(main())
+    assert ports.consumers.count("register") == 1
+
+
+def test_none_uses_the_given_arn_and_asks_nobody():
+    ports = ScriptedPorts()
+    made = registrar(ports, **NONE)
+    run_virtual(made.ensure("orders"))
+    assert (made.arn("orders"), ports.consumers.calls) == (ARN, [])
+
+
+def test_none_without_an_arn_never_registers_even_with_a_name():
+    ports = ScriptedPorts()
+    with pytest.raises(ConfigurationError, match=r"consumerarn\.clicks"):
+        run_virtual(registrar(ports, **NONE).ensure("clicks"))
+    assert ports.consumers.calls == []
+
+
+def test_f4_heal_registers_a_vanished_consumer_once_for_all_its_shards():
+    ports = ScriptedPorts()
+
+    async def main():
+        made = registrar(ports)
+        await made.ensure("orders")
+        ports.consumers.remove("app")
+        healed = await asyncio.gather(*[made.heal("orders", ARN) for _ in range(100)])
+        assert (set(healed), made.arn("orders")) == ({True}, f"{STREAM_ARN}/consumer/app:2")
+
+    run_virtual(main())
+    assert ports.consumers.count("register") == 2
+    assert ports.consumers.count("describe") == 3
+
+
+def test_f4_heal_finds_that_somebody_else_registered_it_again():
+    ports = ScriptedPorts()
+
+    async def main():
+        made = registrar(ports)
+        await made.ensure("orders")
+        ports.consumers.remove("app")
+        other = ports.consumers.add("app")
+        assert await made.heal("orders", ARN)
+        assert made.arn("orders") == other
+
+    run_virtual(main())
+    assert ports.consumers.count("register") == 1
+
+
+def test_f4_heal_leaves_a_consumer_that_is_there():
+    ports = ScriptedPorts()
+
+    async def main():
+        made = registrar(ports)
+        await made.ensure("orders")
+        assert not await made.heal("orders", ARN)
+
+    run_virtual(main())
+
+
+def test_f4_heal_under_none_tells_that_the_arn_is_not_registered():
+    ports = ScriptedPorts()
+
+    async def main():
+        made = registrar(ports, **NONE)
+        await made.ensure("orders")
+        ports.consumers.add("else")
+        ports.consumers.add("app")  # the same name, registered later: another ARN
+        await made.heal("orders", ARN)
+
+    with pytest.raises(ConsumerError, match=f"{ARN}; registration is NONE"):
+        run_virtual(main())
+
+
+def test_f8_a_stopping_subtask_does_not_heal():
+    ports = ScriptedPorts()
+
+    async def main():
+        made = registrar(ports)
+        await made.ensure("orders")
+        await made.close()
+        assert ports.consumers.names == []
+        with pytest.raises(ConsumerError, match="stopping"):
+            await made.heal("orders", ARN)
+
+    run_virtual(main())
+    assert ports.consumers.count("register") == 1
+
+
+@pytest.mark.parametrize("properties", [{}, EAGER])
+def test_f8_the_last_one_out_deregisters_once(properties):
+    ports, holders = ScriptedPorts(), ConsumerHolders()
+
+    async def main():
+        subtasks = [registrar(ports, holders, **properties) for _ in range(3)]
+        for subtask in subtasks:
+            await subtask.ensure("orders")
+        for subtask in subtasks:
+            assert ports.consumers.count("deregister") == 0
+            await subtask.close()
+
+    run_virtual(main())
+    assert ports.consumers.count("deregister") == 1
+    assert ports.consumers.count("register") == 1
+
+
+def test_f8_closing_twice_deregisters_once():
+    ports = ScriptedPorts()
+
+    async def main():
+        made = registrar(ports)
+        await made.ensure("orders")
+        await made.close()
+        await made.close()
+
+    run_virtual(main())
+    assert ports.consumers.count("deregister") == 1
+
+
+@pytest.mark.parametrize("properties", [NONE, NEVER])
+def test_f8_none_and_never_do_not_deregister(properties):
+    ports = ScriptedPorts()
+
+    async def main():
+        made = registrar(ports, **properties)
+        await made.ensure("orders")
+        await made.close()
+
+    run_virtual(main())
+    assert ports.consumers.count("deregister") == 0
+
+
+def test_f8_a_job_that_failed_leaves_the_consumer_for_its_restart():
+    ports = ScriptedPorts()
+
+    async def main():
+        made = registrar(ports)
+        await made.ensure("orders")
+        made.leave_registered("orders")
+        await made.close()
+
+    run_virtual(main())
+    assert ports.consumers.count("deregister") == 0
+
+
+def test_f8_a_stream_that_failed_does_not_keep_the_consumers_of_the_others():
+    ports = ScriptedPorts()
+    ports.streams["clicks"] = STREAM_ARN.replace("orders", "clicks")
+
+    async def main():
+        made = registrar(ports)
+        await made.ensure("orders")
+        await made.ensure("clicks")
+        made.leave_registered("clicks")
+        await made.close()
+
+    run_virtual(main())
+    assert ports.consumers.count("deregister") == 1
+
+
+def test_lazy_asks_the_service_even_when_an_arn_is_given():
+    ports = ScriptedPorts()
+    made = registrar(ports, **{"flink.stream.efo.consumerarn.orders": ARN.replace("app", "old")})
+    run_virtual(made.ensure("orders"))
+    assert made.arn("orders") == ARN
+
+
+@pytest.mark.parametrize(
+    "error",
+    [FatalKinesisError("DeregisterStreamConsumer", "AccessDeniedException", "no"), throttled()],
+)
+def test_f8_a_deregistration_that_fails_is_told_and_does_not_fail_the_stop(error, caplog):
+    ports = ScriptedPorts()
+    ports.consumers.errors["deregister"] = [error] * 100
+
+    async def main():
+        made = registrar(ports)
+        await made.ensure("orders")
+        await made.close()
+
+    with caplog.at_level(logging.WARNING):
+        run_virtual(main())
+    assert f"consumer 'app' on {STREAM_ARN} stays registered" in caplog.text
+
+
+def test_f8_a_deregistration_takes_no_longer_than_its_time_out(caplog):
+    ports = ScriptedPorts()
+    ports.consumers.errors["deregister"] = [throttled()] * 10_000
+    patient = {
+        "flink.stream.deregisterstreamconsumer.maxretries": 100_000,
+        "flink.stream.deregisterstreamconsumer.timeout": 5,
+    }
+
+    async def main():
+        made = registrar(ports, **patient)
+        await made.ensure("orders")
+        started = VirtualClock().monotonic()
+        await made.close()
+        assert VirtualClock().monotonic() - started == 5
+
+    run_virtual(main())
+    assert "Timeout waiting for stream consumer to deregister" in caplog.text

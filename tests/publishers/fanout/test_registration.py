@@ -1,0 +1,194 @@
+"""Registration: one consumer to ACTIVE and back, whatever others do meanwhile (F8)."""
+
+import asyncio
+
+import pytest
+from fanout_script import EFO, STREAM_ARN, ScriptedPorts, throttled
+
+from recordpublisher.publishers.errors import (
+    ConsumerError,
+    FatalKinesisError,
+    ImpossibleStateError,
+    ResourceInUseError,
+    RetriesExhaustedError,
+    StreamNotFoundError,
+)
+from recordpublisher.publishers.fanout.config import FanOutConfig
+from recordpublisher.publishers.fanout.registration import Registration
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.wire import ConsumerDescription
+
+from virtual_time import VirtualClock, run_virtual
+
+
+def registration(ports, **properties):
+    config = FanOutConfig.of(Properties({**EFO, **properties}))
+    return Registration(ports, config, VirtualClock(), lambda: 1.0)
+
+
+async def active(ports, may_register=lambda: True, **properties):
+    return await registration(ports, **properties).ensure_active(STREAM_ARN, "app", may_register)
+
+
+def test_a_new_consumer_is_registered():
+    ports = ScriptedPorts()
+    assert run_virtual(active(ports)) == f"{STREAM_ARN}/consumer/app:1"
+    assert ports.consumers.calls == ["describe", "register"]
+
+
+def test_an_active_consumer_is_used_at_once():
+    ports = ScriptedPorts()
+
+    async def main():
+        arn = ports.consumers.add("app")
+        assert await active(ports) == arn
+        assert VirtualClock().monotonic() == 0
+
+    run_virtual(main())
+    assert ports.consumers.calls == ["describe"]
+
+
+def test_it_waits_until_the_consumer_is_active_with_growing_pauses():
+    ports = ScriptedPorts()
+    ports.consumers.creating_seconds = 10
+
+    async def main():
+        await active(ports)
+        assert VirtualClock().monotonic() == 2 + 3 + 4.5 + 5  # base 2 s, times 1.5, at most 5 s
+
+    run_virtual(main())
+    assert ports.consumers.calls == ["describe", "register", *["describe"] * 4]
+
+
+def test_a_consumer_that_never_becomes_active_is_an_error_after_the_time_out():
+    ports = ScriptedPorts()
+    ports.consumers.creating_seconds = 1_000
+    with pytest.raises(ConsumerError, match=r"Timeout waiting for stream consumer to become active: app on .*CREATING"):
+        run_virtual(active(ports, **{"flink.stream.registerstreamconsumer.timeout": 10}))
+
+
+def test_a_start_that_meets_a_deleting_consumer_waits_and_registers_again():
+    ports = ScriptedPorts()
+
+    async def main():
+        old = ports.consumers.add("app", gone_in=30)
+        assert await active(ports) != old
+
+    run_virtual(main())
+    assert ports.consumers.count("register") == 1
+
+
+def test_waiting_for_a_deleted_namesake_does_not_shorten_the_wait_for_our_own():
+    ports = ScriptedPorts()
+    ports.consumers.creating_seconds = 50
+
+    async def main():
+        ports.consumers.add("app", gone_in=50)
+        await active(ports)
+        assert VirtualClock().monotonic() > 100
+
+    run_virtual(main())
+
+
+def test_many_subtasks_at_once_register_one_consumer():
+    ports = ScriptedPorts()
+    ports.consumers.creating_seconds = 10
+
+    async def main():
+        return await asyncio.gather(*[active(ports) for _ in range(50)])
+
+    assert set(run_virtual(main())) == {f"{STREAM_ARN}/consumer/app:1"}
+
+
+def test_a_service_that_contradicts_itself_ends_in_the_time_out():
+    """In use on register, not there on describe: the loop must not run for ever."""
+    ports = ScriptedPorts()
+    ports.consumers.errors["register"] = [ResourceInUseError("RegisterStreamConsumer", "R", "")] * 1_000
+    with pytest.raises(ConsumerError, match="not there after 60 s"):
+        run_virtual(active(ports))
+
+
+def test_the_maximum_of_consumers_is_an_error_that_says_what_to_do():
+    ports = ScriptedPorts()
+    ports.consumers.maximum = 0
+    with pytest.raises(ConsumerError, match=f"'app'.*{STREAM_ARN} has its maximum of consumers.*deregister one"):
+        run_virtual(active(ports))
+
+
+def test_throttled_calls_are_tried_again():
+    ports = ScriptedPorts()
+    ports.consumers.errors = {call: [throttled()] * 3 for call in ("describe", "register")}
+    run_virtual(active(ports))
+    assert (ports.consumers.count("describe"), ports.consumers.count("register")) == (4, 4)
+
+
+def test_retries_have_an_end():
+    ports = ScriptedPorts()
+    ports.consumers.errors["describe"] = [throttled()] * 10
+    with pytest.raises(RetriesExhaustedError):
+        run_virtual(active(ports, **{"flink.stream.describestreamconsumer.maxretries": 2}))
+    assert ports.consumers.count("describe") == 3
+
+
+def test_access_denied_is_not_tried_again():
+    ports = ScriptedPorts()
+    ports.consumers.errors["register"] = [FatalKinesisError("RegisterStreamConsumer", "AccessDeniedException", "")]
+    with pytest.raises(FatalKinesisError):
+        run_virtual(active(ports))
+
+
+def test_a_stopping_subtask_never_registers():
+    ports = ScriptedPorts()
+    with pytest.raises(ConsumerError, match="stopping"):
+        run_virtual(active(ports, may_register=lambda: False))
+    assert ports.consumers.count("register") == 0
+
+
+def test_f11_an_unknown_status_cannot_be():
+    ports = ScriptedPorts()
+    ports.consumers.find = lambda name: ConsumerDescription(name, "arn", "SLEEPING")
+    with pytest.raises(ImpossibleStateError, match="SLEEPING"):
+        run_virtual(active(ports))
+
+
+def test_an_unknown_stream_is_told():
+    with pytest.raises(StreamNotFoundError, match="oders"):
+        run_virtual(registration(ScriptedPorts()).stream_arn("oders"))
+
+
+@pytest.mark.parametrize("state", ["absent", "deleting"])
+def test_a_consumer_that_is_gone_or_going_is_not_deregistered(state):
+    ports = ScriptedPorts()
+
+    async def main():
+        if state == "deleting":
+            ports.consumers.add("app", gone_in=30)
+        await registration(ports).deregister(STREAM_ARN, "app")
+
+    run_virtual(main())
+    assert ports.consumers.calls == ["describe"]
+
+
+def test_an_active_consumer_is_deregistered():
+    ports = ScriptedPorts()
+
+    async def main():
+        ports.consumers.add("app")
+        await registration(ports).deregister(STREAM_ARN, "app")
+        assert ports.consumers.names == []
+
+    run_virtual(main())
+
+
+def test_somebody_who_deregisters_faster_is_no_trouble():
+    ports = ScriptedPorts()
+    ports.consumers.errors["deregister"] = [
+        ResourceInUseError("DeregisterStreamConsumer", "ResourceInUseException", "")
+    ]
+
+    async def main():
+        ports.consumers.add("app")
+        await registration(ports).deregister(STREAM_ARN, "app")
+
+    run_virtual(main())
+    assert ports.consumers.calls == ["describe", "deregister"]

@@ -1,0 +1,90 @@
+"""OpenSubscription: one call, its events pulled one at a time, its time-outs (F1, F5)."""
+
+import asyncio
+
+import pytest
+from fanout_script import ARN, EFO, SHARD, SILENCE, Pause, ScriptedPorts, event, network
+
+from recordpublisher.publishers.errors import TransientError
+from recordpublisher.publishers.fanout.config import FanOutConfig
+from recordpublisher.publishers.fanout.subscription import OpenSubscription
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.properties import Properties
+
+from virtual_time import VirtualClock, run_virtual
+
+
+async def opened(ports):
+    config = FanOutConfig.of(Properties(EFO))
+    return await OpenSubscription.open(ports, ARN, SHARD, StartingPosition.trim_horizon(), config, VirtualClock())
+
+
+def test_events_come_in_order_and_none_at_a_clean_end():
+    async def main():
+        subscription = await opened(ScriptedPorts((event(1), event(2))))
+        return [await subscription.next_event() for _ in range(3)]
+
+    assert run_virtual(main()) == [event(1), event(2), None]
+
+
+def test_nothing_is_read_before_it_is_asked_for():
+    ports = ScriptedPorts((event(1), event(2)))
+
+    async def main():
+        subscription = await opened(ports)
+        await asyncio.sleep(10)
+        assert ports.opened[0].read == 0
+        await subscription.next_event()
+        await asyncio.sleep(10)
+        assert ports.opened[0].read == 1
+
+    run_virtual(main())
+
+
+def test_errors_of_the_stream_come_out():
+    async def main():
+        await (await opened(ScriptedPorts((network("BadChecksum"),)))).next_event()
+
+    with pytest.raises(TransientError, match="BadChecksum"):
+        run_virtual(main())
+
+
+def test_the_inactivity_deadline_belongs_to_each_read():
+    async def main():
+        subscription = await opened(ScriptedPorts((Pause(15), event(1), Pause(15), event(2), SILENCE)))
+        await subscription.next_event()
+        await subscription.next_event()
+        await subscription.next_event()
+
+    with pytest.raises(TransientError, match="no event for 20 s") as caught:
+        run_virtual(main())
+    assert caught.value.code == "InactivityTimeout"
+
+
+def test_left_unread_it_is_closed_after_a_minute_and_not_before():
+    ports = ScriptedPorts((event(1),))
+
+    async def main():
+        subscription = await opened(ports)
+        with subscription.unread():
+            await asyncio.sleep(59)
+        assert not subscription.is_given_back
+        with subscription.unread():
+            await asyncio.sleep(61)
+            assert ports.opened[0].closed == 1
+        assert subscription.is_given_back
+        await subscription.close()
+
+    run_virtual(main())
+
+
+def test_closing_twice_is_safe():
+    ports = ScriptedPorts((event(1),))
+
+    async def main():
+        subscription = await opened(ports)
+        await subscription.close()
+        await subscription.close()
+
+    run_virtual(main())
+    assert ports.opened[0].closed >= 1
