@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ....fetcher.shard_state import ShardState
 from ....publishers import property_table as table
 from ....publishers.properties import Properties
 from .claim import ShardClaim
@@ -53,13 +52,8 @@ def silence(entry: ShardEntry, claim: ShardClaim) -> int:
     """
     if claim.records or claim.past_event_time or not claim.at_tip:
         return 0
-    return entry.silent_ms + max(claim.silent_ms, _between_tips(entry, claim.end))
-
-
-def _between_tips(entry: ShardEntry, end: ShardState) -> int:
-    if not entry.at_tip or entry.state.tip_ms is None or end.tip_ms is None:
-        return 0
-    return max(0, end.tip_ms - entry.state.tip_ms)
+    between = 0 if entry.tip_ms is None else max(0, claim.began_ms - entry.tip_ms)
+    return entry.silent_ms + between + claim.silent_ms
 
 
 def advanced(value: int | None, shards: Mapping[str, ShardEntry], rules: AlignmentRules, now_ms: int) -> int | None:

@@ -20,8 +20,8 @@ RowId = tuple[str, int]
 class ShardClaim:
     """One shard's part of a batch: from `start` to `end`, `records` rows, `first` and `last` of which are named.
 
-    The rest is what the next plan wants to know: at the tip, a record held above the bound and its watermark, evidence of
-    silence (W3), children of an ended shard, MillisBehindLatest.
+    `began_ms`, `ended_ms`: when the read began and ended (executor's clock). The rest is what the next plan wants to know: at the tip, a
+    record held above the bound and its watermark, evidence of silence (W3), children of an ended shard, MillisBehindLatest.
     """
 
     start: ShardState
@@ -33,6 +33,8 @@ class ShardClaim:
     past_event_time: bool = False
     head: int | None = None
     silent_ms: int = 0
+    began_ms: int = 0
+    ended_ms: int = 0
     behind_ms: int | None = None
     children: tuple[Shard, ...] = ()
 
@@ -48,6 +50,8 @@ class ShardClaim:
             "pastEventTime": self.past_event_time,
             "head": self.head,
             "silentMs": self.silent_ms,
+            "began": self.began_ms,
+            "ended": self.ended_ms,
             "millisBehindLatest": self.behind_ms,
             "children": [shard_to_json(child) for child in self.children],
         }
@@ -65,6 +69,8 @@ class ShardClaim:
             past_event_time=entries["pastEventTime"],
             head=entries["head"],
             silent_ms=entries["silentMs"],
+            began_ms=entries["began"],
+            ended_ms=entries["ended"],
             behind_ms=entries["millisBehindLatest"],
             children=tuple(shard_from_json(child) for child in entries["children"]),
         )
@@ -72,18 +78,15 @@ class ShardClaim:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one group of shards gave, by `Shard.key`; `began_ms` when the read began (executor's clock), `subscribed`
-    whether by fan-out.
-    """
+    """What one group of shards gave, by `Shard.key`, and whether it was `subscribed`: read by fan-out."""
 
     shards: Mapping[str, ShardClaim]
-    began_ms: int = 0
     subscribed: bool = False
 
     def to_bytes(self) -> bytes:
         """As stored."""
         shards = {key: claim.to_json() for key, claim in self.shards.items()}
-        return json.dumps({"shards": shards, "began": self.began_ms, "subscribed": self.subscribed}).encode()
+        return json.dumps({"shards": shards, "subscribed": self.subscribed}).encode()
 
     @classmethod
     def from_bytes(cls, stored: bytes) -> Claim:
@@ -91,7 +94,7 @@ class Claim:
         try:
             plain = json.loads(stored)
             shards = {key: ShardClaim.from_json(entry) for key, entry in plain["shards"].items()}
-            return cls(shards, plain["began"], plain["subscribed"])
+            return cls(shards, plain["subscribed"])
         except (KeyError, TypeError, ValueError) as error:
             raise StateError(f"a claim cannot be read: {stored[:200]!r}: {error}") from error
 

@@ -51,7 +51,8 @@ def load_claims(store: ClaimStore, offset: Offset) -> Claimed:
             claimed.missing.append(number)
             continue
         claimed.shards |= claim.shards
-        claimed.subscribed_ms = max(claimed.subscribed_ms, claim.began_ms if claim.subscribed else 0)
+        if claim.subscribed:
+            claimed.subscribed_ms = max(claimed.subscribed_ms, *(shard.began_ms for shard in claim.shards.values()))
     return claimed
 
 

@@ -61,19 +61,17 @@ def _instants(millis: Any) -> Any:
 
 
 class ArrowRows(Sink):
-    """Collects rows as Arrow columns, and per shard what a claim names: count, first and last row, MillisBehindLatest."""
+    """Collects rows as Arrow columns, and per shard what a claim names: count, first and last row."""
 
     def __init__(self) -> None:
         self._batches: list[pa.RecordBatch] = []
         self.first: dict[str, RowId] = {}
         self.last: dict[str, RowId] = {}
         self.counts: dict[str, int] = {}
-        self.behind_ms: dict[str, int | None] = {}
 
     async def write(self, batch: RecordBatch) -> None:
         """Take a batch."""
         key = batch.shard.key
-        self.behind_ms[key] = batch.millis_behind_latest
         if not batch.records:
             return
         self._batches.append(arrow_columns(batch))

@@ -74,6 +74,7 @@ def _moved(entry: ShardEntry, claim: ShardClaim | None, offset: Offset, planned:
         records=entry.records + claim.records,
         last_records=claim.records,
         at_tip=claim.at_tip,
+        tip_ms=claim.ended_ms if claim.at_tip else None,
         silent_ms=silent,
         head=claim.head if claim.past_event_time else None,
         behind_ms=claim.behind_ms,

@@ -26,7 +26,8 @@ NOTHING = -(2**62)
 class ShardEntry:
     """One shard in an offset.
 
-    `state`: where the batch starts. `records`: emitted so far; `last_records`: by the batch before. `silent_ms`: evidence of
+    `state`: where the batch starts. `records`: emitted so far; `last_records`: by the batch before. `tip_ms`: when the
+    shard was last seen at its tip. `silent_ms`: evidence of
     silence (W3), `idle` the verdict. `head`: watermark of a record that waits above the bound (W1). `held_ms`, `held_batches`: how
     long alignment held the shard so far. `behind_ms`: MillisBehindLatest of the last read. `ended_ms`: when the end was seen.
     `done`: not read again by this AvailableNow run.
@@ -37,6 +38,7 @@ class ShardEntry:
     records: int = 0
     last_records: int = 0
     at_tip: bool = False
+    tip_ms: int | None = None
     silent_ms: int = 0
     idle: bool = False
     head: int | None = None
@@ -64,6 +66,7 @@ class ShardEntry:
             "records": self.records,
             "lastRecords": self.last_records,
             "atTip": self.at_tip,
+            "tipMs": self.tip_ms,
             "silentMs": self.silent_ms,
             "idle": self.idle,
             "head": self.head,
@@ -74,7 +77,7 @@ class ShardEntry:
             "done": self.done,
         }
         # zero is said by absence, except where absence means "unknown"
-        kept = {"head", "millisBehindLatest", "endedMs"}
+        kept = {"head", "millisBehindLatest", "endedMs", "tipMs"}
         return {name: value for name, value in entries.items() if value or (name in kept and value is not None)}
 
     @classmethod
@@ -87,6 +90,7 @@ class ShardEntry:
             records=entries.get("records", 0),
             last_records=entries.get("lastRecords", 0),
             at_tip=entries.get("atTip", False),
+            tip_ms=entries.get("tipMs"),
             silent_ms=entries.get("silentMs", 0),
             idle=entries.get("idle", False),
             head=entries.get("head"),

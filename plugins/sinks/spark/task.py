@@ -102,8 +102,9 @@ class TaskRead:
         return taken == mine
 
     def _claim(self, result: BoundedResult, rows: ArrowRows, subscribed: bool, began: int) -> Claim:
-        shards = {entry.key: _shard_claim(entry, result.shards[entry.key], rows) for entry in self.plan.shards}
-        return Claim(shards, began, subscribed)
+        read = (began, self.clock.now_ms())
+        shards = {entry.key: _shard_claim(entry, result.shards[entry.key], rows, read) for entry in self.plan.shards}
+        return Claim(shards, subscribed)
 
     def _replay(self, claim: Claim) -> ArrowRows:
         """Read the claimed records again, by polling, to the last one named (never the tip: more may have come)."""
@@ -127,7 +128,7 @@ class TaskRead:
             )
 
 
-def _shard_claim(entry: ShardEntry, outcome: ShardOutcome, rows: ArrowRows) -> ShardClaim:
+def _shard_claim(entry: ShardEntry, outcome: ShardOutcome, rows: ArrowRows, read: tuple[int, int]) -> ShardClaim:
     return ShardClaim(
         start=entry.state,
         end=outcome.state,
@@ -136,9 +137,11 @@ def _shard_claim(entry: ShardEntry, outcome: ShardOutcome, rows: ArrowRows) -> S
         last=rows.last.get(entry.key),
         at_tip=outcome.at_tip,
         past_event_time=outcome.past_event_time,
-        head=getattr(outcome, "head_watermark", None),
+        head=outcome.head_watermark,
         silent_ms=outcome.silent_ms,
-        behind_ms=0 if outcome.at_tip else rows.behind_ms.get(entry.key),
+        began_ms=read[0],
+        ended_ms=read[1],
+        behind_ms=outcome.millis_behind_latest,
         children=outcome.children,
     )
 

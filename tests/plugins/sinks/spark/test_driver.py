@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from spark_simulation import NOW, MemoryClaims, SimulatedKinesis, SimulatedQuery, StillClock
+
 from recordpublisher.plugins.sinks.spark.offset import NOTHING, Offset
 from recordpublisher.plugins.sinks.spark.options import SparkOptions
 from recordpublisher.plugins.state.file_claims import FileClaimStore
@@ -19,7 +21,6 @@ from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties import Properties
 from recordpublisher.publishers.shards import Shard
-from spark_simulation import NOW, MemoryClaims, SimulatedKinesis, SimulatedQuery, StillClock
 
 LOOKAHEAD = "flink.watermark.lookahead.millis"
 IDLE = "flink.shard.idle.interval"
