@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from ....fetcher.discovery import Discovery
 from ....publishers import property_table as table
+from ....publishers.clock import SystemClock
 from ....publishers.errors import RecordPublisherError
 from ....publishers.initial_position import initial_position
 from ....publishers.positions import StartingPosition
@@ -25,7 +26,8 @@ class KinesisService:
         self._options = options
         self._names = stream_names(options.streams)
         publisher = load_registry().publishers.get(options.publisher, table.RECORD_PUBLISHER.key)
-        self._lister = StreamLister(publisher(options.properties), options.properties, self._names)  # type: ignore[call-arg]
+        factory = publisher(options.properties)  # type: ignore[call-arg]
+        self._lister = StreamLister(factory, options.properties, self._names, SystemClock())
         self._listed: dict[str, list[Shard]] = {}
         self._arns: Mapping[str, str] | None = None
         self._is_looking = False
