@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import itertools
 import json
 import multiprocessing
 import random
@@ -104,7 +105,7 @@ class EnoughError(Exception):
 
 def micros(marks, count=RECORDS):
     """The best of the rounds: the others were disturbed."""
-    return min(after - before for before, after in zip(marks, marks[1:], strict=False)) / count * 1e6
+    return min(after - before for before, after in itertools.pairwise(marks)) / count * 1e6
 
 
 async def cost_of(read):
