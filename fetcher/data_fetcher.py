@@ -248,6 +248,8 @@ class DataFetcher:
         self._last_heads = {
             entry.key: entry.head_watermark for entry in self._table if self._finish_line.is_past_event_time(entry)
         }
+        for entry in self._table:
+            entry.at_tip = entry.at_tip and not entry.queue
         await self._readers.stop()
         for entry in self._table:
             self._changed_quietly(entry)

@@ -1,1 +1,5 @@
-"""What Spark looks for: `spark.readStream.format("kinesis")`."""
+"""What Spark looks for: it imports every top-level module named `pyspark_*` and registers its `DefaultSource`."""
+
+from recordpublisher.plugins.sinks.spark.source import KinesisSource as DefaultSource
+
+__all__ = ["DefaultSource"]

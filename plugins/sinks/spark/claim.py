@@ -1,0 +1,108 @@
+"""A claim: what one task read of its shards, said before the first row is handed over."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ....fetcher.shard_state import ShardState
+from ....publishers.errors import StateError
+from ....publishers.shards import Shard
+from .shard_json import shard_from_json, shard_to_json
+
+RowId = tuple[str, int]
+"""Sequence number and sub-sequence number."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardClaim:
+    """One shard's part of a batch: from `start` to `end`, `records` rows, `first` and `last` of which are named.
+
+    `began_ms`, `ended_ms`: when the read began and ended (executor's clock). The rest is what the next plan wants to know: at the tip, a
+    record held above the bound and its watermark, evidence of silence (W3), children of an ended shard, MillisBehindLatest.
+    """
+
+    start: ShardState
+    end: ShardState
+    records: int = 0
+    first: RowId | None = None
+    last: RowId | None = None
+    at_tip: bool = False
+    past_event_time: bool = False
+    head: int | None = None
+    silent_ms: int = 0
+    began_ms: int = 0
+    ended_ms: int = 0
+    behind_ms: int | None = None
+    children: tuple[Shard, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dict."""
+        return {
+            "start": self.start.to_json(),
+            "end": self.end.to_json(),
+            "records": self.records,
+            "first": self.first,
+            "last": self.last,
+            "atTip": self.at_tip,
+            "pastEventTime": self.past_event_time,
+            "head": self.head,
+            "silentMs": self.silent_ms,
+            "began": self.began_ms,
+            "ended": self.ended_ms,
+            "millisBehindLatest": self.behind_ms,
+            "children": [shard_to_json(child) for child in self.children],
+        }
+
+    @classmethod
+    def from_json(cls, entries: Mapping[str, Any]) -> ShardClaim:
+        """The inverse of `to_json`."""
+        return cls(
+            start=ShardState.from_json(entries["start"]),
+            end=ShardState.from_json(entries["end"]),
+            records=entries["records"],
+            first=_row(entries["first"]),
+            last=_row(entries["last"]),
+            at_tip=entries["atTip"],
+            past_event_time=entries["pastEventTime"],
+            head=entries["head"],
+            silent_ms=entries["silentMs"],
+            began_ms=entries["began"],
+            ended_ms=entries["ended"],
+            behind_ms=entries["millisBehindLatest"],
+            children=tuple(shard_from_json(child) for child in entries["children"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What one group of shards gave, by `Shard.key`, and whether it was `subscribed`: read by fan-out."""
+
+    shards: Mapping[str, ShardClaim]
+    subscribed: bool = False
+
+    def to_bytes(self) -> bytes:
+        """As stored."""
+        shards = {key: claim.to_json() for key, claim in self.shards.items()}
+        return json.dumps({"shards": shards, "subscribed": self.subscribed}).encode()
+
+    @classmethod
+    def from_bytes(cls, stored: bytes) -> Claim:
+        """The inverse of `to_bytes`. Raises: StateError when it does not fit."""
+        try:
+            plain = json.loads(stored)
+            shards = {key: ShardClaim.from_json(entry) for key, entry in plain["shards"].items()}
+            return cls(shards, plain["subscribed"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(f"a claim cannot be read: {stored[:200]!r}: {error}") from error
+
+    @property
+    def records(self) -> int:
+        """Rows of the claim."""
+        return sum(claim.records for claim in self.shards.values())
+
+
+def _row(entry: list[Any] | None) -> RowId | None:
+    return None if entry is None else (str(entry[0]), int(entry[1]))

@@ -1,0 +1,40 @@
+"""Which shards a batch reads, in which tasks: plain functions of the offset, so that a replay plans the same."""
+
+from __future__ import annotations
+
+from .lineage import is_startable
+from .offset import Offset, ShardEntry
+
+
+def is_held(entry: ShardEntry, bound: int | None) -> bool:
+    """Whether alignment keeps the shard from being read: its next record is known to lie above the bound (W8, W11)."""
+    return bound is not None and entry.level is not None and entry.level > bound
+
+
+def runnable(offset: Offset) -> list[ShardEntry]:
+    """The shards to read, in rotation when the batch's limit is below one record for each of them."""
+    entries = [entry for _, entry in sorted(offset.shards.items()) if _may_run(entry, offset)]
+    if offset.limit is None or offset.limit >= len(entries):
+        return entries
+    start = offset.batch * offset.limit % len(entries)
+    return (entries[start:] + entries[:start])[: offset.limit]
+
+
+def groups(offset: Offset) -> list[list[ShardEntry]]:
+    """The runnable shards dealt over the offset's tasks; no group is empty."""
+    entries = runnable(offset)
+    tasks = min(offset.tasks, len(entries))
+    return [entries[group::tasks] for group in range(tasks)]
+
+
+def records_per_shard(offset: Offset) -> int | None:
+    """Each shard's share of the batch's limit; at least one record, so that every shard progresses."""
+    if offset.limit is None:
+        return None
+    return max(1, offset.limit // max(1, len(runnable(offset))))
+
+
+def _may_run(entry: ShardEntry, offset: Offset) -> bool:
+    if entry.state.ended or entry.done:
+        return False
+    return is_startable(entry, offset.shards) and not is_held(entry, offset.bound)

@@ -1,0 +1,28 @@
+"""How a task reads: the fetcher on the worker's loop, with clients kept warm from batch to batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ....fetcher.bounded import BoundedResult, Bounds
+from ....fetcher.shard_state import ShardState
+from ....publishers.shards import Shard
+from ...bounded_reads import BoundedReader
+from .columns import ArrowRows
+from .kinesis_service import task_properties
+from .options import SparkOptions
+from .task import ReadShards
+from .worker import worker_loop
+
+
+def shard_reader(options: SparkOptions, consumer_arns: Mapping[str, str]) -> ReadShards:
+    """What a task reads with; publishers' factories live as long as the process."""
+    properties = task_properties(options.properties, consumer_arns)
+    job = tuple(sorted(properties.items()))
+
+    def read(shards: Mapping[Shard, ShardState], bounds: Bounds, sink: ArrowRows, publisher: str) -> BoundedResult:
+        loop = worker_loop()
+        reader = loop.warm((publisher, job), lambda: BoundedReader(properties, publisher))
+        return loop.run(reader.read(shards, sink, bounds))
+
+    return read

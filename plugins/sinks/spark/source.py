@@ -1,0 +1,115 @@
+"""`spark.readStream.format("kinesis")`: Spark's Python data source over the planner on the driver and the reading tasks."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from ...state.file_claims import FileClaimStore
+from .columns import SPARK_SCHEMA
+from .driver import BatchPlanner
+from .kinesis_service import KinesisService, check_job
+from .offset import Offset
+from .options import SparkOptions
+from .reading import shard_reader
+from .task import TaskPlan, TaskRead
+
+LOG_VARIABLE = "RECORDPUBLISHER_SPARK_LOG"
+"""Level at which the driver's reader process logs to its stderr (Spark gives that process no logging of its own)."""
+
+
+class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed here
+    """What Spark finds as format "kinesis"; made anew for each use, so it holds the checked options only."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(dict(options))
+        self._checked = SparkOptions.parse(options)
+        check_job(self._checked)
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "kinesis"
+
+    def schema(self) -> str:
+        """The columns."""
+        return SPARK_SCHEMA
+
+    def streamReader(self, schema: Any) -> KinesisStreamReader:  # noqa: N802 - Spark's name
+        """The reader of a query."""
+        return KinesisStreamReader(self._checked)
+
+
+class KinesisPartition(InputPartition):  # type: ignore[misc]
+    """One task's plan, as Spark carries it."""
+
+    def __init__(self, plan: TaskPlan) -> None:
+        super().__init__(plan.name)
+        self.plan = plan
+
+
+class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """Two lives in one class, as Spark wants it: planning on the driver, and `read` in tasks, on another instance."""
+
+    def __init__(self, options: SparkOptions) -> None:
+        self._options = options
+        self._planner: BatchPlanner | None = None
+
+    # --- on the driver ---------------------------------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Where a query without a checkpoint starts."""
+        return self._planning().initial_offset().to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Admission control: records of one batch."""
+        return ReadAllAvailable() if self._options.max_records is None else ReadMaxRows(self._options.max_records)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """The plan of the next batch, or `start` when there is none."""
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        planned = self._planning().next_offset(Offset.from_json(start), rows)
+        return start if planned is None else planned.to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KinesisPartition]:
+        """The tasks of the batch that `end` plans."""
+        return [KinesisPartition(plan) for plan in self._planning().partitions(Offset.from_json(end))]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """The batch of `end` is done for good."""
+        self._planning().commit(Offset.from_json(end))
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Stop at the tips as of now."""
+        self._planning().prepare_available_now()
+
+    def stop(self) -> None:
+        """Nothing that matters may happen here: Spark does not call it when a query stops."""
+
+    # --- in a task -------------------------------------------------------------------------------------------------------------
+
+    def read(self, partition: KinesisPartition) -> Iterator[Any]:
+        """The rows of one task, as Arrow batches."""
+        plan = partition.plan
+        store = FileClaimStore(self._options.metadata_location)
+        return TaskRead(plan, store, shard_reader(self._options, plan.consumer_arns)).rows()
+
+    def _planning(self) -> BatchPlanner:
+        if self._planner is None:
+            _log_to_stderr()
+            store = FileClaimStore(self._options.metadata_location)
+            store.plant_probe("probe", "driver")  # a location that cannot hold claims fails here
+            self._planner = BatchPlanner(self._options, KinesisService(self._options), store)
+        return self._planner
+
+
+def _log_to_stderr() -> None:
+    level = os.environ.get(LOG_VARIABLE, "WARNING").upper()
+    if not logging.getLogger().handlers:
+        logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("recordpublisher").setLevel(level)

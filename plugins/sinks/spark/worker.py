@@ -1,0 +1,55 @@
+"""One event loop for each Python process of Spark, made when first needed, with what is kept warm between batches.
+
+Spark forks its workers: a loop or a thread made at import would be a dead copy in each of them, so the process id is checked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine, Hashable
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
+
+
+class WorkerLoop:
+    """Owns a thread with a running loop, and the warm things that belong to that loop."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self._loop = asyncio.new_event_loop()
+        self._warm: dict[Hashable, Any] = {}
+        thread = threading.Thread(target=self._loop.run_forever, name="recordpublisher-loop", daemon=True)
+        thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the loop and wait for it; an interrupted wait cancels it."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        finally:
+            future.cancel()
+
+    def start(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Run a coroutine in the background, as long as the process lives."""
+        task = asyncio.run_coroutine_threadsafe(work, self._loop)
+        self._warm[task] = task
+
+    def warm(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The thing of that key, made once for this process (from the one thread that runs Spark's tasks)."""
+        if key not in self._warm:
+            self._warm[key] = make()
+        return cast("T", self._warm[key])
+
+
+_CURRENT: WorkerLoop | None = None
+
+
+def worker_loop() -> WorkerLoop:
+    """This process's loop."""
+    global _CURRENT  # noqa: PLW0603 - one for each process is the point
+    if _CURRENT is None or _CURRENT.pid != os.getpid():
+        _CURRENT = WorkerLoop()
+    return _CURRENT

@@ -1,0 +1,230 @@
+"""Kinesis in memory for the planner: shards with records, a reader that keeps the bounds, a driver that runs batches without Spark."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from recordpublisher.fetcher.bounded import BoundedResult, Bounds, EndReason, ShardOutcome
+from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.plugins.sinks.spark.driver import BatchPlanner
+from recordpublisher.plugins.sinks.spark.offset import Offset
+from recordpublisher.plugins.sinks.spark.options import SparkOptions
+from recordpublisher.plugins.sinks.spark.task import TaskPlan, TaskRead
+from recordpublisher.plugins.state.claims import BatchId, ClaimStore
+from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
+from recordpublisher.publishers.records import RecordBatch, UserRecord
+from recordpublisher.publishers.shards import Shard
+
+NOW = 1_800_000_000_000
+ARRIVED = NOW - 1_000_000
+
+
+@dataclass
+class MemoryClaims(ClaimStore):
+    """Claims in a dict."""
+
+    claims: dict[tuple[BatchId, str], bytes] = field(default_factory=dict)
+
+    def put_if_absent(self, batch: BatchId, name: str, claim: bytes) -> bytes:
+        return self.claims.setdefault((batch, name), claim)
+
+    def get(self, batch: BatchId, name: str) -> bytes | None:
+        return self.claims.get((batch, name))
+
+    def load(self, batch: BatchId) -> dict[str, bytes]:
+        return {name: claim for (of, name), claim in self.claims.items() if of == batch}
+
+    def purge(self, query: str, before: int) -> None:
+        old = [key for key in self.claims if key[0].query == query and key[0].batch < before]
+        for key in old:
+            del self.claims[key]
+
+    def plant_probe(self, query: str, token: str) -> None: ...
+
+    def see_probe(self, query: str, token: str) -> None: ...
+
+
+@dataclass
+class StillClock:
+    """A wall clock that moves when told."""
+
+    ms: int = NOW
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def monotonic(self) -> float:
+        return self.ms / 1000
+
+    def sleep(self, seconds: float) -> None:
+        self.ms += round(seconds * 1000)
+
+
+@dataclass
+class SimulatedShard:
+    """`times`: event times of its records; record n has sequence number n + 1 and arrived at ARRIVED + n."""
+
+    shard: Shard
+    times: list[int]
+    children: tuple[Shard, ...] = ()
+    closed: bool = False
+
+
+@dataclass
+class SimulatedKinesis:
+    """The Service port and the way tasks read, over shards in memory. `out_of_orderness` in ms."""
+
+    clock: StillClock = field(default_factory=StillClock)
+    shards: dict[str, SimulatedShard] = field(default_factory=dict)
+    out_of_orderness: int = 0
+    start: StartingPosition = field(default_factory=StartingPosition.trim_horizon)
+    discovered: list[Shard] = field(default_factory=list)
+    reads: list[tuple[str, list[str]]] = field(default_factory=list)
+
+    def add(self, shard_id: str, times: list[int], parents: tuple[str, ...] = (), stream: str = "s") -> Shard:
+        shard = Shard(stream, shard_id, parents)
+        self.shards[shard.key] = SimulatedShard(shard, times)
+        return shard
+
+    def close(self, shard_id: str, *children: Shard) -> None:
+        old = self.shards[f"s/{shard_id}"]
+        old.closed, old.children = True, children
+
+    # the Service port
+
+    def list_shards(self, stream: str) -> list[Shard]:
+        return [each.shard for each in self.shards.values() if each.shard.stream == stream]
+
+    def server_time_ms(self, stream: str) -> int:
+        return self.clock.now_ms()
+
+    def starting_position(self) -> StartingPosition:
+        return self.start
+
+    def consumer_arns(self) -> Mapping[str, str]:
+        return {}
+
+    def newly_listed(self) -> list[Shard]:
+        return self.discovered
+
+    # how tasks read
+
+    def read(self, starts: Mapping[Shard, ShardState], bounds: Bounds, sink: object, publisher: str) -> BoundedResult:
+        self.reads.append((publisher, sorted(shard.key for shard in starts)))
+        outcomes = {shard.key: self._read(shard, state, bounds, sink) for shard, state in starts.items()}
+        self.clock.ms += 100
+        return BoundedResult(EndReason.TIP, outcomes, sum(outcome.records for outcome in outcomes.values()))
+
+    def _read(self, shard: Shard, state: ShardState, bounds: Bounds, sink: object) -> ShardOutcome:
+        model = self.shards[shard.key]
+        first = self._first(state, model)
+        taken, watermark, head = [], state.watermark, None
+        limit = bounds.shard_limits.get(shard.key, 10**9)
+        for time in model.times[first:]:
+            mark = max(time - self.out_of_orderness, watermark if watermark is not None else -(2**62))
+            if bounds.until_event_time is not None and mark > bounds.until_event_time:
+                head = mark
+                break
+            if len(taken) == limit:
+                break
+            watermark = mark
+            taken.append((time, mark))
+        self._write(shard, first, taken, sink)
+        done = first + len(taken)
+        at_tip = done == len(model.times)
+        ended = at_tip and model.closed
+        moved = replace(
+            state,
+            position=SequenceNumber(str(done)) if taken else state.position,
+            watermark=watermark,
+            ended=ended,
+            arrival_ms=ARRIVED + done - 1 if taken else state.arrival_ms,
+            tip_ms=self.clock.ms if at_tip else state.tip_ms,
+        )
+        children = model.children if ended else ()
+        return ShardOutcome(shard, moved, len(taken), 0, at_tip, head is not None, head, 0, 0, children)
+
+    def _first(self, state: ShardState, model: SimulatedShard) -> int:
+        if state.position is not None:
+            return int(state.position.sequence)
+        if state.start.type is PositionType.AT_TIMESTAMP:
+            return min(len(model.times), max(0, (state.start.timestamp_ms or 0) - ARRIVED))
+        return 0
+
+    def _write(self, shard: Shard, first: int, taken: list[tuple[int, int]], sink: object) -> None:
+        records = [UserRecord(b"x", str(first + n + 1), (ARRIVED + first + n) / 1000, "k") for n in range(len(taken))]
+        times, marks = [time for time, _ in taken], [mark for _, mark in taken]
+        batch = RecordBatch(shard, records, 0, None, event_times=times, watermarks=marks)
+        asyncio.run(sink.write(batch))  # type: ignore[attr-defined]
+
+
+@dataclass
+class SimulatedQuery:
+    """Runs batches as Spark would: plan, log the offset, read every task, commit the one before."""
+
+    kinesis: SimulatedKinesis
+    store: ClaimStore
+    options: SparkOptions
+    log: list[dict[str, object]] = field(default_factory=list)
+    rows: dict[int, list[tuple[str, str, int]]] = field(default_factory=dict)
+    planner: BatchPlanner = field(init=False)
+    read_task: Callable[[TaskPlan], bool] = lambda plan: True
+
+    def __post_init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """A new driver over the same checkpoint and claims."""
+        clock = self.kinesis.clock
+        self.planner = BatchPlanner(self.options, self.kinesis, self.store, clock, clock.sleep)
+
+    @property
+    def last(self) -> Offset:
+        return Offset.from_json(self.log[-1])
+
+    def batch(self) -> bool:
+        """Plan and run one batch; False when there was nothing to plan."""
+        if not self.log:
+            self.log.append(self.planner.initial_offset().to_json())
+        planned = self.planner.next_offset(self.last, self.options.max_records)
+        if planned is None:
+            return False
+        self.log.append(planned.to_json())
+        if len(self.log) > 2:
+            self.planner.commit(Offset.from_json(self.log[-2]))
+        self.run_again()
+        return True
+
+    def run_again(self) -> None:
+        """Read the last planned batch, for the first time or again; its rows replace what the batch gave before."""
+        offset = self.last
+        plans = self.planner.partitions(offset)
+        self.rows[offset.batch] = [row for plan in plans if self.read_task(plan) for row in self.rows_of(plan)]
+
+    def rows_of(self, plan: TaskPlan) -> list[tuple[str, str, int]]:
+        """Shard key, sequence number, event time in ms."""
+        batches = TaskRead(plan, self.store, self.kinesis.read, self.kinesis.clock).rows()
+        rows = []
+        for batch in batches:
+            columns = batch.to_pydict()
+            times = [round(time.timestamp() * 1000) for time in columns["eventTime"]]
+            keys = [f"{s}/{i}" for s, i in zip(columns["stream"], columns["shardId"], strict=True)]
+            rows += list(zip(keys, columns["sequenceNumber"], times, strict=True))
+        return rows
+
+    def run(self, batches: int = 200) -> None:
+        """Until nothing was planned for long enough, or `batches` were run."""
+        silent = 0
+        for _ in range(batches):
+            silent = 0 if self.batch() else silent + 1
+            if silent > 30:
+                return
+
+    def delivered(self) -> list[tuple[str, str]]:
+        """Every row in order of batches: shard key and sequence number."""
+        return [row[:2] for batch in sorted(self.rows) for row in self.rows[batch]]
+
+    def expected(self) -> set[tuple[str, str]]:
+        return {(key, str(n + 1)) for key, each in self.kinesis.shards.items() for n in range(len(each.times))}
