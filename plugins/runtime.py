@@ -67,6 +67,7 @@ class DataFetcher:
         publisher.check(given, list(names))
         settings = FetcherSettings.of(given)
         factory = publisher(given)  # type: ignore[call-arg]
+        factory.prepare(list(names.values()))
         clock = clock or SystemClock()
         lister = StreamLister(factory, given, names, clock)
         self._lister = lister

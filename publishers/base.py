@@ -80,6 +80,9 @@ class RecordPublisherFactory(ABC):
     def check(cls, properties: Properties, streams: Sequence[str]) -> None:
         """Cross-checks before anything runs (C2). Raises: ConfigurationError for what this publisher cannot work with."""
 
+    def prepare(self, streams: Sequence[str]) -> None:  # noqa: B027 - optional on purpose
+        """Called once at the job's construction with its streams (names or ARNs), outside any loop: EAGER registers here (F8)."""
+
     @abstractmethod
     async def create(self, shard: Shard, starting_position: StartingPosition, metrics: ShardMetrics) -> RecordPublisher:
         """A publisher of `shard` that starts at `starting_position` and counts into `metrics`."""

@@ -97,7 +97,8 @@ def lag_days(story: Story, entry: dict[str, Any]) -> float:
     watermark = entry["at"].get("watermark")
     if watermark is None or entry["at"].get("ended") or entry["idle"]:
         return 0.0
-    return max(0.0, (story.reached[quarter_of(entry)] - watermark) / DAY_MS)
+    behind: int = story.reached[quarter_of(entry)] - watermark
+    return max(0.0, behind / DAY_MS)
 
 
 def state_of(entry: dict[str, Any]) -> Text:

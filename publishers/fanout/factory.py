@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import ClassVar
 
 from ..base import RecordPublisherFactory
 from ..clock import Clock, SystemClock
@@ -25,11 +26,13 @@ from .registrar import Registrar
 class FanOutRecordPublisherFactory(RecordPublisherFactory):
     """Owns one client for all shards and this subtask's share in the stream consumers.
 
-    `streams` (names or ARNs), where they are known, are checked and, with EAGER, registered here, before anything runs; otherwise EAGER
-    registers with the first shard, as LAZY does. `ports`, `clock`, `holders` and `draw` are for tests.
+    `streams` (names or ARNs), here or by `prepare`, are checked and, with EAGER, registered before anything runs; otherwise EAGER registers
+    with the first shard, as LAZY does. `ports`, `clock`, `holders` and `draw` are for tests.
 
     Raises: ConfigurationError; with EAGER and `streams` also StreamNotFoundError, ConsumerError, KinesisError.
     """
+
+    resumes_by_continuation: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -41,19 +44,32 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
         holders: ConsumerHolders = HOLDERS_OF_THIS_PROCESS,
         draw: Callable[[], float] = random.random,
     ) -> None:
-        streams = tuple(streams)
         self._properties = Properties(properties)
-        FanOutConfig.of(self._properties).check_streams(streams)
-        if streams:
-            self._properties = register_eagerly(self._properties, streams, ports=ports)
         self._config = FanOutConfig.of(self._properties)
-        self._streams = streams
+        self._streams: tuple[str, ...] = ()
         self._ports = ports
         self._clock = clock or SystemClock()
         self._holders = holders
         self._draw = draw
         self._registrar: Registrar | None = None
         self._is_closed = False
+        self.prepare(tuple(streams))
+
+    @classmethod
+    def check(cls, properties: Properties, streams: Sequence[str]) -> None:
+        """A consumer name or an ARN for each stream (C2). Raises: ConfigurationError."""
+        FanOutConfig.of(properties).check_streams(streams)
+
+    def prepare(self, streams: Sequence[str]) -> None:
+        """Learn the job's streams; EAGER registers now (F8).
+
+        Raises: ConfigurationError, StreamNotFoundError, ConsumerError, KinesisError.
+        """
+        self._config.check_streams(streams)
+        if streams:
+            self._streams = tuple(streams)
+            self._properties = register_eagerly(self._properties, self._streams, ports=self._ports)
+            self._config = FanOutConfig.of(self._properties)
 
     async def create(
         self, shard: Shard, starting_position: StartingPosition, metrics: ShardMetrics

@@ -32,7 +32,7 @@ class AgainstTheEndpoint(PublisherContract):
             stream = endpoint.stream("orders")
             for payload in PAYLOADS:
                 stream.put(payload, "key")
-            split(stream, stream.open_shards()[0], 2**127)
+            split(stream, stream.open_shards[0], 2**127)
             properties = Properties({**endpoint.properties(), **PATIENT})
             async with KinesisClient(properties) as client:
                 shard = (await client.list_shards("orders"))[0]
