@@ -137,10 +137,10 @@ def test_event_times_of_a_batch_lie_within_the_lookahead(spark, kinesis, tmp_pat
         ({"flink.shard.getrecords.maxrecordcount": "many"}, "has the value 'many'"),
         ({"metadataLocation": "s3://bucket/claims"}, "not available yet"),
         ({"mode": "driver"}, "property 'mode' has the value 'driver'"),
-        ({"stream": " "}, "property 'stream' is not set"),
+        ({"stream": ","}, "property 'stream' is not set"),
     ],
 )
-def test_c2_bad_options_fail_when_the_stream_is_loaded(spark, kinesis, tmp_path, changed, words, request):
+def test_c2_bad_options_fail_when_the_stream_is_loaded(spark, kinesis, tmp_path, changed, words):
     stream = kinesis(f"bad-{abs(hash(words))}")
     with pytest.raises(Exception, match="ConfigurationError") as raised:
         stream.load(spark, tmp_path, **changed)
