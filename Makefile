@@ -3,6 +3,7 @@ PYTHON ?= python3
 PUBLISHER ?= EFO
 BIN := .venv/bin
 STAMP := .venv/.installed
+FOREIGN := tests/plugins/local/foreign
 
 .PHONY: demo test lint types imports check kills bench coverage pins clean servers
 
@@ -41,12 +42,20 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e ".[dev]"
 	touch $@
 
-servers: $(STAMP)
-	@true
+servers: $(FOREIGN)/node_modules/.installed .venvs/ministack/.installed  ## foreign Kinesis servers that the embedded endpoint is compared with
+
+$(FOREIGN)/node_modules/.installed: $(FOREIGN)/package-lock.json
+	@command -v npm >/dev/null || { echo "npm is missing (Node.js 20 or newer): tests against kinesis-local are skipped"; test "$(CI)" != true; }
+	! command -v npm >/dev/null || { cd $(FOREIGN) && npm ci --no-audit --no-fund --silent && touch node_modules/.installed; }
+
+.venvs/ministack/.installed: $(FOREIGN)/ministack-constraints.txt
+	test -x .venvs/ministack/bin/python || $(PYTHON) -m venv .venvs/ministack
+	.venvs/ministack/bin/python -m pip install --quiet --disable-pip-version-check -c $< ministack
+	touch $@
 
 pins: $(STAMP)
 	(head -1 constraints.txt; $(BIN)/pip freeze --all | grep -v -E '^(pip|recordpublisher|-e)') > constraints.new
 	mv constraints.new constraints.txt
 
 clean:
-	rm -rf .venv .venvs node_modules build dist .demo
+	rm -rf .venv .venvs $(FOREIGN)/node_modules build dist .demo

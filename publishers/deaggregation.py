@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from .kpl import MAGIC, Aggregate, hash_key_of, parse_aggregate
 from .metrics import ShardMetrics
@@ -13,6 +14,14 @@ from .shards import HashRange, Shard
 
 YIELD_EVERY = 4096
 """Sub-records between two turns for the rest of the loop (F1): about 2 ms."""
+
+
+class DistributionPort(Protocol):
+    """What de-aggregation asks of the service."""
+
+    async def keys_decide(self, stream: str) -> bool:
+        """Whether keys decide the shard of a record: not on streams (name or ARN) with AUTO record distribution (S4)."""
+        ...
 
 
 async def _keys_decide() -> bool:

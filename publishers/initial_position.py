@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from datetime import UTC, datetime
@@ -54,10 +55,13 @@ def initial_timestamp_ms(properties: Properties) -> int:
 
 
 def _seconds(given: str, properties: Properties) -> float:
+    """The time in a format that was given, else epoch seconds, else ISO-8601: `20231114` may well be a date (the connector's order)."""
+    if properties.is_set(INITIAL_TIMESTAMP_FORMAT):
+        pattern = _strptime_format(properties)
+        with contextlib.suppress(ValueError):
+            return _not_negative(_aware(datetime.strptime(given, pattern)).timestamp())
     if re.fullmatch(r"[+-]?[0-9.]+([eE][+-]?[0-9]+)?", given):
         return _not_negative(float(given))
-    if properties.is_set(INITIAL_TIMESTAMP_FORMAT):
-        return _not_negative(_aware(datetime.strptime(given, _strptime_format(properties))).timestamp())
     return _not_negative(_aware(datetime.fromisoformat(given)).timestamp())
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from . import local, plugins, properties, tail
+from . import demo, local, plugins, properties, tail
 from .failures import Commands, show_warnings_in_one_line
 
 app = typer.Typer(
@@ -18,6 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.command("demo")(demo.demo)
 app.command("local")(local.local)
 app.command("tail")(tail.tail)
 app.command("plugins")(plugins.plugins)

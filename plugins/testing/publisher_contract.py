@@ -23,8 +23,6 @@ from ...publishers.records import RecordBatch
 from ...publishers.shards import Shard
 from .consumers import BrokenConsumer, HalfConsumer, OneAtATime, Recorder, RefusingOnce
 
-DEADLINE = 60.0
-"""Seconds that one test may take."""
 CANCEL_AFTER_TURNS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55)
 """Turns of the loop after which a run is cancelled, to meet it at different places."""
 
@@ -44,6 +42,9 @@ class PublisherCase:
 
 class PublisherContract(ABC):
     """The tests. Override `open_case`; override `execute` to run them on virtual time (`run_virtual`)."""
+
+    deadline = 60.0
+    """Seconds of the loop's time that one test may take."""
 
     @abstractmethod
     def open_case(self) -> AbstractAsyncContextManager[PublisherCase]:
@@ -153,7 +154,7 @@ class PublisherContract(ABC):
 
     def _check(self, check: Callable[[PublisherCase], Awaitable[None]]) -> None:
         async def run() -> None:
-            async with self.open_case() as case, asyncio.timeout(DEADLINE):
+            async with self.open_case() as case, asyncio.timeout(self.deadline):
                 await check(case)
 
         self.execute(run())

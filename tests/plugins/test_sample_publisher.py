@@ -56,16 +56,18 @@ def folder(tmp_path) -> Path:
     return tmp_path
 
 
-def test_consume_reads_through_it(site, folder):
-    script = f"""
-import recordpublisher as rp
-properties = {{"flink.stream.recordpublisher": "lines", "flink.lines.folder": {str(folder)!r}, "flink.lines.batch": 2}}
-print(sorted((record.shard_id, record.sequence_number, record.data) for record in rp.consume(["orders"], properties)))
+READ_ALL = """
+import sys, recordpublisher as rp
+properties = {"flink.stream.recordpublisher": "lines", "flink.lines.folder": sys.argv[1], "flink.lines.batch": 2}
+records = rp.consume(["orders"], properties, stop_at_tip=True)
+print(sorted((record.shard_id, record.sequence_number, record.data) for record in records))
 """
+
+
+def test_consume_reads_through_it(site, folder):
+    script = [sys.executable, "-c", READ_ALL, str(folder)]
     environment = process_environment(site, PYTHONWARNINGS="error")
-    done = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
     assert done.stderr == ""
     lines = [("a.txt", "1", b"one"), ("a.txt", "2", b"two"), ("a.txt", "3", b"three"), ("b.txt", "1", b"four")]

@@ -53,6 +53,11 @@ def test_a_java_format_is_understood(java, timestamp):
     assert initial_timestamp_ms(start_at(timestamp, **{FORMAT: java})) == 1459799926480
 
 
+def test_a_given_format_is_tried_before_epoch_seconds():
+    assert initial_timestamp_ms(start_at("20160404", **{FORMAT: "yyyyMMdd"})) == 1459728000000
+    assert initial_timestamp_ms(start_at("1459799926.480", **{FORMAT: "yyyyMMdd"})) == 1459799926480
+
+
 @pytest.mark.parametrize(
     "timestamp", ["yesterday", "-1", "nan", "1e999", "2016-13-01", "2016-04-04T", "1_0", "1969-12-31"]
 )

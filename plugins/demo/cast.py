@@ -1,0 +1,101 @@
+"""The processes that play in the demo: started, heard line by line, stopped, killed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+
+class Actor:
+    """One process in a group of its own; owns its pipes. JSON lines of stdout are kept until asked for, stderr goes to a file."""
+
+    def __init__(self, module: str, arguments: list[str], log: Path) -> None:
+        self._log = log
+        self._lines: queue.Queue[str] = queue.Queue()
+        with log.open("ab") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", module, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                start_new_session=True,
+                env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONUNBUFFERED": "1"},
+            )
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it ended with an error."""
+        return self.process.poll() not in (None, 0)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it ended."""
+        return self.process.poll() is not None
+
+    def last_words(self) -> str:
+        """The end of what it wrote to stderr."""
+        lines = self._log.read_text(errors="replace").strip().splitlines()
+        return "\n".join(lines[-15:])
+
+    def heard(self) -> Iterator[dict[str, Any]]:
+        """The JSON documents said since the last call."""
+        while not self._lines.empty():
+            with contextlib.suppress(ValueError):
+                document = json.loads(self._lines.get_nowait())
+                if isinstance(document, dict):
+                    yield document
+
+    def say(self, line: str) -> None:
+        """Write a line to its stdin."""
+        with contextlib.suppress(BrokenPipeError, ValueError):
+            if self.process.stdin is not None:
+                self.process.stdin.write(line + "\n")
+                self.process.stdin.flush()
+
+    def kill(self) -> None:
+        """kill -9 the process and everything it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def end(self, seconds: float) -> None:
+        """Wait for it to end by itself, then make it."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(seconds)
+        self.kill()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._lines.put(line)
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_for_port(port: int, actor: Actor, seconds: float = 20.0) -> bool:
+    """Whether somebody listens at the port before the time is up and the actor has ended."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and not actor.has_ended:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return True
+        time.sleep(0.05)
+    return False

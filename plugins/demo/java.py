@@ -1,0 +1,33 @@
+"""Whether there is a Java that Spark can run on."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+
+from ...publishers.errors import ConfigurationError
+
+OLDEST = 17
+ADVICE = (
+    "install a Java runtime of version 17 or newer (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
+)
+
+
+def check_java() -> None:
+    """Raises: ConfigurationError with one sentence that says what to install."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which(os.path.join(home, "bin", "java")) if home else shutil.which("java")
+    if java is None:
+        raise ConfigurationError("JAVA_HOME", home, ADVICE, reason="Spark needs Java and none was found")
+    version = java_version(java)
+    if version < OLDEST:
+        raise ConfigurationError("JAVA_HOME", java, ADVICE, reason=f"Spark needs Java {OLDEST} and this is {version}")
+
+
+def java_version(java: str) -> int:
+    """The major version that `java -version` prints; 0 when it prints none."""
+    done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
+    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
+    return int(found.group(1)) if found else 0

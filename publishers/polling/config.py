@@ -1,0 +1,40 @@
+"""PollingConfig: what the properties say about polling, typed and checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..backoff import RetryPolicy
+from ..properties import Properties
+from ..property_table import (
+    ADAPTIVE_READS,
+    GETITERATOR_RETRIES,
+    GETRECORDS_INTERVAL,
+    GETRECORDS_MAX,
+    GETRECORDS_RETRIES,
+    LIST_SHARDS_RETRIES,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PollingConfig:
+    """`max_records` of one call (1..10,000), `interval_seconds` from loop to loop, adaptive reads on or off, retries by call."""
+
+    max_records: int
+    interval_seconds: float
+    adaptive: bool
+    get_records: RetryPolicy
+    get_iterator: RetryPolicy
+    list_shards: RetryPolicy
+
+    @classmethod
+    def of(cls, properties: Properties) -> PollingConfig:
+        """The typed values. Raises: ConfigurationError with key, value and what is valid."""
+        return cls(
+            max_records=properties.value(GETRECORDS_MAX),
+            interval_seconds=properties.value(GETRECORDS_INTERVAL) / 1000,
+            adaptive=properties.value(ADAPTIVE_READS),
+            get_records=GETRECORDS_RETRIES.policy(properties),
+            get_iterator=GETITERATOR_RETRIES.policy(properties),
+            list_shards=LIST_SHARDS_RETRIES.policy(properties),
+        )

@@ -1,0 +1,68 @@
+"""PollingRecordPublisherFactory: makes the polling publishers of a job over one shared client."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+
+from ..backoff import retrying
+from ..base import RecordPublisherFactory
+from ..clock import Clock, SystemClock
+from ..deaggregation import Deaggregator
+from ..kinesis import KinesisClient
+from ..metrics import ShardMetrics
+from ..positions import PositionType, StartingPosition
+from ..properties import Properties
+from ..property_table import DESCRIBE_STREAM_RETRIES
+from ..shards import Shard
+from .config import PollingConfig
+from .publisher import PollingRecordPublisher, PollingService
+
+
+class PollingRecordPublisherFactory(RecordPublisherFactory):
+    """Owns one client for all shards, made with the first publisher; a service handed in is used instead and not closed."""
+
+    def __init__(
+        self,
+        properties: Mapping[str, object],
+        *,
+        service: PollingService | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Read the properties. Raises: ConfigurationError."""
+        self._properties = properties = properties if isinstance(properties, Properties) else Properties(properties)
+        self._config = PollingConfig.of(properties)
+        self._describing = DESCRIBE_STREAM_RETRIES.policy(properties)
+        self._clock = clock or SystemClock()
+        self._service = service
+        self._own_client: KinesisClient | None = None
+
+    async def create(
+        self, shard: Shard, starting_position: StartingPosition, metrics: ShardMetrics
+    ) -> PollingRecordPublisher:
+        """A publisher of `shard`. Nothing is read yet."""
+        service = self._service or self._client(shard)
+        stream = shard.stream_arn or shard.stream
+        deaggregator = Deaggregator(
+            shard, metrics, lambda: retrying(functools.partial(service.keys_decide, stream), self._describing)
+        )
+        position = await self._pinned(service, stream, starting_position)
+        return PollingRecordPublisher(service, shard, position, self._config, metrics, self._clock, deaggregator)
+
+    async def close(self) -> None:
+        """Close the client that this factory made."""
+        client, self._own_client = self._own_client, None
+        if client is not None:
+            await client.close()
+
+    def _client(self, shard: Shard) -> KinesisClient:
+        if self._own_client is None:
+            self._own_client = KinesisClient(self._properties, [shard.stream_arn or shard.stream])
+        return self._own_client
+
+    async def _pinned(self, service: PollingService, stream: str, position: StartingPosition) -> StartingPosition:
+        """LATEST as a time of the server's clock (P3): a job has done so before; asked for directly it must not be lost on a refresh."""
+        if position.type is not PositionType.LATEST:
+            return position
+        now = await retrying(functools.partial(service.server_time_ms, stream), self._config.list_shards)
+        return StartingPosition.at_timestamp(now)

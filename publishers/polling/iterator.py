@@ -1,0 +1,56 @@
+"""The shard iterator: taken from the position, replaced before it goes stale (R2)."""
+
+from __future__ import annotations
+
+import functools
+
+from ..backoff import RetryPolicy, counting_into, retrying
+from ..clock import Clock
+from ..metrics import ShardMetrics
+from ..positions import StartingPosition
+from ..shards import Shard
+from ..wire import PollingPort
+from .pacing import ITERATOR_SECONDS, retry_pause_seconds
+
+
+class ShardIterator:
+    """Owns one shard's iterator and its age. Holds none at first: a held-back shard makes no call (W11)."""
+
+    def __init__(
+        self, port: PollingPort, shard: Shard, policy: RetryPolicy, metrics: ShardMetrics, clock: Clock
+    ) -> None:
+        self._port = port
+        self._shard = shard
+        self._policy = policy
+        self._metrics = metrics
+        self._clock = clock
+        self._value: str | None = None
+        self._since = 0.0
+
+    async def at(self, position: StartingPosition) -> str:
+        """The iterator in hand, or a new one from `position` when there is none or it is older than four minutes."""
+        if self._value is not None and self._clock.monotonic() - self._since > ITERATOR_SECONDS:
+            self.expire()
+        if self._value is None:
+            since = self._clock.monotonic()
+            self._value = await retrying(
+                functools.partial(self._port.get_shard_iterator, self._shard, position),
+                self._policy,
+                on_retry=counting_into(self._metrics),
+                least_pause=retry_pause_seconds,
+            )
+            self._since = since
+        return self._value
+
+    def follow(self, value: str, since: float) -> None:
+        """Go on with the iterator of an answer that came at `since` (monotonic seconds)."""
+        self._value, self._since = value, since
+
+    def drop(self) -> None:
+        """Forget the iterator: it is used, or does not stand at the position."""
+        self._value = None
+
+    def expire(self) -> None:
+        """Forget the iterator because it is too old; counted."""
+        self._value = None
+        self._metrics.iterator_refreshes += 1

@@ -1,0 +1,143 @@
+"""PollingRecordPublisher: one shard, read with GetRecords."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from ..backoff import counting_into, retrying
+from ..base import BatchConsumer, RecordPublisher, RunResult
+from ..clock import Clock
+from ..deaggregation import Deaggregator, DistributionPort
+from ..errors import ExpiredIteratorError, ResourceNotFoundError
+from ..metrics import ShardMetrics
+from ..positions import SequenceNumber, StartingPosition, next_position
+from ..records import RecordBatch
+from ..shards import Shard
+from ..wire import ListingPort, PollingPort, ReadAnswer
+from .config import PollingConfig
+from .iterator import ShardIterator
+from .missing import why_not_found
+from .pacing import CALL_SECONDS, RecordSize, bytes_of, limit_of, next_read_at, retry_pause_seconds
+
+
+class PollingService(PollingPort, ListingPort, DistributionPort, Protocol):
+    """What polling asks of the service."""
+
+
+class PollingRecordPublisher(RecordPublisher):
+    """Owns the read position of one shard and the pace of its reads; leaves state, order and time to the consumer.
+
+    `run` reads until the shard's end and then answers COMPLETE, also when called again; it never answers INCOMPLETE. It is
+    stopped by cancelling its task, at any await; a later `run` goes on from the last position that the consumer answered.
+    """
+
+    def __init__(
+        self,
+        service: PollingService,
+        shard: Shard,
+        position: StartingPosition,
+        config: PollingConfig,
+        metrics: ShardMetrics,
+        clock: Clock,
+        deaggregator: Deaggregator | None = None,
+    ) -> None:
+        self._service = service
+        self._shard = shard
+        self._position = position
+        self._config = config
+        self._metrics = metrics
+        self._clock = clock
+        self._deaggregator = deaggregator or Deaggregator(shard, metrics)
+        self._iterator = ShardIterator(service, shard, config.get_iterator, metrics, clock)
+        self._size = RecordSize()
+        self._room: int | None = None
+        self._read_at = clock.monotonic()
+        self._answered_at = self._next_read_at = self._read_at
+        self._loop_seconds = config.interval_seconds
+        self._is_complete = False
+
+    def offer_room(self, held_bytes: int) -> None:
+        """From now on a read asks for no more records than fit into `held_bytes`, but for at least one (P6)."""
+        self._room = held_bytes
+
+    async def run(self, consumer: BatchConsumer) -> RunResult:
+        """Publish batches, empty ones included, until the shard's end.
+
+        Raises: RetriesExhaustedError, FatalKinesisError, StreamNotFoundError; DataLossError when the shard vanished before its end.
+        """
+        while not self._is_complete:
+            await asyncio.sleep(max(0.0, self._next_read_at - self._clock.monotonic()))
+            answer = await self._read()
+            batch = await self._batch_of(answer)
+            self._advance(batch, answer, await consumer(batch))
+        return RunResult.COMPLETE
+
+    async def _read(self) -> ReadAnswer:
+        """The next answer. The iterator is used up with it: a cancellation before the consumer answered reads again."""
+        self._loop_seconds, self._read_at = self._clock.monotonic() - self._read_at, self._clock.monotonic()
+        answer = await retrying(
+            self._answer,
+            self._config.get_records,
+            on_retry=counting_into(self._metrics),
+            least_pause=retry_pause_seconds,
+        )
+        self._answered_at = self._clock.monotonic()
+        self._iterator.drop()
+        return answer
+
+    async def _answer(self) -> ReadAnswer:
+        """One answer, by new iterators as often as they expire (R2). Raises: TransientError when it is worth a retry."""
+        while True:
+            try:
+                iterator = await self._iterator.at(self._position)
+                self._read_at = self._clock.monotonic()
+                return await self._service.get_records(self._shard, iterator, self._limit())
+            except ExpiredIteratorError:
+                self._iterator.expire()
+                await asyncio.sleep(CALL_SECONDS)
+            except ResourceNotFoundError as error:
+                self._iterator.drop()
+                raise await why_not_found(self._service, self._shard, error, self._config.list_shards) from error
+
+    def _limit(self) -> int:
+        is_adaptive = self._config.adaptive and self._size.is_measured
+        return limit_of(self._config.max_records, self._size, self._room, self._loop_seconds if is_adaptive else None)
+
+    async def _batch_of(self, answer: ReadAnswer) -> RecordBatch:
+        """The answer as a batch of user records, counted; sets the pace and the expected record size."""
+        raw = answer.records
+        batch = RecordBatch(
+            self._shard,
+            await self._deaggregator.user_records(raw, self._position),
+            answer.millis_behind_latest,
+            SequenceNumber(raw[-1].sequence_number) if raw else None,
+            answer.child_shards,
+            raw_count=len(raw),
+            raw_bytes=sum([len(record.data) for record in raw]),
+        )
+        read_bytes = bytes_of(raw)
+        self._next_read_at = next_read_at(self._read_at, self._answered_at, self._config.interval_seconds, read_bytes)
+        self._size = self._size.after(batch, read_bytes)
+        self._count(batch)
+        return batch
+
+    def _count(self, batch: RecordBatch) -> None:
+        metrics = self._metrics
+        metrics.reads += 1
+        metrics.number_of_aggregated_records += batch.raw_count
+        metrics.number_of_deaggregated_records += len(batch)
+        metrics.bytes_read += batch.raw_bytes
+        metrics.bytes_per_read = batch.raw_bytes
+        if batch.millis_behind_latest is not None:
+            metrics.millis_behind_latest = batch.millis_behind_latest
+
+    def _advance(self, batch: RecordBatch, answer: ReadAnswer, answered: SequenceNumber | None) -> None:
+        """Go on behind the answered position and nothing else (P1): the answer's iterator serves only when that is where it stands."""
+        self._position = next_position(self._position, answered)
+        if answered != batch.read_position:
+            return
+        if answer.next_iterator is None:
+            self._is_complete = True
+        else:
+            self._iterator.follow(answer.next_iterator, self._answered_at)

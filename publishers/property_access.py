@@ -1,0 +1,37 @@
+"""The properties of access: region, endpoint, credentials (C1)."""
+
+from __future__ import annotations
+
+from .property_types import choice, integer, text
+
+# access
+REGION = text("aws.region", "The AWS region; taken from a stream ARN or the environment when not set.", group="Access")
+ENDPOINT = text("aws.endpoint", "Another endpoint than the region's, for example an embedded one.", group="Access")
+CREDENTIALS_PROVIDER = choice(
+    "aws.credentials.provider",
+    "Where credentials come from; BASIC when both basic keys are set, otherwise AUTO (the SDK's chain).",
+    "AUTO",
+    ("AUTO", "ENV_VAR", "PROFILE", "BASIC", "ASSUME_ROLE", "WEB_IDENTITY_TOKEN"),
+    group="Access",
+)
+ACCESS_KEY_ID = text(
+    "aws.credentials.provider.basic.accesskeyid", "Access key id for BASIC.", group="Access", secret=True
+)
+SECRET_KEY = text("aws.credentials.provider.basic.secretkey", "Secret key for BASIC.", group="Access", secret=True)
+SESSION_TOKEN = text(
+    "aws.credentials.provider.basic.sessiontoken", "Session token for BASIC.", group="Access", secret=True
+)
+PROFILE_NAME = text("aws.credentials.provider.profile.name", "Profile for PROFILE.", group="Access")
+PROFILE_PATH = text("aws.credentials.provider.profile.path", "Credentials file for PROFILE.", group="Access")
+ROLE_ARN = text("aws.credentials.provider.role.arn", "Role for ASSUME_ROLE and WEB_IDENTITY_TOKEN.", group="Access")
+ROLE_SESSION = text(
+    "aws.credentials.provider.role.sessionname", "Session name of the role.", default="recordpublisher", group="Access"
+)
+ROLE_EXTERNAL_ID = text("aws.credentials.provider.role.externalid", "External id of the role.", group="Access")
+ROLE_STS_ENDPOINT = text("aws.credentials.provider.role.stsendpoint", "Another STS endpoint.", group="Access")
+WEB_IDENTITY_FILE = text(
+    "aws.credentials.provider.webidentitytoken.file", "Token file for WEB_IDENTITY_TOKEN.", group="Access"
+)
+REQUEST_TIMEOUT = integer(
+    "aws.request.timeout", "Deadline of one call, subscriptions aside.", 30_000, 1, unit="ms", group="Access"
+)

@@ -1,0 +1,165 @@
+"""The properties of a subtask: discovery, state, values, time, memory (C1)."""
+
+from __future__ import annotations
+
+from .property_types import choice, integer, optional_integer, text
+
+# discovery and state
+DISCOVERY_INTERVAL = integer(
+    "flink.shard.discovery.intervalmillis",
+    "Between two looks for new shards (S3); -1 never.",
+    10_000,
+    1,
+    also=(-1,),
+    unit="ms",
+    group="Discovery and state",
+)
+SHARD_ASSIGNER = text(
+    "flink.shard.assigner",
+    "Which subtask reads which shard (S9): UNIFORM or a plugin's name.",
+    "UNIFORM",
+    group="Discovery and state",
+)
+ON_DATA_LOSS = choice(
+    "flink.state.dataloss",
+    "When the position is past retention (S5): FAIL with the gap named, or CONTINUE and count it.",
+    "FAIL",
+    ("FAIL", "CONTINUE"),
+    group="Discovery and state",
+)
+STATE_URI = text(
+    "flink.state.uri", "Where checkpoints are kept: a path or a registered store's URI.", group="Discovery and state"
+)
+CHECKPOINT_INTERVAL = integer(
+    "flink.state.checkpoint.interval",
+    "Between two checkpoints when a state store is given; -1 only on stop.",
+    10_000,
+    1,
+    also=(-1,),
+    unit="ms",
+    group="Discovery and state",
+)
+
+# values and time
+DESERIALIZER = text(
+    "flink.deserializer",
+    "How a record becomes a value: bytes, text, json, or a plugin's name.",
+    "bytes",
+    group="Values and time",
+)
+ON_POISON = choice(
+    "flink.deserializer.error",
+    "A record that cannot be deserialised (S7): FAIL, or SKIP and count.",
+    "FAIL",
+    ("FAIL", "SKIP"),
+    group="Values and time",
+)
+TIMESTAMP_FIELD = text(
+    "flink.watermark.timestamp.field",
+    "JSON field with the event time, epoch ms or ISO-8601; arrival time when not set.",
+    group="Values and time",
+)
+OUT_OF_ORDERNESS = integer(
+    "flink.watermark.outoforderness.millis",
+    "Bound of the out-of-orderness within a shard: how far the watermark stays behind.",
+    0,
+    unit="ms",
+    group="Values and time",
+)
+FUTURE_LIMIT = integer(
+    "flink.watermark.future.limit",
+    "An event time further ahead of its arrival counts as the arrival time for watermarks (W12); -1 off.",
+    3_600_000,
+    also=(-1,),
+    unit="ms",
+    group="Values and time",
+)
+WATERMARK_STRATEGY = text(
+    "flink.watermark.strategy",
+    "From event times to watermarks: BOUNDED or a plugin's name.",
+    "BOUNDED",
+    group="Values and time",
+)
+LOOKAHEAD = optional_integer(
+    "flink.watermark.lookahead.millis",
+    "Event-time alignment: how far a record's watermark may be ahead of the global one (W8). Not set: off; 0 is a value.",
+    unit="ms",
+    connector="0, raised to three sync intervals",
+    group="Values and time",
+)
+IDLE_INTERVAL = integer(
+    "flink.shard.idle.interval",
+    "Evidence of silence after which a shard is idle (W3); -1 waits for every shard (W2).",
+    -1,
+    1,
+    also=(-1,),
+    unit="ms",
+    group="Values and time",
+)
+SYNC_INTERVAL = integer(
+    "flink.watermark.sync.interval",
+    "Between two refreshes of the global watermark (W7).",
+    1_000,
+    1,
+    unit="ms",
+    group="Values and time",
+    connector="30000",
+)
+EMIT_INTERVAL = integer(
+    "flink.watermark.emit.interval",
+    "At most so often a sink hears the watermark (W1).",
+    200,
+    0,
+    unit="ms",
+    group="Values and time",
+)
+TRACKER = text(
+    "flink.watermark.tracker",
+    "What carries the global watermark: IN_PROCESS, TCP, or a plugin's name (W10).",
+    "IN_PROCESS",
+    group="Values and time",
+)
+TRACKER_ADDRESS = text("flink.watermark.tracker.address", "host:port of the tracker.", group="Values and time")
+TRACKER_TOKEN = text("flink.watermark.tracker.token", "Token of the tracker.", group="Values and time", secret=True)
+TRACKER_TIMEOUT = integer(
+    "flink.watermark.tracker.timeout",
+    "A subtask that has not reported for this long is left out (W6).",
+    30_000,
+    1,
+    unit="ms",
+    group="Values and time",
+)
+STARTUP_TIMEOUT = integer(
+    "flink.watermark.startup.timeout",
+    "How long the first value waits for every expected subtask (W6).",
+    60_000,
+    1,
+    unit="ms",
+    group="Values and time",
+)
+WATERMARK_GROUP = text(
+    "flink.watermark.group",
+    "Jobs with one group share a global watermark; others never do (W6).",
+    group="Values and time",
+)
+
+# memory
+SUBTASK_BYTES = integer(
+    "flink.subtask.queue.bytes",
+    "Room for everything queued in a subtask, as held in memory (P6).",
+    128 * 2**20,
+    2**16,
+    unit="bytes",
+    group="Memory",
+)
+SHARD_BYTES = integer(
+    "flink.shard.queue.bytes",
+    "Room for one shard's queue, as held in memory (P6).",
+    16 * 2**20,
+    2**10,
+    unit="bytes",
+    group="Memory",
+)
+SHARD_RECORDS = integer(
+    "flink.shard.queue.records", "Records in one shard's queue.", 50_000, 1, unit="records", group="Memory"
+)

@@ -1,0 +1,95 @@
+"""A shard in memory behind the polling ports, with the service's iterator life and quotas, on the running loop's time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from recordpublisher.publishers.errors import ExpiredIteratorError, StreamNotFoundError, ThrottledError
+from recordpublisher.publishers.positions import PositionType, StartingPosition
+from recordpublisher.publishers.records import UserRecord
+from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.wire import ReadAnswer
+
+from virtual_time import EPOCH_MS
+
+SHARD = Shard("orders", "shardId-000000000000")
+CHILD = Shard("orders", "shardId-000000000001", parents=("shardId-000000000000",))
+ITERATOR_LIFE = 300.0
+
+
+class FakeShard:
+    """Records 1, 2, 3 ...; `errors` are raised by the next calls of an API; quotas of the service refuse calls that come too early."""
+
+    def __init__(self, *data: bytes, closed: bool = False, quotas: bool = True) -> None:
+        self.records = [UserRecord(d, str(n), 1.0, "k") for n, d in enumerate(data, 1)]
+        self.closed = closed
+        self.quotas = quotas
+        self.listed: list[Shard] | None = [SHARD]
+        self.errors: dict[str, deque[Exception]] = {"GetRecords": deque(), "GetShardIterator": deque()}
+        self.positions: list[StartingPosition] = []
+        self.limits: list[int] = []
+        self.read_at: list[float] = []
+        self.page = 10_000
+        self.latency = 0.0
+        self._free_at = 0.0
+
+    async def get_shard_iterator(self, shard: Shard, position: StartingPosition) -> str:
+        self.positions.append(position)
+        await asyncio.sleep(self.latency)
+        self._fail("GetShardIterator")
+        return self._iterator(self._index_of(position))
+
+    async def get_records(self, shard: Shard, iterator: str, limit: int) -> ReadAnswer:
+        await asyncio.sleep(self.latency)
+        now = asyncio.get_running_loop().time()
+        self._fail("GetRecords")
+        self._check_quotas(now)
+        index, issued = iterator.split("@")
+        if now - float(issued) > ITERATOR_LIFE:
+            raise ExpiredIteratorError("GetRecords", "ExpiredIteratorException", "Iterator expired.")
+        self.read_at.append(now)
+        self.limits.append(limit)
+        return self._answer(int(index), min(limit, self.page), now)
+
+    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
+        if self.listed is None:
+            raise StreamNotFoundError(stream)
+        return self.listed
+
+    async def server_time_ms(self, stream: str) -> int:
+        return EPOCH_MS
+
+    async def keys_decide(self, stream: str) -> bool:
+        return True
+
+    def add(self, *data: bytes) -> None:
+        for one in data:
+            self.records.append(UserRecord(one, str(len(self.records) + 1), 1.0, "k"))
+
+    def _answer(self, index: int, limit: int, now: float) -> ReadAnswer:
+        records = self.records[index : index + limit]
+        after = index + len(records)
+        self._free_at = now + max(0.2, sum(len(r.data) for r in records) / 2**21)
+        if self.closed and after == len(self.records):
+            return ReadAnswer(records, 0, None, child_shards=(CHILD,))
+        return ReadAnswer(records, (len(self.records) - after) * 1000, self._iterator(after))
+
+    def _check_quotas(self, now: float) -> None:
+        if self.quotas and now < self._free_at - 1e-9:
+            raise ThrottledError("GetRecords", "ProvisionedThroughputExceededException", "Rate exceeded for shard")
+
+    def _index_of(self, position: StartingPosition) -> int:
+        if position.type is PositionType.TRIM_HORIZON:
+            return 0
+        if position.type is PositionType.AT_TIMESTAMP:
+            return 0
+        index = [record.sequence_number for record in self.records].index(position.sequence_number)
+        return index + (position.type is PositionType.AFTER_SEQUENCE_NUMBER)
+
+    def _iterator(self, index: int) -> str:
+        return f"{index}@{asyncio.get_running_loop().time()}"
+
+    def _fail(self, api: str) -> None:
+        if self.errors[api]:
+            raise self.errors[api].popleft()

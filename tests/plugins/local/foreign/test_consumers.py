@@ -1,0 +1,113 @@
+"""Foreign servers and ours agree on registering consumers and subscribing to shards."""
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from kinesis_talk import FIRST, Answers, Talk, compare, talking, texts
+
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(90)]
+
+DIFFERENCES: dict[str, set[str]] = {
+    "moto": {
+        "arn carries the creation time",
+        "status at first",
+        "consumers in the summary",
+        "taken name",
+        "gone after deregistration",
+    },
+    "kinesis_local": set(),
+    "ministack": {"status at first"},
+}
+
+
+@pytest.mark.parametrize("server", DIFFERENCES)
+def test_servers_agree_on_registration(ours: Any, foreign: Callable[[str], Any], server: str):
+    compare(server, registration(ours), registration(foreign(server)), DIFFERENCES[server])
+
+
+def test_ministack_agrees_on_subscribing(ours: Any, ministack: Any):
+    compare("ministack", subscribing(ours), subscribing(ministack), {"the shard ends with"})
+
+
+def registration(kinesis: Any) -> Answers:
+    """Register, look up, list and deregister a consumer."""
+    with talking(kinesis, 1) as talk:
+        arn = talk.summary()["StreamARN"]
+        said = talk.said
+        consumer = kinesis.register_stream_consumer(StreamARN=arn, ConsumerName="c")["Consumer"]
+        said["arn carries the creation time"] = bool(re.fullmatch(r".*/consumer/c:\d+", consumer["ConsumerARN"]))
+        said["status at first"] = consumer["ConsumerStatus"]
+        talk.wait_consumer(consumer["ConsumerARN"])
+        described = kinesis.describe_stream_consumer(StreamARN=arn, ConsumerName="c")["ConsumerDescription"]
+        said["found by name"] = [described["ConsumerStatus"], described["StreamARN"] == arn]
+        said["listed"] = [c["ConsumerName"] for c in kinesis.list_stream_consumers(StreamARN=arn)["Consumers"]]
+        said["consumers in the summary"] = talk.summary().get("ConsumerCount")
+        talk.refused("taken name", "register_stream_consumer", StreamARN=arn, ConsumerName="c")
+        talk.refused("unknown consumer", "describe_stream_consumer", StreamARN=arn, ConsumerName="nobody")
+        kinesis.deregister_stream_consumer(StreamARN=arn, ConsumerName="c")
+        said["gone after deregistration"] = gone(talk, arn)
+    return said
+
+
+def gone(talk: Talk, arn: str) -> str:
+    """Ask for the consumer until it is not found, for at most two seconds."""
+    deadline = time.monotonic() + 2
+    while time.monotonic() < deadline:
+        talk.refused("ask", "describe_stream_consumer", StreamARN=arn, ConsumerName="c")
+        if (answer := talk.said.pop("ask")) != "no error":
+            return str(answer)
+        time.sleep(0.1)
+    return "still there"
+
+
+def subscribing(kinesis: Any) -> Answers:
+    """Subscribe: backlog, live push, heartbeat, the 5 s rule, take-over and the end of a shard."""
+    with talking(kinesis, 1) as talk:
+        said = talk.said
+        arn = talk.summary()["StreamARN"]
+        consumer = kinesis.register_stream_consumer(StreamARN=arn, ConsumerName="c")["Consumer"]["ConsumerARN"]
+        talk.wait_consumer(consumer)
+        start = {"ConsumerARN": consumer, "ShardId": FIRST, "StartingPosition": {"Type": "TRIM_HORIZON"}}
+        talk.refused("unknown consumer", "subscribe_to_shard", **{**start, "ConsumerARN": consumer + "0"})
+        talk.put("backlog")
+        events = kinesis.subscribe_to_shard(**start)["EventStream"]
+        stream = iter(events)
+        backlog = next(stream)["SubscribeToShardEvent"]
+        said["backlog"] = [texts(backlog), backlog["MillisBehindLatest"], "ChildShards" in backlog]
+        last = talk.put("live")
+        live = next(stream)["SubscribeToShardEvent"]
+        said["live"] = [texts(live), int(live["ContinuationSequenceNumber"]) >= int(last)]
+        talk.refused("again within 5 s", "subscribe_to_shard", **start)
+        began = time.monotonic()
+        heartbeat = next(stream)["SubscribeToShardEvent"]
+        said["heartbeat"] = [texts(heartbeat), round(time.monotonic() - began)]
+        said.update(taken_over(talk, start, stream, heartbeat["ContinuationSequenceNumber"]))
+        events.close()
+    return said
+
+
+def taken_over(talk: Talk, start: dict[str, Any], former: Iterator[Any], continuation: str) -> Answers:
+    """Subscribe a second time after 5 s, after the first one's continuation, and split the shard."""
+    time.sleep(0.2)
+    position = {"Type": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": continuation}
+    events = talk.kinesis.subscribe_to_shard(**{**start, "StartingPosition": position})["EventStream"]
+    try:
+        end_of_former: object = [texts(event["SubscribeToShardEvent"]) for event in former]
+    except ClientError as error:
+        end_of_former = error.response["Error"]["Code"]
+    talk.put("after the take-over")
+    stream = iter(events)
+    seen = next(filter(None, (texts(event["SubscribeToShardEvent"]) for event in stream)))
+    talk.kinesis.split_shard(StreamName=talk.stream, ShardToSplit=FIRST, NewStartingHashKey=str(1 << 127))
+    *_, last = [event["SubscribeToShardEvent"] for event in stream]
+    events.close()
+    children = [child["ShardId"] for child in last["ChildShards"]]
+    return {
+        "the former one ends with": end_of_former,
+        "the new one goes on with": seen,
+        "the shard ends with": [children, last.get("ContinuationSequenceNumber")],
+    }

@@ -1,0 +1,57 @@
+"""The built-in publishers keep the contract (P1, P2), through the real SDK against the embedded endpoint."""
+
+from contextlib import asynccontextmanager
+
+from fast_time import FastClock, run_fast
+
+from recordpublisher import Properties, RecordPublisherFactory
+from recordpublisher.plugins.local import LocalKinesis
+from recordpublisher.plugins.local.resharding import split
+from recordpublisher.plugins.testing import PublisherCase, PublisherContract
+from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
+from recordpublisher.publishers.fanout.holders import ConsumerHolders
+from recordpublisher.publishers.kinesis import KinesisClient
+from recordpublisher.publishers.polling import PollingRecordPublisherFactory
+
+PAYLOADS = [b"%d" % number * 300_000 for number in range(8)]
+"""An event of a subscription holds at most 1 MiB here: three of these."""
+PATIENT = {"aws.request.timeout": 3_600_000, "flink.shard.subscribetoshard.timeout": 3_600}  # time runs fast here
+
+
+class AgainstTheEndpoint(PublisherContract):
+    """One shard of a stream, split after the last record."""
+
+    deadline = 2_500.0  # 50 real seconds
+
+    def factory(self, properties: Properties) -> RecordPublisherFactory:
+        raise NotImplementedError
+
+    @asynccontextmanager
+    async def open_case(self):
+        async with LocalKinesis(streams={"orders": 1}, clock=FastClock()) as endpoint:
+            stream = endpoint.stream("orders")
+            for payload in PAYLOADS:
+                stream.put(payload, "key")
+            split(stream, stream.open_shards[0], 2**127)
+            properties = Properties({**endpoint.properties(), **PATIENT})
+            async with KinesisClient(properties) as client:
+                shard = (await client.list_shards("orders"))[0]
+            factory = self.factory(properties)
+            try:
+                yield PublisherCase(factory, shard, PAYLOADS)
+            finally:
+                await factory.close()
+
+    def execute(self, work):
+        run_fast(work)
+
+
+class TestPolling(AgainstTheEndpoint):
+    def factory(self, properties):
+        return PollingRecordPublisherFactory(properties.merged({"flink.shard.getrecords.maxrecordcount": 3}))
+
+
+class TestFanOut(AgainstTheEndpoint):
+    def factory(self, properties):
+        named = properties.merged({"flink.stream.efo.consumername": "contract"})
+        return FanOutRecordPublisherFactory(named, clock=FastClock(), holders=ConsumerHolders())

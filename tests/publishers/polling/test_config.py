@@ -1,0 +1,43 @@
+import pytest
+
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.polling import PollingConfig
+from recordpublisher.publishers.properties import Properties
+
+
+def test_c1_the_defaults_are_the_connectors():
+    config = PollingConfig.of(Properties({}))
+    assert (config.max_records, config.interval_seconds, config.adaptive) == (10_000, 0.2, False)
+    assert (config.get_records.max_retries, config.get_records.base_ms, config.get_records.max_ms) == (3, 300, 1000)
+
+
+def test_c1_every_value_can_be_given():
+    config = PollingConfig.of(
+        Properties(
+            {
+                "flink.shard.getrecords.maxrecordcount": "7",
+                "flink.shard.getrecords.intervalmillis": "1500",
+                "flink.shard.adaptivereads": "TRUE",
+                "flink.shard.getiterator.maxretries": "9",
+            }
+        )
+    )
+    assert (config.max_records, config.interval_seconds, config.adaptive) == (7, 1.5, True)
+    assert config.get_iterator.max_retries == 9
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("flink.shard.getrecords.maxrecordcount", "0"),
+        ("flink.shard.getrecords.maxrecordcount", "10001"),
+        ("flink.shard.getrecords.intervalmillis", "-1"),
+        ("flink.shard.getrecords.intervalmillis", "300000"),
+        ("flink.shard.adaptivereads", "maybe"),
+        ("flink.shard.getrecords.backoff.base", "2000"),
+    ],
+)
+def test_c2_bad_values_name_their_key(key, value):
+    with pytest.raises(ConfigurationError) as raised:
+        PollingConfig.of(Properties({key: value}))
+    assert raised.value.key == key

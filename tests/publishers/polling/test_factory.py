@@ -1,0 +1,59 @@
+import pytest
+from fake_polling import SHARD, FakeShard
+from kinesis_stub import PROPERTIES
+
+from recordpublisher.publishers.base import RunResult
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.metrics import ShardMetrics
+from recordpublisher.publishers.polling import PollingRecordPublisherFactory
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.properties import Properties
+
+from virtual_time import EPOCH_MS, VirtualClock, run_virtual
+
+
+def test_a_service_and_a_clock_can_be_handed_in():
+    fake = FakeShard(b"1", closed=True)
+
+    async def run():
+        factory = PollingRecordPublisherFactory(Properties({}), service=fake, clock=VirtualClock())
+        publisher = await factory.create(SHARD, StartingPosition.trim_horizon(), ShardMetrics())
+        assert fake.positions == []
+        result = await publisher.run(keep)
+        await factory.close()
+        return result
+
+    async def keep(batch):
+        return batch.read_position
+
+    assert run_virtual(run()) is RunResult.COMPLETE
+
+
+def test_p3_latest_is_pinned_to_the_servers_clock():
+    fake = FakeShard(closed=True)
+
+    async def run():
+        factory = PollingRecordPublisherFactory(Properties({}), service=fake, clock=VirtualClock())
+        publisher = await factory.create(SHARD, StartingPosition.latest(), ShardMetrics())
+
+        async def keep(batch):
+            return batch.read_position
+
+        await publisher.run(keep)
+
+    run_virtual(run())
+    assert fake.positions == [StartingPosition.at_timestamp(EPOCH_MS)]
+
+
+async def test_all_publishers_share_one_client_which_close_closes():
+    factory = PollingRecordPublisherFactory(Properties(PROPERTIES))
+    first = await factory.create(SHARD, StartingPosition.trim_horizon(), ShardMetrics())
+    second = await factory.create(SHARD, StartingPosition.trim_horizon(), ShardMetrics())
+    assert first._service is second._service
+    await factory.close()
+    await factory.close()
+
+
+def test_c2_bad_properties_fail_at_construction():
+    with pytest.raises(ConfigurationError, match="maxrecordcount"):
+        PollingRecordPublisherFactory(Properties({"flink.shard.getrecords.maxrecordcount": "lots"}))

@@ -1,0 +1,54 @@
+import pytest
+
+from recordpublisher.publishers.errors import ThrottledError, TransientError
+from recordpublisher.publishers.polling.pacing import RecordSize, limit_of, next_read_at, retry_pause_seconds
+from recordpublisher.publishers.records import RecordBatch, UserRecord
+from recordpublisher.publishers.shards import Shard
+
+MEASURED = RecordSize(read=1024.0, held=1400.0, is_measured=True)
+
+
+@pytest.mark.parametrize(
+    ("interval", "size", "at"),
+    [
+        (0.2, 0, 10.2),
+        (1.0, 0, 11.0),
+        (0.0, 0, 10.2),
+        (0.2, 2**20, 10.1 + 0.5),
+        (0.2, 10 * 2**20, 10.1 + 5.0),
+        (7.0, 10 * 2**20, 17.0),
+    ],
+)
+def test_r1_calls_count_from_start_to_start_and_bytes_from_the_answer(interval, size, at):
+    assert next_read_at(10.0, 10.1, interval, size) == pytest.approx(at)
+
+
+def test_r4_a_refusal_asks_for_a_second():
+    assert retry_pause_seconds(ThrottledError("GetRecords", "c", "m")) == 1.0
+    assert retry_pause_seconds(TransientError("GetRecords", "c", "m")) == 0.2
+
+
+def test_without_room_or_adaptive_reads_the_limit_is_the_property():
+    assert limit_of(500, MEASURED, None, None) == 500
+
+
+@pytest.mark.parametrize(("room", "limit"), [(14_000, 10), (1_399, 1), (0, 1), (10**9, 500)])
+def test_p6_room_lowers_the_limit(room, limit):
+    assert limit_of(500, MEASURED, room, None) == limit
+
+
+@pytest.mark.parametrize(("seconds", "limit"), [(1.0, 2048), (0.5, 1024), (0.0, 409), (60.0, 10_000)])
+def test_r1_adaptive_reads_fill_two_mebibytes_a_second(seconds, limit):
+    assert limit_of(500, MEASURED, None, seconds) == limit
+
+
+def test_adaptive_reads_also_fit_the_room():
+    assert limit_of(500, MEASURED, 14_000, 1.0) == 10
+
+
+def test_record_sizes_are_means_of_the_latest_batch_and_survive_empty_ones():
+    records = [UserRecord(b"x" * 100, "1", partition_key="key")] * 4
+    batch = RecordBatch(Shard("s", "shardId-0"), records, raw_count=2, raw_bytes=400)
+    size = RecordSize().after(batch, read_bytes=412)
+    assert (size.read, size.held) == (206.0, (400 + 4 * 360) / 2)
+    assert size.after(RecordBatch(Shard("s", "shardId-0"), []), 0) is size

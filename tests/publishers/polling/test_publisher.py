@@ -1,0 +1,381 @@
+import asyncio
+
+import pytest
+from fake_polling import CHILD, SHARD, FakeShard
+from kpl import aggregate
+
+from recordpublisher.publishers.base import RunResult
+from recordpublisher.publishers.errors import (
+    DataLossError,
+    FatalKinesisError,
+    ResourceNotFoundError,
+    RetriesExhaustedError,
+    StreamNotFoundError,
+    ThrottledError,
+    TransientError,
+)
+from recordpublisher.publishers.metrics import ShardMetrics
+from recordpublisher.publishers.polling import PollingConfig, PollingRecordPublisher
+from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
+from recordpublisher.publishers.properties import Properties
+
+from virtual_time import VirtualClock, run_virtual
+
+BROKEN = TransientError("GetRecords", "InternalFailure", "oh")
+THROTTLED = ThrottledError("GetRecords", "ProvisionedThroughputExceededException", "slow down")
+NOT_FOUND = ResourceNotFoundError("GetRecords", "ResourceNotFoundException", "no such shard")
+
+
+class Reader:
+    """A consumer that keeps what it got and answers the read position, or what `answers` says."""
+
+    def __init__(self, hold=0.0, answers=None, stop_after=None):
+        self.batches = []
+        self.at = []
+        self._hold = hold
+        self._answers = list(answers or [])
+        self._stop_after = stop_after
+
+    async def __call__(self, batch):
+        self.batches.append(batch)
+        self.at.append(asyncio.get_running_loop().time())
+        if len(self.batches) == self._stop_after:
+            raise StopError
+        await asyncio.sleep(self._hold.pop(0) if isinstance(self._hold, list) and self._hold else self._hold or 0)
+        return self._answers.pop(0) if self._answers else batch.read_position
+
+    @property
+    def data(self):
+        return [record.data for batch in self.batches for record in batch.records]
+
+
+class StopError(Exception):
+    pass
+
+
+def publisher_of(fake, position=None, metrics=None, **properties):
+    prefixes = {"adaptivereads": "flink.shard."}
+    given = {prefixes.get(key, "flink.shard.getrecords.") + key: value for key, value in properties.items()}
+    config = PollingConfig.of(Properties(given))
+    position = position or StartingPosition.trim_horizon()
+    return PollingRecordPublisher(fake, SHARD, position, config, metrics or ShardMetrics(), VirtualClock())
+
+
+async def published(fake, consumer, **more):
+    return await publisher_of(fake, **more).run(consumer)
+
+
+def read(fake, reader=None, **more):
+    """Read to the shard's end, or until the reader stops."""
+    reader = reader or Reader()
+
+    async def run():
+        try:
+            return await publisher_of(fake, **more).run(reader)
+        except StopError:
+            return RunResult.CANCELLED
+
+    return reader, run_virtual(run())
+
+
+def test_p1_a_closed_shard_is_read_to_its_end_and_its_children_come_with_the_last_batch():
+    fake = FakeShard(b"1", b"2", b"3", closed=True)
+    fake.page = 2
+    reader, result = read(fake)
+    assert result is RunResult.COMPLETE
+    assert reader.data == [b"1", b"2", b"3"]
+    assert [batch.child_shards for batch in reader.batches] == [(), (CHILD,)]
+    assert [batch.millis_behind_latest for batch in reader.batches] == [1000, 0]
+
+
+def test_p1_a_completed_shard_stays_complete():
+    async def twice():
+        publisher = publisher_of(fake)
+        return await publisher.run(Reader()), await publisher.run(reader)
+
+    fake, reader = FakeShard(b"1", closed=True), Reader()
+    assert run_virtual(twice()) == (RunResult.COMPLETE, RunResult.COMPLETE)
+    assert reader.batches == []
+
+
+def test_p1_every_batch_carries_the_position_after_it_and_empty_ones_carry_none():
+    fake = FakeShard(b"1", b"2")
+    reader, _ = read(fake, Reader(stop_after=2))
+    assert [batch.read_position for batch in reader.batches] == [SequenceNumber("2"), None]
+    assert [len(batch) for batch in reader.batches] == [2, 0]
+
+
+def test_p1_reading_goes_on_from_the_answered_position_and_nothing_else():
+    fake = FakeShard(b"1", b"2", b"3", closed=True)
+    reader, result = read(fake, Reader(answers=[SequenceNumber("1")]))
+    assert reader.data == [b"1", b"2", b"3", b"2", b"3"]
+    assert result is RunResult.COMPLETE
+    assert fake.positions[1] == StartingPosition.after(SequenceNumber("1"))
+
+
+def test_p1_an_unanswered_batch_is_read_again():
+    fake = FakeShard(b"1", b"2")
+
+    async def run():
+        publisher = publisher_of(fake)
+        with pytest.raises(StopError):
+            await publisher.run(Reader(stop_after=1))
+        reader = Reader(stop_after=2)
+        with pytest.raises(StopError):
+            await publisher.run(reader)
+        return reader
+
+    assert run_virtual(run()).data == [b"1", b"2"]
+
+
+def test_p1_a_slow_consumer_is_the_back_pressure():
+    fake = FakeShard(*[b"x"] * 3)
+    fake.page = 1
+    read(fake, Reader(hold=7.0, stop_after=3))
+    assert fake.read_at == [0.0, 7.0, 14.0]
+
+
+def test_p2_a_restart_inside_an_aggregate_goes_on_behind_the_sub_record():
+    fake = FakeShard(b"0", aggregate(("a", b"1"), ("a", b"2"), ("a", b"3")), b"4", closed=True)
+    reader, _ = read(fake, position=StartingPosition.after(SequenceNumber("2", 0)))
+    assert reader.data == [b"2", b"3", b"4"]
+    assert fake.positions[0].type is PositionType.AT_SEQUENCE_NUMBER
+
+
+def test_p2_a_consumer_may_answer_a_place_inside_an_aggregate():
+    fake = FakeShard(aggregate(("a", b"1"), ("a", b"2")), closed=True)
+    reader, _ = read(fake, Reader(answers=[SequenceNumber("1", 0)]))
+    assert reader.data == [b"1", b"2", b"2"]
+
+
+def test_p4_a_timestamp_start_survives_empty_batches():
+    fake = FakeShard()
+    start = StartingPosition.at_timestamp(1_700_000_000_123)
+    read(fake, Reader(hold=[0, 301, 0], stop_after=4), position=start)
+    assert fake.positions == [start, start]
+
+
+def test_p4_a_batch_that_de_aggregates_to_nothing_still_moves_the_position():
+    fake = FakeShard(aggregate())
+    reader, _ = read(fake, Reader(stop_after=2))
+    assert reader.data == []
+    assert reader.batches[0].read_position == SequenceNumber("1")
+    assert reader.batches[0].raw_count == 1
+
+
+def test_p6_the_limit_is_lowered_to_fit_the_room_offered():
+    fake = FakeShard(*[b"x" * 640] * 200)
+
+    async def run():
+        publisher = publisher_of(fake)
+        publisher.offer_room(50_000)
+        with pytest.raises(StopError):
+            await publisher.run(Reader(stop_after=3))
+
+    run_virtual(run())
+    assert fake.limits == [4, 50, 50]
+
+
+def test_p6_one_record_is_always_asked_for():
+    fake = FakeShard(b"x" * 10_000, closed=True)
+
+    async def run():
+        publisher = publisher_of(fake)
+        publisher.offer_room(0)
+        return await publisher.run(Reader())
+
+    assert run_virtual(run()) is RunResult.COMPLETE
+    assert fake.limits == [1]
+
+
+def test_r1_the_interval_is_measured_from_loop_to_loop():
+    fake = FakeShard()
+    fake.latency = 0.3
+    read(fake, Reader(hold=0.4, stop_after=4), intervalmillis=1000)
+    assert [round(b - a, 3) for a, b in zip(fake.read_at, fake.read_at[1:], strict=False)] == [1.0, 1.0, 1.0]
+
+
+def test_r1_five_calls_a_second_are_never_exceeded():
+    fake = FakeShard()
+    _, result = read(fake, Reader(stop_after=20), intervalmillis=0)
+    assert result is RunResult.CANCELLED
+    assert fake.read_at[-1] == pytest.approx(19 * 0.2)
+
+
+def test_r1_two_mebibytes_a_second_are_respected_and_a_full_answer_is_followed_by_five_seconds():
+    megabyte = b"x" * 2**20
+    fake = FakeShard(*[megabyte] * 30, closed=True)
+    fake.page = 10
+    metrics = ShardMetrics()
+    reader, result = read(fake, metrics=metrics)
+    assert result is RunResult.COMPLETE
+    assert len(reader.data) == 30
+    assert metrics.throttles == 0
+    assert reader.at == pytest.approx([0.0, 5.0, 10.0], abs=0.01)
+
+
+def test_r1_adaptive_reads_size_the_limit_from_the_mean_record_size():
+    fake = FakeShard(*[b"x" * (2**20 // 5 - 1)] * 20, closed=True)
+    read(fake, adaptivereads="true", maxrecordcount=4)
+    assert fake.limits[0] == 4
+    assert set(fake.limits[1:]) <= {3, 4, 5}
+
+
+def test_r2_an_iterator_older_than_four_minutes_is_replaced_before_use():
+    fake = FakeShard(b"1", b"2", b"3", closed=True)
+    fake.page = 1
+    metrics = ShardMetrics()
+    reader, result = read(fake, Reader(hold=241.0), metrics=metrics)
+    assert result is RunResult.COMPLETE
+    assert reader.data == [b"1", b"2", b"3"]
+    assert metrics.iterator_refreshes == 2
+    assert fake.positions[1:] == [StartingPosition.after(SequenceNumber(n)) for n in "12"]
+
+
+def test_r2_one_of_three_minutes_is_used():
+    fake = FakeShard(b"1", b"2", closed=True)
+    fake.page = 1
+    read(fake, Reader(hold=180.0))
+    assert len(fake.positions) == 1
+
+
+def test_r2_an_expired_iterator_is_refreshed_without_gap_or_duplicate_as_often_as_needed():
+    fake = FakeShard(b"1", b"2", b"3", closed=True)
+    fake.page = 1
+    expired = [fake_expiry() for _ in range(12)]
+    metrics = ShardMetrics()
+
+    async def consumer(batch):
+        fake.errors["GetRecords"].extend(expired[:6])
+        del expired[:6]
+        return await reader(batch)
+
+    reader = Reader()
+    assert run_virtual(published(fake, consumer, metrics=metrics)) is RunResult.COMPLETE
+    assert reader.data == [b"1", b"2", b"3"]
+    assert (metrics.iterator_refreshes, metrics.retries) == (12, 0)
+
+
+def fake_expiry():
+    from recordpublisher.publishers.errors import ExpiredIteratorError
+
+    return ExpiredIteratorError("GetRecords", "ExpiredIteratorException", "Iterator expired.")
+
+
+def test_r2_a_process_that_was_suspended_goes_on_where_it_stood():
+    fake = FakeShard(b"1", b"2", closed=True)
+    fake.page = 1
+
+    async def consumer(batch):
+        asyncio.get_running_loop().suspend(3600)
+        return await reader(batch)
+
+    reader = Reader()
+    run_virtual(published(fake, consumer))
+    assert reader.data == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("awaiting", ["GetShardIterator", "GetRecords", "pause", "consumer"])
+def test_r3_cancelling_is_immediate_at_every_await_and_loses_nothing(awaiting):
+    fake = FakeShard(b"1", b"2", closed=True)
+    fake.page, fake.latency = 1, 1.0
+    hold = 1.0
+    moment = {"GetShardIterator": 0.5, "GetRecords": 1.5, "consumer": 2.5, "pause": 4.0}[awaiting]
+
+    async def run():
+        publisher = publisher_of(fake, intervalmillis=5000)
+        first, second = Reader(hold=hold), Reader()
+        task = asyncio.create_task(publisher.run(first))
+        await asyncio.sleep(moment)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert asyncio.get_running_loop().time() == moment
+        assert await publisher.run(second) is RunResult.COMPLETE
+        done = first.data if awaiting == "pause" else []
+        return done + second.data
+
+    assert run_virtual(run()) == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("api", ["GetRecords", "GetShardIterator"])
+def test_r4_trouble_is_retried_on_every_call_and_counted(api):
+    fake = FakeShard(b"1", closed=True)
+    fake.errors[api].extend([BROKEN, THROTTLED, BROKEN])
+    metrics = ShardMetrics()
+    reader, result = read(fake, metrics=metrics)
+    assert (result, reader.data) == (RunResult.COMPLETE, [b"1"])
+    assert (metrics.retries, metrics.throttles) == (3, 1)
+
+
+def test_r4_after_a_refusal_a_second_passes():
+    fake = FakeShard(b"1", closed=True)
+    fake.errors["GetRecords"].append(THROTTLED)
+    read(fake)
+    assert 1.0 <= fake.read_at[0] <= 1.3
+
+
+def test_r4_an_answer_gives_the_next_read_a_full_budget():
+    fake = FakeShard(*[b"x"] * 4, closed=True)
+    fake.page = 1
+
+    async def consumer(batch):
+        fake.errors["GetRecords"].extend([BROKEN] * 3)
+        return await reader(batch)
+
+    reader = Reader()
+    assert run_virtual(published(fake, consumer)) is RunResult.COMPLETE
+
+
+def test_r4_a_used_up_budget_names_call_attempts_and_last_error():
+    fake = FakeShard()
+    fake.errors["GetRecords"].extend([BROKEN] * 4)
+    with pytest.raises(RetriesExhaustedError, match=r"GetRecords failed 4 times.*InternalFailure"):
+        read(fake)
+
+
+def test_fatal_errors_are_raised_at_once():
+    fake = FakeShard()
+    fake.errors["GetRecords"].append(FatalKinesisError("GetRecords", "AccessDeniedException", "no"))
+    with pytest.raises(FatalKinesisError):
+        read(fake)
+    assert fake.read_at == []
+
+
+@pytest.mark.parametrize("api", ["GetRecords", "GetShardIterator"])
+def test_f4_a_shard_that_vanished_before_its_end_is_data_loss_and_never_complete(api):
+    fake = FakeShard(b"1")
+    fake.errors[api].append(NOT_FOUND)
+    fake.listed = [CHILD]
+    with pytest.raises(DataLossError, match=r"orders/shardId-000000000000 vanished"):
+        read(fake)
+
+
+def test_f4_a_stream_that_is_gone_is_said_so():
+    fake = FakeShard(b"1")
+    fake.errors["GetRecords"].append(NOT_FOUND)
+    fake.listed = None
+    with pytest.raises(StreamNotFoundError, match="orders"):
+        read(fake)
+
+
+def test_f4_a_shard_that_is_still_listed_is_tried_again():
+    fake = FakeShard(b"1", closed=True)
+    fake.errors["GetRecords"].extend([NOT_FOUND, NOT_FOUND])
+    metrics = ShardMetrics()
+    reader, result = read(fake, metrics=metrics)
+    assert (result, reader.data, metrics.retries) == (RunResult.COMPLETE, [b"1"], 2)
+
+
+def test_a1_reads_are_counted():
+    fake = FakeShard(b"12345", aggregate(("a", b"1"), ("a", b"2")), closed=True)
+    metrics = ShardMetrics()
+    read(fake, metrics=metrics)
+    size = sum(len(record.data) for record in fake.records)
+    assert (metrics.reads, metrics.number_of_aggregated_records, metrics.number_of_deaggregated_records) == (1, 2, 3)
+    assert (metrics.bytes_read, metrics.bytes_per_read, metrics.millis_behind_latest) == (size, size, 0)
+
+
+def test_an_error_of_the_consumer_comes_out_of_run():
+    with pytest.raises(ZeroDivisionError):
+        run_virtual(published(FakeShard(b"1"), lambda batch: 1 / 0))

@@ -1,0 +1,105 @@
+"""What users install: the floors are in the wheel, nothing generic lands beside them, and a checkout without links does not build."""
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from command_line import ROOT
+
+pytestmark = pytest.mark.slow
+FLOORS = ("publishers", "consumer", "fetcher", "plugins")
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory) -> Path:
+    """A copy of what is built; a build writes beside its sources."""
+    copy = tmp_path_factory.mktemp("checkout") / "recordpublisher"
+    leave_out = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for folder in ("src", *FLOORS):
+        shutil.copytree(ROOT / folder, copy / folder, symlinks=True, ignore=leave_out)
+    for file in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / file, copy)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def built(checkout) -> Path:
+    """The sdist and the wheel that is built from it, as `python -m build` does."""
+    done = build(checkout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return checkout / "dist"
+
+
+def build(checkout: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "build", "--no-isolation", *options, str(checkout)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+
+
+def names_in(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as content:
+        return set(content.namelist())
+
+
+@pytest.fixture(scope="module")
+def names(built) -> set[str]:
+    (wheel,) = built.glob("*.whl")
+    return names_in(wheel)
+
+
+def test_every_module_of_every_floor_is_in_the_wheel(names):
+    modules = {f"recordpublisher/{file.relative_to(ROOT)}" for floor in FLOORS for file in (ROOT / floor).rglob("*.py")}
+
+    assert modules
+    assert modules - names == set()
+
+
+def test_nothing_generic_lands_on_the_top_level(names):
+    top = {name.split("/")[0] for name in names if ".dist-info/" not in name}
+
+    assert top == {"recordpublisher", "pyspark_recordpublisher.py"}
+
+
+def test_the_wheel_is_typed_and_has_its_licence_and_its_command(names):
+    assert "recordpublisher/py.typed" in names
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert any(name.endswith("entry_points.txt") for name in names)
+
+
+def test_no_test_is_in_the_wheel(names):
+    assert not [name for name in names if "/tests/" in name or "/test_" in name]
+
+
+def test_a_wheel_straight_from_the_checkout_is_the_same(checkout, names, tmp_path):
+    done = build(checkout, "--wheel", "--outdir", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+
+    assert names_in(wheel) == names
+
+
+def test_the_installed_wheel_runs_without_the_checkout(built, tmp_path):
+    (wheel,) = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as content:
+        content.extractall(tmp_path)
+    script = "import recordpublisher as rp; print(rp.__file__, rp.DataFetcher.__name__, rp.MemorySink.__name__)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.split() == [str(tmp_path / "recordpublisher" / "__init__.py"), "DataFetcher", "MemorySink"]
+
+
+def test_a_checkout_without_links_does_not_build(checkout, tmp_path):
+    copy = tmp_path / "flat"
+    shutil.copytree(checkout, copy, symlinks=True)
+    link = copy / "src" / "recordpublisher" / "fetcher"
+    link.unlink()
+    link.write_text("../../fetcher")  # what git leaves where links cannot be made
+
+    done = build(copy, "--wheel")
+
+    assert done.returncode != 0
+    assert "src/recordpublisher/fetcher is not a directory but should be a symbolic link" in done.stdout + done.stderr
