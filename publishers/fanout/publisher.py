@@ -206,8 +206,10 @@ def _advanced(position: StartingPosition, answered: SequenceNumber | None) -> St
 
 
 def _went_back(batch: RecordBatch, answered: SequenceNumber | None) -> bool:
-    """Whether the consumer wants to go on from within the batch: then the events that follow are not the next ones (P1)."""
-    if answered is None or not len(batch) or answered == batch.read_position:
+    """Whether the consumer wants to go on from within or before the batch: then the events that follow are not the next ones (P1)."""
+    if not len(batch) or answered == batch.read_position:
         return False
+    if answered is None:  # unchanged: the batch is to come again
+        return True
     last = batch.records[-1]
     return answered != SequenceNumber(last.sequence_number, last.sub_sequence_number)

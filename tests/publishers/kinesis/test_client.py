@@ -242,12 +242,18 @@ async def test_s4_keys_do_not_decide_the_shard_under_auto_distribution(strategy,
 
 
 async def test_f1_subscriptions_and_calls_use_clients_of_their_own_with_unlimited_pools():
+    done = asyncio.Event()
+
+    async def wait(request):
+        await done.wait()
+
     async with stub_and_client() as (stub, client):
-        stub.script("SubscribeToShard", *[[initial_response(), lambda _: asyncio.sleep(0.5)]] * 12)
+        stub.script("SubscribeToShard", *[[initial_response(), wait]] * 12)
         stub.script("GetRecords", {"Records": []})
-        open_ones = [await client.subscribe_to_shard("c" * 9, SHARD, StartingPosition.latest()) for _ in range(12)]
-        async with asyncio.timeout(0.4):  # twelve are more than the SDK's pool of ten
+        async with asyncio.timeout(20):  # twelve are more than the SDK's pool of ten
+            open_ones = [await client.subscribe_to_shard("c" * 9, SHARD, StartingPosition.latest()) for _ in range(12)]
             await client.get_records(SHARD, "it", 1)
+        done.set()
         for subscription in open_ones:
             await subscription.close()
 

@@ -1,0 +1,184 @@
+"""CPU of the reading process per record, through the real SDKs, next to their own parsers (`make bench` prints it)."""
+
+import asyncio
+import base64
+import json
+import multiprocessing
+import random
+import time
+
+import boto3
+import pytest
+from aiobotocore.session import AioSession
+from aiohttp import web
+from event_frames import frame, initial_response
+
+from recordpublisher.publishers.kinesis import KinesisClient
+from recordpublisher.publishers.metrics import ShardMetrics
+from recordpublisher.publishers.polling import PollingRecordPublisherFactory
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.shards import Shard
+
+pytestmark = pytest.mark.benchmark
+
+RECORDS, EVENT, ROUNDS = 10_000, 2_500, 6
+SHARD = Shard("s", "shardId-0")
+START = StartingPosition.trim_horizon()
+KEYS = {"region_name": "us-east-1", "aws_access_key_id": "a", "aws_secret_access_key": "s"}
+
+
+def wire_body(count, size, **more):
+    rnd = random.Random(1)
+    records = [
+        {
+            "SequenceNumber": str(49600000000000000000000000000000000000000000000000000000 + n),
+            "ApproximateArrivalTimestamp": 1700000000.123 + n / 1000,
+            "Data": base64.b64encode(rnd.randbytes(size)).decode(),
+            "PartitionKey": f"key-{n % 997}",
+        }
+        for n in range(count)
+    ]
+    return json.dumps({"Records": records, "MillisBehindLatest": 0, **more}).encode()
+
+
+def serve(size, port):
+    """A process that answers bodies made before."""
+    body = wire_body(RECORDS, size, NextShardIterator="A" * 256)
+    event = wire_body(EVENT, size, ContinuationSequenceNumber="1")
+    events = frame({":message-type": "event", ":event-type": "SubscribeToShardEvent"}, event)
+
+    async def answer(request):
+        await request.read()
+        if not request.headers["X-Amz-Target"].endswith("SubscribeToShard"):
+            return web.Response(body=body)
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(initial_response())
+        for _ in range(ROUNDS * RECORDS // EVENT):
+            await response.write(events)
+        return response
+
+    async def main():
+        app = web.Application()
+        app.router.add_post("/", answer)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        port.put(runner.addresses[0][1])
+        await asyncio.sleep(600)
+
+    asyncio.run(main())
+
+
+@pytest.fixture(params=[200, 1024])
+def endpoint(request):
+    context = multiprocessing.get_context("spawn")
+    port = context.Queue()
+    process = context.Process(target=serve, args=(request.param, port), daemon=True)
+    process.start()
+    try:
+        yield request.param, f"http://127.0.0.1:{port.get(timeout=60)}"
+    finally:
+        process.terminate()
+        process.join()
+
+
+class Frozen:
+    """A clock by which every wait is over."""
+
+    def __init__(self):
+        self._seconds = 0.0
+
+    def now_ms(self):
+        return 0
+
+    def monotonic(self):
+        self._seconds += 10
+        return self._seconds
+
+
+class EnoughError(Exception):
+    pass
+
+
+def micros(marks, count=RECORDS):
+    """The best of the rounds: the others were disturbed."""
+    return min(after - before for before, after in zip(marks, marks[1:], strict=False)) / count * 1e6
+
+
+async def cost_of(read):
+    marks = [time.process_time()]
+    for _ in range(ROUNDS):
+        assert await read() == RECORDS
+        marks.append(time.process_time())
+    return micros(marks)
+
+
+async def ours(properties):
+    async with KinesisClient(properties) as client:
+        polled = await cost_of(lambda: count_of(client.get_records(SHARD, "it", RECORDS)))
+        subscription = await client.subscribe_to_shard("consumer-arn", SHARD, START)
+        marks = [time.process_time()]
+        async for event in subscription:
+            assert len(event.records) == EVENT
+            marks.append(time.process_time())
+    return polled, micros(marks[1:], EVENT)
+
+
+async def count_of(answer):
+    return len((await answer).records)
+
+
+async def published(properties):
+    factory = PollingRecordPublisherFactory(properties, clock=Frozen())
+    publisher = await factory.create(SHARD, START, ShardMetrics())
+    publisher._iterator.follow("it", 0.0)
+    marks = []
+
+    async def consumer(batch):
+        marks.append(time.process_time())
+        if len(marks) > ROUNDS:
+            raise EnoughError
+        return batch.read_position
+
+    with pytest.raises(EnoughError):
+        await publisher.run(consumer)
+    await factory.close()
+    return micros(marks)
+
+
+async def sdk_asynchronous(url):
+    async with AioSession().create_client("kinesis", endpoint_url=url, **KEYS) as client:
+
+        async def read():
+            return len((await client.get_records(ShardIterator="it"))["Records"])
+
+        return await cost_of(read)
+
+
+async def sdk_synchronous(url):
+    client = boto3.client("kinesis", endpoint_url=url, **KEYS)
+
+    async def read():
+        return len(client.get_records(ShardIterator="it")["Records"])
+
+    return await cost_of(read)
+
+
+def test_cpu_per_record(endpoint, capsys):
+    size, url = endpoint
+    keys = {"aws.credentials.provider.basic.accesskeyid": "a", "aws.credentials.provider.basic.secretkey": "s"}
+    properties = Properties({"aws.endpoint": url, **keys})
+    polled, pushed = asyncio.run(ours(properties))
+    rows = {
+        "GetRecords, our decoder": polled,
+        "SubscribeToShard, our decoder": pushed,
+        "polling publisher": asyncio.run(published(properties)),
+        "GetRecords, aiobotocore alone": asyncio.run(sdk_asynchronous(url)),
+        "GetRecords, boto3 alone": asyncio.run(sdk_synchronous(url)),
+    }
+    with capsys.disabled():
+        print(f"\n{RECORDS} records of {size} B, us of CPU a record")
+        for name, cost in rows.items():
+            print(f"  {name:32}{cost:7.2f}")

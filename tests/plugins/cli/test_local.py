@@ -1,0 +1,72 @@
+"""`recordpublisher local`: the embedded endpoint as a process."""
+
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import boto3
+import pytest
+from command_line import command, process_environment
+
+from recordpublisher import ConfigurationError
+from recordpublisher.plugins.cli.local import shards_by_stream
+
+
+@contextmanager
+def serving(*arguments: str):
+    """The command, once it listens, and its URL."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "recordpublisher", "local", "--port", "0", *arguments],
+        env=process_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process, process.stderr.readline().split()[-1]
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_serves_the_streams_it_was_given_until_it_is_stopped(number):
+    with serving("--stream", "flights:3", "--stream", "orders:1") as (process, url):
+        client = boto3.client("kinesis", endpoint_url=url, region_name="us-east-1", **KEYS)
+        assert client.list_streams()["StreamNames"] == ["flights", "orders"]
+        assert len(client.list_shards(StreamName="flights")["Shards"]) == 3
+        client.close()
+
+        process.send_signal(number)
+        assert process.wait(timeout=20) == 0
+        assert process.stdout.read() == process.stderr.read() == ""
+
+
+def test_a_port_that_is_taken_is_one_line():
+    with serving() as (_, url):
+        done = command("local", "--port", url.rsplit(":", 1)[1])
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("recordpublisher: property 'port' has the value ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_another_host_than_loopback_must_be_allowed():
+    done = command("local", "--host", "0.0.0.0", "--port", "0")
+
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("given", ["orders", "orders:", ":1", "orders:0", "orders:-1", "orders:x", "orders:1.5"])
+def test_a_stream_is_a_name_and_a_number_of_shards(given):
+    with pytest.raises(ConfigurationError, match="NAME:SHARDS"):
+        shards_by_stream([given])
+
+
+def test_a_stream_is_named_once():
+    with pytest.raises(ConfigurationError, match="each name once"):
+        shards_by_stream(["a:1", "a:2"])
+
+
+KEYS = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}

@@ -1,0 +1,121 @@
+"""`recordpublisher tail` against the embedded endpoint: records, and one line for each thing that can be wrong."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+from command_line import command, process_environment
+
+from recordpublisher.plugins.local import serve_in_thread
+
+EFO = {"flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "tail"}
+
+
+@pytest.fixture(scope="module")
+def endpoint():
+    """A stream of two shards with ten flights, and the keys it lets in."""
+    with serve_in_thread(streams={"flights": 2}, credentials={"me": "s3cr3t"}) as served:
+        for number in range(10):
+            served.call(served.endpoint.stream("flights").put, b"flight %d" % number, str(number))
+        yield served
+
+
+def pairs(endpoint, **changed: str) -> list[str]:
+    properties = {**endpoint.call(endpoint.endpoint.properties), **EFO, **changed}
+    return [part for key, value in properties.items() for part in ("-p", f"{key}={value}")]
+
+
+def tail(endpoint, *arguments: str, stream: str = "flights", **changed: str):
+    return command("tail", stream, *pairs(endpoint, **changed), *arguments)
+
+
+def test_no_follow_prints_every_record_from_the_oldest_on_and_ends(endpoint):
+    done = tail(endpoint, "--no-follow")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert sorted(line["data"] for line in lines) == [f"flight {number}" for number in range(10)]
+    assert {line["shardId"] for line in lines} == {"shardId-000000000000", "shardId-000000000001"}
+
+
+def test_a_limit_ends_it(endpoint):
+    done = tail(endpoint, "--limit", "3", **{"flink.stream.initpos": "TRIM_HORIZON"})
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) == 3
+
+
+def test_a_properties_file_is_read_and_pairs_win_over_it(endpoint, tmp_path):
+    job = tmp_path / "job.properties"
+    properties = {**endpoint.call(endpoint.endpoint.properties), **EFO, "flink.stream.recordpublisher": "NONE"}
+    job.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+
+    done = command(
+        "tail",
+        "flights",
+        "--properties",
+        str(job),
+        "-p",
+        "flink.stream.recordpublisher=EFO",
+        "--no-follow",
+        "--limit",
+        "1",
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_following_shows_new_records_and_ends_well_when_stopped(endpoint):
+    watch = [sys.executable, "-m", "recordpublisher", "tail", "flights", *pairs(endpoint)]
+    with subprocess.Popen(
+        [*watch, "-p", "flink.stream.initpos=TRIM_HORIZON"],
+        env=process_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        for _ in range(10):
+            process.stdout.readline()
+        endpoint.call(endpoint.endpoint.stream("flights").put, b"new", "key")
+        assert json.loads(process.stdout.readline())["data"] == "new"
+
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) == 0
+        assert process.stderr.read() == ""
+
+
+WRONG = [
+    ({"aws.credentials.provider.basic.secretkey": "wrong"}, 1, "SignatureDoesNotMatch|InvalidSignatureException"),
+    ({"aws.credentials.provider.basic.accesskeyid": "nobody"}, 1, "UnrecognizedClientException"),
+    ({"aws.endpoint": "nowhere"}, 2, "property 'aws.endpoint' has the value 'nowhere'"),
+    ({"aws.endpoint": "http://127.0.0.1:1", "flink.list.shards.maxretries": "0"}, 1, "http://127.0.0.1:1"),
+    ({"flink.stream.efo.consumername": "a b"}, 2, "property 'flink.stream.efo.consumername' has the value 'a b'"),
+    ({"flink.stream.initpos": "AT_TIMESTAMP"}, 2, "property 'flink.stream.initpos.timestamp' is not set"),
+    (
+        {"flink.stream.initpos": "AT_TIMESTAMP", "flink.stream.initpos.timestamp": "yesterday"},
+        2,
+        "property 'flink.stream.initpos.timestamp' has the value 'yesterday'",
+    ),
+    ({"flink.shard.idle.interval": "soon"}, 2, "property 'flink.shard.idle.interval' has the value 'soon'"),
+    ({"flink.watermark.tracker": "TCP"}, 2, "TCP"),
+]
+
+
+@pytest.mark.parametrize(("changed", "code", "words"), WRONG)
+def test_what_is_wrong_is_told_in_one_line(endpoint, changed, code, words):
+    done = tail(endpoint, "--no-follow", **changed)
+
+    assert done.returncode == code
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert any(word in done.stderr for word in words.split("|")), done.stderr
+    assert "s3cr3t" not in done.stderr
+
+
+def test_a_stream_that_does_not_exist_is_told_with_those_that_do(endpoint):
+    done = tail(endpoint, stream="fligths")
+
+    assert done.returncode == 1
+    assert done.stderr == "recordpublisher: stream 'fligths' does not exist; existing streams: flights\n"
