@@ -1,0 +1,49 @@
+"""One real Spark for every test here, and the embedded endpoint beside it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from spark_jobs import Kinesis
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """A local Spark with two slots; its Python workers are this Python."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2]").appName("tests")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.task.maxFailures": "1",
+    }
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def served() -> Iterator[Any]:
+    """The embedded endpoint, in a thread."""
+    from recordpublisher.plugins.local import serve_in_thread
+
+    with serve_in_thread() as thread:
+        yield thread
+
+
+@pytest.fixture
+def kinesis(served: Any) -> Callable[..., Kinesis]:
+    """Makes streams at the endpoint."""
+    return lambda name, shards=2: Kinesis(served, name, shards)

@@ -1,0 +1,162 @@
+"""`format("kinesis")` on a real Spark: exactly once through splits, restarts, several actions and lost claims."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+
+import pytest
+from spark_jobs import numbers, rows_so_far, to_parquet, wait_for_rows
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+NOW = {"availableNow": True}
+
+
+def test_columns_are_those_of_the_contract(spark, kinesis, tmp_path):
+    stream = kinesis("columns")
+    stream.put(1, lambda n: 1_700_000_000_123)
+    rows = []
+    frame = stream.load(spark, tmp_path)
+    query = frame.writeStream.foreachBatch(lambda df, batch: rows.extend(df.collect())).trigger(**NOW).start()
+    query.awaitTermination()
+    assert [f"{field.name} {field.dataType.simpleString()}" for field in frame.schema][:-1] == [
+        "stream string",
+        "shardId string",
+        "partitionKey string",
+        "explicitHashKey string",
+        "sequenceNumber string",
+        "subSequenceNumber bigint",
+        "approximateArrivalTimestamp timestamp",
+        "eventTime timestamp",
+        "data binary",
+    ]
+    (row,) = rows
+    assert (row.stream, row.partitionKey, row.explicitHashKey, row.subSequenceNumber) == ("columns", "key-0", None, -1)
+    assert row.data == b'{"n": 0, "at": 1700000000123}'
+    assert row.eventTime.timestamp() == 1_700_000_000.123
+
+
+def test_every_record_once_through_a_split_and_a_restart(spark, kinesis, tmp_path):
+    stream = kinesis("split")
+    stream.put(3000)
+    query = to_parquet(stream.load(spark, tmp_path), tmp_path)
+    wait_for_rows(query, 3000)
+    stream.split(0)
+    stream.put(2000)
+    wait_for_rows(query, 5000)
+    query.stop()
+    stream.put(1000)
+    again = to_parquet(stream.load(spark, tmp_path), tmp_path)
+    wait_for_rows(again, 1000)
+    again.stop()
+    assert numbers(spark, tmp_path) == list(range(6000))
+    offset = json.loads(again.lastProgress["sources"][0]["endOffset"])
+    assert len(offset["shards"]) == 3  # the split shard has left the offset
+
+
+def test_every_record_once_by_fan_out_through_a_split(spark, kinesis, tmp_path):
+    stream = kinesis("fan-out")
+    stream.put(1000)
+    fan_out = {"flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "spark"}
+    query = to_parquet(stream.load(spark, tmp_path, **fan_out), tmp_path)
+    wait_for_rows(query, 1000)
+    stream.split(1)
+    stream.put(500)
+    wait_for_rows(query, 1500)
+    query.stop()
+    assert numbers(spark, tmp_path) == list(range(1500))
+
+
+def test_available_now_stops_at_the_tip_and_the_next_run_goes_on_there(spark, kinesis, tmp_path):
+    stream = kinesis("now", 3)
+    for count in (500, 300):
+        stream.put(count)
+        query = to_parquet(stream.load(spark, tmp_path, maxRecordsPerBatch=200), tmp_path, **NOW)
+        query.awaitTermination()
+        assert rows_so_far(query) == count
+        assert all(progress["numInputRows"] <= 200 for progress in query.recentProgress)
+    assert numbers(spark, tmp_path) == list(range(800))
+
+
+def test_two_actions_on_one_batch_see_the_same_rows_while_more_arrive(spark, kinesis, tmp_path):
+    stream = kinesis("actions")
+    stream.put(400)
+    seen: list[tuple[list[int], list[int]]] = []
+
+    def two_actions(frame, batch):
+        first = sorted(row.n for row in frame.select("n").collect())
+        stream.put(50)
+        seen.append((first, sorted(row.n for row in frame.select("n").collect())))
+
+    query = stream.load(spark, tmp_path).writeStream.foreachBatch(two_actions).trigger(**NOW).start()
+    query.awaitTermination()
+    assert seen
+    assert all(first == second for first, second in seen)
+    assert seen[0][0][:400] == list(range(400))
+
+
+def test_nothing_is_lost_when_the_claims_are(spark, kinesis, tmp_path):
+    stream = kinesis("lost-claims")
+    stream.put(500)
+    to_parquet(stream.load(spark, tmp_path), tmp_path, **NOW).awaitTermination()
+    shutil.rmtree(tmp_path / "metadata")
+    stream.put(500)
+    to_parquet(stream.load(spark, tmp_path), tmp_path, **NOW).awaitTermination()
+    assert set(numbers(spark, tmp_path)) == set(range(1000))
+
+
+def test_event_times_of_a_batch_lie_within_the_lookahead(spark, kinesis, tmp_path):
+    stream = kinesis("aligned", 2)
+    stream.put(600, lambda n: n * 100, shard=0)
+    stream.put(600, lambda n: 30_000 + (n - 600) * 100, shard=1)
+    spreads: Counter[int] = Counter()
+
+    def spread(frame, batch):
+        times = [round(row.eventTime.timestamp() * 1000) for row in frame.select("eventTime").collect()]
+        if times:
+            spreads[batch] = max(times) - min(times)
+
+    aligned = {"flink.watermark.lookahead.millis": 20_000, "flink.shard.idle.interval": 1000}
+    frame = stream.load(spark, tmp_path, **aligned)
+    query = frame.writeStream.foreachBatch(spread).trigger(**NOW).start()
+    query.awaitTermination()
+    assert rows_so_far(query) == 1200
+    assert max(spreads.values()) <= 20_000
+    offsets = [json.loads(progress["sources"][0]["endOffset"]) for progress in query.recentProgress]
+    values = [offset["globalWatermark"] for offset in offsets if "globalWatermark" in offset]
+    assert values == sorted(values)
+    assert max(shard.get("heldBatches", 0) for shard in offsets[-1]["shards"].values()) > 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"flink.stream.recordpublisher": "CARRIER_PIGEON"}, "no publisher of that name is installed"),
+        ({"flink.stream.recordpublisher": "EFO"}, "flink.stream.efo.consumername"),
+        ({"flink.shard.getrecords.maxrecordcount": "many"}, "has the value 'many'"),
+        ({"metadataLocation": "s3://bucket/claims"}, "not available yet"),
+        ({"mode": "driver"}, "property 'mode' has the value 'driver'"),
+        ({"stream": ","}, "property 'stream' is not set"),
+    ],
+)
+def test_c2_bad_options_fail_when_the_stream_is_loaded(spark, kinesis, tmp_path, changed, words):
+    stream = kinesis(f"bad-{abs(hash(words))}")
+    with pytest.raises(Exception, match="ConfigurationError") as raised:
+        stream.load(spark, tmp_path, **changed)
+    assert words in str(raised.value)
+
+
+def test_c2_an_unknown_stream_ends_the_query_with_its_name(spark, kinesis, tmp_path):
+    stream = kinesis("known")
+    query = to_parquet(stream.load(spark, tmp_path, stream="unknown"), tmp_path)
+    with pytest.raises(Exception, match="stream 'unknown' does not exist; existing streams: .*known"):
+        query.awaitTermination(30)
+
+
+def test_c2_a_metadata_location_that_cannot_hold_claims_ends_the_query(spark, kinesis, tmp_path):
+    stream = kinesis("no-claims")
+    (tmp_path / "file").write_text("in the way")
+    query = to_parquet(stream.load(spark, tmp_path, metadataLocation=tmp_path / "file" / "claims"), tmp_path)
+    with pytest.raises(Exception, match="metadataLocation.*claims cannot be kept there"):
+        query.awaitTermination(30)

@@ -1,0 +1,91 @@
+"""What tests on a real Spark share: streams of numbered records, queries over them, and what came out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from recordpublisher.plugins.local import resharding
+
+
+class Kinesis:
+    """A stream at the embedded endpoint; its records are numbered JSON documents with an event time."""
+
+    def __init__(self, served: Any, name: str, shards: int) -> None:
+        self.served = served
+        self.name = name
+        self.count = 0
+        served.call(served.endpoint.account.create_stream, name, shards)
+
+    @property
+    def stream(self) -> Any:
+        return self.served.endpoint.stream(self.name)
+
+    def put(self, count: int, event_time: Callable[[int], int] = lambda n: n, shard: int | None = None) -> None:
+        """Append `count` numbered records, spread over the shards or all into one (its place on the ring)."""
+
+        def append() -> None:
+            for n in range(self.count, self.count + count):
+                hash_key = None if shard is None else self.stream.open_shards[shard].hash_range.start
+                self.stream.put(b'{"n": %d, "at": %d}' % (n, event_time(n)), f"key-{n}", hash_key)
+
+        self.served.call(append)
+        self.count += count
+
+    def split(self, index: int) -> None:
+        """Split the shard at a place on the ring in two."""
+
+        def cut() -> None:
+            shard = self.stream.open_shards[index]
+            resharding.split(self.stream, shard, (shard.hash_range.start + shard.hash_range.end) // 2)
+
+        self.served.call(cut)
+
+    def options(self, folder: Path, **more: object) -> dict[str, str]:
+        """The reader's options."""
+        given = {
+            "stream": self.name,
+            "metadataLocation": str(folder / "metadata"),
+            "flink.stream.initpos": "TRIM_HORIZON",
+            "flink.watermark.timestamp.field": "at",
+            "maxTasks": 2,
+            **self.served.endpoint.properties(),
+            **more,
+        }
+        return {key: str(value) for key, value in given.items()}
+
+    def load(self, spark: Any, folder: Path, **more: object) -> Any:
+        """The stream as a DataFrame, with the number of each record as `n`."""
+        from pyspark.sql import functions as f
+
+        frame = spark.readStream.format("kinesis").options(**self.options(folder, **more)).load()
+        number = f.get_json_object(f.col("data").cast("string"), "$.n").cast("long").alias("n")
+        return frame.select("*", number)
+
+
+def to_parquet(frame: Any, folder: Path, **trigger: Any) -> Any:
+    """A query that writes Parquet, started."""
+    writer = frame.writeStream.format("parquet").option("path", str(folder / "out"))
+    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+    return (writer.trigger(**trigger) if trigger else writer).start()
+
+
+def numbers(spark: Any, folder: Path) -> list[int]:
+    """The records' numbers as Parquet has them, sorted."""
+    return sorted(row["n"] for row in spark.read.parquet(str(folder / "out")).select("n").collect())
+
+
+def wait_for_rows(query: Any, count: int, seconds: float = 60.0) -> None:
+    """Wait until the query's batches have brought so many rows; raises what the query died of."""
+    deadline = time.monotonic() + seconds
+    while rows_so_far(query) < count:
+        if query.exception() is not None:
+            raise query.exception()
+        assert time.monotonic() < deadline, f"{rows_so_far(query)} of {count} rows after {seconds} s"
+        time.sleep(0.2)
+
+
+def rows_so_far(query: Any) -> int:
+    return sum(progress["numInputRows"] for progress in query.recentProgress)
