@@ -20,7 +20,9 @@ def main() -> None:
     frame = session.readStream.format("kinesis").options(**options).load()
     rows = frame.select("shardId", "sequenceNumber", f.get_json_object(f.col("data").cast("string"), "$.n").alias("n"))
     checkpoint = str(folder / "checkpoint")
-    writer = rows.writeStream.format("parquet").option("path", str(folder / "out")).option("checkpointLocation", checkpoint)
+    writer = (
+        rows.writeStream.format("parquet").option("path", str(folder / "out")).option("checkpointLocation", checkpoint)
+    )
     query = (writer.trigger(availableNow=True) if finish else writer).start()
     print("started", flush=True)
     watch(query)

@@ -35,7 +35,9 @@ def test_every_record_once_whenever_the_driver_is_killed(kinesis, spark, tmp_pat
             run_and_kill(arguments, chance)
             if round_number == 1:
                 stream.split(0)
-    finished = subprocess.run([sys.executable, str(JOB), *arguments, "--finish"], capture_output=True, text=True, timeout=300)
+    finished = subprocess.run(
+        [sys.executable, str(JOB), *arguments, "--finish"], capture_output=True, text=True, timeout=300
+    )
     assert finished.returncode == 0, finished.stderr[-3000:]
     read = sorted(int(row["n"]) for row in spark.read.parquet(str(tmp_path / "out")).select("n").collect())
     assert len(read) == len(set(read)), "duplicates"
