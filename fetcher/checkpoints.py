@@ -20,7 +20,7 @@ class Checkpoints:
 
     async def open(self) -> tuple[int, list[State]]:
         """Take the next generation and load what is stored. Raises: StateError."""
-        self._generation = await self._store.open_generation()
+        self._generation = await self._store.open_generation(self._subtask)
         return self._generation, await self._store.load()
 
     def ask_for_one(self) -> None:

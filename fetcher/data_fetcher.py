@@ -89,6 +89,7 @@ class DataFetcher:
             self._background(self._emit()),
             self._background(self._heartbeat()),
             self._background(self._discover()),
+            self._background(self._keep_checkpoints()),
         ]
         try:
             self._start_readers()
@@ -97,6 +98,8 @@ class DataFetcher:
             if timer is not None:
                 timer.cancel()
             await self._wind_down(tasks)
+        if self._parts.checkpoints is not None:
+            await self.checkpoint()
         outcomes = {
             entry.key: outcome_of(entry, before.get(entry.key, (0, 0)), self._last_heads) for entry in self._table
         }

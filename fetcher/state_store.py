@@ -15,9 +15,9 @@ class StateStore(ABC):
         """Every stored snapshot of the job; an empty list on the first start. Raises: StateError when one is unreadable."""
 
     @abstractmethod
-    async def open_generation(self) -> int:
-        """Take the next generation: later stores of earlier generations raise FencedError."""
+    async def open_generation(self, subtask: int) -> int:
+        """Take a generation higher than any before: later stores of this subtask's earlier starts raise FencedError."""
 
     @abstractmethod
     async def store(self, subtask: int, generation: int, state: State) -> None:
-        """Keep a snapshot if `generation` is still the newest. Raises: FencedError when it is not."""
+        """Keep a snapshot if `generation` is still the subtask's newest. Raises: FencedError when it is not."""

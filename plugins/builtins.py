@@ -8,6 +8,7 @@ from ..consumer.deserialization import Deserializer
 from ..consumer.watermarks import WatermarkStrategy
 from ..fetcher.global_watermark import WatermarkTracker
 from ..fetcher.sink import Sink
+from ..fetcher.state_store import StateStore
 from ..publishers.base import RecordPublisherFactory
 from .hookspecs import PROJECT, hookimpl
 from .registry import Registrar
@@ -31,6 +32,12 @@ def recordpublisher_register_sinks(registry: Registrar[Sink]) -> None:
 def recordpublisher_register_trackers(registry: Registrar[WatermarkTracker]) -> None:
     """The global watermark within one process."""
     registry.add("IN_PROCESS", f"{PROJECT}.fetcher.global_watermark:InProcessTracker")
+
+
+@hookimpl
+def recordpublisher_register_state_stores(registry: Registrar[StateStore]) -> None:
+    """Checkpoints in a folder."""
+    registry.add("FILE", f"{PROJECT}.plugins.state.file:FileStateStore")
 
 
 @hookimpl

@@ -11,7 +11,8 @@ from ...publishers import property_table  # noqa: F401 - it declares
 from ...publishers.errors import PluginError
 from ...publishers.properties import Property, declared_properties
 from ..manager import load_registry
-from .reference_page import default_words, grouped, reference_page
+from ..sinks.spark import options as spark_options  # noqa: F401 - it declares
+from .reference_page import default_words, grouped, reference_page, valid_words
 
 
 def properties(
@@ -35,4 +36,4 @@ def _import_what_declares() -> None:
 
 
 def _paragraph(declared: Property[Any]) -> str:
-    return f"  {declared.spelling}\n      {declared.sentence}\n      default: {default_words(declared)}; valid: {declared.valid}"
+    return f"  {declared.spelling}\n      {declared.sentence}\n      default: {default_words(declared)}; valid: {valid_words(declared)}"

@@ -41,10 +41,15 @@ def default_words(declared: Property[Any]) -> str:
     return f"{shown} {declared.unit}".strip()
 
 
+def valid_words(declared: Property[Any]) -> str:
+    """What is valid, with the unit where the default does not show it."""
+    return f"{declared.valid} ({declared.unit})" if declared.unit and declared.default is None else declared.valid
+
+
 def _table(members: list[Property[Any]]) -> str:
     head = "| Key | Default | Valid | Meaning |\n|---|---|---|---|\n"
     return head + "".join(
-        f"| `{one.spelling}` | {_default(one)} | {_cell(one.valid)} | {_meaning(one)} |\n" for one in members
+        f"| `{one.spelling}` | {_default(one)} | {_cell(valid_words(one))} | {_meaning(one)} |\n" for one in members
     )
 
 

@@ -18,7 +18,8 @@ from typing import Any
 
 
 class Actor:
-    """One process in a group of its own; owns its pipes. JSON lines of stdout are kept until asked for, stderr goes to a file."""
+    """One process in a group of its own; owns its pipes. JSON lines of stdout are kept until asked for and written
+    beside the log, which takes stderr."""
 
     def __init__(self, module: str, arguments: list[str], log: Path) -> None:
         self._log = log
@@ -79,8 +80,10 @@ class Actor:
 
     def _listen(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._lines.put(line)
+        with self._log.with_suffix(".jsonl").open("a") as transcript:
+            for line in self.process.stdout:
+                self._lines.put(line)
+                transcript.write(line)
 
 
 def free_port() -> int:

@@ -18,7 +18,7 @@ class Score:
     first: int
     last: int
     seconds: float
-    largest_lag_ms: int = 45 * DAY_MS
+    largest_lag_ms: int = 60 * DAY_MS
 
     def reached(self, elapsed: float) -> int:
         """The event time (epoch ms) up to which flights have been played after `elapsed` seconds."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 DOCUMENT = "id LONG, scheduled LONG, carrier STRING, flight INT, origin STRING, dest STRING, dep_delay INT"
-LOOKAHEAD_DAYS = 20
+LOOKAHEAD_DAYS = 40
 OUT_OF_ORDERNESS_MS = 3_600_000
 DAY_MS = 86_400_000
 
@@ -40,6 +40,7 @@ def _session(folder: Path) -> Any:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),

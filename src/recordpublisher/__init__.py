@@ -49,9 +49,11 @@ if TYPE_CHECKING:
     from .plugins.sinks import spark as spark
     from .plugins.sinks.memory import MemorySink
     from .plugins.sinks.reactive import ReactiveSink
+    from .plugins.state.file import FileStateStore
     from .plugins.streaming import consume, stream
 
 _LAZY = {
+    "FileStateStore": ".plugins.state.file",
     "DataFetcher": ".plugins.runtime",
     "consume": ".plugins.streaming",
     "stream": ".plugins.streaming",
@@ -94,6 +96,7 @@ __all__ = [
     "Report",
     "SubtaskStatus",
     "StateStore",
+    "FileStateStore",
     "hookimpl",
     # errors
     "RecordPublisherError",

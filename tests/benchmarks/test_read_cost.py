@@ -1,18 +1,16 @@
 """CPU of the reading process per record, through the real SDKs, next to their own parsers (`make bench` prints it)."""
 
 import asyncio
-import base64
-import itertools
-import json
-import multiprocessing
-import random
+import os
+import subprocess
+import sys
 import time
+from itertools import pairwise
+from pathlib import Path
 
 import boto3
 import pytest
 from aiobotocore.session import AioSession
-from aiohttp import web
-from event_frames import frame, initial_response
 
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.metrics import ShardMetrics
@@ -29,60 +27,23 @@ START = StartingPosition.trim_horizon()
 KEYS = {"region_name": "us-east-1", "aws_access_key_id": "a", "aws_secret_access_key": "s"}
 
 
-def wire_body(count, size, **more):
-    rnd = random.Random(1)
-    records = [
-        {
-            "SequenceNumber": str(49600000000000000000000000000000000000000000000000000000 + n),
-            "ApproximateArrivalTimestamp": 1700000000.123 + n / 1000,
-            "Data": base64.b64encode(rnd.randbytes(size)).decode(),
-            "PartitionKey": f"key-{n % 997}",
-        }
-        for n in range(count)
-    ]
-    return json.dumps({"Records": records, "MillisBehindLatest": 0, **more}).encode()
-
-
-def serve(size, port):
-    """A process that answers bodies made before."""
-    body = wire_body(RECORDS, size, NextShardIterator="A" * 256)
-    event = wire_body(EVENT, size, ContinuationSequenceNumber="1")
-    events = frame({":message-type": "event", ":event-type": "SubscribeToShardEvent"}, event)
-
-    async def answer(request):
-        await request.read()
-        if not request.headers["X-Amz-Target"].endswith("SubscribeToShard"):
-            return web.Response(body=body)
-        response = web.StreamResponse()
-        await response.prepare(request)
-        await response.write(initial_response())
-        for _ in range(ROUNDS * RECORDS // EVENT):
-            await response.write(events)
-        return response
-
-    async def main():
-        app = web.Application()
-        app.router.add_post("/", answer)
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        port.put(runner.addresses[0][1])
-        await asyncio.sleep(600)
-
-    asyncio.run(main())
-
-
 @pytest.fixture(params=[200, 1024])
 def endpoint(request):
-    context = multiprocessing.get_context("spawn")
-    port = context.Queue()
-    process = context.Process(target=serve, args=(request.param, port), daemon=True)
-    process.start()
-    try:
-        yield request.param, f"http://127.0.0.1:{port.get(timeout=60)}"
-    finally:
-        process.terminate()
-        process.join()
+    here = Path(__file__).parent
+    command = [
+        sys.executable,
+        str(here / "replay_server.py"),
+        str(RECORDS),
+        str(EVENT),
+        str(ROUNDS),
+        str(request.param),
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(here.parent)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            yield request.param, f"http://127.0.0.1:{process.stdout.readline().strip()}"
+        finally:
+            process.terminate()
 
 
 class Frozen:
@@ -105,7 +66,7 @@ class EnoughError(Exception):
 
 def micros(marks, count=RECORDS):
     """The best of the rounds: the others were disturbed."""
-    return min(after - before for before, after in itertools.pairwise(marks)) / count * 1e6
+    return min(after - before for before, after in pairwise(marks)) / count * 1e6
 
 
 async def cost_of(read):

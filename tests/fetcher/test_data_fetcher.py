@@ -6,11 +6,12 @@ import json
 import pytest
 
 from recordpublisher.fetcher.bounded import Bounds, EndReason
-from recordpublisher.publishers.errors import FatalKinesisError, StreamNotFoundError
-from recordpublisher.publishers.positions import PositionType
+from recordpublisher.fetcher.checkpoints import Checkpoints
+from recordpublisher.publishers.errors import FatalKinesisError, FencedError, StreamNotFoundError
+from recordpublisher.publishers.positions import PositionType, StartingPosition
 
 from scripted import RecordingSink, ScriptedSource, a_fetcher
-from virtual_time import run_virtual
+from virtual_time import EPOCH_MS, run_virtual
 
 TIP = Bounds(stop_at_tip=True, max_time=600)
 
@@ -266,3 +267,68 @@ def test_two_subtasks_share_the_shards_and_the_ends_of_parents():  # S2, S9
 
     assert sorted(sinks[0].rows) == [("a0", 0), ("a2", 2), ("a4", 4)]
     assert sorted(sinks[1].rows) == [("a1", 1), ("a3", 3), ("a5", 5), ("child", 77)]
+
+
+class MemoryStore:
+    """A StateStore that remembers what it was given, in order."""
+
+    def __init__(self):
+        self.kept = []
+        self.opened = 0
+
+    async def load(self):
+        return self.kept[-1:]
+
+    async def open_generation(self, subtask):
+        self.opened += 1
+        return self.opened
+
+    async def store(self, subtask, generation, state):
+        if generation != self.opened:
+            raise FencedError("replaced")
+        self.kept.append(state)
+
+
+def test_the_pinned_start_is_stored_before_the_first_read():  # P3
+    source, sink, store = ScriptedSource(), RecordingSink(), MemoryStore()
+    source.add("a", 1)
+
+    async def job():
+        latest = StartingPosition.latest()
+        fetcher = a_fetcher(source, sink, start=latest, checkpoints=Checkpoints(store, 0))
+        await fetcher.open()
+
+    run_virtual(job())
+
+    assert source.created == []
+    assert store.kept[0]["pinnedStart"] == EPOCH_MS
+    assert store.kept[0]["shards"]["s/a"]["start"] == {"type": "AT_TIMESTAMP", "timestamp": EPOCH_MS}
+
+
+def test_checkpoints_are_kept_in_the_interval_and_flush_the_sink_first():  # S6
+    source, sink, store = ScriptedSource(per_read=1, latency=1.0), RecordingSink(), MemoryStore()
+    source.add("a", *range(100))
+
+    run_virtual(read(source, sink, Bounds(max_time=35), checkpoints=Checkpoints(store, 0)))
+
+    positions = [int(state["shards"]["s/a"].get("position", -1)) for state in store.kept]
+    assert positions == sorted(positions)
+    assert len(positions) == 1 + 3 + 1
+    assert [flushed.state for flushed in sink.flushed] == store.kept[1:]
+
+
+def test_a_fenced_subtask_stops_emitting():  # S6
+    source, sink, store = ScriptedSource(per_read=1, latency=1.0), RecordingSink(), MemoryStore()
+    source.add("a", *range(100))
+
+    async def job():
+        fetcher = a_fetcher(source, sink, checkpoints=Checkpoints(store, 0))
+        await fetcher.open()
+        asyncio.get_running_loop().call_later(15, setattr, store, "opened", 2)
+        with pytest.raises(FencedError):
+            await fetcher.run()
+        rows = len(sink.rows)
+        await asyncio.sleep(100)
+        return rows
+
+    assert run_virtual(job()) == len(sink.rows) <= 20

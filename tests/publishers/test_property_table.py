@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordpublisher import ConfigurationError, Properties
-from recordpublisher.plugins.manager import load_registry
+from recordpublisher.plugins.cli import properties
 from recordpublisher.publishers import property_table as table
 from recordpublisher.publishers.properties import declared_properties
 
-load_registry()  # built-ins that are not imported yet declare nothing, plugins may
+properties._import_what_declares()
 DECLARED = declared_properties()
 SINGLE = [declared for declared in DECLARED if not declared.is_prefix]
 ids = pytest.mark.parametrize("declared", SINGLE, ids=lambda declared: declared.key)

@@ -45,6 +45,7 @@ MAX_TASKS = optional_integer(
     "flink.spark.max.tasks",
     "Tasks of one batch, best the number of slots: more tasks than slots read one after the other. Default: the driver's CPUs.",
     1,
+    unit="tasks",
     group=_GROUP,
     aliases=("maxTasks",),
 )
@@ -96,6 +97,7 @@ BATCHES_TO_RETAIN = integer(
     "Claims of so many committed batches are kept.",
     10,
     1,
+    unit="batches",
     group=_GROUP,
     aliases=("minBatchesToRetain",),
 )

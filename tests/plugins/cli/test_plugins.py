@@ -16,3 +16,50 @@ def test_a_blocked_plugin_is_shown_as_such():
 
     assert ": blocked (named in RECORDPUBLISHER_BLOCK_PLUGINS)" in done.stdout
     assert "publishers: none" in done.stdout
+
+
+def installed(site, distribution: str, source: str) -> None:
+    """A distribution of one module, as pip would lay it out."""
+    (site / f"{distribution}.py").write_text(source)
+    info = site / f"{distribution}-0.3.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 0.3\n")
+    (info / "entry_points.txt").write_text(f"[recordpublisher]\nmine = {distribution}\n")
+
+
+CLAIMS_EFO = """
+from recordpublisher import hookimpl
+
+@hookimpl
+def recordpublisher_register_publishers(registry):
+    registry.add("efo", "somewhere:Factory")
+"""
+
+
+def test_a_broken_plugin_is_listed_with_its_reason_and_the_rest_works(tmp_path):
+    installed(tmp_path, "broken", "import a_package_that_is_not_there")
+
+    done = command("plugins", path=tmp_path)
+
+    assert done.returncode == 0
+    reason = "ModuleNotFoundError: No module named 'a_package_that_is_not_there'"
+    assert f"mine, of broken 0.3: failed ({reason})" in done.stdout
+    assert "publishers: EFO (recordpublisher), POLLING (recordpublisher)" in done.stdout
+    assert f"plugin 'mine' of broken 0.3 is left out: {reason}" in done.stderr
+
+
+def test_a_name_claimed_twice_is_one_line_that_names_both(tmp_path):
+    installed(tmp_path, "taker", CLAIMS_EFO)
+
+    done = command("plugins", path=tmp_path)
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("recordpublisher: the publisher 'efo' is claimed by recordpublisher ")
+    assert "and by taker 0.3 (plugin 'mine')" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_blocking_the_one_settles_it(tmp_path):
+    installed(tmp_path, "taker", CLAIMS_EFO)
+
+    assert command("plugins", path=tmp_path, RECORDPUBLISHER_BLOCK_PLUGINS="taker").returncode == 0

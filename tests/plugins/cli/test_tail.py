@@ -1,6 +1,7 @@
 """`recordpublisher tail` against the embedded endpoint: records, and one line for each thing that can be wrong."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -45,6 +46,22 @@ def test_a_limit_ends_it(endpoint):
 
     assert (done.returncode, done.stderr) == (0, "")
     assert len(done.stdout.splitlines()) == 3
+
+
+def test_a_reader_that_leaves_ends_it_quietly(endpoint):
+    nobody_reads, output = os.pipe()
+    os.close(nobody_reads)
+    with os.fdopen(output, "wb") as stdout:
+        done = subprocess.run(
+            [sys.executable, "-m", "recordpublisher", "tail", "flights", *pairs(endpoint), "--no-follow"],
+            env=process_environment(),
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=60,
+        )
+
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_a_properties_file_is_read_and_pairs_win_over_it(endpoint, tmp_path):

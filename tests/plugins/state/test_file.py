@@ -1,0 +1,58 @@
+"""Checkpoints in a folder: replaced as a whole, fenced by generation."""
+
+import json
+
+import pytest
+
+from recordpublisher import ConfigurationError, FencedError, FileStateStore, Properties, StateError
+
+
+async def test_what_was_stored_is_loaded_again(tmp_path):
+    store = FileStateStore(tmp_path / "job")
+    generation = await store.open_generation(0)
+
+    await store.store(0, generation, {"version": 1, "shards": {}})
+
+    assert await FileStateStore(tmp_path / "job").load() == [{"version": 1, "shards": {}}]
+
+
+async def test_a_process_that_was_replaced_cannot_store_any_more(tmp_path):  # S6
+    sleeper, successor = FileStateStore(tmp_path), FileStateStore(tmp_path)
+    old, new = await sleeper.open_generation(0), await successor.open_generation(0)
+    await successor.store(0, new, {"position": "new"})
+
+    with pytest.raises(FencedError, match=f"generation {new} of subtask 0 owns"):
+        await sleeper.store(0, old, {"position": "old"})
+
+    assert await successor.load() == [{"position": "new"}]
+
+
+async def test_subtasks_do_not_fence_each_other(tmp_path):
+    store = FileStateStore(tmp_path)
+    first, second = await store.open_generation(0), await store.open_generation(1)
+
+    await store.store(0, first, {"subtask": 0})
+    await store.store(1, second, {"subtask": 1})
+
+    assert await store.load() == [{"subtask": 0}, {"subtask": 1}]
+
+
+async def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    (tmp_path / "subtask-0.json").write_text("{half")
+
+    with pytest.raises(StateError, match=r"subtask-0\.json cannot be read"):
+        await FileStateStore(tmp_path).load()
+
+
+async def test_a_store_that_died_while_writing_leaves_the_old_state(tmp_path):
+    store = FileStateStore(tmp_path)
+    generation = await store.open_generation(0)
+    await store.store(0, generation, {"good": 1})
+    (tmp_path / "subtask-0.999.tmp").write_text(json.dumps({"ha": "lf"})[:5])
+
+    assert await store.load() == [{"good": 1}]
+
+
+def test_a_uri_of_another_kind_is_refused():
+    with pytest.raises(ConfigurationError, match=r"flink\.state\.uri.*a path or a file:// URI"):
+        FileStateStore(Properties({"flink.state.uri": "s3://bucket/key"}))
