@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -89,3 +90,15 @@ def wait_for_rows(query: Any, count: int, seconds: float = 60.0) -> None:
 
 def rows_so_far(query: Any) -> int:
     return sum(progress["numInputRows"] for progress in query.recentProgress)
+
+
+def wait_until_quiet(query: Any, seconds: float = 60.0) -> None:
+    """Wait until the offset says that the last batch brought nothing."""
+    deadline = time.monotonic() + seconds
+    while any("lastRecords" in shard for shard in end_offset(query)["shards"].values()):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def end_offset(query: Any) -> dict[str, Any]:
+    return json.loads(query.lastProgress["sources"][0]["endOffset"])

@@ -105,6 +105,7 @@ class BatchPlanner:
         window_ms = self.options.fan_out_window_ms if fan_out else self.options.window_ms
         return Bounds(
             max_time=window_ms / 1000,
+            max_records=self.options.max_task_records,
             max_bytes=self.options.max_bytes,
             until_event_time=offset.bound,
             # a fan-out window lasts: its successor may not subscribe before (F9)

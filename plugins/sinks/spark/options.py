@@ -17,17 +17,22 @@ _GROUP = "Spark"
 FAN_OUT_RULE_MS = 5_000
 """SubscribeToShard: not again within 5 s of the last success (API reference; F9)."""
 
-STREAM = text("flink.spark.stream", "The stream, name or ARN.", group=_GROUP, aliases=("stream",))
-STREAMS = text("flink.spark.streams", "Streams, comma-separated, names or ARNs.", group=_GROUP, aliases=("streams",))
+STREAM = text("flink.spark.stream", "The stream, name or ARN. Option `stream`.", group=_GROUP, aliases=("stream",))
+STREAMS = text(
+    "flink.spark.streams",
+    "Streams, comma-separated, names or ARNs. Option `streams`.",
+    group=_GROUP,
+    aliases=("streams",),
+)
 METADATA_LOCATION = text(
     "flink.spark.metadata.location",
-    "Folder of the claims, seen by the driver and every executor; one for each query.",
+    "Folder of the claims, seen by the driver and every executor; one for each query. Option `metadataLocation`.",
     group=_GROUP,
     aliases=("metadataLocation",),
 )
 MODE = choice(
     "flink.spark.mode",
-    "How the stream is read: BATCH (micro-batches).",
+    "How the stream is read: BATCH (micro-batches). Option `mode`.",
     "BATCH",
     ("BATCH",),
     group=_GROUP,
@@ -35,7 +40,7 @@ MODE = choice(
 )
 SHARDS_PER_TASK = optional_integer(
     "flink.spark.shards.per.task",
-    "Shards read by one task; not set: shards are dealt over `maxTasks` tasks.",
+    "Shards read by one task; not set: shards are dealt over `maxTasks` tasks. Option `shardsPerTask`.",
     1,
     unit="shards",
     group=_GROUP,
@@ -43,7 +48,7 @@ SHARDS_PER_TASK = optional_integer(
 )
 MAX_TASKS = optional_integer(
     "flink.spark.max.tasks",
-    "Tasks of one batch, best the number of slots: more tasks than slots read one after the other. Default: the driver's CPUs.",
+    "Tasks of one batch, best the number of slots, since more read one after the other; not set: the driver's CPUs. Option `maxTasks`.",
     1,
     unit="tasks",
     group=_GROUP,
@@ -51,7 +56,7 @@ MAX_TASKS = optional_integer(
 )
 MAX_RECORDS = optional_integer(
     "flink.spark.batch.records",
-    "Records of one batch at most (admission control); not set: what the windows bring.",
+    "Records of one batch at most (admission control); not set: what the windows bring. Option `maxRecordsPerBatch`.",
     1,
     unit="records",
     group=_GROUP,
@@ -59,16 +64,25 @@ MAX_RECORDS = optional_integer(
 )
 MAX_BYTES = integer(
     "flink.spark.task.bytes",
-    "Payload that one task collects at most before it hands its rows over.",
+    "Payload that one task collects at most before it hands its rows over. Option `maxBytesPerTask`.",
     64 * 2**20,
     2**10,
     unit="bytes",
     group=_GROUP,
     aliases=("maxBytesPerTask",),
 )
+MAX_TASK_RECORDS = integer(
+    "flink.spark.task.records",
+    "Records that one task collects at most: small ones cost more by their columns than by their payload. Option `maxRecordsPerTask`.",
+    1_000_000,
+    1,
+    unit="records",
+    group=_GROUP,
+    aliases=("maxRecordsPerTask",),
+)
 WINDOW = integer(
     "flink.spark.window.millis",
-    "How long a polling task reads at most; it ends earlier at the tip.",
+    "How long a polling task reads at most; it ends earlier at the tip. Option `maxFetchTime`.",
     1_500,
     10,
     unit="ms",
@@ -85,7 +99,7 @@ FAN_OUT_WINDOW = integer(
 )
 PROBE_INTERVAL = integer(
     "flink.spark.probe.interval",
-    "When nothing was new, how long until the next batch looks again.",
+    "When nothing was new, how long until the next batch looks again. Option `probeInterval`.",
     1_000,
     0,
     unit="ms",
@@ -94,7 +108,7 @@ PROBE_INTERVAL = integer(
 )
 BATCHES_TO_RETAIN = integer(
     "flink.spark.claims.batches",
-    "Claims of so many committed batches are kept.",
+    "Claims of so many committed batches are kept. Option `minBatchesToRetain`.",
     10,
     1,
     unit="batches",
@@ -102,7 +116,7 @@ BATCHES_TO_RETAIN = integer(
     aliases=("minBatchesToRetain",),
 )
 _OURS: tuple[Property[object], ...] = (
-    STREAM, STREAMS, METADATA_LOCATION, MODE, SHARDS_PER_TASK, MAX_TASKS, MAX_RECORDS, MAX_BYTES, WINDOW,
+    STREAM, STREAMS, METADATA_LOCATION, MODE, SHARDS_PER_TASK, MAX_TASKS, MAX_RECORDS, MAX_BYTES, MAX_TASK_RECORDS, WINDOW,
     FAN_OUT_WINDOW, PROBE_INTERVAL, BATCHES_TO_RETAIN,
 )  # type: ignore[assignment]  # fmt: skip
 
@@ -118,6 +132,7 @@ class SparkOptions:
     max_tasks: int | None = None
     max_records: int | None = None
     max_bytes: int = MAX_BYTES.default
+    max_task_records: int = MAX_TASK_RECORDS.default
     window_ms: int = WINDOW.default
     fan_out_window_ms: int = FAN_OUT_WINDOW.default
     probe_ms: int = PROBE_INTERVAL.default
@@ -138,6 +153,7 @@ class SparkOptions:
             max_tasks=properties.value(MAX_TASKS),
             max_records=properties.value(MAX_RECORDS),
             max_bytes=properties.value(MAX_BYTES),
+            max_task_records=properties.value(MAX_TASK_RECORDS),
             window_ms=properties.value(WINDOW),
             fan_out_window_ms=properties.value(FAN_OUT_WINDOW),
             probe_ms=properties.value(PROBE_INTERVAL),

@@ -7,7 +7,10 @@ import shutil
 from collections import Counter
 
 import pytest
-from spark_jobs import numbers, rows_so_far, to_parquet, wait_for_rows
+from spark_jobs import numbers, rows_so_far, to_parquet, wait_for_rows, wait_until_quiet
+
+import recordpublisher as rp
+from recordpublisher.plugins.sinks.spark.consumers import registered_consumers
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 NOW = {"availableNow": True}
@@ -64,8 +67,11 @@ def test_every_record_once_by_fan_out_through_a_split(spark, kinesis, tmp_path):
     stream.split(1)
     stream.put(500)
     wait_for_rows(query, 1500)
+    wait_until_quiet(query)
     query.stop()
     assert numbers(spark, tmp_path) == list(range(1500))
+    ends = json.loads(query.lastProgress["sources"][0]["endOffset"])["shards"].values()
+    assert all("continuation" in shard["at"] for shard in ends)  # F6: quiet shards go on behind their last event
 
 
 def test_available_now_stops_at_the_tip_and_the_next_run_goes_on_there(spark, kinesis, tmp_path):
@@ -160,3 +166,33 @@ def test_c2_a_metadata_location_that_cannot_hold_claims_ends_the_query(spark, ki
     query = to_parquet(stream.load(spark, tmp_path, metadataLocation=tmp_path / "file" / "claims"), tmp_path)
     with pytest.raises(Exception, match=r"metadataLocation.*claims cannot be kept there"):
         query.awaitTermination(30)
+
+
+async def test_the_push_sink_hands_a_fetchers_rows_over_as_dataframes(spark, kinesis, tmp_path):
+    stream = kinesis("pushed")
+    stream.put(1500)
+    batches: dict[int, list[str]] = {}
+    sink = rp.spark.SparkSink(
+        spark, lambda df, n: batches.update({n: [row.sequenceNumber for row in df.collect()]}), max_rows=700
+    )
+    properties = {**stream.served.endpoint.properties(), "flink.stream.initpos": "TRIM_HORIZON"}
+    async with rp.DataFetcher([stream.name], properties, sink=sink) as fetcher:
+        await fetcher.run_bounded(stop_at_tip=True)
+        await fetcher.checkpoint()
+    assert sorted(batches) == list(range(len(batches)))
+    assert len(batches) > 1
+    assert len({number for rows in batches.values() for number in rows}) == 1500
+
+
+async def test_f8_a_consumer_is_deregistered_by_the_helper_and_not_by_the_query(spark, kinesis, tmp_path):
+    stream = kinesis("registered")
+    properties = {**stream.served.endpoint.properties(), "flink.stream.efo.consumername": "mine"}
+    registered_consumers([stream.name], rp.Properties(properties))
+    assert names_of_consumers(stream) == ["mine"]
+    rp.spark.deregister_consumers(stream.name, properties)
+    rp.spark.deregister_consumers(stream.name, properties)
+    assert names_of_consumers(stream) == []
+
+
+def names_of_consumers(stream):
+    return stream.served.call(lambda: [consumer.name for consumer in stream.stream.consumers.all()])
