@@ -1,1 +1,31 @@
-"""Spark: the source, the batch sink and the writer."""
+"""Spark: `format("kinesis")` and the push sink; `rp.spark`.
+
+pyspark and pyarrow are imported when a name is first used: the options of the source belong to the list of properties also where
+Spark is not installed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .batch_sink import SparkSink
+    from .consumers import deregister_consumers
+    from .source import KinesisSource
+
+_LAZY = {"SparkSink": ".batch_sink", "KinesisSource": ".source", "deregister_consumers": ".consumers"}
+
+__all__ = ["KinesisSource", "SparkSink", "deregister_consumers"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name when it is first used. Raises: ImportError that names the extra."""
+    if name not in _LAZY:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    try:
+        return getattr(importlib.import_module(_LAZY[name], __name__), name)
+    except ModuleNotFoundError as error:
+        if error.name in ("pyspark", "pyarrow", "pandas"):
+            raise ImportError("rp.spark needs the extra 'spark': pip install 'recordpublisher[spark]'") from error
+        raise

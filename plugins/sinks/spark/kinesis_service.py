@@ -15,6 +15,7 @@ from ....publishers.properties import Properties
 from ....publishers.shards import Shard
 from ...lister import StreamLister, stream_names
 from ...manager import load_registry
+from .consumers import registered_consumers
 from .options import SparkOptions
 from .worker import worker_loop
 
@@ -47,7 +48,8 @@ class KinesisService:
     def consumer_arns(self) -> Mapping[str, str]:
         """Registers at the first call, and never deregisters: Spark does not say when a query has ended for good (F8)."""
         if self._arns is None:
-            self._arns = registered_consumers(self._options) if self._options.is_fan_out else {}
+            options = self._options
+            self._arns = registered_consumers(options.streams, options.properties) if options.is_fan_out else {}
         return self._arns
 
     def newly_listed(self) -> list[Shard]:
@@ -69,21 +71,6 @@ class KinesisService:
     async def _found(self, shards: list[Shard]) -> None:
         for stream in {shard.stream for shard in shards}:
             self._listed[stream] = [shard for shard in shards if shard.stream == stream]
-
-
-def registered_consumers(options: SparkOptions) -> dict[str, str]:
-    """ARNs by property key, registered now unless they were given (registration NONE).
-
-    Raises: ConfigurationError, StreamNotFoundError, ConsumerError, KinesisError.
-    """
-    if options.properties.value(table.REGISTRATION) == "NONE":
-        return {}
-    from ....publishers.fanout.eager import register_eagerly
-
-    eager = options.properties.merged({table.REGISTRATION.key: "EAGER"})
-    registered = register_eagerly(eager, options.streams)
-    prefix = table.CONSUMER_ARN.key
-    return {prefix + stream: arn for stream, arn in registered.with_prefix(table.CONSUMER_ARN).items()}
 
 
 def task_properties(properties: Properties, arns: Mapping[str, str]) -> Properties:

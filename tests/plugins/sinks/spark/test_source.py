@@ -150,7 +150,7 @@ def test_c2_bad_options_fail_when_the_stream_is_loaded(spark, kinesis, tmp_path,
 def test_c2_an_unknown_stream_ends_the_query_with_its_name(spark, kinesis, tmp_path):
     stream = kinesis("known")
     query = to_parquet(stream.load(spark, tmp_path, stream="unknown"), tmp_path)
-    with pytest.raises(Exception, match="stream 'unknown' does not exist; existing streams: .*known"):
+    with pytest.raises(Exception, match=r"stream 'unknown' does not exist; existing streams: .*known"):
         query.awaitTermination(30)
 
 
@@ -158,5 +158,5 @@ def test_c2_a_metadata_location_that_cannot_hold_claims_ends_the_query(spark, ki
     stream = kinesis("no-claims")
     (tmp_path / "file").write_text("in the way")
     query = to_parquet(stream.load(spark, tmp_path, metadataLocation=tmp_path / "file" / "claims"), tmp_path)
-    with pytest.raises(Exception, match="metadataLocation.*claims cannot be kept there"):
+    with pytest.raises(Exception, match=r"metadataLocation.*claims cannot be kept there"):
         query.awaitTermination(30)

@@ -1,0 +1,42 @@
+"""Fan-out consumers of Spark jobs: registered by the driver, deregistered by people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ....publishers.clock import SystemClock
+from ....publishers.fanout.config import FanOutConfig
+from ....publishers.fanout.eager import register_eagerly
+from ....publishers.fanout.registration import Registration
+from ....publishers.kinesis import KinesisClient, run_sync
+from ....publishers.properties import Properties
+from ....publishers.property_table import CONSUMER_ARN, REGISTRATION
+
+
+def registered_consumers(streams: Sequence[str], properties: Properties) -> dict[str, str]:
+    """ARNs by property key, registered now unless they were given (registration NONE).
+
+    Raises: ConfigurationError, StreamNotFoundError, ConsumerError, KinesisError.
+    """
+    if properties.value(REGISTRATION) == "NONE":
+        return {}
+    registered = register_eagerly(properties.merged({REGISTRATION.key: "EAGER"}), streams)
+    return {CONSUMER_ARN.key + stream: arn for stream, arn in registered.with_prefix(CONSUMER_ARN).items()}
+
+
+def deregister_consumers(streams: str | Sequence[str], properties: Mapping[str, object]) -> None:
+    """Deregister the consumer `flink.stream.efo.consumername` of each stream, once its job has ended for good.
+
+    A consumer is paid for as long as it is registered, and Spark never tells a source that its query will not come back (F8).
+    A consumer that does not exist is no error. Raises: ConfigurationError, StreamNotFoundError, ConsumerError, KinesisError.
+    """
+    names = [streams] if isinstance(streams, str) else list(streams)
+    run_sync(_deregister(names, Properties(properties)))
+
+
+async def _deregister(streams: list[str], properties: Properties) -> None:
+    config = FanOutConfig.of(properties.merged({REGISTRATION.key: "LAZY"}))
+    async with KinesisClient(properties, streams) as client:
+        registration = Registration(client, config, SystemClock())
+        for stream in streams:
+            await registration.deregister(await registration.stream_arn(stream), config.consumer_name or "")

@@ -1,0 +1,52 @@
+"""Columns as Spark wants them, from whole batches."""
+
+from __future__ import annotations
+
+from recordpublisher.plugins.sinks.spark.columns import ARROW_SCHEMA, ROWS_PER_BATCH, ArrowRows, arrow_columns
+from recordpublisher.publishers.records import RecordBatch, UserRecord
+from recordpublisher.publishers.shards import Shard
+
+SHARD = Shard("orders", "shardId-1")
+
+
+def test_every_column_has_the_type_that_spark_compares():
+    record = UserRecord(b"\x00\xff", "49", 1_700_000_000.123, "key", "17", 2)
+    columns = arrow_columns(RecordBatch(SHARD, [record], event_times=[5]))
+    assert columns.schema == ARROW_SCHEMA
+    (row,) = columns.to_pylist()
+    assert (row["stream"], row["shardId"], row["sequenceNumber"], row["subSequenceNumber"]) == (
+        "orders",
+        "shardId-1",
+        "49",
+        2,
+    )
+    assert (row["partitionKey"], row["explicitHashKey"], row["data"]) == ("key", "17", b"\x00\xff")
+    assert row["approximateArrivalTimestamp"].timestamp() == 1_700_000_000.123
+    assert row["eventTime"].timestamp() == 0.005
+
+
+def test_s4_a_record_without_a_partition_key_is_a_null():
+    (row,) = arrow_columns(RecordBatch(SHARD, [UserRecord(b"", "1")])).to_pylist()
+    assert (row["partitionKey"], row["explicitHashKey"]) == (None, None)
+
+
+def test_an_event_time_beyond_what_spark_can_hold_is_a_null():
+    times = [2**62, -(2**62), 0]
+    records = [UserRecord(b"", str(n)) for n in range(3)]
+    rows = arrow_columns(RecordBatch(SHARD, records, event_times=times)).to_pylist()
+    assert [row["eventTime"] is None for row in rows] == [True, True, False]
+
+
+async def test_many_small_batches_become_few_large_ones():
+    rows = ArrowRows()
+    for n in range(300):
+        await rows.write(RecordBatch(SHARD, [UserRecord(b"x", str(n * 100 + m)) for m in range(100)]))
+    sizes = [batch.num_rows for batch in rows.hand_over()]
+    assert sizes == [ROWS_PER_BATCH, 10_000]
+
+
+async def test_a_claims_facts_are_counted():
+    rows = ArrowRows()
+    await rows.write(RecordBatch(SHARD, [UserRecord(b"x", "1"), UserRecord(b"x", "2", sub_sequence_number=3)]))
+    await rows.write(RecordBatch(SHARD, []))
+    assert (rows.counts, rows.first, rows.last) == ({SHARD.key: 2}, {SHARD.key: ("1", -1)}, {SHARD.key: ("2", 3)})

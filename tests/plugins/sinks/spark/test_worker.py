@@ -1,0 +1,40 @@
+"""The loop of a worker process: one, warm, and never a forked copy."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import pytest
+
+from recordpublisher.plugins.sinks.spark.worker import worker_loop
+
+
+async def loop_of() -> object:
+    return asyncio.get_running_loop()
+
+
+def test_one_process_has_one_loop():
+    assert worker_loop().run(loop_of()) is worker_loop().run(loop_of())
+
+
+def test_an_error_on_the_loop_is_raised_here():
+    async def fail() -> None:
+        raise ValueError("there")
+
+    with pytest.raises(ValueError, match="there"):
+        worker_loop().run(fail())
+
+
+def test_warm_things_are_made_once():
+    made = [worker_loop().warm("key", object) for _ in range(2)]
+    assert made[0] is made[1]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_makes_a_loop_of_its_own():
+    worker_loop()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if worker_loop().pid == os.getpid() and worker_loop().run(loop_of()) is not None else 1)
+    assert os.waitpid(child, 0)[1] == 0
