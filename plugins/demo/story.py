@@ -38,8 +38,7 @@ class Story:
         if not isinstance(offset, dict):
             return
         self.offsets[name] = offset
-        before = sum(entry.get("records", 0) for entry in offset["shards"].values())
-        self.rows[name] = before + source["numInputRows"]
+        self.rows[name] = offset["records"] + source["numInputRows"]
         self.rates[name] = progress.get("processedRowsPerSecond") or 0.0
         for key, entry in offset["shards"].items():
             if name == "flights":

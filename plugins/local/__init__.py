@@ -4,14 +4,13 @@ from .account import Delays
 from .clock import Clock, ManualClock, SystemClock
 from .faults import Faults, StreamFault
 from .quotas import Quotas
-from .server import LocalKinesis, serve_forever
+from .server import LocalKinesis
 from .thread import LocalKinesisThread, serve_in_thread
 
 __all__ = [
     "LocalKinesis",
     "LocalKinesisThread",
     "serve_in_thread",
-    "serve_forever",
     "Clock",
     "ManualClock",
     "SystemClock",

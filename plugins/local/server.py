@@ -1,7 +1,7 @@
 """The embedded Kinesis endpoint: one asyncio server on loopback, its data in memory only."""
 
-import asyncio
 from collections.abc import Mapping
+from ipaddress import ip_address
 from types import TracebackType
 from typing import Self
 
@@ -17,7 +17,13 @@ from .quotas import Quotas
 from .requests import CreateStream
 from .streams import Stream
 
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a listener on that host."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 class LocalKinesis:
@@ -41,10 +47,9 @@ class LocalKinesis:
         region: str = "us-east-1",
         allow_remote: bool = False,
     ) -> None:
-        if host not in LOOPBACK and not allow_remote:
-            raise ConfigurationError(
-                "host", host, f"{', '.join(LOOPBACK)}; others with allow_remote", reason="other machines could reach it"
-            )
+        if not is_loopback(host) and not allow_remote:
+            valid = "a loopback address such as 127.0.0.1; others with allow_remote"
+            raise ConfigurationError("host", host, valid, reason="other machines could reach it")
         self.host = host
         self.port = port
         self.region = region
@@ -118,29 +123,3 @@ class LocalKinesis:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-
-async def serve_forever(
-    host: str = "127.0.0.1",
-    port: int = 4567,
-    streams: Mapping[str, int] | None = None,
-    *,
-    quotas: Quotas | None = None,
-    credentials: Mapping[str, str] | None = None,
-    delays: Delays | None = None,
-    region: str = "us-east-1",
-    allow_remote: bool = False,
-) -> None:
-    """Serve until cancelled, for the command line; raises ConfigurationError when it cannot listen."""
-    endpoint = LocalKinesis(
-        host,
-        port,
-        streams,
-        quotas=quotas,
-        credentials=credentials,
-        delays=delays,
-        region=region,
-        allow_remote=allow_remote,
-    )
-    async with endpoint:
-        await asyncio.Event().wait()

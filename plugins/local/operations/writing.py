@@ -16,7 +16,7 @@ from ..streams import Stream
 MAX_REQUEST_BYTES = 10 << 20  # keys counted
 
 
-@lru_cache(maxsize=100_000)
+@lru_cache(maxsize=16_384)
 def _known_key(partition_key: str) -> tuple[int, str, int]:
     """Return a key's hash, its JSON spelling and its size in bytes."""
     return hash_of(partition_key), msgspec.json.encode(partition_key).decode(), len(partition_key.encode())

@@ -58,6 +58,7 @@ def advance(offset: Offset, claims: Mapping[str, ShardClaim], planned: Planned) 
         limit=planned.limit,
         global_watermark=value,
         bound=bound,
+        records=offset.records + sum(claim.records for claim in claims.values()),
         shards={key: _held(entry, bound, elapsed) for key, entry in shards.items()},
     )
 

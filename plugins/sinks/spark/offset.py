@@ -108,7 +108,8 @@ class Offset:
 
     `plan` is random for each planning: claims of another plan of the same number are not obeyed. `planned_ms`: driver's clock.
     `tasks`: into how many tasks the runnable shards are dealt. `limit`: records of the batch at most. `global_watermark`, `bound`:
-    epoch ms; a bound of None means that alignment is off, `NOTHING` that heads are looked at.
+    epoch ms; a bound of None means that alignment is off, `NOTHING` that heads are looked at. `records`: emitted by all batches before,
+    of shards that have ended and gone too.
     """
 
     query: str
@@ -120,6 +121,7 @@ class Offset:
     limit: int | None = None
     global_watermark: int | None = None
     bound: int | None = None
+    records: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """A plain dict; equal offsets give equal JSON text."""
@@ -133,6 +135,7 @@ class Offset:
             "limit": self.limit,
             "globalWatermark": self.global_watermark,
             "bound": self.bound,
+            "records": self.records,
             "shards": {key: entry.to_json() for key, entry in self.shards.items()},
         }
         return {name: value for name, value in entries.items() if value is not None}
@@ -159,5 +162,6 @@ class Offset:
             limit=plain.get("limit"),
             global_watermark=plain.get("globalWatermark"),
             bound=plain.get("bound"),
+            records=plain.get("records", 0),
             shards={key: ShardEntry.from_json(entry) for key, entry in plain["shards"].items()},
         )

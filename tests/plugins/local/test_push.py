@@ -15,6 +15,7 @@ from botocore.exceptions import ClientError, EventStreamError
 from recordpublisher.plugins.local import Delays, LocalKinesis, ManualClock, StreamFault
 
 SHARD = "shardId-000000000000"
+PROMPTLY = 4  # s: less than the 5 s after which a subscription looks again by itself
 
 
 class Reader:
@@ -63,14 +64,14 @@ async def reader() -> AsyncIterator[Reader]:
 
 
 async def next_event(events: Any) -> dict[str, Any]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PROMPTLY):
         event: dict[str, Any] = (await anext(aiter(events)))["SubscribeToShardEvent"]
         return event
 
 
 async def rest(events: Any) -> list[Any]:
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PROMPTLY):
             return [event async for event in events]
     finally:
         events.close()
@@ -83,6 +84,28 @@ async def test_records_are_pushed_the_moment_they_arrive(reader: Reader):
         event = await next_event(events)
         assert [record["Data"] for record in event["Records"]] == [text]
     events.close()
+
+
+async def test_a_whole_put_records_call_is_pushed_as_one_event(reader: Reader):
+    events = await reader.subscribe("LATEST")
+    entries = [{"Data": b"%d" % i, "PartitionKey": "k"} for i in range(3)]
+    await reader.kinesis.put_records(StreamName="orders", Records=entries)
+    assert [record["Data"] for record in (await next_event(events))["Records"]] == [b"0", b"1", b"2"]
+    events.close()
+
+
+async def test_a_split_ends_an_idle_subscription_at_once(reader: Reader):
+    events = await reader.subscribe("LATEST")
+    await reader.kinesis.split_shard(StreamName="orders", ShardToSplit=SHARD, NewStartingHashKey="1000")
+    [last] = await rest(events)
+    assert len(last["SubscribeToShardEvent"]["ChildShards"]) == 2
+
+
+async def test_deleting_the_stream_ends_the_subscription_at_once(reader: Reader):
+    events = await reader.subscribe("LATEST")
+    await reader.kinesis.delete_stream(StreamName="orders", EnforceConsumerDeletion=True)
+    with pytest.raises(EventStreamError, match="ResourceNotFoundException"):
+        await rest(events)
 
 
 async def test_a_new_subscription_continues_after_the_continuation_number(reader: Reader):
@@ -139,7 +162,7 @@ async def test_a_reader_that_leaves_leaves_nothing_behind(reader: Reader):
 
 
 async def settle(condition: Any) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PROMPTLY):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 

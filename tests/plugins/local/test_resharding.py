@@ -54,7 +54,7 @@ def test_a_merge_gives_one_child_with_both_parents(stream: Stream):
 def test_only_open_neighbours_merge(stream: Stream):
     low, high = stream.open_shards
     first, _ = split(stream, low, 1000)
-    for one, other in ((first, high), (low, high), (high, high)):
+    for one, other in ((first, high), (low, high), (high, low), (high, high)):
         with pytest.raises(ApiError, match="InvalidArgumentException"):
             merge(stream, one, other)
 

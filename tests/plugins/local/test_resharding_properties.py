@@ -4,6 +4,7 @@ from base64 import b64decode
 from itertools import pairwise
 
 import msgspec
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -87,3 +88,4 @@ def records(shard: Shard) -> list[int]:
 
 
 TestResharding = Resharding.TestCase
+TestResharding.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)

@@ -185,6 +185,11 @@ def test_other_machines_are_let_in_only_when_asked_for():
     LocalKinesis(host="0.0.0.0", allow_remote=True)
 
 
+@pytest.mark.parametrize("host", ["127.0.0.2", "::1", "localhost"])
+def test_every_loopback_address_will_do(host: str):
+    LocalKinesis(host=host)
+
+
 @pytest.mark.parametrize("streams", [{"no spaces": 1}, {"orders": 0}])
 def test_a_bad_stream_is_a_clear_error(streams: dict[str, int]):
     with pytest.raises(ConfigurationError, match="NAME:SHARDS"):
