@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ..backoff import retrying
 from ..base import RecordPublisherFactory
@@ -20,7 +20,7 @@ from .publisher import PollingRecordPublisher, PollingService
 
 
 class PollingRecordPublisherFactory(RecordPublisherFactory):
-    """Owns one client for all shards, made with the first publisher; a service handed in is used instead and not closed."""
+    """Owns one client for all shards, made by `prepare` or with the first publisher; a service handed in is used instead and not closed."""
 
     def __init__(
         self,
@@ -36,6 +36,14 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
         self._clock = clock or SystemClock()
         self._service = service
         self._own_client: KinesisClient | None = None
+
+    def prepare(self, streams: Sequence[str]) -> None:
+        """Make the client for the job's streams (names or ARNs), without a call.
+
+        Raises: ConfigurationError for endpoint, region and credentials (C2).
+        """
+        if self._service is None:
+            self._own_client = KinesisClient(self._properties, streams)
 
     async def create(
         self, shard: Shard, starting_position: StartingPosition, metrics: ShardMetrics

@@ -16,6 +16,8 @@ THROTTLED_SECONDS = 1.0
 """After a refusal calls are refused for the rest of a second (API reference of GetRecords)."""
 MOST_RECORDS = 10_000
 """The largest Limit of GetRecords (service limit)."""
+FIRST_ROOM_BYTES = 2**20
+"""Room of the first read when nobody offered any: it measures the records, so that a thousand shards may start at once (P6)."""
 ITERATOR_SECONDS = 240.0
 """An older iterator is replaced before use (R2): the service takes it for 300 s."""
 
@@ -66,6 +68,8 @@ def limit_of(max_records: int, size: RecordSize, room_bytes: int | None, adaptiv
     limit = max_records
     if adaptive_seconds is not None:
         limit = int(BYTES_PER_SECOND * max(adaptive_seconds, CALL_SECONDS) / size.read)
+    if room_bytes is None and not size.is_measured:
+        room_bytes = FIRST_ROOM_BYTES
     if room_bytes is not None:
         limit = min(limit, int(room_bytes / size.held))
     return max(1, min(limit, MOST_RECORDS))

@@ -48,8 +48,11 @@ def silence(entry: ShardEntry, claim: ShardClaim) -> int:
     """Evidence of silence after a read, ms (W3).
 
     Two answered reads from one position that both found the tip prove that nothing arrived between them, however long the job
-    slept; within a window the reader's own evidence counts. Anything else starts over.
+    slept; within a window the reader's own evidence counts. A window without any answer (a fan-out event comes about every 5 s only)
+    says nothing: it neither adds nor takes. Anything else starts over.
     """
+    if not claim.was_answered:
+        return entry.silent_ms
     if claim.records or claim.past_event_time or not claim.at_tip:
         return 0
     between = 0 if entry.tip_ms is None else max(0, claim.began_ms - entry.tip_ms)

@@ -38,6 +38,11 @@ class ShardClaim:
     behind_ms: int | None = None
     children: tuple[Shard, ...] = ()
 
+    @property
+    def was_answered(self) -> bool:
+        """Whether any read of the window was answered."""
+        return self.records > 0 or self.behind_ms is not None
+
     def to_json(self) -> dict[str, Any]:
         """A plain dict."""
         return {

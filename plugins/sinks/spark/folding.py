@@ -75,7 +75,7 @@ def _moved(entry: ShardEntry, claim: ShardClaim | None, offset: Offset, planned:
         records=entry.records + claim.records,
         last_records=claim.records,
         at_tip=claim.at_tip,
-        tip_ms=claim.ended_ms if claim.at_tip else None,
+        tip_ms=_tip(entry, claim),
         silent_ms=silent,
         head=claim.head if claim.past_event_time else None,
         behind_ms=claim.behind_ms,
@@ -83,6 +83,13 @@ def _moved(entry: ShardEntry, claim: ShardClaim | None, offset: Offset, planned:
         done=done,
     )
     return replace(moved, idle=planned.rules.is_idle(moved))
+
+
+def _tip(entry: ShardEntry, claim: ShardClaim) -> int | None:
+    """When a read last stood at the tip, None once one stood behind it; a window without an answer changes nothing."""
+    if not claim.was_answered:
+        return entry.tip_ms
+    return claim.ended_ms if claim.at_tip else None
 
 
 def _held(entry: ShardEntry, bound: int | None, elapsed_ms: int) -> ShardEntry:

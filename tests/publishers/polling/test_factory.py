@@ -57,3 +57,16 @@ async def test_all_publishers_share_one_client_which_close_closes():
 def test_c2_bad_properties_fail_at_construction():
     with pytest.raises(ConfigurationError, match="maxrecordcount"):
         PollingRecordPublisherFactory(Properties({"flink.shard.getrecords.maxrecordcount": "lots"}))
+
+
+@pytest.mark.parametrize("bad", [{"aws.endpoint": "nowhere"}, {"aws.credentials.provider": "PROFILE"}])
+def test_c2_what_a_client_needs_is_checked_when_the_job_is_made(bad):
+    factory = PollingRecordPublisherFactory({"aws.region": "eu-west-1", **bad})
+    with pytest.raises(ConfigurationError):
+        factory.prepare(["orders"])
+
+
+def test_the_region_may_come_from_the_jobs_streams():
+    factory = PollingRecordPublisherFactory(Properties({}))
+    factory.prepare(["arn:aws:kinesis:eu-central-1:123456789012:stream/orders"])
+    assert factory._own_client._connections._region == "eu-central-1"

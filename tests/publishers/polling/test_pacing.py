@@ -32,6 +32,11 @@ def test_without_room_or_adaptive_reads_the_limit_is_the_property():
     assert limit_of(500, MEASURED, None, None) == 500
 
 
+def test_p6_a_first_read_without_an_offer_is_a_small_one():
+    assert limit_of(10_000, RecordSize(), None, None) == 102
+    assert limit_of(10_000, RecordSize(), 10**9, None) == 10_000
+
+
 @pytest.mark.parametrize(("room", "limit"), [(14_000, 10), (1_399, 1), (0, 1), (10**9, 500)])
 def test_p6_room_lowers_the_limit(room, limit):
     assert limit_of(500, MEASURED, room, None) == limit

@@ -239,6 +239,20 @@ def test_r2_one_of_three_minutes_is_used():
     assert len(fake.positions) == 1
 
 
+def test_r2_a_failed_read_keeps_its_fresh_iterator():
+    fake = FakeShard(b"1", b"2", closed=True)
+    fake.page = 1
+
+    async def consumer(batch):
+        await asyncio.sleep(241 if not reader.batches else 0)
+        fake.errors["GetRecords"].extend([BROKEN] * 2)
+        return await reader(batch)
+
+    reader = Reader()
+    run_virtual(published(fake, consumer))
+    assert len(fake.positions) == 2
+
+
 def test_r2_an_expired_iterator_is_refreshed_without_gap_or_duplicate_as_often_as_needed():
     fake = FakeShard(b"1", b"2", b"3", closed=True)
     fake.page = 1
