@@ -50,7 +50,8 @@ class ShardOutcome:
     `state` is its emitted state; `records` and `payload_bytes` were emitted in this run. `at_tip`: the last answered read stood at the
     tip and nothing was left behind. `past_event_time`: its next record lies above the bound, with `head_watermark` (epoch ms) as its
     watermark (W1).
-    `silent_ms`: evidence of silence (W3) gathered in this run. `children`: known when it ended.
+    `silent_ms`: evidence of silence (W3) gathered in this run; `tip_seen_ms`: when its first and last read at the tip were answered.
+    `children`: known when it ended.
     """
 
     shard: Shard
@@ -63,6 +64,7 @@ class ShardOutcome:
     millis_behind_latest: int | None = None
     silent_ms: int = 0
     children: tuple[Shard, ...] = ()
+    tip_seen_ms: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,10 @@ class Intake:
         if batch.millis_behind_latest is not None:
             entry.metrics.millis_behind_latest = batch.millis_behind_latest
         entry.at_tip = batch.millis_behind_latest == 0
-        entry.seen_tip = entry.seen_tip or entry.at_tip
+        if entry.at_tip:
+            now_ms = self._clock.now_ms()
+            entry.seen_tip = True
+            entry.tip_seen_ms = (entry.tip_seen_ms[0] if entry.tip_seen_ms else now_ms, now_ms)
         if entry.at_tip and not len(batch) and not entry.queue:
             entry.silence.saw_silence(self._clock.monotonic())
         else:

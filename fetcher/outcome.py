@@ -27,6 +27,7 @@ def outcome_of(entry: ShardEntry, before: tuple[int, int], heads: Mapping[str, i
         head_watermark=heads.get(entry.key),
         millis_behind_latest=None if entry.metrics.millis_behind_latest < 0 else entry.metrics.millis_behind_latest,
         silent_ms=entry.silence.observed_ms,
+        tip_seen_ms=entry.tip_seen_ms,
         children=entry.children,
     )
 

@@ -57,6 +57,7 @@ class Readers:
 
     def _begin(self, entry: ShardEntry, failed: Callable[[ShardEntry, BaseException], None]) -> None:
         entry.at_tip = entry.seen_tip = False
+        entry.tip_seen_ms = None
         task = asyncio.create_task(self._read(entry), name=f"read {entry.key}")
         self._tasks[entry.key] = task
 

@@ -29,7 +29,8 @@ class Stage(Enum):
 class ShardEntry:
     """One shard: emitted state, queue, evidence of silence and counters.
 
-    `offset` is how many records of the queue's first batch were emitted already.
+    `offset` is how many records of the queue's first batch were emitted already. `tip_seen_ms`: when the first and the last read of
+    this run that stood at the tip were answered (epoch ms).
     """
 
     shard: Shard
@@ -45,6 +46,7 @@ class ShardEntry:
     silence: SilenceClock = field(default_factory=SilenceClock)
     at_tip: bool = False
     seen_tip: bool = False
+    tip_seen_ms: tuple[int, int] | None = None
     idle: bool = False
     held_since: float | None = None
     held_seconds: float = 0.0

@@ -144,7 +144,8 @@ class SimulatedKinesis:
             tip_ms=self.clock.ms if at_tip else state.tip_ms,
         )
         children = model.children if ended else ()
-        return ShardOutcome(shard, moved, len(taken), 0, at_tip, head is not None, head, 0, 0, children)
+        tip = (self.clock.ms, self.clock.ms) if at_tip else None
+        return ShardOutcome(shard, moved, len(taken), 0, at_tip, head is not None, head, 0, 0, children, tip)
 
     def _first(self, state: ShardState, model: SimulatedShard) -> int:
         if state.position is not None:

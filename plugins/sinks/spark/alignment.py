@@ -55,7 +55,8 @@ def silence(entry: ShardEntry, claim: ShardClaim) -> int:
         return entry.silent_ms
     if claim.records or claim.past_event_time or not claim.at_tip:
         return 0
-    between = 0 if entry.tip_ms is None else max(0, claim.began_ms - entry.tip_ms)
+    first, _ = claim.tip_seen_ms or (0, 0)
+    between = 0 if entry.tip_ms is None else max(0, first - entry.tip_ms)
     return entry.silent_ms + between + claim.silent_ms
 
 

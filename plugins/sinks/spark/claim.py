@@ -20,8 +20,9 @@ RowId = tuple[str, int]
 class ShardClaim:
     """One shard's part of a batch: from `start` to `end`, `records` rows, `first` and `last` of which are named.
 
-    `began_ms`, `ended_ms`: when the read began and ended (executor's clock). The rest is what the next plan wants to know: at the tip, a
-    record held above the bound and its watermark, evidence of silence (W3), children of an ended shard, MillisBehindLatest.
+    `began_ms`: when the read began; `tip_seen_ms`: when the first and the last read that stood at the tip were answered (executor's
+    clock). The rest is what the next plan wants to know: at the tip, a record held above the bound and its watermark, evidence of
+    silence (W3), children of an ended shard, MillisBehindLatest.
     """
 
     start: ShardState
@@ -34,7 +35,7 @@ class ShardClaim:
     head: int | None = None
     silent_ms: int = 0
     began_ms: int = 0
-    ended_ms: int = 0
+    tip_seen_ms: tuple[int, int] | None = None
     behind_ms: int | None = None
     children: tuple[Shard, ...] = ()
 
@@ -56,7 +57,7 @@ class ShardClaim:
             "head": self.head,
             "silentMs": self.silent_ms,
             "began": self.began_ms,
-            "ended": self.ended_ms,
+            "tipSeen": self.tip_seen_ms,
             "millisBehindLatest": self.behind_ms,
             "children": [shard_to_json(child) for child in self.children],
         }
@@ -75,7 +76,7 @@ class ShardClaim:
             head=entries["head"],
             silent_ms=entries["silentMs"],
             began_ms=entries["began"],
-            ended_ms=entries["ended"],
+            tip_seen_ms=_span(entries["tipSeen"]),
             behind_ms=entries["millisBehindLatest"],
             children=tuple(shard_from_json(child) for child in entries["children"]),
         )
@@ -107,6 +108,10 @@ class Claim:
     def records(self) -> int:
         """Rows of the claim."""
         return sum(claim.records for claim in self.shards.values())
+
+
+def _span(entry: list[int] | None) -> tuple[int, int] | None:
+    return None if entry is None else (entry[0], entry[1])
 
 
 def _row(entry: list[Any] | None) -> RowId | None:

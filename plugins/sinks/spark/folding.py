@@ -89,7 +89,7 @@ def _tip(entry: ShardEntry, claim: ShardClaim) -> int | None:
     """When a read last stood at the tip, None once one stood behind it; a window without an answer changes nothing."""
     if not claim.was_answered:
         return entry.tip_ms
-    return claim.ended_ms if claim.at_tip else None
+    return claim.tip_seen_ms[1] if claim.at_tip and claim.tip_seen_ms else None
 
 
 def _held(entry: ShardEntry, bound: int | None, elapsed_ms: int) -> ShardEntry:

@@ -102,8 +102,7 @@ class TaskRead:
         return taken == mine
 
     def _claim(self, result: BoundedResult, rows: ArrowRows, subscribed: bool, began: int) -> Claim:
-        read = (began, self.clock.now_ms())
-        shards = {entry.key: _shard_claim(entry, result.shards[entry.key], rows, read) for entry in self.plan.shards}
+        shards = {entry.key: _shard_claim(entry, result.shards[entry.key], rows, began) for entry in self.plan.shards}
         return Claim(shards, subscribed)
 
     def _replay(self, claim: Claim) -> ArrowRows:
@@ -128,7 +127,7 @@ class TaskRead:
             )
 
 
-def _shard_claim(entry: ShardEntry, outcome: ShardOutcome, rows: ArrowRows, read: tuple[int, int]) -> ShardClaim:
+def _shard_claim(entry: ShardEntry, outcome: ShardOutcome, rows: ArrowRows, began: int) -> ShardClaim:
     return ShardClaim(
         start=entry.state,
         end=outcome.state,
@@ -139,8 +138,8 @@ def _shard_claim(entry: ShardEntry, outcome: ShardOutcome, rows: ArrowRows, read
         past_event_time=outcome.past_event_time,
         head=outcome.head_watermark,
         silent_ms=outcome.silent_ms,
-        began_ms=read[0],
-        ended_ms=read[1],
+        began_ms=began,
+        tip_seen_ms=outcome.tip_seen_ms,
         behind_ms=outcome.millis_behind_latest,
         children=outcome.children,
     )

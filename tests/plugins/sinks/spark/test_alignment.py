@@ -14,7 +14,7 @@ def entry(**more):
 
 
 def claim(**more):
-    return ShardClaim(STATE, STATE, began_ms=10_000, ended_ms=15_000, **more)
+    return ShardClaim(STATE, STATE, began_ms=9_000, tip_seen_ms=(10_000, 15_000), **more)
 
 
 def test_two_windows_at_the_tip_prove_the_time_between_them():
