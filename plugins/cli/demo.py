@@ -16,7 +16,7 @@ PUBLISHERS = ("EFO", "POLLING")
 def demo(
     publisher: Annotated[str, typer.Option(help="EFO or POLLING.")] = "EFO",
     seconds: Annotated[float, typer.Option(min=20, help="How long the year of flights is played.")] = 125,
-    kill: Annotated[bool, typer.Option("--kill", help="kill -9 the Spark job half-way and start it again.")] = False,
+    kill: Annotated[bool, typer.Option("--kill", help="kill -9 the Spark job in mid-run and start it again.")] = False,
     folder: Annotated[Path | None, typer.Option(help="Keep everything in this folder, which must be new.")] = None,
 ) -> None:
     """Play 336,776 real flights into an embedded stream and read them with Spark, aligned in event time."""

@@ -49,7 +49,7 @@ class Actor:
     def last_words(self) -> str:
         """The end of what it wrote to stderr."""
         lines = self._log.read_text(errors="replace").strip().splitlines()
-        return "\n".join(lines[-15:])
+        return "\n".join(line for line in lines if " WARN " not in line)[-2_000:]
 
     def heard(self) -> Iterator[dict[str, Any]]:
         """The JSON documents said since the last call."""

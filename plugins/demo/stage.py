@@ -19,8 +19,8 @@ from .verdict import Finding, findings
 
 STREAM = "flights"
 TOTAL = 336_776
-PATIENCE_SECONDS = 60.0
-"""How long after the last flight was played everything must have come out."""
+PATIENCE_SECONDS = 90.0
+"""How long no new row may come out before the demo is given up; a Java start on a loaded machine takes most of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +83,16 @@ class Stage:
 
     def play(self) -> None:
         """Watch until everything has arrived."""
-        begun, last_sent = time.monotonic(), None
+        begun, rows, moved = time.monotonic(), 0, 0.0
         while not self._story.has_arrived:
             elapsed = time.monotonic() - begun
             self._hear()
             self._screen.show(elapsed)
             self._kill_when_due()
             self._check_actors()
-            last_sent = elapsed if self._story.all_sent and last_sent is None else last_sent
-            if last_sent is not None and elapsed - last_sent > PATIENCE_SECONDS:
+            if sum(self._story.rows.values()) != rows:
+                rows, moved = sum(self._story.rows.values()), elapsed
+            if elapsed - moved > PATIENCE_SECONDS:
                 raise DemoFailedError(self._what_is_missing())
             time.sleep(0.25)
         self._screen.show(time.monotonic() - begun)
@@ -116,8 +117,8 @@ class Stage:
             self._story.hear_query(told)
 
     def _kill_when_due(self) -> None:
-        """kill -9 the job in the middle of the play, and start it again."""
-        if not self._has_killed and self._story.elapsed > self._play.seconds / 2:
+        """kill -9 the job once a quarter of the flights came out, and start it again."""
+        if not self._has_killed and self._story.rows.get("flights", 0) > self._story.total / 4:
             self._has_killed = True
             self._job.kill()
             self._screen.say("the Spark job was killed with kill -9 and is started again")
@@ -131,7 +132,4 @@ class Stage:
 
     def _what_is_missing(self) -> str:
         rows = ", ".join(f"{name} {count:,}" for name, count in self._story.rows.items()) or "nothing"
-        return (
-            f"not everything came out within {PATIENCE_SECONDS:.0f} s after the last flight was played: {rows} of "
-            f"{TOTAL:,}\n{self._job.last_words()}"
-        )
+        return f"nothing came out for {PATIENCE_SECONDS:.0f} s: {rows} of {TOTAL:,}\n{self._job.last_words()}"

@@ -1,0 +1,44 @@
+"""The demo itself, and its Spark job killed with kill -9 in mid-run."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+def play(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "recordpublisher", "demo", *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=280, check=False, env={**os.environ, **environment}
+    )
+
+
+@pytest.mark.kills
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("publisher", ["EFO", "POLLING"])
+def test_a_job_killed_in_mid_run_and_started_again_loses_and_repeats_nothing(publisher):
+    done = play("--publisher", publisher, "--seconds", "60", "--kill")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "killed with kill -9 and is started again" in done.stderr
+    assert "ok    duplicates: 0 flights, 0 sequence numbers" in done.stdout
+    assert "ok    missing: 0" in done.stdout
+
+
+def test_without_java_one_sentence_says_what_to_install(tmp_path):
+    done = play(PATH=str(tmp_path), JAVA_HOME="")
+
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "install a Java runtime of version 17 or newer" in done.stderr
+
+
+def test_another_publisher_is_refused_in_one_line():
+    done = play("--publisher", "PIGEON")
+
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "recordpublisher: option '--publisher' has the value 'PIGEON'; valid: EFO, POLLING"
+    ]
