@@ -1,14 +1,12 @@
-"""From bytes to values, a batch at a time, and what happens to a record that cannot be deserialised (S7)."""
+"""From bytes to values, a batch at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, Protocol
 
 import msgspec
 
-from ..publishers.errors import DeserializationError
 from ..publishers.properties import Properties
 from ..publishers.records import Record, RecordBatch
 
@@ -63,38 +61,3 @@ class CallableDeserializer:
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
         """What the function makes of each record."""
         return list(map(self._function, batch))
-
-
-class Deserialization:
-    """Applies a deserialiser and the policy for poisoned records; owns the count of skipped ones."""
-
-    def __init__(self, deserializer: Deserializer, skip_poison: bool) -> None:
-        self._deserializer = deserializer
-        self._skip_poison = skip_poison
-        self.skipped = 0
-
-    def apply(self, batch: RecordBatch) -> RecordBatch:
-        """The batch with its values. Raises: DeserializationError for a poisoned record unless such are skipped."""
-        if not len(batch):
-            return batch
-        try:
-            values = self._deserializer.values(batch)
-        except Exception:
-            return self._one_by_one(batch)
-        return batch if values is None else replace(batch, values=values)
-
-    def _one_by_one(self, batch: RecordBatch) -> RecordBatch:
-        """The slow path: find the poisoned records of a batch that failed as a whole."""
-        records, values = [], []
-        for index, record in enumerate(batch.records):
-            try:
-                value = self._deserializer.values(batch.slice(index, index + 1))
-            except Exception as error:
-                if not self._skip_poison:
-                    where = (batch.stream, batch.shard_id, record.sequence_number)
-                    raise DeserializationError(*where, f"{type(error).__name__}: {error}") from error
-                self.skipped += 1
-                continue
-            records.append(record)
-            values.append(record.data if value is None else value[0])
-        return replace(batch, records=records, values=values)

@@ -8,14 +8,13 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ..publishers.errors import DeserializationError
 from ..publishers.properties import Properties
 from ..publishers.property_table import TIMESTAMP_FIELD
 from ..publishers.records import Record, RecordBatch
 
 
 class EventTimes(Protocol):
-    """Answers the event time of each record of a batch (epoch ms)."""
+    """Answers the event time of each record of a batch (epoch ms); any exception counts as a poisoned record (S7)."""
 
     def of(self, batch: RecordBatch) -> Sequence[int]:
         """One event time for each record."""
@@ -50,21 +49,11 @@ class JsonFieldTimes:
         self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(shape).decode
 
     def of(self, batch: RecordBatch) -> Sequence[int]:
-        """The field of each record. Raises: DeserializationError naming the field when a record has none that can be read."""
+        """The field of each record. Raises: ValueError naming the field for one that has none that can be read."""
         try:
             return [at if type(at) is int else _millis(at) for at in [self._decode(data).at for data in batch.data]]
-        except (msgspec.DecodeError, ValueError) as error:
-            record = self._first_unreadable(batch)
-            reason = f"no event time in field '{self._field}' ({TIMESTAMP_FIELD.key}): {error}"
-            raise DeserializationError(batch.stream, batch.shard_id, record, reason) from error
-
-    def _first_unreadable(self, batch: RecordBatch) -> str:
-        for record in batch.records:
-            try:
-                _millis(self._decode(record.data).at)
-            except (msgspec.DecodeError, ValueError):
-                return record.sequence_number
-        return batch.records[-1].sequence_number
+        except (msgspec.DecodeError, ValueError, OverflowError) as error:
+            raise ValueError(f"no event time in field '{self._field}' ({TIMESTAMP_FIELD.key}): {error}") from error
 
 
 def event_times(properties: Properties, assigner: Callable[[Record], int] | None) -> EventTimes:

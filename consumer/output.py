@@ -12,6 +12,10 @@ from ..publishers.shards import Shard
 class ShardOutput(Protocol):
     """Takes one shard's stamped batches, in order."""
 
+    def first_room(self) -> int:
+        """The bytes, as held in memory, that the first read may bring (P6)."""
+        ...
+
     async def put(self, batch: RecordBatch) -> int:
         """Queue a batch; returns when the next read may start, with the bytes, as held in memory, that it may bring (P6)."""
         ...

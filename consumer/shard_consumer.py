@@ -3,38 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..publishers.base import RecordPublisher, RunResult
+from ..publishers.metrics import ShardMetrics
 from ..publishers.positions import SequenceNumber
 from ..publishers.records import RecordBatch
 from ..publishers.shards import Shard
-from .deserialization import Deserialization
+from .deserialization import Deserializer
 from .event_time import EventTimes
 from .output import ShardOutput
+from .poison import PoisonPolicy
 from .watermarks import WatermarkStrategy, without_absurd_futures
 
 
-@dataclass(slots=True)
 class Stamping:
-    """What turns one shard's bytes into values with times: deserialisation, event times, watermark strategy."""
+    """What turns one shard's bytes into values with times: deserialiser, event times, watermark strategy, and what to do with poison.
 
-    deserialization: Deserialization
-    event_times: EventTimes
-    strategy: WatermarkStrategy
-    future_limit_ms: int
-    absurd_futures: int = 0
-    """Counter: event times too far ahead of their arrival to move the watermark (W12)."""
+    Counts skipped records (S7) and event times too far ahead of their arrival to move the watermark (W12) into the shard's metrics.
+    """
+
+    def __init__(
+        self,
+        deserializer: Deserializer,
+        event_times: EventTimes,
+        strategy: WatermarkStrategy,
+        metrics: ShardMetrics,
+        *,
+        skips_poison: bool,
+        future_limit_ms: int,
+    ) -> None:
+        self._deserializer = deserializer
+        self._event_times = event_times
+        self._poison = PoisonPolicy(skips_poison, metrics)
+        self._metrics = metrics
+        self._future_limit_ms = future_limit_ms
+        self.strategy = strategy
 
     def stamp(self, batch: RecordBatch) -> RecordBatch:
-        """The batch with values, event times and watermarks; an empty one as it is."""
-        batch = self.deserialization.apply(batch)
+        """The batch with values, event times and watermarks; an empty one as it is. Raises: DeserializationError unless poison is skipped."""
         if not len(batch):
             return batch
-        times = self.event_times.of(batch)
-        believed, absurd = without_absurd_futures(times, batch.arrival_millis, self.future_limit_ms)
-        self.absurd_futures += absurd
-        return replace(batch, event_times=times, watermarks=self.strategy.advance(believed))
+        batch = self._poison.apply(batch, self._with_values_and_times)
+        return self._with_watermarks(batch) if len(batch) else batch
+
+    def _with_values_and_times(self, batch: RecordBatch) -> RecordBatch:
+        values = self._deserializer.values(batch)
+        if values is not None:
+            batch = replace(batch, values=values)
+        times = self._event_times.of(batch)
+        if len(times) != len(batch) or len(batch.value_column) != len(batch):
+            raise ValueError(f"{len(batch)} records have {len(batch.value_column)} values and {len(times)} event times")
+        return replace(batch, event_times=times)
+
+    def _with_watermarks(self, batch: RecordBatch) -> RecordBatch:
+        times = batch.event_time_column
+        believed, absurd = without_absurd_futures(times, batch.arrival_millis, self._future_limit_ms)
+        self._metrics.absurd_event_times += absurd
+        return replace(batch, watermarks=self.strategy.advance(believed))
 
 
 class ShardConsumer:
@@ -51,6 +77,7 @@ class ShardConsumer:
 
     async def run(self) -> RunResult:
         """Read until the shard's end (COMPLETE) or until the publisher is cancelled."""
+        self._publisher.offer_room(self._output.first_room())
         result = RunResult.INCOMPLETE
         while result is RunResult.INCOMPLETE:
             result = await self._publisher.run(self._accept)

@@ -21,6 +21,10 @@ class ActiveMinimum:
         else:
             self._unknown.discard(key)
 
+    def forget(self, key: str) -> None:
+        """A shard is no more."""
+        self.set(key, False, None)
+
     def status(self) -> tuple[SubtaskStatus, int | None]:
         """ACTIVE with the lowest watermark (None while some shard has none), or IDLE when no shard counts."""
         if self._unknown:

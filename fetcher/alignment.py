@@ -8,7 +8,7 @@ from bisect import bisect_right
 
 from ..publishers.clock import Clock
 from .active_minimum import ActiveMinimum
-from .global_watermark import Report, SubtaskStatus, WatermarkTracker
+from .global_watermark import Report, WatermarkTracker
 from .lowest import LowestOf
 from .shard_table import ShardEntry
 
@@ -29,13 +29,23 @@ class Alignment:
         self._subtask = subtask
         self._lookahead = lookahead_ms
         self._clock = clock
-        self._patience_ends = clock.monotonic() + startup_timeout_ms / 1000
+        self._patience_seconds = startup_timeout_ms / 1000
+        self._patience_ends = math.inf
         self._reported = ActiveMinimum()
         self._heads = LowestOf()
         self._tickets = itertools.count()
         self._entries: dict[str, ShardEntry] = {}
         self.until: int | None = None
         """A fixed ceiling of a bounded run (epoch ms)."""
+
+    def begin(self) -> None:
+        """The job was opened: from now on it waits for the first global value (W10)."""
+        self._patience_ends = self._clock.monotonic() + self._patience_seconds
+
+    @property
+    def is_out_of_patience(self) -> bool:
+        """Whether the start-up timeout is over (W6, W10)."""
+        return self._clock.monotonic() >= self._patience_ends
 
     @property
     def global_watermark(self) -> int | None:
@@ -59,6 +69,12 @@ class Alignment:
         self._heads.set(entry.key, self._turn(entry, head) if entry.queue and takes_part else None)
         self._note_held(entry, head)
 
+    def forget(self, key: str) -> None:
+        """A shard is no more."""
+        self._reported.forget(key)
+        self._heads.set(key, None)
+        self._entries.pop(key, None)
+
     def took_its_turn(self, entry: ShardEntry) -> None:
         """A shard emitted: without a gate it goes to the end of the line."""
         self._heads.set(entry.key, None)
@@ -67,6 +83,11 @@ class Alignment:
         """Tell the tracker where this subtask stands, idle or not (W7), and learn the global watermark."""
         status, watermark = self._reported.status()
         return self._tracker.report(Report(self._subtask, status, watermark))
+
+    def value(self) -> int | None:
+        """The global watermark after telling where this subtask stands, or what stands in for it (W10)."""
+        value = self.report()
+        return self._own_minimum_after_patience() if value is None else value
 
     def next_emission(self) -> tuple[ShardEntry, int] | None:
         """The shard whose turn it is and how many records of its first batch may go; None: everything waits or is empty."""
@@ -84,9 +105,7 @@ class Alignment:
         bound = math.inf if self.until is None else self.until
         if self._lookahead is None:
             return bound
-        value = self.report()
-        if value is None:
-            value = self._own_minimum_after_patience()
+        value = self.value()
         return -math.inf if value is None else min(bound, value + self._lookahead)
 
     def _turn(self, entry: ShardEntry, head: int | None) -> float:
@@ -104,9 +123,7 @@ class Alignment:
 
     def _own_minimum_after_patience(self) -> int | None:
         """Before any first global value the subtask gates on its own minimum once the start-up timeout is over (W10)."""
-        status, own = self._reported.status()
-        is_patient = self._clock.monotonic() < self._patience_ends
-        return None if is_patient or status is not SubtaskStatus.ACTIVE else own
+        return self._reported.status()[1] if self.is_out_of_patience else None
 
     def _below(self, entry: ShardEntry, ceiling: float) -> int:
         watermarks = entry.queue[0].watermarks or ()

@@ -40,25 +40,31 @@ class ByteBudget:
         self.used = 0
 
     def settle(self, entry: ShardEntry, arrived_bytes: int) -> None:
-        """A read was answered: its reservation becomes what it really brought."""
+        """A read was answered: its reservation becomes what it really brought. A shard that brings nothing reserves less each time."""
         self.used += arrived_bytes - entry.reserved_bytes
         entry.reserved_bytes = 0
-        if arrived_bytes:
-            entry.expected_bytes = arrived_bytes
+        entry.expected_bytes = arrived_bytes or entry.expected_bytes // 2
 
     def release(self, freed_bytes: int) -> None:
         """Emitted or forgotten bytes are free again."""
         self.used -= freed_bytes
 
     def room_for(self, entry: ShardEntry, readers: int) -> int:
-        """The bytes that the next read may bring, reserved; 0 when it must wait. `readers` is how many shards share the budget."""
-        if entry.queue and not self._may_borrow(entry):
+        """The bytes that the next read may bring; 0 when it must wait. `readers` is how many shards share the budget.
+
+        Twice what the last read brought is reserved, so that room is not promised to many at once; a fair share is always granted, since
+        a shard that was silent may have much to say.
+        """
+        if entry.queued_records and not self._may_borrow(entry):
             return 0
-        entry.reserved_bytes = entry.expected_bytes
+        limits = self._limits
+        self.used -= entry.reserved_bytes
+        entry.reserved_bytes = max(
+            0, min(2 * entry.expected_bytes, limits.shard_bytes, limits.subtask_bytes - self.used)
+        )
         self.used += entry.reserved_bytes
-        fair_share = self._limits.subtask_bytes // max(readers, 1)
-        free = self._limits.subtask_bytes - self.used
-        return min(self._limits.shard_bytes, max(fair_share, free, SMALLEST_ROOM_BYTES))
+        fair_share = max(limits.subtask_bytes // max(readers, 1), min(SMALLEST_ROOM_BYTES, limits.subtask_bytes))
+        return min(limits.shard_bytes, max(entry.reserved_bytes, fair_share))
 
     def grant(self, waiting: Iterable[ShardEntry], readers: int) -> list[ShardEntry]:
         """Give room to those who wait for it, the lowest head watermark first; answers who still waits."""

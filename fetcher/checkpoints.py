@@ -1,8 +1,9 @@
-"""Checkpoints: snapshots kept in a state store, fenced by generation (S6)."""
+"""Checkpoints: snapshots kept in a state store, fenced by generation (S6), and when one is due."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from .sink import State
@@ -10,32 +11,56 @@ from .state_store import StateStore
 
 
 class Checkpoints:
-    """Owns the generation of this start and the wish for a checkpoint."""
+    """Owns the generation of this start."""
 
     def __init__(self, store: StateStore, subtask: int) -> None:
         self._store = store
         self._subtask = subtask
         self._generation = 0
-        self._wanted = asyncio.Event()
 
     async def open(self) -> tuple[int, list[State]]:
         """Take the next generation and load what is stored. Raises: StateError."""
         self._generation = await self._store.open_generation(self._subtask)
         return self._generation, await self._store.load()
 
+    async def store(self, state: dict[str, Any]) -> None:
+        """Keep a snapshot. Raises: FencedError when a newer generation owns the state."""
+        await self._store.store(self._subtask, self._generation, state)
+
+
+class CheckpointKeeper:
+    """Takes a checkpoint whenever the interval (ms; -1: never) is over or somebody asks.
+
+    Told to stop and never cancelled, so that a flush or store is never cut off.
+    """
+
+    def __init__(self, interval_ms: int, take: Callable[[], Awaitable[object]]) -> None:
+        self._seconds = None if interval_ms < 0 else interval_ms / 1000
+        self._take = take
+        self._wanted = asyncio.Event()
+        self._stopping = False
+
+    def begin(self) -> None:
+        """Get ready for a run."""
+        self._stopping = False
+
     def ask_for_one(self) -> None:
         """A shard ended: its children elsewhere wait for a confirmed checkpoint (S2)."""
         self._wanted.set()
 
-    async def wait_until_due(self, interval_ms: int) -> None:
-        """Return when the interval is over (-1: never) or somebody asked."""
-        try:
-            async with asyncio.timeout(None if interval_ms < 0 else interval_ms / 1000):
-                await self._wanted.wait()
-        except TimeoutError:
-            return
-        self._wanted.clear()
+    def stop(self) -> None:
+        """Return after the checkpoint that is going on."""
+        self._stopping = True
+        self._wanted.set()
 
-    async def store(self, state: dict[str, Any]) -> None:
-        """Keep a snapshot. Raises: FencedError when a newer generation owns the state."""
-        await self._store.store(self._subtask, self._generation, state)
+    async def run(self) -> None:
+        """Take checkpoints until stopped. Raises: FencedError, SinkError, StateError."""
+        while not self._stopping:
+            try:
+                async with asyncio.timeout(self._seconds):
+                    await self._wanted.wait()
+            except TimeoutError:
+                pass
+            self._wanted.clear()
+            if not self._stopping:
+                await self._take()

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from ..publishers.positions import StartingPosition
 from ..publishers.shards import Shard
 from .alignment import Alignment
 from .bounded import BoundedResult, Bounds, EndReason
 from .budget import ByteBudget
+from .checkpoints import CheckpointKeeper
 from .emitter import Emitter
+from .ending import Ending
 from .finish_line import FinishLine
 from .global_watermark import Report, SubtaskStatus
 from .intake import Intake
@@ -20,7 +21,7 @@ from .opening import open_job
 from .outcome import outcome_of, subtask_metrics
 from .parts import FetcherParts
 from .readers import Readers, is_deleted_stream
-from .shard_state import ShardState
+from .roster import Roster
 from .shard_table import ShardEntry, ShardTable
 from .sink import Checkpoint
 from .snapshot import to_json
@@ -45,12 +46,14 @@ class DataFetcher:
             parts.sink, self._alignment, self._intake, clock, settings.emit_interval_ms, self._shard_ended
         )
         self._readers = Readers(parts.factory, self._table, self._intake, parts.stamping_of, parts.use_continuations)
+        self._roster = Roster(parts, self._table, self._changed_quietly, self._forgotten)
+        self._keeper = CheckpointKeeper(settings.checkpoint_interval_ms, self.checkpoint)
+        self._checkpointing = asyncio.Lock()
         self._finish_line = FinishLine(Bounds())
-        self._ending: asyncio.Future[EndReason] | None = None
+        self._ending = Ending()
         self._stopped = False
         self._pinned_ms: int | None = None
         self._generation = 0
-        self._initial: StartingPosition = parts.start
         self._last_heads: dict[str, int | None] = {}
 
     async def open(self) -> None:
@@ -60,13 +63,13 @@ class DataFetcher:
         """
         parts = self._parts
         opened = await open_job(parts)
-        self._generation, self._pinned_ms, self._initial = opened.generation, opened.pinned_ms, opened.start
-        self._table.learn(opened.listed)
-        self._own((shard, opened.states[shard.key]) for shard in opened.listed)
+        self._generation, self._pinned_ms = opened.generation, opened.pinned_ms
+        self._roster.open(opened.listed, opened.states)
         await parts.tracker.open(parts.subtask, parts.parallelism)
         parts.tracker.start_at(opened.lowest_watermark)
         parts.tracker.finished(key for key, state in opened.states.items() if state.ended)
         parts.tracker.on_advance(self._emitter.wake)
+        self._alignment.begin()
         if parts.checkpoints is not None:
             await parts.checkpoints.store(self.snapshot())
 
@@ -76,30 +79,24 @@ class DataFetcher:
 
     async def run_bounded(self, bounds: Bounds) -> BoundedResult:
         """Run until a bound is met; can be called again and goes on where the last run ended."""
-        loop = asyncio.get_running_loop()
-        self._ending = loop.create_future()
-        self._finish_line = FinishLine(bounds)
-        self._alignment.until = bounds.until_event_time
+        self._begin(bounds)
         before = {entry.key: (entry.records, entry.payload_bytes) for entry in self._table}
-        self._emitter.begin()
-        if self._stopped:
-            self._finish(EndReason.STOPPED)
-        timer = None if bounds.max_time is None else loop.call_later(bounds.max_time, self._finish, EndReason.MAX_TIME)
         tasks = [
-            self._background(self._emit()),
-            self._background(self._heartbeat()),
-            self._background(self._discover()),
-            self._background(self._keep_checkpoints()),
+            self._ending.background(work)
+            for work in (
+                self._emit(),
+                self._keeper.run(),
+                self._heartbeat(),
+                self._discover(),
+                self._end_in(bounds.max_time),
+            )
         ]
         try:
             self._start_readers()
-            reason = await self._ending
+            reason = await self._ending.reached()
         finally:
-            if timer is not None:
-                timer.cancel()
             await self._wind_down(tasks)
-        if self._parts.checkpoints is not None:
-            await self.checkpoint()
+        await self.checkpoint()
         outcomes = {
             entry.key: outcome_of(entry, before.get(entry.key, (0, 0)), self._last_heads) for entry in self._table
         }
@@ -108,7 +105,7 @@ class DataFetcher:
     def stop(self) -> None:
         """End the run after the write that is going on; safe from any place of the loop's thread."""
         self._stopped = True
-        self._finish(EndReason.STOPPED)
+        self._ending.finish(EndReason.STOPPED)
 
     def snapshot(self) -> dict[str, Any]:
         """Exactly what `write` has returned for (S1), as a plain JSON-able dict."""
@@ -117,11 +114,12 @@ class DataFetcher:
 
     async def checkpoint(self) -> dict[str, Any]:
         """Flush, snapshot, store: kept only after the sink confirmed everything before it (S6). Raises: FencedError, SinkError."""
-        async with self._emitter.sink_calls:
-            state = self.snapshot()
-            await self._parts.sink.flush(Checkpoint(state))
-        if self._parts.checkpoints is not None:
-            await self._parts.checkpoints.store(state)
+        async with self._checkpointing:
+            async with self._emitter.sink_calls:
+                state = self.snapshot()
+                await self._parts.sink.flush(Checkpoint(state))
+            if self._parts.checkpoints is not None:
+                await self._parts.checkpoints.store(state)
             self._parts.tracker.finished({key for key, entry in state["shards"].items() if entry.get("ended")})
         return state
 
@@ -142,54 +140,59 @@ class DataFetcher:
 
     # --- what happens while it runs ---------------------------------------------------------------------------------------------
 
+    def _begin(self, bounds: Bounds) -> None:
+        self._ending.begin()
+        self._finish_line = FinishLine(bounds)
+        self._alignment.until = bounds.until_event_time
+        self._emitter.begin()
+        self._keeper.begin()
+        if self._stopped:
+            self._ending.finish(EndReason.STOPPED)
+
     def _changed(self, entry: ShardEntry) -> None:
         self._emitter.note(entry, self._finish_line)
         self._emitter.wake()
         if not entry.queue and not entry.is_open:
             self._shard_ended(entry)
 
-    def _shard_ended(self, entry: ShardEntry) -> None:
-        """A shard's last record was emitted: its children may start."""
-        log.info("shard %s was read to its end, children: %s", entry.key, [child.shard_id for child in entry.children])
-        if self._parts.checkpoints is None:
-            self._parts.tracker.finished({entry.key})
-        else:
-            self._parts.checkpoints.ask_for_one()
-        self._start_readers()
-
-    def _found_children(self, children: Sequence[Shard]) -> None:
-        """ChildShards of an end-of-shard answer are used at once (S3)."""
-        self._take_new(children)
-
-    def _take_new(self, shards: Iterable[Shard]) -> None:
-        fresh = self._table.learn(shards)
-        self._own([(shard, ShardState(self._table.start_of_new(shard, self._initial))) for shard in fresh])
-
-    def _own(self, shard_states: Iterable[tuple[Shard, ShardState]]) -> None:
-        parts = self._parts
-        for shard, state in shard_states:
-            if shard.key not in self._table and parts.assigner(shard, parts.parallelism) == parts.subtask:
-                self._changed_quietly(self._table.add(shard, state))
-
     def _changed_quietly(self, entry: ShardEntry) -> None:
         self._alignment.changed(entry)
         self._emitter.local_watermark.changed(entry)
 
+    def _forgotten(self, key: str) -> None:
+        self._emitter.forget(key, self._finish_line)
+
+    def _shard_ended(self, entry: ShardEntry) -> None:
+        """A shard's last record was emitted: its children may start, elsewhere once a checkpoint says so (S2)."""
+        if self._roster.is_deleted(entry):
+            self._roster.forget(entry.key)
+            return
+        log.info("shard %s was read to its end, children: %s", entry.key, [child.shard_id for child in entry.children])
+        self._keeper.ask_for_one()
+        self._start_readers()
+
+    def _found_children(self, children: Sequence[Shard]) -> None:
+        """ChildShards of an end-of-shard answer are used at once (S3)."""
+        self._roster.take(children)
+
     def _start_readers(self) -> None:
-        if self._ending is None or self._ending.done():
+        if not self._ending.is_running:
             return
         self._readers.start(self._changed, self._reader_failed)
         is_bounded = self._finish_line.has_shard_bounds and not any(entry.is_open for entry in self._table)
         if is_bounded or self._table.is_exhausted:
-            self._finish(EndReason.ALL_ENDED)
+            self._ending.finish(EndReason.ALL_ENDED)
 
     def _reader_failed(self, entry: ShardEntry, error: BaseException) -> None:
         if not is_deleted_stream(error):
-            self._fail(error)
+            self._ending.fail(error)
             return
-        self._parts.discovery.deleted.add(entry.shard.stream)
+        self._roster.stream_was_deleted(entry)
+        self._end_without_streams()
+
+    def _end_without_streams(self) -> None:
         if self._parts.discovery.all_deleted:
-            self._finish(EndReason.STREAMS_DELETED)
+            self._ending.finish(EndReason.STREAMS_DELETED)
 
     async def _emit(self) -> None:
         await self._emitter.run(self._finish_line, self._reached_the_line)
@@ -197,57 +200,37 @@ class DataFetcher:
     def _reached_the_line(self) -> None:
         reason = self._finish_line.reason()
         if reason is not None:
-            self._finish(reason)
+            self._ending.finish(reason)
+
+    async def _end_in(self, seconds: float | None) -> None:
+        if seconds is not None:
+            await asyncio.sleep(seconds)
+            self._ending.finish(EndReason.MAX_TIME)
 
     async def _heartbeat(self) -> None:
         while True:
             await asyncio.sleep(self._parts.settings.sync_interval_ms / 1000)
-            await self._emitter.tick()
+            self._emitter.tick()
             self._start_readers()
             self._intake.emitted(0)
 
     async def _discover(self) -> None:
-        async def found(shards: list[Shard]) -> None:
-            self._take_new(shards)
+        async def looked(stream: str, listed: list[Shard]) -> None:
+            self._roster.look(stream, listed)
             self._start_readers()
 
-        await self._parts.discovery.run(found)
-        if self._parts.discovery.all_deleted:
-            self._finish(EndReason.STREAMS_DELETED)
-
-    async def _keep_checkpoints(self) -> None:
-        """A checkpoint whenever the interval is over, and soon after a shard ended (S2)."""
-        checkpoints, interval = self._parts.checkpoints, self._parts.settings.checkpoint_interval_ms
-        while checkpoints is not None:
-            await checkpoints.wait_until_due(interval)
-            await self.checkpoint()
-
-    def _background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task: asyncio.Task[None] = asyncio.create_task(work)
-        task.add_done_callback(lambda done: None if done.cancelled() else self._fail_if(done.exception()))
-        return task
-
-    def _fail_if(self, error: BaseException | None) -> None:
-        if error is not None:
-            self._fail(error)
-
-    def _fail(self, error: BaseException) -> None:
-        """The first error ends the run and is raised from it."""
-        if self._ending is not None and not self._ending.done():
-            self._ending.set_exception(error)
-
-    def _finish(self, reason: EndReason) -> None:
-        if self._ending is not None and not self._ending.done():
-            self._ending.set_result(reason)
+        await self._parts.discovery.run(looked)
+        self._end_without_streams()
 
     async def _wind_down(self, tasks: list[asyncio.Task[None]]) -> None:
-        """Stop reading, let a write that is going on return, forget what was not emitted."""
-        emitter, *others = tasks
+        """Stop reading, let a write or checkpoint that is going on return, forget what was not emitted."""
+        emitter, keeper, *others = tasks
         self._emitter.stop()
+        self._keeper.stop()
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
-        await asyncio.shield(asyncio.gather(emitter, return_exceptions=True))
+        await asyncio.shield(asyncio.gather(emitter, keeper, return_exceptions=True))
         self._last_heads = {
             entry.key: entry.head_watermark for entry in self._table if self._finish_line.is_past_event_time(entry)
         }

@@ -10,6 +10,9 @@ from typing import Protocol
 from ..publishers.errors import FatalKinesisError, RecordPublisherError, StreamNotFoundError
 from ..publishers.shards import Shard
 
+Looked = Callable[[str, list[Shard]], Awaitable[None]]
+"""Takes a stream and everything it lists."""
+
 log = logging.getLogger("recordpublisher.discovery")
 
 
@@ -42,7 +45,7 @@ class Discovery:
         """Whether no stream is left."""
         return bool(self._streams) and len(self.deleted) == len(self._streams)
 
-    async def run(self, found: Callable[[list[Shard]], Awaitable[None]]) -> None:
+    async def run(self, looked: Looked) -> None:
         """Look again and again; trouble on the way never ends the job (S3), deletion of the last stream does."""
         while not self.all_deleted:
             if self._interval < 0:
@@ -50,11 +53,11 @@ class Discovery:
             await asyncio.sleep(self._interval)
             for stream in self._streams:
                 if stream not in self.deleted:
-                    await self._look(stream, found)
+                    await self._look(stream, looked)
 
-    async def _look(self, stream: str, found: Callable[[list[Shard]], Awaitable[None]]) -> None:
+    async def _look(self, stream: str, looked: Looked) -> None:
         try:
-            await found(await self._lister.list_shards(stream))
+            await looked(stream, await self._lister.list_shards(stream))
         except StreamNotFoundError:
             log.warning("stream %s does not exist any more", stream)
             self.deleted.add(stream)

@@ -13,6 +13,9 @@ from .local_watermark import LocalWatermark
 from .shard_table import ShardEntry, Stage
 from .sink import Sink
 
+LONGEST_TURN_SECONDS = 0.005
+"""How long the emitter may keep the loop for itself while the sink never waits."""
+
 
 class Emitter:
     """The only caller of the sink's `write` and `watermark`, so that calls never overlap. It is told to stop and never cancelled, so
@@ -35,7 +38,7 @@ class Emitter:
         self._ended = ended
         self._wake = asyncio.Event()
         self._stopping = False
-        self._last_told = float("-inf")
+        self._last_told = self._gave_way = float("-inf")
         self.sink_calls = asyncio.Lock()
         """Held around every call to the sink."""
         self.local_watermark = LocalWatermark()
@@ -78,10 +81,16 @@ class Emitter:
         self._alignment.changed(entry, finish_line.takes_part(entry), holds_others)
         self.local_watermark.changed(entry, holds_others)
 
-    async def tick(self) -> None:
+    def forget(self, key: str, finish_line: FinishLine) -> None:
+        """A shard is no more."""
+        finish_line.forget(key)
+        self._alignment.forget(key)
+        self.local_watermark.forget(key)
+        self._wake.set()
+
+    def tick(self) -> None:
         """The heartbeat: the global watermark is refreshed, idle and held or not (W7), and the sink hears what is due."""
         self._alignment.report()
-        await self._tell_watermark()
         self._wake.set()
 
     async def _emit(self, entry: ShardEntry, count: int, finish_line: FinishLine) -> None:
@@ -97,8 +106,15 @@ class Emitter:
         self._alignment.took_its_turn(entry)
         self._after(entry, finish_line)
         self._intake.emitted(freed)
-        if self._clock.monotonic() - self._last_told >= self._emit_interval:
-            await self._tell_watermark()
+        await self._tell_watermark()
+        await self._give_way()
+
+    async def _give_way(self) -> None:
+        """Let the readers run also when the sink never waits (F1)."""
+        now = self._clock.monotonic()
+        if now - self._gave_way >= LONGEST_TURN_SECONDS:
+            await asyncio.sleep(0)
+            self._gave_way = now
 
     def _after(self, entry: ShardEntry, finish_line: FinishLine) -> None:
         self.note(entry, finish_line)
@@ -109,7 +125,7 @@ class Emitter:
         if self._clock.monotonic() - self._last_told < self._emit_interval:
             return
         self._last_told = self._clock.monotonic()
-        value = self.local_watermark.advance(self._alignment.report())
+        value = self.local_watermark.advance(self._alignment.value())
         if value is not None:
             async with self.sink_calls:
                 await self._sink.watermark(value)

@@ -48,6 +48,11 @@ class FinishLine:
         else:
             self._done.discard(entry.key)
 
+    def forget(self, key: str) -> None:
+        """A shard is no more."""
+        self._started.discard(key)
+        self._done.discard(key)
+
     def holds_others(self, entry: ShardEntry) -> bool:
         """False for a shard that is done: a bounded run does not wait for what it will not read (W2 is for runs that go on)."""
         return entry.key not in self._done or self.is_past_event_time(entry)

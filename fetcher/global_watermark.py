@@ -56,6 +56,14 @@ class WatermarkTracker(ABC):
         """Whether some subtask announced the shard as finished."""
         return False
 
+    def missing(self) -> list[int]:
+        """Subtasks that were expected and never joined: an error at the start-up timeout (W6). Default: none are known of."""
+        return []
+
+    def holder(self) -> int | None:
+        """The subtask that holds the global minimum, where the tracker knows it (W10)."""
+        return None
+
     async def close(self) -> None:  # noqa: B027 - optional on purpose
         """Leave."""
 
@@ -68,14 +76,40 @@ class InProcessTracker(WatermarkTracker):
 
     def __init__(self, properties: object = None, parallelism: int = 1, start_at: int | None = None) -> None:
         self._expected = parallelism
+        self._joined: set[int] = set()
+        self._begin(start_at)
+
+    async def open(self, subtask: int, parallelism: int) -> None:
+        """Join; the parallelism is known, so that an expected subtask that has not reported yet holds the value (W6).
+
+        When everybody has left, one who comes again or in another number opens a new generation: nothing is known of it.
+        """
+        has_everybody_left = all(self._has_left(each) for each in self._joined)
+        if has_everybody_left and (subtask in self._joined or parallelism != self._expected):
+            self._begin(None)
+            self._expected = parallelism
+        self._joined.add(subtask)
+
+    def missing(self) -> list[int]:
+        """Subtasks that have never joined."""
+        return sorted(set(range(self._expected)) - self._joined)
+
+    def holder(self) -> int | None:
+        """The active subtask with the lowest watermark, one without any first."""
+        active = [report for report in self._reports.values() if report.status is SubtaskStatus.ACTIVE]
+        lowest = min(active, key=lambda report: (report.watermark is not None, report.watermark or 0), default=None)
+        return None if lowest is None else lowest.subtask
+
+    def _begin(self, value: int | None) -> None:
+        self._joined.clear()
         self._reports: dict[int, Report] = {}
-        self._value = start_at
+        self._value = value
         self._finished: set[str] = set()
         self._listeners: list[Callable[[], None]] = []
 
-    async def open(self, subtask: int, parallelism: int) -> None:
-        """Join; the parallelism is known, so that an expected subtask that has not reported yet holds the value (W6)."""
-        self._expected = max(self._expected, parallelism)
+    def _has_left(self, subtask: int) -> bool:
+        report = self._reports.get(subtask)
+        return report is not None and report.status is SubtaskStatus.LEFT
 
     def report(self, report: Report) -> int | None:
         """Take a report and answer the value."""

@@ -39,6 +39,10 @@ class Intake:
         """The ShardOutput of one shard."""
         return ShardQueue(self, entry)
 
+    def first_room(self, entry: ShardEntry) -> int:
+        """The bytes that a shard's first read may bring, reserved."""
+        return self._budget.room_for(entry, self.readers)
+
     async def put(self, entry: ShardEntry, batch: RecordBatch) -> int:
         """Queue a batch and wait for room for the next."""
         self._take_evidence(entry, batch)
@@ -80,7 +84,6 @@ class Intake:
             self._waiting.pop(entry.key, None)
 
     def _take_evidence(self, entry: ShardEntry, batch: RecordBatch) -> None:
-        entry.metrics.reads += 1
         if batch.millis_behind_latest is not None:
             entry.metrics.millis_behind_latest = batch.millis_behind_latest
         entry.at_tip = batch.millis_behind_latest == 0
@@ -88,8 +91,9 @@ class Intake:
             now_ms = self._clock.now_ms()
             entry.seen_tip = True
             entry.tip_seen_ms = (entry.tip_seen_ms[0] if entry.tip_seen_ms else now_ms, now_ms)
-        if entry.at_tip and not len(batch) and not entry.queue:
+        if entry.at_tip and not len(batch) and not entry.queued_records:
             entry.silence.saw_silence(self._clock.monotonic())
+            entry.tip_ms = self._clock.now_ms()
         else:
             entry.silence.saw_life()
         entry.idle = self._idle_interval_ms > 0 and entry.silence.observed_ms >= self._idle_interval_ms
@@ -101,6 +105,10 @@ class ShardQueue:
     def __init__(self, intake: Intake, entry: ShardEntry) -> None:
         self._intake = intake
         self._entry = entry
+
+    def first_room(self) -> int:
+        """See ShardOutput."""
+        return self._intake.first_room(self._entry)
 
     async def put(self, batch: RecordBatch) -> int:
         """See ShardOutput."""

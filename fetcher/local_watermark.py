@@ -24,13 +24,19 @@ class LocalWatermark:
         """A shard emitted, or became idle, active, started or ended."""
         self._emitted.set(entry.key, holds_others and entry.is_active, entry.state.watermark)
 
+    def forget(self, key: str) -> None:
+        """A shard is no more."""
+        self._emitted.forget(key)
+
     def advance(self, global_watermark: int | None) -> int | None:
-        """The next value to tell the sink, or None when it did not rise."""
+        """The next value to tell the sink, or None when it did not rise or the global one is not known yet."""
         status, lowest = self._emitted.status()
-        if status is SubtaskStatus.IDLE or lowest is None:
+        if status is SubtaskStatus.IDLE:
             return None
-        candidate = lowest if global_watermark is None else min(lowest, global_watermark)
         self._told_idle = False
+        if lowest is None or global_watermark is None:
+            return None
+        candidate = min(lowest, global_watermark)
         if self._told is not None and candidate <= self._told:
             return None
         self._told = candidate

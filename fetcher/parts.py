@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..consumer.shard_consumer import Stamping
 from ..publishers.base import RecordPublisherFactory
 from ..publishers.clock import Clock
+from ..publishers.metrics import ShardMetrics
 from ..publishers.positions import StartingPosition
 from ..publishers.shards import Shard
 from .assignment import ShardAssigner
@@ -30,7 +31,7 @@ class FetcherParts:
     discovery: Discovery
     sink: Sink
     tracker: WatermarkTracker
-    stamping_of: Callable[[Shard], Stamping]
+    stamping_of: Callable[[Shard, ShardMetrics], Stamping]
     settings: FetcherSettings
     clock: Clock
     assigner: ShardAssigner

@@ -9,6 +9,7 @@ from dataclasses import replace
 from ..consumer.shard_consumer import ShardConsumer, Stamping
 from ..publishers.base import RecordPublisherFactory, RunResult
 from ..publishers.errors import StreamNotFoundError
+from ..publishers.metrics import ShardMetrics
 from ..publishers.shards import Shard
 from .intake import Intake
 from .shard_table import ShardEntry, ShardTable, Stage
@@ -22,7 +23,7 @@ class Readers:
         factory: RecordPublisherFactory,
         table: ShardTable,
         intake: Intake,
-        stamping_of: Callable[[Shard], Stamping],
+        stamping_of: Callable[[Shard, ShardMetrics], Stamping],
         use_continuations: bool,
     ) -> None:
         self._factory = factory
@@ -73,7 +74,7 @@ class Readers:
     async def _read(self, entry: ShardEntry) -> None:
         position = entry.state.starting_position(self._use_continuations)
         publisher = await self._factory.create(entry.shard, position, entry.metrics)
-        stamping = self._stamping_of(entry.shard)
+        stamping = self._stamping_of(entry.shard, entry.metrics)
         if entry.state.watermark is not None:
             stamping.strategy.start_at(entry.state.watermark)
         result = await ShardConsumer(publisher, stamping, self._intake.output_of(entry)).run()

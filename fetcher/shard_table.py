@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from ..publishers.metrics import ShardMetrics
-from ..publishers.positions import StartingPosition
-from ..publishers.records import RecordBatch
+from ..publishers.records import RecordBatch, to_millis
 from ..publishers.shards import Shard
 from .shard_state import ShardState
 from .silence import SilenceClock
@@ -48,6 +47,7 @@ class ShardEntry:
     seen_tip: bool = False
     tip_seen_ms: tuple[int, int] | None = None
     idle: bool = False
+    tip_ms: int | None = None
     held_since: float | None = None
     held_seconds: float = 0.0
     children: tuple[Shard, ...] = ()
@@ -62,14 +62,19 @@ class ShardEntry:
         return self.shard.key
 
     @property
+    def confirmed_state(self) -> ShardState:
+        """The emitted state with when a read last stood at the tip behind it (S5)."""
+        return self.state if self.tip_ms is None else replace(self.state, tip_ms=self.tip_ms)
+
+    @property
     def is_open(self) -> bool:
         """Whether the shard counts for watermarks: it may have records to come or queued."""
         return self.stage in (Stage.READING, Stage.DRAINING)
 
     @property
     def is_active(self) -> bool:
-        """Whether others wait for the shard: open, and not idle unless something is queued (W4)."""
-        return self.is_open and (bool(self.queue) or not self.idle)
+        """Whether others wait for the shard: open, and not idle unless records are queued (W4)."""
+        return self.is_open and (self.queued_records > 0 or not self.idle)
 
     @property
     def head_watermark(self) -> int | None:
@@ -132,7 +137,11 @@ def _advanced(state: ShardState, batch: RecordBatch) -> ShardState:
         return replace(state, position=position, continuation=None)
     watermark = batch.watermark if batch.watermark is not None else state.watermark
     return replace(
-        state, position=position, continuation=None, watermark=watermark, arrival_ms=batch.arrival_millis[-1]
+        state,
+        position=position,
+        continuation=None,
+        watermark=watermark,
+        arrival_ms=to_millis(batch.records[-1].arrival),
     )
 
 
@@ -142,6 +151,8 @@ class ShardTable:
     def __init__(self, finished_elsewhere: Callable[[str], bool] = lambda key: False) -> None:
         self._entries: dict[str, ShardEntry] = {}
         self._listed: dict[str, Shard] = {}
+        self._last_listing: dict[str, set[str]] = {}
+        self._gone: set[str] = set()
         self._finished_elsewhere = finished_elsewhere
 
     def __iter__(self) -> Iterator[ShardEntry]:
@@ -189,10 +200,24 @@ class ShardTable:
         known = [watermark for watermark in watermarks if watermark is not None]
         return min(known, default=None)
 
-    def start_of_new(self, shard: Shard, pinned: StartingPosition) -> StartingPosition:
-        """Where a shard found after the start is read from: a descendant from TRIM_HORIZON (S3), a new stream from the pinned start."""
-        is_known_stream = any(key.startswith(f"{shard.stream}/") for key in self._entries)
-        return StartingPosition.trim_horizon() if is_known_stream or shard.parents else pinned
+    def expired(self, stream: str, listed: Iterable[Shard]) -> list[str]:
+        """Shards that the last whole listing of a stream had and this one has not, as soon as they may be forgotten (S5).
+
+        That is an ended shard of ours whose children here have started; children elsewhere start because nobody lists their parent any more.
+        """
+        now = {shard.key for shard in listed}
+        self._gone = (self._gone | (self._last_listing.get(stream, set()) - now)) - now
+        self._last_listing[stream] = now
+        awaited = {
+            f"{entry.shard.stream}/{parent}"
+            for entry in self
+            if entry.stage is Stage.WAITING
+            for parent in entry.shard.parents
+        }
+        own = self._entries
+        done = {key for key in self._gone if key not in own or (own[key].stage is Stage.ENDED and key not in awaited)}
+        self._gone -= done
+        return list(done)
 
     @property
     def is_exhausted(self) -> bool:
@@ -205,11 +230,12 @@ class ShardTable:
 
     def states(self) -> dict[str, ShardState]:
         """What a snapshot covers."""
-        return {entry.key: entry.state for entry in self}
+        return {entry.key: entry.confirmed_state for entry in self}
 
     def forget(self, key: str) -> None:
-        """Drop an ended shard."""
+        """Drop a shard that is no more."""
         self._entries.pop(key, None)
+        self._listed.pop(key, None)
 
     def _is_finished(self, key: str) -> bool:
         own = self._entries.get(key)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from ..consumer.deserialization import CallableDeserializer, Deserialization, Deserializer
+from ..consumer.deserialization import CallableDeserializer, Deserializer
 from ..consumer.event_time import event_times
 from ..consumer.shard_consumer import Stamping
 from ..fetcher import data_fetcher as floor
@@ -21,6 +21,7 @@ from ..publishers import property_table as table
 from ..publishers.clock import Clock, SystemClock
 from ..publishers.errors import ConfigurationError
 from ..publishers.initial_position import initial_position
+from ..publishers.metrics import ShardMetrics
 from ..publishers.properties import Properties
 from ..publishers.records import Record
 from ..publishers.shards import Shard
@@ -148,7 +149,7 @@ def stamping_maker(
     properties: Properties,
     deserializer: Callable[[Record], Any] | None = None,
     timestamp_assigner: Assigner | None = None,
-) -> Callable[[Shard], Stamping]:
+) -> Callable[[Shard, ShardMetrics], Stamping]:
     """What makes each shard's stamping; what cannot work fails here and not at the first record."""
     values = _deserializer(registry, properties, deserializer)
     times = event_times(properties, timestamp_assigner)
@@ -157,8 +158,9 @@ def stamping_maker(
     )
     skips, limit = properties.value(table.ON_POISON) == "SKIP", properties.value(table.FUTURE_LIMIT)
 
-    def stamping_of(shard: Shard) -> Stamping:
-        return Stamping(Deserialization(values, skips), times, strategy(properties), limit)  # type: ignore[call-arg]
+    def stamping_of(shard: Shard, metrics: ShardMetrics) -> Stamping:
+        made = strategy(properties)  # type: ignore[call-arg]
+        return Stamping(values, times, made, metrics, skips_poison=skips, future_limit_ms=limit)
 
     return stamping_of
 

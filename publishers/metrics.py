@@ -31,5 +31,9 @@ class ShardMetrics:
     """Counter: shard iterators replaced because of age or expiry."""
     foreign_sub_records: int = 0
     """Counter: sub-records dropped because their hash key belongs to another shard (S4)."""
+    skipped_records: int = 0
+    """Counter: records without a readable value or time that were skipped (S7)."""
+    absurd_event_times: int = 0
+    """Counter: event times too far ahead of their arrival to move the watermark (W12)."""
     subscribed: int = 0
     """Gauge: 1 while a fan-out subscription is open."""

@@ -42,6 +42,11 @@ class UserRecord(
     sub_sequence_number: int = -1
 
 
+def to_millis(arrival: float) -> int:
+    """The service's epoch seconds as epoch ms, rounded."""
+    return int(arrival * 1000 + 0.5)
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """One record as a user sees it.
@@ -151,7 +156,7 @@ class RecordBatch:
     @cached_property
     def arrival_millis(self) -> list[int]:
         """Column: approximate arrival, epoch ms."""
-        return [round(record.arrival * 1000) for record in self.records]
+        return [int(record.arrival * 1000 + 0.5) for record in self.records]
 
     @property
     def value_column(self) -> Sequence[Any]:
@@ -183,16 +188,21 @@ class RecordBatch:
         """The records from `start` up to, not including, `stop`; only the last slice carries the batch's read position and child shards."""
         if start == 0 and stop >= len(self.records):
             return self
-        is_last = stop >= len(self.records)
-        share = (min(stop, len(self.records)) - start) / max(len(self.records), 1)
+        length = len(self.records)
+        is_last = stop >= length
         return replace(
             self,
             records=self.records[start:stop],
             read_position=self.position_after(stop),
             child_shards=self.child_shards if is_last else (),
-            raw_count=round(self.raw_count * share),
-            raw_bytes=round(self.raw_bytes * share),
+            raw_count=_share(self.raw_count, start, stop, length),
+            raw_bytes=_share(self.raw_bytes, start, stop, length),
             values=None if self.values is None else self.values[start:stop],
             event_times=None if self.event_times is None else self.event_times[start:stop],
             watermarks=None if self.watermarks is None else self.watermarks[start:stop],
         )
+
+
+def _share(whole: int, start: int, stop: int, length: int) -> int:
+    """What falls to the records from `start` to `stop`; the shares of adjoining slices add up to the whole."""
+    return whole * min(stop, length) // length - whole * start // length

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from recordpublisher.consumer.deserialization import BytesDeserializer, Deserialization
+from recordpublisher.consumer.deserialization import BytesDeserializer
 from recordpublisher.consumer.event_time import AssignedTimes
 from recordpublisher.consumer.shard_consumer import Stamping
 from recordpublisher.consumer.watermarks import BoundedOutOfOrderness
@@ -19,6 +19,7 @@ from recordpublisher.fetcher.parts import FetcherParts
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, RunResult
+from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties import Properties
 from recordpublisher.publishers.records import RecordBatch, UserRecord
@@ -136,6 +137,11 @@ class RecordingSink(Sink):
 
 def a_fetcher(source: ScriptedSource, sink: Sink, properties: dict[str, Any] | None = None, **more: Any) -> DataFetcher:
     """A fetcher over a scripted source; event times are the payloads."""
+    return DataFetcher(fetcher_parts(source, sink, properties, **more))
+
+
+def fetcher_parts(source: Any, sink: Sink, properties: dict[str, Any] | None = None, **more: Any) -> FetcherParts:
+    """What a fetcher over a scripted source is put together from."""
     given = Properties(
         {"flink.stream.initpos": "TRIM_HORIZON", "flink.watermark.future.limit": -1, **(properties or {})}
     )
@@ -144,11 +150,10 @@ def a_fetcher(source: ScriptedSource, sink: Sink, properties: dict[str, Any] | N
     async def pinned(stream: str) -> int:
         return EPOCH_MS
 
-    def stamping(shard: Shard) -> Stamping:
-        deserialization = Deserialization(BytesDeserializer(), skip_poison=False)
-        return Stamping(
-            deserialization, AssignedTimes(lambda record: int(record.data)), BoundedOutOfOrderness(given), -1
-        )
+    def stamping(shard: Shard, metrics: ShardMetrics) -> Stamping:
+        times = AssignedTimes(lambda record: int(record.data))
+        strategy = BoundedOutOfOrderness(given)
+        return Stamping(BytesDeserializer(), times, strategy, metrics, skips_poison=False, future_limit_ms=-1)
 
     parts: dict[str, Any] = {
         "factory": source,
@@ -164,4 +169,4 @@ def a_fetcher(source: ScriptedSource, sink: Sink, properties: dict[str, Any] | N
         "pin_latest": pinned,
         **more,
     }
-    return DataFetcher(FetcherParts(**parts))
+    return FetcherParts(**parts)

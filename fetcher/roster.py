@@ -1,0 +1,65 @@
+"""Roster: which shards this subtask owns, from the first to the last it hears of them (S3, S5, S9)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from ..publishers.positions import StartingPosition
+from ..publishers.shards import Shard
+from .parts import FetcherParts
+from .shard_state import ShardState
+from .shard_table import ShardEntry, ShardTable, Stage
+
+
+class Roster:
+    """Takes shards into the table and out of it; tells `changed` and `forgotten` of each."""
+
+    def __init__(
+        self,
+        parts: FetcherParts,
+        table: ShardTable,
+        changed: Callable[[ShardEntry], None],
+        forgotten: Callable[[str], None],
+    ) -> None:
+        self._parts = parts
+        self._table = table
+        self._changed = changed
+        self._forgotten = forgotten
+
+    def open(self, listed: Iterable[Shard], states: Mapping[str, ShardState]) -> None:
+        """The shards of a start, each with its state."""
+        for shard in self._table.learn(listed):
+            self._own(shard, states[shard.key])
+
+    def take(self, shards: Iterable[Shard]) -> None:
+        """Shards found later are read from TRIM_HORIZON (S3)."""
+        for shard in self._table.learn(shards):
+            self._own(shard, ShardState(StartingPosition.trim_horizon()))
+
+    def look(self, stream: str, listed: list[Shard]) -> None:
+        """What a whole listing of a stream says: new shards are taken, expired ones forgotten (S5)."""
+        self.take(listed)
+        for key in self._table.expired(stream, listed):
+            self.forget(key)
+
+    def stream_was_deleted(self, entry: ShardEntry) -> None:
+        """Emit what was read of a shard that is gone with its stream, then forget it: nobody shall wait for it."""
+        self._parts.discovery.deleted.add(entry.shard.stream)
+        entry.stage = Stage.DRAINING
+        if entry.queue:
+            self._changed(entry)
+        else:
+            self.forget(entry.key)
+
+    def is_deleted(self, entry: ShardEntry) -> bool:
+        """Whether the shard's stream does not exist any more."""
+        return entry.shard.stream in self._parts.discovery.deleted
+
+    def forget(self, key: str) -> None:
+        """Drop a shard: state cannot grow for ever."""
+        self._table.forget(key)
+        self._forgotten(key)
+
+    def _own(self, shard: Shard, state: ShardState) -> None:
+        if shard.key not in self._table and self._parts.assigner(shard, self._parts.parallelism) == self._parts.subtask:
+            self._changed(self._table.add(shard, state))
