@@ -63,14 +63,14 @@ class KinesisService:
         interval = self._options.properties.value(table.DISCOVERY_INTERVAL)
         discovery = Discovery(self._lister, list(self._names), interval)
         try:
-            await self._found(await discovery.initial())
+            for shard in await discovery.initial():
+                self._listed.setdefault(shard.stream, []).append(shard)
         except RecordPublisherError:
             await asyncio.sleep(0)  # the loop below looks again, and says what is wrong
         await discovery.run(self._found)
 
-    async def _found(self, shards: list[Shard]) -> None:
-        for stream in {shard.stream for shard in shards}:
-            self._listed[stream] = [shard for shard in shards if shard.stream == stream]
+    async def _found(self, stream: str, shards: list[Shard]) -> None:
+        self._listed[stream] = shards
 
 
 def task_properties(properties: Properties, arns: Mapping[str, str]) -> Properties:
