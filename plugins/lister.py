@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 from ..publishers.backoff import retrying
 from ..publishers.base import RecordPublisherFactory
 from ..publishers.clock import Clock, SystemClock
-from ..publishers.errors import ConfigurationError
+from ..publishers.errors import ConfigurationError, RetriesExhaustedError, TransientError
 from ..publishers.kinesis import KinesisClient
 from ..publishers.properties import Properties
-from ..publishers.property_table import LIST_SHARDS_RETRIES
+from ..publishers.property_table import ENDPOINT, LIST_SHARDS_RETRIES, REGION
 from ..publishers.shards import Shard
+
+log = logging.getLogger("recordpublisher.discovery")
+T = TypeVar("T")
+FIRST_RETRIES = 3
+UNREACHABLE = "EndpointConnectionError"
 
 
 def stream_names(streams: str | Sequence[str]) -> dict[str, str]:
@@ -25,6 +33,10 @@ def stream_names(streams: str | Sequence[str]) -> dict[str, str]:
     return names
 
 
+def _say_so(error: TransientError) -> None:
+    log.warning("%s; trying again", error)
+
+
 class StreamLister:
     """The job's ShardLister. Owns the client it lists with, opened when first needed."""
 
@@ -35,6 +47,8 @@ class StreamLister:
         self._properties = properties
         self._names = names
         self._policy = LIST_SHARDS_RETRIES.policy(properties)
+        self._first_policy = replace(self._policy, max_retries=min(self._policy.max_retries, FIRST_RETRIES))
+        self._has_answered = False
         self._clock = clock
         self._client: KinesisClient | None = None
         self._is_own_source = False
@@ -46,19 +60,34 @@ class StreamLister:
         if own is not None:
             return own
         client = self._opened()
-        return await retrying(lambda: client.list_shards(self._names[stream], after), self._policy)
+        return await self._asked(lambda: client.list_shards(self._names[stream], after))
 
     async def server_time_ms(self, stream: str) -> int:
         """The service's wall clock, epoch ms (P3); this machine's where the publisher has a source of its own."""
         if await self._factory.discover(stream, None) is not None:
             return SystemClock().now_ms()
         client = self._opened()
-        return await retrying(lambda: client.server_time_ms(self._names[stream]), self._policy)
+        return await self._asked(lambda: client.server_time_ms(self._names[stream]))
 
     async def close(self) -> None:
         """Close the client."""
         if self._client is not None:
             await self._client.close()
+
+    async def _asked(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Retry a call; until the endpoint has answered once, a dead one is a wrong setting and is said so after a few tries."""
+        policy = self._policy if self._has_answered else self._first_policy
+        try:
+            answer = await retrying(call, policy, on_retry=_say_so)
+        except RetriesExhaustedError as error:
+            if self._has_answered or getattr(error.__cause__, "code", None) != UNREACHABLE:
+                raise
+            endpoint = self._properties.value(ENDPOINT)
+            key = (ENDPOINT if endpoint else REGION).key
+            value = endpoint or self._properties.value(REGION)
+            raise ConfigurationError(key, value, "one that answers", reason=str(error.__cause__)) from error
+        self._has_answered = True
+        return answer
 
     def _opened(self) -> KinesisClient:
         if self._client is None:
