@@ -5,7 +5,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 FOREIGN := tests/plugins/local/foreign
 
-.PHONY: demo test lint types imports check kills bench coverage pins clean servers
+.PHONY: demo test lint types imports check kills bench coverage docs pins clean servers
 
 demo: $(STAMP)  ## the main job, live: PUBLISHER=EFO (default) or POLLING
 	$(BIN)/recordpublisher demo --publisher $(PUBLISHER)
@@ -33,6 +33,10 @@ bench: $(STAMP)  ## CPU per record through the whole pipeline
 
 coverage: $(STAMP)
 	$(BIN)/pytest -m "not kills and not benchmark and not spark" --cov --cov-report=term
+
+docs: $(STAMP)  ## the reference pages that are written from the code
+	$(BIN)/python docs/generate_reference.py
+	$(BIN)/recordpublisher properties --markdown > docs/reference/properties.md
 
 # exact pins: aiobotocore pins botocore narrowly and pip would otherwise backtrack for minutes
 $(STAMP): pyproject.toml constraints.txt

@@ -39,7 +39,7 @@ def recordpublisher_register_publishers(registry: Registrar[RecordPublisherFacto
 
 @hookspec
 def recordpublisher_register_sinks(registry: Registrar[Sink]) -> None:
-    """Add sinks."""
+    """Add sinks. They are listed by name; `DataFetcher` takes its sink ready-made (`sink=`)."""
 
 
 @hookspec
@@ -49,17 +49,17 @@ def recordpublisher_register_trackers(registry: Registrar[WatermarkTracker]) -> 
 
 @hookspec
 def recordpublisher_register_state_stores(registry: Registrar[StateStore]) -> None:
-    """Add state stores; chosen by the scheme of `flink.state.uri`."""
+    """Add state stores. They are listed by name; `DataFetcher` takes its store ready-made (`state_store=`)."""
 
 
 @hookspec
 def recordpublisher_register_watermark_strategies(registry: Registrar[WatermarkStrategy]) -> None:
-    """Add watermark strategies of a shard."""
+    """Add watermark strategies of a shard; chosen by `flink.watermark.strategy`."""
 
 
 @hookspec
 def recordpublisher_register_shard_assigners(registry: Registrar[Any]) -> None:
-    """Add shard assigners, which say the subtask of a shard (S9)."""
+    """Add shard assigners, which say the subtask of a shard (S9); chosen by `flink.shard.assigner`."""
 
 
 @hookspec

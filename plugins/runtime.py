@@ -107,7 +107,11 @@ class DataFetcher:
         await self._close()
 
     async def run(self) -> BoundedResult:
-        """Run until `stop()`, an error, or the deletion of every stream (S8)."""
+        """Run until `stop()`, an error, the deletion of every stream (S8), or the end of a source of a finite size.
+
+        With a state store it ends in a checkpoint, except after an error or a cancellation. Raises: RecordPublisherError, and whatever
+        the sink raises.
+        """
         return await self._fetcher.run()
 
     async def run_bounded(
@@ -118,11 +122,14 @@ class DataFetcher:
         until_event_time: int | None = None,
         stop_at_tip: bool = False,
     ) -> BoundedResult:
-        """Run until the first bound is met (see `Bounds`: seconds, records, bytes, epoch ms); answers why it ended, and where."""
+        """Run until the first bound is met (see `Bounds`: seconds, records, bytes, epoch ms); answers why it ended, and where.
+
+        May be called again, and goes on where the last run ended. Raises: as `run`.
+        """
         return await self._fetcher.run_bounded(Bounds(max_time, max_records, max_bytes, until_event_time, stop_at_tip))
 
     def stop(self) -> None:
-        """End the run after the write that is going on."""
+        """End the run after the write that is going on; call it in the loop's thread. A later run ends at once."""
         self._fetcher.stop()
 
     def snapshot(self) -> dict[str, Any]:
@@ -130,11 +137,14 @@ class DataFetcher:
         return self._fetcher.snapshot()
 
     async def checkpoint(self) -> dict[str, Any]:
-        """Flush the sink, snapshot, store (S6); answers the snapshot."""
+        """Flush the sink, then store the snapshot, which is answered (S6).
+
+        Raises: FencedError when a newer start owns the state, StateError, and whatever the sink's `flush` raises.
+        """
         return await self._fetcher.checkpoint()
 
     def metrics(self) -> dict[str, Any]:
-        """`{"subtask": {...}, "shards": {"orders/shardId-...": {...}}}` (A1)."""
+        """`{"subtask": {...}, "shards": {"orders/shardId-...": {...}}}`, plain values; docs/reference/metrics.md (A1)."""
         return self._fetcher.metrics()
 
     async def _close(self) -> None:

@@ -1,0 +1,192 @@
+"""Writes the reference pages that come from the code: public names by area, and the command line. Run by `make docs`."""
+
+from __future__ import annotations
+
+import ast
+import enum
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+import typer
+
+import recordpublisher as rp
+from recordpublisher.plugins.cli.app import app
+from recordpublisher.publishers import errors
+
+REFERENCE = Path(__file__).parent / "reference"
+NOTE = "Written by `make docs` from the docstrings: change the code, not this page."
+
+AREAS = {
+    "reading": ("Reading", ["DataFetcher", "consume", "stream"]),
+    "records": (
+        "Records and shards",
+        ["Record", "RecordBatch", "UserRecord", "Shard", "HashRange", "SequenceNumber", "StartingPosition", "PositionType"],
+    ),
+    "sinks": ("Sinks", ["Sink", "SinkContext", "Checkpoint", "MemorySink", "ReactiveSink"]),
+    "settings": ("Settings", ["Properties", "Property", "UnknownPropertyWarning"]),
+    "plugins": (
+        "What plugins implement",
+        [
+            "RecordPublisher", "RecordPublisherFactory", "RunResult", "BatchConsumer", "ShardMetrics",
+            "WatermarkTracker", "Report", "SubtaskStatus", "StateStore", "FileStateStore", "hookimpl",
+        ],
+    ),
+    "errors": ("Errors", [name for name in rp.__all__ if name.endswith("Error")]),
+}  # fmt: skip
+"""Every name of `recordpublisher.__all__`, once."""
+
+FURTHER = {
+    "reading": [("fetcher.bounded", ["BoundedResult", "ShardOutcome", "EndReason", "Bounds"])],
+    "plugins": [
+        ("plugins.hookspecs", [name for name in dir(import_module("recordpublisher.plugins.hookspecs")) if "_register_" in name]),
+        ("plugins.registry", ["Registrar"]),
+        ("consumer.deserialization", ["Deserializer"]),
+        ("consumer.watermarks", ["WatermarkStrategy"]),
+        ("plugins.testing", ["PublisherContract", "PublisherCase", "VirtualClock", "run_virtual"]),
+        ("plugins.local", ["LocalKinesis", "serve_in_thread"]),
+    ],
+}  # fmt: skip
+"""Names that users meet below the top: by module, under `recordpublisher`."""
+
+
+def pages() -> dict[str, str]:
+    """Every generated page by its file name."""
+    made = {f"{area}.md": _area_page(area) for area in AREAS}
+    return made | {"command-line.md": _command_line_page()}
+
+
+def _area_page(area: str) -> str:
+    title, names = AREAS[area]
+    parts = [f"# {title}", NOTE, "`import recordpublisher as rp`; every name here is `rp.<name>`."]
+    if area == "errors":
+        parts.append(f"```text\n{inspect.getdoc(errors)}\n```")
+    parts += [_entry(name, getattr(rp, name)) for name in names]
+    for module_name, further in FURTHER.get(area, []):
+        module = import_module(f"recordpublisher.{module_name}")
+        parts.append(f"## From `{module.__name__}`")
+        parts += [_entry(name, getattr(module, name), level=3) for name in further]
+    return "\n\n".join(parts) + "\n"
+
+
+def _entry(name: str, thing: Any, level: int = 2) -> str:
+    head = f"{'#' * level} {name}"
+    if not (inspect.isclass(thing) or inspect.isroutine(thing)):
+        return f"{head}\n\n{_alias_words(name)}"
+    if inspect.isclass(thing) and issubclass(thing, enum.Enum):
+        members = [
+            f"- `{member.name}`" + (f": {member.value}" if member.value != member.name else "") for member in thing
+        ]
+        return "\n\n".join([head, inspect.getdoc(thing) or "", "\n".join(members)])
+    parts = [head, f"```python\n{_signature(name, thing, 110)}\n```", inspect.getdoc(thing) or ""]
+    members = list(_members(thing)) if inspect.isclass(thing) else []
+    return "\n\n".join([*parts, *(["\n".join(members)] if members else [])])
+
+
+def _alias_words(name: str) -> str:
+    """A name without a docstring of its own: the string below its assignment."""
+    if name == "hookimpl":
+        return "Marks a function of a plugin as the implementation of the hook of that name (pluggy)."
+    return _attribute_words(Path(import_module("recordpublisher.publishers.base").__file__ or ""), None)[name]
+
+
+def _members(owner: type) -> Iterator[str]:
+    """Public methods, properties and documented attributes that the class itself defines."""
+    attributes = _attribute_words(Path(inspect.getfile(owner)), owner.__name__)
+    for name, words in attributes.items():
+        if not name.startswith("_"):
+            yield f"- `{name}`: {_one_line(words)}"
+    for name, member in vars(owner).items():
+        if name.startswith("_") or name in attributes:
+            continue
+        if isinstance(member, (property, cached_property)):
+            yield f"- `{name}`: {_one_line(inspect.getdoc(member))}"
+        elif isinstance(member, (staticmethod, classmethod)) or inspect.isfunction(member):
+            function = getattr(owner, name)
+            yield f"- `{_signature(name, function)}`: {_one_line(inspect.getdoc(function))}"
+
+
+def _attribute_words(file: Path, owner: str | None) -> dict[str, str]:
+    """The strings below assignments of a class, or of the module when `owner` is None."""
+    tree: Any = ast.parse(file.read_text(encoding="utf-8"))
+    if owner is not None:
+        tree = next(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name == owner)
+    found = {}
+    for node, following in zip(tree.body, tree.body[1:], strict=False):
+        target = (
+            node.target
+            if isinstance(node, ast.AnnAssign)
+            else node.targets[0]
+            if isinstance(node, ast.Assign)
+            else None
+        )
+        is_text = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
+        if isinstance(target, ast.Name) and is_text:
+            found[target.id] = inspect.cleandoc(str(following.value.value))
+    return found
+
+
+def _signature(name: str, thing: Any, width: int = 10_000) -> str:
+    """The call as a person writes it; a class that nobody but a subclass makes is a bare name."""
+    if inspect.isclass(thing) and (issubclass(thing, (Exception, Protocol)) or inspect.isabstract(thing)):
+        return f"class {name}"
+    given = [each for each in inspect.signature(thing).parameters.values() if each.name != "self"]
+    keywords = [place for place, each in enumerate(given) if each.kind is each.KEYWORD_ONLY]
+    shown = [_parameter(each) for each in given]
+    if keywords and not any(each.kind is each.VAR_POSITIONAL for each in given):
+        shown.insert(keywords[0], "*")
+    answer = "" if inspect.isclass(thing) else _annotation(inspect.signature(thing).return_annotation, " -> ")
+    call = ("async " if inspect.iscoroutinefunction(thing) else "") + name
+    line = f"{call}({', '.join(shown)}){answer}"
+    return line if len(line) <= width else "\n".join([f"{call}(", *(f"    {each}," for each in shown), f"){answer}"])
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+    default = "" if parameter.default is parameter.empty else f" = {_default(parameter.default)}"
+    return f"{stars}{parameter.name}{_annotation(parameter.annotation, ': ')}{default}"
+
+
+def _default(value: Any) -> str:
+    return repr(value) if value is None or isinstance(value, (bool, int, float, str, tuple)) else "..."
+
+
+def _annotation(annotation: Any, before: str) -> str:
+    if annotation is inspect.Parameter.empty:
+        return ""
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    return before + re.sub(r"\b[a-z_]+(\.[a-z_]+)*\.(?=[A-Z])", "", text)
+
+
+def _one_line(words: str | None) -> str:
+    return re.sub(r"\s+", " ", words or "").strip()
+
+
+def _command_line_page() -> str:
+    group: Any = typer.main.get_command(app)
+    helps = {"recordpublisher": group} | {f"recordpublisher {name}": one for name, one in group.commands.items()}
+    parts = ["# Command line", NOTE.replace("docstrings", "commands' `--help`"), COMMAND_LINE_WORDS]
+    for name, one in helps.items():
+        text = one.get_help(one.context_class(one, info_name=name, terminal_width=100))
+        parts.append(f"## {name}\n\n```text\n{text}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+COMMAND_LINE_WORDS = """Needs the extra `cli`. `python -m recordpublisher` is the same. Results go to stdout, everything else to stderr.
+
+Exit codes: 0 done, 1 failed, 2 bad configuration. What fails is one line on stderr; `--debug` shows the traceback."""
+
+
+def main() -> None:
+    for name, content in pages().items():
+        (REFERENCE / name).write_text(content, encoding="utf-8")
+        sys.stdout.write(f"docs/reference/{name}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""The generated reference pages are those that the code makes now."""
+
+import importlib.util
+
+import pytest
+from command_line import ROOT
+
+import recordpublisher as rp
+
+
+def generator():
+    spec = importlib.util.spec_from_file_location("generate_reference", ROOT / "docs/generate_reference.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+GENERATOR = generator()
+PAGES = GENERATOR.pages()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_generated_page_is_current(name):
+    assert (ROOT / "docs/reference" / name).read_text() == PAGES[name], "run `make docs`"
+
+
+def test_every_public_name_has_its_place():
+    placed = [name for _, names in GENERATOR.AREAS.values() for name in names]
+
+    assert sorted(placed) == sorted(rp.__all__)
+
+
+def test_no_public_name_is_without_words():
+    bare = [name for name in rp.__all__ if f"## {name}\n\n\n" in "".join(PAGES.values())]
+
+    assert bare == []
+
+
+def test_every_command_is_on_the_page():
+    from recordpublisher.plugins.cli.app import app
+
+    for command in app.registered_commands:
+        assert f"## recordpublisher {command.name}\n" in PAGES["command-line.md"]

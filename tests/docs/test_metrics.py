@@ -1,0 +1,32 @@
+"""The page of metrics names exactly what a fetcher shows (A1)."""
+
+from command_line import ROOT
+
+from recordpublisher.fetcher.bounded import Bounds
+
+from scripted import RecordingSink, ScriptedSource, a_fetcher
+from virtual_time import run_virtual
+
+PAGE = (ROOT / "docs/reference/metrics.md").read_text()
+
+
+def named(heading: str) -> list[str]:
+    section = PAGE.split(f"## {heading}\n")[1].split("\n## ")[0]
+    return [line.split("`")[1] for line in section.splitlines() if line.startswith("| `")]
+
+
+async def metrics_of_a_run():
+    source = ScriptedSource()
+    source.add("a", 1, 2)
+    fetcher = a_fetcher(source, RecordingSink())
+    await fetcher.open()
+    await fetcher.run_bounded(Bounds(stop_at_tip=True))
+    await fetcher.close()
+    return fetcher.metrics()
+
+
+def test_every_metric_is_on_the_page_in_its_order():
+    shown = run_virtual(metrics_of_a_run())
+
+    assert named("Of a subtask") == list(shown["subtask"])
+    assert named("Of a shard") == list(shown["shards"]["s/a"])

@@ -1,0 +1,107 @@
+"""Plays a page of the documentation: makes the files it shows, runs what it shows, and compares the output that it shows."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from command_line import process_environment
+
+FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE_NAME = re.compile(r"# ([\w/]+\.\w+)\n")
+RUNNERS = {"python": [sys.executable, "-W", "error"], "recordpublisher": [sys.executable, "-m", "recordpublisher"]}
+RUNNERS["pytest"] = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
+LEFT_OUT = ("pip ", "make ", "recordpublisher local ")
+"""Commands that a test of their own covers; the endpoint is served by the test."""
+INTERRUPT = "^C"
+
+
+@dataclass(frozen=True)
+class Block:
+    language: str
+    text: str
+
+    @property
+    def file_name(self) -> str | None:
+        """A block that begins with a comment `# name.py` is that file."""
+        named = FILE_NAME.match(self.text)
+        return named[1] if named else None
+
+
+def blocks(page: Path, replacing: Mapping[str, str]) -> list[Block]:
+    """The fenced blocks of a page; `replacing` puts the test's endpoint in the place of the page's."""
+    text = page.read_text(encoding="utf-8")
+    for old, new in replacing.items():
+        text = text.replace(old, new)
+    return [Block(language, body) for language, body in FENCED.findall(text)]
+
+
+def play(page: Path, folder: Path, replacing: Mapping[str, str]) -> int:
+    """Play a page from top to bottom in a folder; a `text` block is what the program above it prints. Answers how many programs ran."""
+    played, shown = 0, ""
+    for block in blocks(page, replacing):
+        if block.file_name is not None:
+            (folder / block.file_name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / block.file_name).write_text(block.text, encoding="utf-8")
+        elif block.language == "python" and "SparkSession" not in block.text:
+            shown = run([*RUNNERS["python"], "-c", block.text], folder)
+            played += 1
+        elif block.language == "text":
+            assert matches(block.text, shown), f"expected:\n{block.text}\nshown:\n{shown}"
+        elif block.language == "console":
+            for command, expected in steps(block.text):
+                check(command, expected, folder)
+                played += 1
+    return played
+
+
+def steps(text: str) -> Iterator[tuple[str, str]]:
+    """Commands with the output shown below them."""
+    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        command, _, expected = part.partition("\n")
+        if not command.startswith(LEFT_OUT):
+            yield command, expected
+
+
+def check(command: str, expected: str, folder: Path) -> None:
+    """Run a command and compare; `...` stands for anything, `^C` in the output is typed when the lines before it were seen."""
+    program, *arguments = shlex.split(command, comments=True)
+    before, interrupt, after = expected.partition(f"{INTERRUPT}\n")
+    line = [*RUNNERS[program], *arguments]
+    shown = run_and_interrupt(line, folder, before) if interrupt else run(line, folder)
+    assert matches(before + after, shown), f"$ {command}\nexpected:\n{expected}\nshown:\n{shown}"
+
+
+def matches(expected: str, shown: str) -> bool:
+    return doctest.OutputChecker().check_output(expected, shown, doctest.ELLIPSIS)
+
+
+def run(line: list[str], folder: Path) -> str:
+    done = subprocess.run(
+        line, cwd=folder, env=process_environment(), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def run_and_interrupt(line: list[str], folder: Path, before: str) -> str:
+    output = folder / ".output"
+    with output.open("w") as file:
+        process = subprocess.Popen(line, cwd=folder, env=process_environment(), stdout=file, stderr=file)
+        try:
+            deadline = time.monotonic() + 30
+            while not matches(before, output.read_text()) and process.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=30) == 0, output.read_text()
+        finally:
+            process.kill()
+    return output.read_text()
