@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..publishers.backoff import retrying
 from ..publishers.base import RecordPublisherFactory
@@ -16,9 +16,9 @@ from ..publishers.shards import Shard
 
 def stream_names(streams: str | Sequence[str]) -> dict[str, str]:
     """From each stream's name to what was given, a name or an ARN. Raises: ConfigurationError."""
-    given = [streams] if isinstance(streams, str) else list(streams)
+    given = [streams] if isinstance(streams, str) else list(streams) if isinstance(streams, Iterable) else []
     if not given or not all(isinstance(each, str) and each.strip() for each in given):
-        raise ConfigurationError("streams", given or None, "one or more stream names or ARNs")
+        raise ConfigurationError("streams", streams or None, "one or more stream names or ARNs")
     names = {each.strip().rsplit("/", 1)[-1]: each.strip() for each in given}
     if len(names) != len(given):
         raise ConfigurationError("streams", given, "each stream once")
