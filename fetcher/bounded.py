@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
+from ..publishers.errors import ConfigurationError
 from ..publishers.shards import Shard
 from .shard_state import ShardState
 
@@ -22,6 +25,11 @@ class EndReason(Enum):
     SHARD_LIMITS = "every shard gave its number of records"
     ALL_ENDED = "every shard was read to its end"
     STREAMS_DELETED = "every stream was deleted"
+
+
+def _check(name: str, given: Any, types: tuple[type, ...], valid: str) -> None:
+    if given is not None and (isinstance(given, bool) or not isinstance(given, types) or not 0 <= given < math.inf):
+        raise ConfigurationError(name, given, valid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +49,16 @@ class Bounds:
     until_event_time: int | None = None
     stop_at_tip: bool = False
     shard_limits: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raises: ConfigurationError for a bound that cannot be met."""
+        _check("max_time", self.max_time, (int, float), "a number of seconds, not negative")
+        _check("max_records", self.max_records, (int,), "a number of records, not negative")
+        _check("max_bytes", self.max_bytes, (int,), "a number of bytes, not negative")
+        for key, limit in self.shard_limits.items():
+            _check(f"shard_limits[{key}]", limit, (int,), "a number of records, not negative")
+        if self.until_event_time is not None and type(self.until_event_time) is not int:
+            raise ConfigurationError("until_event_time", self.until_event_time, "epoch milliseconds, a whole number")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -24,9 +24,9 @@ UNREACHABLE = "EndpointConnectionError"
 
 def stream_names(streams: str | Sequence[str]) -> dict[str, str]:
     """From each stream's name to what was given, a name or an ARN. Raises: ConfigurationError."""
-    given = [streams] if isinstance(streams, str) else list(streams)
+    given = [streams] if isinstance(streams, str) else list(streams) if isinstance(streams, Iterable) else []
     if not given or not all(isinstance(each, str) and each.strip() for each in given):
-        raise ConfigurationError("streams", given or None, "one or more stream names or ARNs")
+        raise ConfigurationError("streams", streams or None, "one or more stream names or ARNs")
     names = {each.strip().rsplit("/", 1)[-1]: each.strip() for each in given}
     if len(names) != len(given):
         raise ConfigurationError("streams", given, "each stream once")

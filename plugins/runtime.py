@@ -16,15 +16,23 @@ from ..fetcher.discovery import Discovery
 from ..fetcher.parts import FetcherParts
 from ..fetcher.settings import FetcherSettings
 from ..fetcher.sink import Sink, State
+from ..fetcher.snapshot import union
 from ..fetcher.state_store import StateStore
 from ..publishers import property_table as table
 from ..publishers.clock import Clock, SystemClock
-from ..publishers.errors import ConfigurationError
 from ..publishers.initial_position import initial_position
 from ..publishers.metrics import ShardMetrics
 from ..publishers.properties import Properties
 from ..publishers.records import Record
 from ..publishers.shards import Shard
+from .arguments import (
+    check_function,
+    check_share,
+    check_sink,
+    check_store,
+    checked_properties,
+    checked_snapshots,
+)
 from .lister import StreamLister, stream_names
 from .manager import load_registry
 from .registry import Registry
@@ -40,7 +48,7 @@ class DataFetcher:
     `timestamp_assigner` its event time in epoch ms (None: by property, arrival by default). `restore` takes one snapshot or a list
     of them; `state_store` keeps checkpoints. `subtask` of `parallelism` reads its share of the shards.
 
-    Raises: ConfigurationError for anything that can be known wrong before it runs.
+    Raises: ConfigurationError for anything that can be known wrong before it runs, StateError for a snapshot that cannot be read.
     """
 
     def __init__(
@@ -58,17 +66,21 @@ class DataFetcher:
         clock: Clock | None = None,
         registry: Registry | None = None,
     ) -> None:
-        given = properties if isinstance(properties, Properties) else Properties(properties)
+        given = checked_properties(properties)
         names = stream_names(streams)
-        _check_subtask(subtask, parallelism)
-        _check_sink(sink)
+        snapshots = checked_snapshots(restore)
+        check_share(subtask, parallelism)
+        check_sink(sink)
+        check_store(state_store)
+        check_function("deserializer", deserializer)
+        check_function("timestamp_assigner", timestamp_assigner)
         registry = registry or load_registry()
         publisher = registry.publishers.get(given.value(table.RECORD_PUBLISHER) or "", table.RECORD_PUBLISHER.key)
         given.check()  # after the plugins were imported, which declare properties of their own
         publisher.check(given, list(names))
         settings = FetcherSettings.of(given)
         factory = publisher(given)  # type: ignore[call-arg]
-        factory.prepare(list(names.values()))
+        union(snapshots, factory.order_of)
         clock = clock or SystemClock()
         lister = StreamLister(factory, given, names, clock)
         self._lister = lister
@@ -87,11 +99,12 @@ class DataFetcher:
                 pin_latest=lister.server_time_ms,
                 use_continuations=publisher.resumes_by_continuation,
                 checkpoints=None if state_store is None else Checkpoints(state_store, subtask),
-                restore=_snapshots(restore),
+                restore=snapshots,
                 subtask=subtask,
                 parallelism=parallelism,
             )
         )
+        factory.prepare(list(names.values()))
 
     async def __aenter__(self) -> Self:
         try:
@@ -185,21 +198,3 @@ def _deserializer(registry: Registry, properties: Properties, function: Callable
 def _assigner(registry: Registry, properties: Properties) -> Any:
     made = registry.shard_assigners.get(properties.value(table.SHARD_ASSIGNER) or "", table.SHARD_ASSIGNER.key)
     return made(properties)
-
-
-def _snapshots(restore: State | Sequence[State] | None) -> tuple[State, ...]:
-    if restore is None:
-        return ()
-    return (restore,) if isinstance(restore, Mapping) else tuple(restore)
-
-
-def _check_subtask(subtask: int, parallelism: int) -> None:
-    if parallelism < 1:
-        raise ConfigurationError("parallelism", parallelism, "a whole number of at least 1")
-    if not 0 <= subtask < parallelism:
-        raise ConfigurationError("subtask", subtask, f"a whole number from 0 to {parallelism - 1}")
-
-
-def _check_sink(sink: object) -> None:
-    if not isinstance(sink, Sink):
-        raise ConfigurationError("sink", repr(sink), "an instance of recordpublisher.Sink")

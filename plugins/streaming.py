@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import queue
-import threading
+import logging
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Any
 
-from ..fetcher.bounded import BoundedResult
+from ..fetcher.bounded import BoundedResult, Bounds
 from ..fetcher.sink import Sink, State
 from ..fetcher.state_store import StateStore
 from ..publishers.records import Record, RecordBatch
+from .background_loop import BackgroundLoop
 from .runtime import DataFetcher
 
-
-@dataclass(frozen=True, slots=True)
-class _Limits:
-    """The bounds of a stream (see DataFetcher.run_bounded)."""
-
-    max_time: float | None
-    max_records: int | None
-    max_bytes: int | None
-    until_event_time: int | None
-    stop_at_tip: bool
+log = logging.getLogger("recordpublisher.stream")
 
 
 def stream(
@@ -47,6 +36,7 @@ def stream(
     A batch counts as done when the next one is asked for; what the loop does meanwhile is the back-pressure. Ends at a bound (seconds,
     records, bytes, epoch ms, or `stop_at_tip`), otherwise never. Raises: ConfigurationError at once, other errors from the iteration.
     """
+    bounds = Bounds(max_time, max_records, max_bytes, until_event_time, stop_at_tip)
     sink = _HandOver()
     fetcher = DataFetcher(
         streams,
@@ -57,13 +47,14 @@ def stream(
         restore=restore,
         state_store=state_store,
     )
-    return _batches(fetcher, sink, _Limits(max_time, max_records, max_bytes, until_event_time, stop_at_tip))
+    return _batches(fetcher, sink, bounds)
 
 
 def consume(streams: str | Sequence[str], properties: Mapping[str, object], **options: Any) -> Iterator[Record]:
     """Records one by one, for scripts and notebooks: `for record in rp.consume(["orders"], properties)`.
 
-    Takes the options of `stream`. Reads in a background thread, two batches ahead at most. Raises: ConfigurationError at once.
+    Takes the options of `stream`. The loop runs in a thread of its own, also where one runs already (notebooks); a batch counts as done
+    when its last record was taken and the next is asked for. Raises: ConfigurationError at once, other errors from the iteration.
     """
     return _records(stream(streams, properties, **options))
 
@@ -74,22 +65,21 @@ class _HandOver(Sink):
     def __init__(self) -> None:
         self._batch: RecordBatch | None = None
         self._taken: asyncio.Future[None] | None = None
-        self._arrived = asyncio.Event()
+        self._asked: asyncio.Future[None] | None = None
 
     async def write(self, batch: RecordBatch) -> None:
         self._batch = batch
         self._taken = asyncio.get_running_loop().create_future()
-        self._arrived.set()
+        self._answer()
         await self._taken
 
     async def next(self, running: asyncio.Task[BoundedResult]) -> RecordBatch | None:
         """The next batch, or None when the run is over."""
-        arrived = asyncio.create_task(self._arrived.wait())
-        try:
-            await asyncio.wait({arrived, running}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            arrived.cancel()
-        self._arrived.clear()
+        if self._batch is None and not running.done():
+            self._asked = asyncio.get_running_loop().create_future()
+            running.add_done_callback(self._answer)
+            await self._asked
+            running.remove_done_callback(self._answer)
         batch, self._batch = self._batch, None
         return batch
 
@@ -103,15 +93,19 @@ class _HandOver(Sink):
         if self._taken is not None and not self._taken.done():
             self._taken.set_exception(_AbandonedError())
 
+    def _answer(self, _: object = None) -> None:
+        if self._asked is not None and not self._asked.done():
+            self._asked.set_result(None)
+
 
 class _AbandonedError(Exception):
     """The iteration was left while a batch was out."""
 
 
-async def _batches(fetcher: DataFetcher, sink: _HandOver, limits: _Limits) -> AsyncGenerator[RecordBatch, None]:
+async def _batches(fetcher: DataFetcher, sink: _HandOver, bounds: Bounds) -> AsyncGenerator[RecordBatch, None]:
     async with fetcher:
-        bounds = (limits.max_time, limits.max_records, limits.max_bytes, limits.until_event_time, limits.stop_at_tip)
-        running = asyncio.create_task(fetcher.run_bounded(*bounds))
+        limits = (bounds.max_time, bounds.max_records, bounds.max_bytes, bounds.until_event_time, bounds.stop_at_tip)
+        running = asyncio.create_task(fetcher.run_bounded(*limits))
         try:
             while (batch := await sink.next(running)) is not None:
                 yield batch
@@ -120,48 +114,20 @@ async def _batches(fetcher: DataFetcher, sink: _HandOver, limits: _Limits) -> As
         finally:
             fetcher.stop()
             sink.abandon()
-            await asyncio.gather(running, return_exceptions=True)
-
-
-_END = object()
+            (ended,) = await asyncio.gather(running, return_exceptions=True)
+            if isinstance(ended, Exception) and not isinstance(ended, _AbandonedError):
+                log.debug("the run ended with %r", ended)
 
 
 def _records(batches: AsyncGenerator[RecordBatch, None]) -> Generator[Record, None, None]:
-    """Pump batches from a background loop through a bounded queue; leaving the iteration stops the loop."""
-    handed: queue.Queue[Any] = queue.Queue(maxsize=1)
-    left = threading.Event()
-    pump = threading.Thread(target=lambda: asyncio.run(_pump(batches, handed, left)), name="rp.consume", daemon=True)
-    pump.start()
-    try:
-        while (item := handed.get()) is not _END:
-            if isinstance(item, BaseException):
-                raise item
-            yield from item
-    finally:
-        left.set()
-        while pump.is_alive():
-            _drain(handed)
-            pump.join(0.05)
+    """Batches from a loop in the background, record by record; leaving the iteration ends the loop."""
+    with BackgroundLoop("rp.consume") as loop:
+        try:
+            while (batch := loop.run(_next(batches))) is not None:
+                yield from batch
+        finally:
+            loop.run(batches.aclose())
 
 
-async def _pump(batches: AsyncGenerator[RecordBatch, None], handed: queue.Queue[Any], left: threading.Event) -> None:
-    loop = asyncio.get_running_loop()
-    running = asyncio.current_task()
-    watcher = loop.run_in_executor(None, left.wait)
-    watcher.add_done_callback(lambda _: running.cancel() if running and not running.done() else None)
-    try:
-        async with aclosing(batches) as each:
-            async for batch in each:
-                await loop.run_in_executor(None, handed.put, batch)
-        last: object = _END
-    except asyncio.CancelledError:
-        last = _END
-    except BaseException as error:
-        last = error
-    await loop.run_in_executor(None, handed.put, last)
-    left.set()
-
-
-def _drain(handed: queue.Queue[Any]) -> None:
-    while not handed.empty():
-        handed.get_nowait()
+async def _next(batches: AsyncGenerator[RecordBatch, None]) -> RecordBatch | None:
+    return await anext(batches, None)

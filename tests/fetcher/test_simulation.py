@@ -222,11 +222,12 @@ async def live(world: World, lives: list[Job], shares_tracker: bool, seed: int) 
             return
         early = min(job.snapshot_at, job.seconds)
         await asyncio.sleep(early)
-        restore = life.snapshots()
+        older, restore = restore, life.snapshots()
         await asyncio.sleep(job.seconds - early)
         await life.end(running)
         if job.snapshot_at > job.seconds:
             restore = life.snapshots()
+        restore += older  # of an earlier generation: they must not count
 
 
 async def _until_complete(world: World, life: Life, running: list[asyncio.Task]) -> None:

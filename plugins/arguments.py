@@ -1,0 +1,64 @@
+"""What `rp.DataFetcher` is given, checked before anything runs (C2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..fetcher.sink import Sink, State
+from ..fetcher.state_store import StateStore
+from ..publishers.errors import ConfigurationError
+from ..publishers.properties import Properties
+
+
+def checked_properties(given: object) -> Properties:
+    """The properties of a mapping. Raises: ConfigurationError for anything else."""
+    if isinstance(given, Properties):
+        return given
+    if not isinstance(given, Mapping):
+        raise ConfigurationError("properties", _shown(given), "a mapping of property keys to values")
+    return Properties(given)
+
+
+def check_share(subtask: object, parallelism: object) -> None:
+    """A subtask of so many. Raises: ConfigurationError."""
+    if not _is_whole(parallelism) or parallelism < 1:
+        raise ConfigurationError("parallelism", _shown(parallelism), "a whole number of at least 1")
+    if not _is_whole(subtask) or not 0 <= subtask < parallelism:
+        raise ConfigurationError("subtask", _shown(subtask), f"a whole number from 0 to {parallelism - 1}")
+
+
+def check_sink(sink: object) -> None:
+    """An instance of a sink. Raises: ConfigurationError."""
+    if not isinstance(sink, Sink):
+        raise ConfigurationError("sink", _shown(sink), "an instance of recordpublisher.Sink")
+
+
+def check_store(store: object) -> None:
+    """An instance of a state store, or none. Raises: ConfigurationError."""
+    if store is not None and not isinstance(store, StateStore):
+        raise ConfigurationError("state_store", _shown(store), "an instance of recordpublisher.StateStore")
+
+
+def check_function(name: str, function: Callable[..., Any] | None) -> None:
+    """A function of a record, or none. Raises: ConfigurationError."""
+    if function is not None and not callable(function):
+        raise ConfigurationError(name, _shown(function), "a function of a Record")
+
+
+def checked_snapshots(restore: State | Sequence[State] | None) -> tuple[State, ...]:
+    """One snapshot, many or none. Raises: ConfigurationError."""
+    if restore is None:
+        return ()
+    given = (restore,) if isinstance(restore, Mapping) else restore
+    if not isinstance(given, Sequence) or not all(isinstance(each, Mapping) for each in given):
+        raise ConfigurationError("restore", _shown(restore), "a snapshot (see DataFetcher.snapshot) or a list of them")
+    return tuple(given)
+
+
+def _is_whole(given: object) -> Any:
+    return isinstance(given, int) and not isinstance(given, bool)
+
+
+def _shown(given: object) -> object:
+    return None if given is None else repr(given)[:200]

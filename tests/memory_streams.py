@@ -1,0 +1,71 @@
+"""Streams in memory behind a publisher of their own, chosen by property: for tests of the whole face on a real loop."""
+
+from __future__ import annotations
+
+import asyncio
+
+import recordpublisher as rp
+from recordpublisher.plugins.manager import load_registry
+
+PROPERTIES = {"flink.stream.recordpublisher": "MEMORY", "flink.stream.initpos": "TRIM_HORIZON"}
+ARRIVAL = 1_700_000_000.25
+
+
+class MemoryFactory(rp.RecordPublisherFactory):
+    """Every shard's payloads; an exception among them is raised when its turn comes. Shards are open unless `closed`."""
+
+    shards: dict[str, list[bytes | Exception]] = {}
+    closed = False
+    per_read = 3
+    prepared: list[str] = []
+
+    def __init__(self, properties: rp.Properties) -> None:
+        self.closes = 0
+
+    def prepare(self, streams):
+        MemoryFactory.prepared += streams
+
+    async def create(self, shard, starting_position, metrics):
+        return MemoryPublisher(shard, int(starting_position.sequence_number or -1) + 1)
+
+    async def discover(self, stream, after):
+        return [rp.Shard(stream, shard_id, closed=self.closed) for shard_id in self.shards]
+
+
+class MemoryPublisher(rp.RecordPublisher):
+    def __init__(self, shard: rp.Shard, index: int) -> None:
+        self._shard = shard
+        self._next = index
+
+    async def run(self, consumer):
+        factory, payloads = MemoryFactory, MemoryFactory.shards[self._shard.shard_id]
+        while True:
+            await asyncio.sleep(0.001)
+            part = payloads[self._next : self._next + factory.per_read]
+            failure = next((each for each in part if isinstance(each, Exception)), None)
+            if failure is not None and part[0] is failure:
+                raise failure
+            part = part[: part.index(failure)] if failure is not None else part
+            answered = await consumer(self._batch(part, len(payloads) - self._next - len(part)))
+            self._next = self._next if answered is None else int(answered.sequence) + 1
+            if factory.closed and self._next == len(payloads):
+                return rp.RunResult.COMPLETE
+
+    def _batch(self, part, behind):
+        records = [rp.UserRecord(data, str(number), ARRIVAL, "key") for number, data in enumerate(part, self._next)]
+        last = rp.SequenceNumber(records[-1].sequence_number) if records else None
+        return rp.RecordBatch(self._shard, records, behind, last, raw_count=len(part), raw_bytes=sum(map(len, part)))
+
+
+class _Plugin:
+    @rp.hookimpl
+    def recordpublisher_register_publishers(self, registry):
+        registry.add("MEMORY", MemoryFactory)
+
+
+def install(monkeypatch, shards: dict[str, list[bytes | Exception]], closed: bool = False) -> None:
+    """Make `shards` the content of every stream until the test ends."""
+    monkeypatch.setattr("recordpublisher.plugins.runtime.load_registry", lambda: load_registry([_Plugin()]))
+    monkeypatch.setattr(MemoryFactory, "shards", shards)
+    monkeypatch.setattr(MemoryFactory, "closed", closed)
+    monkeypatch.setattr(MemoryFactory, "prepared", [])

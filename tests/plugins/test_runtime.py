@@ -1,0 +1,137 @@
+"""`rp.DataFetcher`: the whole job from properties; what can be known wrong fails at construction (C2)."""
+
+import pytest
+from memory_streams import ARRIVAL, PROPERTIES, MemoryFactory, install
+
+import recordpublisher as rp
+
+
+@pytest.fixture(autouse=True)
+def _orders(monkeypatch):
+    install(monkeypatch, {"a": [b'{"at": 5, "n": 1}', b"no json", b'{"n": 3}', b'{"at": 7, "n": 4}']}, closed=True)
+
+
+def fetcher(sink=None, streams=("orders",), properties=PROPERTIES, **options):
+    return rp.DataFetcher(streams, properties, sink=rp.MemorySink() if sink is None else sink, **options)
+
+
+WRONG = [
+    ("streams", {"streams": None}),
+    ("streams", {"streams": []}),
+    ("streams", {"streams": [""]}),
+    ("streams", {"streams": [7]}),
+    ("streams", {"streams": 7}),
+    ("streams", {"streams": ["orders", "orders"]}),
+    ("properties", {"properties": None}),
+    ("properties", {"properties": "flink.stream.initpos=LATEST"}),
+    ("sink", {"sink": "memory"}),
+    ("sink", {"sink": rp.MemorySink}),
+    ("restore", {"restore": "state.json"}),
+    ("restore", {"restore": [None]}),
+    ("restore", {"restore": 7}),
+    ("subtask", {"subtask": 1}),
+    ("subtask", {"subtask": -1}),
+    ("subtask", {"subtask": "0"}),
+    ("subtask", {"subtask": None}),
+    ("parallelism", {"parallelism": 0}),
+    ("parallelism", {"parallelism": True}),
+    ("parallelism", {"parallelism": 1.5}),
+    ("deserializer", {"deserializer": "json"}),
+    ("timestamp_assigner", {"timestamp_assigner": 5}),
+    ("state_store", {"state_store": "/tmp/state"}),
+]
+
+
+@pytest.mark.parametrize(("key", "options"), WRONG, ids=str)
+def test_a_wrong_argument_is_named_with_what_is_valid(key, options):
+    with pytest.raises(rp.ConfigurationError) as raised:
+        fetcher(**options)
+
+    assert raised.value.key == key
+    assert raised.value.valid
+    assert MemoryFactory.prepared == [], "nothing was registered for a job that cannot run"
+
+
+def test_no_sink_is_an_error():
+    with pytest.raises(rp.ConfigurationError, match="sink"):
+        rp.DataFetcher(["orders"], PROPERTIES, sink=None)
+
+
+def test_a_snapshot_that_cannot_be_read_fails_at_construction():  # S5
+    with pytest.raises(rp.StateError, match="not a snapshot"):
+        fetcher(restore={"shards": {}})
+
+
+@pytest.mark.parametrize(
+    "bound",
+    [
+        {"max_time": -1},
+        {"max_time": float("nan")},
+        {"max_time": "5"},
+        {"max_records": -1},
+        {"max_records": 1.5},
+        {"max_bytes": True},
+        {"until_event_time": "2020"},
+    ],
+    ids=str,
+)
+async def test_a_wrong_bound_is_named(bound):
+    async with fetcher() as running:
+        with pytest.raises(rp.ConfigurationError) as raised:
+            await running.run_bounded(**bound)
+
+    assert raised.value.key in bound
+
+
+async def test_what_was_given_decides_values_and_times():
+    sink = rp.MemorySink()
+    options = {"deserializer": lambda record: len(record.data), "timestamp_assigner": lambda record: record.value}
+    async with fetcher(sink, **options) as running:
+        await running.run()
+
+    assert [(record.value, record.event_time) for record in sink.records] == [(17, 17), (7, 7), (8, 8), (17, 17)]
+
+
+async def test_skipped_records_are_counted_in_the_metrics():  # S7
+    sink = rp.MemorySink()
+    properties = {
+        **PROPERTIES,
+        "flink.deserializer": "json",
+        "flink.deserializer.error": "SKIP",
+        "flink.watermark.timestamp.field": "at",
+    }
+    async with fetcher(sink, properties=properties) as running:
+        await running.run()
+        metrics, state = running.metrics(), running.snapshot()
+
+    assert [record.event_time for record in sink.records] == [5, 7]
+    assert metrics["shards"]["orders/a"]["skippedRecords"] == 2
+    assert state["shards"]["orders/a"]["position"] == "3"
+
+
+async def test_absurd_event_times_are_counted_in_the_metrics():  # W12
+    async with fetcher(timestamp_assigner=lambda record: round(ARRIVAL * 1000) + 10**9) as running:
+        await running.run()
+        metrics = running.metrics()
+
+    assert metrics["shards"]["orders/a"]["absurdEventTimes"] == 4
+    assert metrics["shards"]["orders/a"]["watermark"] == round(ARRIVAL * 1000)
+
+
+async def test_the_sink_is_closed_when_opening_fails(monkeypatch):
+    class Sink(rp.MemorySink):
+        closed = 0
+
+        async def close(self):
+            self.closed += 1
+
+    async def gone(self, stream, after):
+        raise rp.StreamNotFoundError(stream)
+
+    monkeypatch.setattr(MemoryFactory, "discover", gone)
+    sink = Sink()
+    with pytest.raises(rp.StreamNotFoundError):
+        async with fetcher(sink):
+            pass
+
+    assert sink.closed == 1

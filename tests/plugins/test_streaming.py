@@ -1,0 +1,162 @@
+"""`rp.stream` and `rp.consume`: iteration that can be left at any time and leaves nothing behind."""
+
+import asyncio
+import signal
+import threading
+import time
+from contextlib import aclosing
+
+import pytest
+from memory_streams import PROPERTIES, install
+
+import recordpublisher as rp
+from recordpublisher.fetcher.state_store import StateStore
+
+
+class KeptStates(StateStore):
+    """Remembers the last snapshot."""
+
+    def __init__(self):
+        self.kept = []
+
+    async def load(self):
+        return self.kept[-1:]
+
+    async def open_generation(self, subtask):
+        return 1
+
+    async def store(self, subtask, generation, state):
+        self.kept.append(state)
+
+    @property
+    def position(self):
+        return self.kept[-1]["shards"]["orders/a"].get("position")
+
+
+@pytest.fixture
+def orders(monkeypatch):
+    install(monkeypatch, {"a": [b"%d" % number for number in range(10)]})
+
+
+@pytest.fixture(autouse=True)
+def _no_threads_are_left():
+    before = set(threading.enumerate())
+    yield
+    assert set(threading.enumerate()) <= before
+
+
+def consumed(**options):
+    return rp.consume(["orders"], PROPERTIES, **options)
+
+
+def test_records_come_one_by_one_until_the_bound(orders):
+    assert [record.data for record in consumed(max_records=5)] == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_consume_ends_at_the_tip(orders):
+    assert len(list(consumed(stop_at_tip=True))) == 10
+
+
+def test_consume_works_where_a_loop_runs_already(orders):
+    async def notebook():
+        return len(list(consumed(stop_at_tip=True)))
+
+    assert asyncio.run(notebook()) == 10
+
+
+def test_leaving_the_loop_ends_the_job_and_its_thread(orders):
+    for record in consumed():
+        if record.data == b"4":
+            break
+
+    del record
+
+
+def test_a_batch_that_was_not_used_up_does_not_count(orders):
+    store = KeptStates()
+    records = consumed(state_store=store)
+    taken = [next(records) for _ in range(4)]
+    records.close()
+
+    assert [record.data for record in taken] == [b"0", b"1", b"2", b"3"]
+    assert store.position == "2", "three records of the first batch; the second was not finished"
+
+
+def test_a_restart_goes_on_behind_the_last_whole_batch(orders):
+    store = KeptStates()
+    records = consumed(state_store=store)
+    for _ in range(4):
+        next(records)
+    records.close()
+
+    assert next(iter(consumed(state_store=store, stop_at_tip=True))).data == b"3"
+
+
+def test_an_error_of_the_loops_body_goes_through(orders):
+    with pytest.raises(ZeroDivisionError):
+        for _ in consumed():
+            1 / 0
+
+
+def test_an_error_of_the_reading_is_raised_from_the_iteration(monkeypatch):
+    install(monkeypatch, {"a": [b"0", rp.FatalKinesisError("GetRecords", "AccessDenied", "no")]})
+    records = consumed()
+
+    assert next(records).data == b"0"
+    with pytest.raises(rp.FatalKinesisError, match="AccessDenied"):
+        next(records)
+
+
+def test_a_keyboard_interrupt_while_waiting_ends_everything(monkeypatch):
+    install(monkeypatch, {"a": []})
+    threading.Timer(0.1, signal.pthread_kill, [threading.get_ident(), signal.SIGINT]).start()
+    began = time.monotonic()
+
+    with pytest.raises(KeyboardInterrupt):
+        next(consumed())
+    assert time.monotonic() - began < 5
+
+
+def test_an_iteration_that_never_begins_leaves_nothing(orders):
+    consumed()
+
+
+def test_bad_input_is_told_before_the_first_record(orders):
+    with pytest.raises(rp.ConfigurationError, match="max_records"):
+        consumed(max_records=-1)
+    with pytest.raises(rp.ConfigurationError, match="no-such"):
+        rp.consume(["orders"], {"flink.stream.recordpublisher": "no-such"})
+
+
+async def test_stream_gives_whole_batches(orders):
+    sizes = [len(batch) async for batch in rp.stream("orders", PROPERTIES, stop_at_tip=True)]
+
+    assert sizes == [3, 3, 3, 1]
+
+
+async def test_a_stream_counts_a_batch_when_the_next_is_asked_for(orders):
+    store = KeptStates()
+    async with aclosing(rp.stream("orders", PROPERTIES, state_store=store)) as batches:
+        await anext(batches)
+        await anext(batches)
+
+    assert store.position == "2"
+
+
+async def test_cancelling_a_stream_leaves_no_task(monkeypatch):
+    install(monkeypatch, {"a": []})
+    batches = rp.stream("orders", PROPERTIES)
+    waiting = asyncio.ensure_future(anext(batches))
+    await asyncio.sleep(0.05)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_an_error_of_the_body_of_a_stream_goes_through(orders):
+    with pytest.raises(ZeroDivisionError):
+        async with aclosing(rp.stream("orders", PROPERTIES)) as batches:
+            async for _ in batches:
+                1 / 0
