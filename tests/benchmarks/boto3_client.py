@@ -1,0 +1,40 @@
+"""A process that reads one replayed shard with nothing but boto3: URL get_records|subscribe_to_shard RECORDS PART."""
+
+import sys
+
+import boto3
+from benchmarks.stopwatch import Stopwatch
+
+CONSUMER = "arn:aws:kinesis:us-east-1:000000000000:stream/replay/consumer/bench:1"
+SHARD = "shardId-000000000000"
+
+
+def polled(client):
+    iterator = client.get_shard_iterator(StreamName="replay", ShardId=SHARD, ShardIteratorType="TRIM_HORIZON")[
+        "ShardIterator"
+    ]
+    while iterator:
+        answer = client.get_records(ShardIterator=iterator, Limit=10_000)
+        yield answer["Records"]
+        iterator = answer.get("NextShardIterator")
+
+
+def pushed(client):
+    start = {"Type": "TRIM_HORIZON"}
+    answer = client.subscribe_to_shard(ConsumerARN=CONSUMER, ShardId=SHARD, StartingPosition=start)
+    for event in answer["EventStream"]:
+        yield event["SubscribeToShardEvent"]["Records"]
+
+
+def main(url, how, records, part):
+    keys = {"region_name": "us-east-1", "aws_access_key_id": "a", "aws_secret_access_key": "s"}
+    client = boto3.client("kinesis", endpoint_url=url, **keys)
+    stopwatch, seen = Stopwatch(int(part)), 0
+    for batch in {"get_records": polled, "subscribe_to_shard": pushed}[how](client):
+        seen += len(batch)
+        stopwatch.count(len(batch))
+    assert seen == int(records), seen
+    stopwatch.tell()
+
+
+main(*sys.argv[1:])

@@ -1,0 +1,34 @@
+"""The processes of a benchmark: one that serves, and others that read, each telling what it cost itself."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])}
+
+
+@contextmanager
+def replay_server(shards: int, records: int, event: int, size: int) -> Iterator[str]:
+    """The URL of a replay server; it ends with the block, or with us."""
+    numbers = [str(number) for number in (shards, records, event, size)]
+    command = [sys.executable, str(HERE / "replay_server.py"), *numbers]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        finally:
+            process.terminate()
+
+
+def micros_of(script: str, *arguments: object) -> list[float]:
+    """What a reading process says: microseconds of its own CPU (user and system, all threads) per record, one for each part of its run."""
+    command = [sys.executable, str(HERE / script), *map(str, arguments)]
+    said = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT, check=True, timeout=110)
+    return [float(number) for number in json.loads(said.stdout)]
