@@ -15,7 +15,7 @@ from .routing import LAGGING, SILENT, SPLIT, TAKES_OVER
 from .score import DAY_MS
 from .story import Story, quarter_of
 
-PARTS = {SPLIT: "will be split", LAGGING: "lags", SILENT: "falls silent", TAKES_OVER: "takes over"}
+PARTS = {SPLIT: "is split", LAGGING: "lags", SILENT: "falls silent", TAKES_OVER: "takes over"}
 LAG_BAR_DAYS = 100
 SECONDS_BETWEEN_LINES = 10.0
 

@@ -40,13 +40,19 @@ class Story:
         self.offsets[name] = offset
         self.rows[name] = offset["records"] + source["numInputRows"]
         self.rates[name] = progress.get("processedRowsPerSecond") or 0.0
-        for key, entry in offset["shards"].items():
-            if name == "flights":
-                self.shards[key] = {**self.shards.get(key, {}), **entry, "idle": entry.get("idle", False)}
-            if entry.get("idle"):
-                self.seen_idle.add(key)
+        self.seen_idle |= {key for key, entry in offset["shards"].items() if entry.get("idle")}
+        if name == "flights":
+            self._take_shards(offset["shards"])
         if offset.get("globalWatermark") is not None:
             self.global_watermarks.append((name, offset["globalWatermark"]))
+
+    def _take_shards(self, entries: dict[str, dict[str, Any]]) -> None:
+        """Remember where each shard stands; one that the offset does not name any more was read to its end."""
+        for key, entry in self.shards.items():
+            if key not in entries:
+                self.shards[key] = {**entry, "at": {**entry["at"], "ended": True}}
+        for key, entry in entries.items():
+            self.shards[key] = {"idle": False, **entry}
 
     @property
     def has_arrived(self) -> bool:
