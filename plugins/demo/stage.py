@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ...publishers.errors import RecordPublisherError
 from .cast import Actor, free_port, wait_for_port
-from .java import check_java
+from .requirements import check_java, check_packages
 from .routing import SHARDS
 from .screen import Screen
 from .spark_job import DAY_MS, LOOKAHEAD_DAYS, OUT_OF_ORDERNESS_MS
@@ -39,6 +39,7 @@ class DemoFailedError(RecordPublisherError):
 
 def perform(play: Play) -> list[Finding]:
     """Play it. Raises: ConfigurationError when Java is missing; DemoFailedError when somebody ends too early or nothing comes out."""
+    check_packages()
     check_java()
     with ExitStack() as stack:
         folder = play.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="recordpublisher-demo-")))

