@@ -27,7 +27,7 @@ def test_a_java_that_is_new_enough_will_do(tmp_path, monkeypatch, text):
 def test_an_old_java_is_named_with_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", java(tmp_path, 'java version "1.8.0_402"'))
 
-    with pytest.raises(ConfigurationError, match="Spark needs Java 17 and this is 8.*openjdk-17-jre-headless"):
+    with pytest.raises(ConfigurationError, match=r"Spark needs Java 17 and this is 8.*openjdk-17-jre-headless"):
         requirements.check_java()
 
 
