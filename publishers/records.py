@@ -173,6 +173,13 @@ class RecordBatch:
         """What the batch holds in memory, bytes (P6): data plus a measured overhead for each record."""
         return self.raw_bytes + RECORD_OVERHEAD_BYTES * max(len(self.records), 1)
 
+    def having(self, **columns: Sequence[Any]) -> RecordBatch:
+        """The batch with further columns (`values`, `event_times`, `watermarks`); the arrival column is not made again."""
+        made: RecordBatch = replace(self, **columns)  # type: ignore[arg-type]
+        if "arrival_millis" in self.__dict__:
+            made.__dict__["arrival_millis"] = self.arrival_millis
+        return made
+
     def position_after(self, count: int) -> SequenceNumber | None:
         """Where a reader stands when the first `count` records are done (P2: inside an aggregate when its next sub-record is not)."""
         if count >= len(self.records):
@@ -190,7 +197,7 @@ class RecordBatch:
             return self
         length = len(self.records)
         is_last = stop >= length
-        return replace(
+        part = replace(
             self,
             records=self.records[start:stop],
             read_position=self.position_after(stop),
@@ -201,6 +208,9 @@ class RecordBatch:
             event_times=None if self.event_times is None else self.event_times[start:stop],
             watermarks=None if self.watermarks is None else self.watermarks[start:stop],
         )
+        if "arrival_millis" in self.__dict__:
+            part.__dict__["arrival_millis"] = self.arrival_millis[start:stop]
+        return part
 
 
 def _share(whole: int, start: int, stop: int, length: int) -> int:
