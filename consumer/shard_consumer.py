@@ -40,7 +40,10 @@ class Stamping:
         self.strategy = strategy
 
     def stamp(self, batch: RecordBatch) -> RecordBatch:
-        """The batch with values, event times and watermarks; an empty one as it is. Raises: DeserializationError unless poison is skipped."""
+        """The batch with values, event times and watermarks; an empty one as it is.
+
+        Raises: DeserializationError for a poisoned record unless such are skipped.
+        """
         if not len(batch):
             return batch
         batch = self._poison.apply(batch, self._with_values_and_times)

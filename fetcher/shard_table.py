@@ -203,7 +203,7 @@ class ShardTable:
     def expired(self, stream: str, listed: Iterable[Shard]) -> list[str]:
         """Shards that the last whole listing of a stream had and this one has not, as soon as they may be forgotten (S5).
 
-        That is an ended shard of ours whose children here have started; children elsewhere start because nobody lists their parent any more.
+        That is an ended shard of ours whose children here have started; those elsewhere may start since nobody lists their parent.
         """
         now = {shard.key for shard in listed}
         self._gone = (self._gone | (self._last_listing.get(stream, set()) - now)) - now

@@ -97,6 +97,7 @@ class DataFetcher:
                 start=initial_position(given),
                 streams=tuple(names),
                 pin_latest=lister.server_time_ms,
+                oldest_retained=lister.oldest_retained_ms,
                 use_continuations=publisher.resumes_by_continuation,
                 checkpoints=None if state_store is None else Checkpoints(state_store, subtask),
                 restore=snapshots,

@@ -204,7 +204,7 @@ class RecordBatch:
             return self
         length = len(self.records)
         is_last = stop >= length
-        return replace(
+        part = replace(
             self,
             records=self.records[start:stop],
             read_position=self.position_after(stop),
@@ -215,6 +215,9 @@ class RecordBatch:
             event_times=None if self.event_times is None else self.event_times[start:stop],
             watermarks=None if self.watermarks is None else self.watermarks[start:stop],
         )
+        if "arrival_millis" in self.__dict__:
+            part.__dict__["arrival_millis"] = self.arrival_millis[start:stop]
+        return part
 
 
 def _share(whole: int, start: int, stop: int, length: int) -> int:
