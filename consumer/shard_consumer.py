@@ -54,8 +54,9 @@ class Stamping:
         if values is not None:
             batch = batch.with_columns(values=values)
         times = self._event_times.of(batch)
-        if len(times) != len(batch) or len(batch.value_column) != len(batch):
-            raise ValueError(f"{len(batch)} records have {len(batch.value_column)} values and {len(times)} event times")
+        counted = len(batch) if values is None else len(values)
+        if not len(times) == counted == len(batch):
+            raise ValueError(f"{len(batch)} records have {counted} values and {len(times)} event times")
         return batch.with_columns(event_times=times)
 
     def _with_watermarks(self, batch: RecordBatch) -> RecordBatch:
