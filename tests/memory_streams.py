@@ -66,7 +66,8 @@ class _Plugin:
 
 def install(monkeypatch, shards: dict[str, list[bytes | Exception]], closed: bool = False) -> None:
     """Make `shards` the content of every stream until the test ends."""
-    monkeypatch.setattr("recordpublisher.plugins.runtime.load_registry", lambda: load_registry([_Plugin()]))
+    for module in ("runtime", "bounded_reads"):
+        monkeypatch.setattr(f"recordpublisher.plugins.{module}.load_registry", lambda: load_registry([_Plugin()]))
     monkeypatch.setattr(MemoryFactory, "shards", shards)
     monkeypatch.setattr(MemoryFactory, "closed", closed)
     monkeypatch.setattr(MemoryFactory, "prepared", [])

@@ -1,12 +1,11 @@
 """W8, W9: whose turn it is, and how much of a queued batch lies below the ceiling."""
 
+from entries import StoppedClock, entry, marker, stamped
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.fetcher.alignment import Alignment
 from recordpublisher.fetcher.global_watermark import InProcessTracker, Report, SubtaskStatus
-
-from entries import StoppedClock, entry, marker, stamped
 
 
 def alignment(lookahead=None, tracker=None, clock=None):
@@ -43,7 +42,10 @@ def test_without_lookahead_shards_take_turns():
     assert entries
 
 
-@given(st.lists(st.lists(st.integers(0, 50), min_size=1, max_size=6).map(sorted), min_size=1, max_size=4), st.integers(0, 20))
+@given(
+    st.lists(st.lists(st.integers(0, 50), min_size=1, max_size=6).map(sorted), min_size=1, max_size=4),
+    st.integers(0, 20),
+)
 def test_exactly_the_records_below_the_ceiling_go_the_lowest_first(heads, lookahead):  # W8, W9
     made = alignment(lookahead)
     entries = [queued(made, str(number), *watermarks) for number, watermarks in enumerate(heads)]

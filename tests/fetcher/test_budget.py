@@ -2,12 +2,11 @@
 
 import asyncio
 
+from entries import entry, marker, stamped
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.fetcher.budget import BudgetLimits, ByteBudget, new_room
-
-from entries import entry, marker, stamped
 
 LIMITS = BudgetLimits(subtask_bytes=10_000, shard_bytes=4_000, shard_records=8)
 LARGE = BudgetLimits(subtask_bytes=1_000_000, shard_bytes=400_000, shard_records=8)

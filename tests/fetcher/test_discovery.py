@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from entries import shard
 
 from recordpublisher.fetcher.discovery import Discovery
 from recordpublisher.publishers.errors import (
@@ -12,7 +13,6 @@ from recordpublisher.publishers.errors import (
     ThrottledError,
 )
 
-from entries import shard
 from virtual_time import run_virtual
 
 

@@ -1,12 +1,11 @@
 """S8: what ends a bounded run, and exactly where."""
 
 import pytest
+from entries import entry, stamped
 
 from recordpublisher.fetcher.bounded import Bounds, EndReason
 from recordpublisher.fetcher.finish_line import FinishLine
 from recordpublisher.fetcher.shard_table import Stage
-
-from entries import entry, stamped
 
 
 def line(*entries, **bounds):

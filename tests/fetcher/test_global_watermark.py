@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 from recordpublisher.fetcher.global_watermark import InProcessTracker, Report, SubtaskStatus
 
 ACTIVE, IDLE, LEFT = SubtaskStatus.ACTIVE, SubtaskStatus.IDLE, SubtaskStatus.LEFT
-REPORTS = st.builds(
-    Report, st.integers(0, 2), st.sampled_from(SubtaskStatus), st.none() | st.integers(-100, 100)
-)
+REPORTS = st.builds(Report, st.integers(0, 2), st.sampled_from(SubtaskStatus), st.none() | st.integers(-100, 100))
 
 
 async def joined(*subtasks, parallelism=None):

@@ -2,11 +2,11 @@
 
 import asyncio
 
+from entries import StoppedClock, entry, marker, shard, stamped
+
 from recordpublisher.fetcher.budget import BudgetLimits, ByteBudget
 from recordpublisher.fetcher.intake import Intake
 from recordpublisher.fetcher.shard_table import Stage
-
-from entries import StoppedClock, entry, marker, shard, stamped
 
 
 class Scene:

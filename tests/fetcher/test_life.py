@@ -181,5 +181,5 @@ def test_a_subtask_that_never_joins_is_an_error():  # W6
         fetcher = await opened(source, RecordingSink(), tracker=InProcessTracker(parallelism=2), parallelism=2)
         await fetcher.run_bounded(Bounds(max_time=100))
 
-    with pytest.raises(ConfigurationError, match="flink.watermark.tracker"):
+    with pytest.raises(ConfigurationError, match=r"flink\.watermark\.tracker"):
         run_virtual(job())

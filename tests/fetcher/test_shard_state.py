@@ -3,14 +3,13 @@
 import json
 
 import pytest
+from entries import START
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.fetcher.shard_state import ShardState
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
-
-from entries import START
 
 DIGITS = st.integers(0, 10**56).map(str)
 MILLIS = st.none() | st.integers(0, 2**53)
@@ -52,7 +51,9 @@ def test_inside_an_aggregate_the_rest_of_the_record_comes_first():  # P2
     assert state.starting_position(True).skip_through == SequenceNumber("5", 2)
 
 
-@pytest.mark.parametrize("entries", [{}, {"start": "NOWHERE"}, {"start": 5}, {"start": "LATEST", "position": 1, "sub": "x"}, None])
+@pytest.mark.parametrize(
+    "entries", [{}, {"start": "NOWHERE"}, {"start": 5}, {"start": "LATEST", "position": 1, "sub": "x"}, None]
+)
 def test_what_does_not_fit_is_a_state_error(entries):
     with pytest.raises(StateError, match="cannot be read"):
         ShardState.from_json(entries)

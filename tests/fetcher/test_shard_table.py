@@ -3,14 +3,13 @@
 from dataclasses import replace
 
 import pytest
+from entries import START, entry, marker, shard, stamped
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.fetcher.shard_state import ShardState
 from recordpublisher.fetcher.shard_table import ShardTable, Stage
 from recordpublisher.publishers.positions import SequenceNumber
-
-from entries import START, entry, marker, shard, stamped
 
 FRESH = ShardState(START)
 
@@ -22,7 +21,9 @@ def table(*shards, finished=()):
     return made
 
 
-@given(st.lists(st.lists(st.integers(0, 9), max_size=6), max_size=6), st.lists(st.integers(1, 4), min_size=60, max_size=60))
+@given(
+    st.lists(st.lists(st.integers(0, 9), max_size=6), max_size=6), st.lists(st.integers(1, 4), min_size=60, max_size=60)
+)
 def test_whatever_is_pushed_is_popped_once_in_order_with_its_bytes(batches, counts):
     one, pushed, popped, freed = entry(), 0, [], 0
     for times in batches:

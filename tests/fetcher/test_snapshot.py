@@ -1,6 +1,7 @@
 """S5: any number of snapshots, of any parallelism, say together where every shard stands."""
 
 import pytest
+from entries import START
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,8 +9,6 @@ from recordpublisher.fetcher.shard_state import ShardState
 from recordpublisher.fetcher.snapshot import Restored, overlaid, to_json, union
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import SequenceNumber
-
-from entries import START
 
 
 def at(sequence: int | None, sub: int = -1, ended: bool = False) -> ShardState:
@@ -47,7 +46,10 @@ def test_the_newest_generation_wins_then_the_furthest_position_in_any_order(part
 @given(PLACED, st.integers(1, 7), st.integers(0, 1000))
 def test_any_split_over_subtasks_gives_the_same_state(shards, parallelism, seed):
     parts = [
-        snapshot({key: state for key, state in shards.items() if (len(key) + seed + ord(key[-1])) % parallelism == n}, subtask=n)
+        snapshot(
+            {key: state for key, state in shards.items() if (len(key) + seed + ord(key[-1])) % parallelism == n},
+            subtask=n,
+        )
         for n in range(parallelism)
     ]
 

@@ -3,6 +3,7 @@
 import logging
 
 import pytest
+from entries import START, StoppedClock, shard, stamped
 
 from recordpublisher.fetcher.alignment import Alignment
 from recordpublisher.fetcher.global_watermark import InProcessTracker, Report, SubtaskStatus
@@ -11,8 +12,6 @@ from recordpublisher.fetcher.shard_state import ShardState
 from recordpublisher.fetcher.shard_table import ShardTable, Stage
 from recordpublisher.fetcher.watch import Watch
 from recordpublisher.publishers.errors import ConfigurationError
-
-from entries import START, StoppedClock, shard, stamped
 
 
 class Scene:

@@ -1,5 +1,7 @@
 """Batches and their slices: a slice says exactly where a reader stands after it (P1, P2)."""
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,7 +34,7 @@ def batches(draw):
 
 def cut(batch, cuts):
     places = sorted({0, len(batch), *(cut % (len(batch) + 1) for cut in cuts)})
-    return [batch.slice(start, stop) for start, stop in zip(places, places[1:], strict=False)]
+    return [batch.slice(start, stop) for start, stop in itertools.pairwise(places)]
 
 
 @given(batches(), st.lists(st.integers(0, 100), max_size=6), st.booleans())
