@@ -115,7 +115,9 @@ class Emitter:
         """Let the readers run also when the sink never waits (F1)."""
         if self._clock.monotonic() - self._turn_began >= LONGEST_TURN_SECONDS:
             await asyncio.sleep(0)
-            self._turn_began = self._clock.monotonic()  # what the readers took is not ours: else busy ones leave us one batch a turn
+            self._turn_began = (
+                self._clock.monotonic()
+            )  # what the readers took is not ours: else busy ones leave us one batch a turn
 
     def _after(self, entry: ShardEntry, finish_line: FinishLine) -> None:
         self.note(entry, finish_line)

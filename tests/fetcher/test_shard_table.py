@@ -135,8 +135,21 @@ def test_a_parent_elsewhere_is_finished_when_it_is_announced(finished, may_start
     assert made.parents_finished(shard("b", "a")) is may_start
 
 
-def test_a_parent_that_nobody_lists_is_finished():
-    assert table().parents_finished(shard("b", "a"))
+def test_a_parent_that_a_listing_leaves_out_is_finished():  # past retention
+    made = table(shard("b", "a"))
+    made.expired("s", [shard("b", "a")])
+
+    assert made.parents_finished(shard("b", "a"))
+
+
+def test_a_parent_that_was_not_heard_of_yet_is_waited_for():  # S2: the other parent's end told of the child first
+    made = table(shard("a"), shard("c", "a", "b"))
+    made["s/a"].stage = Stage.ENDED
+    made.expired("s", [shard("a")])
+    assert made.startable() == []
+    made.expired("s", [shard("a"), shard("c", "a", "b")])
+
+    assert [each.key for each in made.startable()] == ["s/c"]
 
 
 def test_a_child_begins_at_the_lowest_watermark_of_its_parents():  # W5
