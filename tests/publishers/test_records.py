@@ -72,6 +72,28 @@ def test_the_services_seconds_become_exact_millis(millis):
     assert to_millis(millis / 1000) == millis
 
 
+def test_a_batch_with_new_columns_keeps_those_already_worked_out():
+    batch = a_plain_batch()
+
+    stamped = batch.with_columns(event_times=batch.arrival_millis, watermarks=[1, 2, 3])
+
+    assert stamped.arrival_millis is batch.arrival_millis
+    assert stamped.watermark == 3
+
+
+def test_new_columns_leave_the_batch_they_came_from_alone():
+    batch = a_plain_batch()
+
+    stamped = batch.with_columns(values=["a", "b", "c"]).with_columns(event_times=[7, 8, 9])
+
+    assert (stamped.values, stamped.event_times) == (["a", "b", "c"], [7, 8, 9])
+    assert (batch.values, batch.event_times) == (None, None)
+
+
+def a_plain_batch():
+    return RecordBatch(Shard("s", "a"), [UserRecord(b"%d" % n, str(n), 1.5 + n, f"key-{n}") for n in range(3)])
+
+
 def _is_read_from(record, start):
     at, filtered = int(start.sequence_number), start.skip_through
     number = int(record.sequence_number)
