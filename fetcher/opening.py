@@ -35,10 +35,14 @@ class OpenedJob:
 
 
 async def open_job(parts: FetcherParts) -> OpenedJob:
-    """Open the sink, restore, look for shards, pin a LATEST start. What the sink stored wins over `restore=` and the store."""
+    """Open the sink, restore, look for shards, pin a LATEST start.
+
+    Of `restore=` and the state store the newer generation wins for each shard, so that a job started again with the same arguments goes
+    on from its last checkpoint; what the sink stored wins over both.
+    """
     stored = await parts.sink.open(SinkContext(parts.subtask, parts.parallelism, parts.streams))
     generation, kept = (0, []) if parts.checkpoints is None else await parts.checkpoints.open()
-    restored = union(list(parts.restore) or kept, parts.factory.order_of)
+    restored = union([*parts.restore, *kept], parts.factory.order_of)
     if stored is not None:
         restored = overlaid(restored, union([stored], parts.factory.order_of))
     listed = await parts.discovery.initial()
