@@ -28,7 +28,7 @@ imports: $(STAMP)
 
 check: lint types imports
 
-bench: $(STAMP)  ## CPU per record through the whole pipeline
+bench: $(STAMP)  ## CPU per record through the whole pipeline, beside boto3 (five minutes)
 	$(BIN)/python -m pytest -m benchmark -s tests/benchmarks
 
 coverage: $(STAMP)
