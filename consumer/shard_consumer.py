@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ..publishers.base import RecordPublisher, RunResult
 from ..publishers.metrics import ShardMetrics
@@ -41,7 +40,10 @@ class Stamping:
         self.strategy = strategy
 
     def stamp(self, batch: RecordBatch) -> RecordBatch:
-        """The batch with values, event times and watermarks; an empty one as it is. Raises: DeserializationError unless poison is skipped."""
+        """The batch with values, event times and watermarks; an empty one as it is.
+
+        Raises: DeserializationError for a poisoned record unless such are skipped.
+        """
         if not len(batch):
             return batch
         batch = self._poison.apply(batch, self._with_values_and_times)
@@ -50,17 +52,18 @@ class Stamping:
     def _with_values_and_times(self, batch: RecordBatch) -> RecordBatch:
         values = self._deserializer.values(batch)
         if values is not None:
-            batch = replace(batch, values=values)
+            batch = batch.with_columns(values=values)
         times = self._event_times.of(batch)
-        if len(times) != len(batch) or len(batch.value_column) != len(batch):
-            raise ValueError(f"{len(batch)} records have {len(batch.value_column)} values and {len(times)} event times")
-        return replace(batch, event_times=times)
+        counted = len(batch) if values is None else len(values)
+        if not len(times) == counted == len(batch):
+            raise ValueError(f"{len(batch)} records have {counted} values and {len(times)} event times")
+        return batch.with_columns(event_times=times)
 
     def _with_watermarks(self, batch: RecordBatch) -> RecordBatch:
         times = batch.event_time_column
         believed, absurd = without_absurd_futures(times, batch.arrival_millis, self._future_limit_ms)
         self._metrics.absurd_event_times += absurd
-        return replace(batch, watermarks=self.strategy.advance(believed))
+        return batch.with_columns(watermarks=self.strategy.advance(believed))
 
 
 class ShardConsumer:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from itertools import accumulate
 
 from ..publishers.properties import Properties
 from ..publishers.property_table import OUT_OF_ORDERNESS
@@ -38,7 +37,8 @@ class BoundedOutOfOrderness(WatermarkStrategy):
         if not event_times:
             return ()
         floor = event_times[0] if self._watermark is None else max(event_times[0], self._watermark + self._bound)
-        highest = list(accumulate(event_times[1:], max, initial=floor))
+        top = floor  # a plain comparison costs a quarter of accumulate(..., max)
+        highest = [top := time if time > top else top for time in event_times]
         self._watermark = highest[-1] - self._bound
         bound = self._bound
         return [time - bound for time in highest] if bound else highest

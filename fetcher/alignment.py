@@ -141,7 +141,8 @@ class Alignment:
             entry.held_since = None
 
     def _last_ceiling(self) -> float:
+        bound = math.inf if self.until is None else self.until
+        if self._lookahead is None:
+            return bound
         value = self._tracker.current()
-        if self._lookahead is None or value is None:
-            return math.inf if self.until is None else self.until
-        return min(value + self._lookahead, math.inf if self.until is None else self.until)
+        return -math.inf if value is None else min(bound, value + self._lookahead)

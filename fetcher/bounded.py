@@ -28,7 +28,9 @@ class EndReason(Enum):
 
 
 def _check(name: str, given: Any, types: tuple[type, ...], valid: str) -> None:
-    if given is not None and (isinstance(given, bool) or not isinstance(given, types) or not 0 <= given < math.inf):
+    if given is None:
+        return
+    if isinstance(given, bool) or not isinstance(given, types) or not 0 <= given < math.inf:  # type: ignore[operator]
         raise ConfigurationError(name, given, valid)
 
 

@@ -25,6 +25,7 @@ from .roster import Roster
 from .shard_table import ShardEntry, ShardTable
 from .sink import Checkpoint
 from .snapshot import to_json
+from .watch import Watch
 
 log = logging.getLogger("recordpublisher.fetcher")
 
@@ -70,6 +71,9 @@ class DataFetcher:
         parts.tracker.finished(key for key, state in opened.states.items() if state.ended)
         parts.tracker.on_advance(self._emitter.wake)
         self._alignment.begin()
+        self._watch = Watch(
+            parts.subtask, self._table, self._alignment, self._emitter.local_watermark, parts.tracker, parts.clock
+        )
         if parts.checkpoints is not None:
             await parts.checkpoints.store(self.snapshot())
 
@@ -211,6 +215,7 @@ class DataFetcher:
         while True:
             await asyncio.sleep(self._parts.settings.sync_interval_ms / 1000)
             self._emitter.tick()
+            self._watch.look()
             self._start_readers()
             self._intake.emitted(0)
 

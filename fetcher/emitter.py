@@ -38,7 +38,8 @@ class Emitter:
         self._ended = ended
         self._wake = asyncio.Event()
         self._stopping = False
-        self._last_told = self._gave_way = float("-inf")
+        self._last_told = float("-inf")
+        self._turn_began = clock.monotonic()
         self.sink_calls = asyncio.Lock()
         """Held around every call to the sink."""
         self.local_watermark = LocalWatermark()
@@ -71,6 +72,7 @@ class Emitter:
             await self._tell_watermark()
             if self._alignment.next_emission() is None:
                 await self._wake.wait()
+                self._turn_began = self._clock.monotonic()
         self._last_told = float("-inf")
         await self._tell_watermark()
 
@@ -111,10 +113,11 @@ class Emitter:
 
     async def _give_way(self) -> None:
         """Let the readers run also when the sink never waits (F1)."""
-        now = self._clock.monotonic()
-        if now - self._gave_way >= LONGEST_TURN_SECONDS:
+        if self._clock.monotonic() - self._turn_began >= LONGEST_TURN_SECONDS:
             await asyncio.sleep(0)
-            self._gave_way = now
+            self._turn_began = (
+                self._clock.monotonic()
+            )  # what the readers took is not ours: else busy ones leave us one batch a turn
 
     def _after(self, entry: ShardEntry, finish_line: FinishLine) -> None:
         self.note(entry, finish_line)

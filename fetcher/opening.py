@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from ..publishers.positions import PositionType, StartingPosition
 from ..publishers.shards import Shard
 from .parts import FetcherParts
-from .seeding import data_loss, seeded_states, vanished
+from .seeding import data_loss, past_retention, seeded_states, vanished
 from .shard_state import ShardState
 from .sink import SinkContext
-from .snapshot import Restored, union
+from .snapshot import Restored, overlaid, union
 
 log = logging.getLogger("recordpublisher.fetcher")
 
@@ -35,20 +35,28 @@ class OpenedJob:
 
 
 async def open_job(parts: FetcherParts) -> OpenedJob:
-    """Open the sink, restore, look for shards, pin a LATEST start. What the sink stored wins over `restore=` and the store."""
+    """Open the sink, restore, look for shards, pin a LATEST start.
+
+    Of `restore=` and the state store the newer generation wins for each shard, so that a job started again with the same arguments goes
+    on from its last checkpoint; what the sink stored wins over both.
+    """
     stored = await parts.sink.open(SinkContext(parts.subtask, parts.parallelism, parts.streams))
     generation, kept = (0, []) if parts.checkpoints is None else await parts.checkpoints.open()
-    snapshots = [stored] if stored is not None else list(parts.restore) or kept
-    restored = union(snapshots, parts.factory.order_of)
+    restored = union([*parts.restore, *kept], parts.factory.order_of)
+    if stored is not None:
+        restored = overlaid(restored, union([stored], parts.factory.order_of))
     listed = await parts.discovery.initial()
-    _check_for_gaps(listed, restored, parts)
+    await _check_for_gaps(listed, restored, parts)
     start, pinned_ms = await _pinned_start(restored, parts)
     states = seeded_states(listed, restored, start)
     return OpenedJob(listed, states, start, pinned_ms, max(generation, restored.generation + 1))
 
 
-def _check_for_gaps(listed: Sequence[Shard], restored: Restored, parts: FetcherParts) -> None:
-    gone = vanished(listed, restored, parts.streams)
+async def _check_for_gaps(listed: Sequence[Shard], restored: Restored, parts: FetcherParts) -> None:
+    oldest: dict[str, int | None] = {}
+    if parts.oldest_retained is not None:
+        oldest = {stream: await parts.oldest_retained(stream) for stream in restored.streams & set(parts.streams)}
+    gone = vanished(listed, restored, parts.streams) + past_retention(listed, restored, oldest)
     if gone and not parts.settings.continue_on_data_loss:
         raise data_loss(gone, restored)
     if gone:

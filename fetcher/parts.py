@@ -23,7 +23,8 @@ from .sink import Sink, State
 class FetcherParts:
     """Made from properties by plugins/runtime.py, from fakes by tests.
 
-    `pin_latest` answers the server's time (epoch ms) for a LATEST start (P3). `use_continuations` is True for publishers that resume by
+    `pin_latest` answers the server's time (epoch ms) for a LATEST start (P3), `oldest_retained` the arrival time (epoch ms) before which
+    a stream has forgotten its records (S5; None: unknown). `use_continuations` is True for publishers that resume by
     ContinuationSequenceNumber (F6).
     """
 
@@ -39,6 +40,7 @@ class FetcherParts:
     streams: tuple[str, ...]
     pin_latest: Callable[[str], Awaitable[int]]
     use_continuations: bool = False
+    oldest_retained: Callable[[str], Awaitable[int | None]] | None = None
     checkpoints: Checkpoints | None = None
     restore: tuple[State, ...] = ()
     subtask: int = 0

@@ -28,7 +28,10 @@ class Roster:
 
     def open(self, listed: Iterable[Shard], states: Mapping[str, ShardState]) -> None:
         """The shards of a start, each with its state."""
-        for shard in self._table.learn(listed):
+        shards = self._table.learn(listed)
+        for stream in {shard.stream for shard in shards}:
+            self._table.expired(stream, [shard for shard in shards if shard.stream == stream])
+        for shard in shards:
             self._own(shard, states[shard.key])
 
     def take(self, shards: Iterable[Shard]) -> None:

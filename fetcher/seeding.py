@@ -36,6 +36,21 @@ def vanished(listed: Iterable[Shard], restored: Restored, streams: Iterable[str]
     ]
 
 
+def past_retention(
+    listed: Iterable[Shard], restored: Restored, oldest_retained_ms: Mapping[str, int | None]
+) -> list[str]:
+    """Restored shards whose last record and last confirmed tip are both older than what their stream retains (S5)."""
+    lost = []
+    for shard in listed:
+        state, oldest = restored.shards.get(shard.key), oldest_retained_ms.get(shard.stream)
+        if state is None or state.ended or oldest is None:
+            continue
+        seen = [moment for moment in (state.arrival_ms, state.tip_ms) if moment is not None]
+        if seen and max(seen) < oldest:
+            lost.append(shard.key)
+    return lost
+
+
 def data_loss(keys: list[str], restored: Restored) -> DataLossError:
     """The error that names the gap."""
     places = ", ".join(f"{key} after {restored.shards[key].position or 'its start'}" for key in sorted(keys))

@@ -190,8 +190,11 @@ class ShardTable:
         return [entry for entry in self if entry.stage is Stage.WAITING and self.parents_finished(entry.shard)]
 
     def parents_finished(self, shard: Shard) -> bool:
-        """Whether every parent's last record was emitted; a parent that nobody lists any more is finished."""
-        return all(self._is_finished(f"{shard.stream}/{parent}") for parent in shard.parents)
+        """Whether every parent's last record was emitted; one that a listing with the shard leaves out is past retention.
+
+        A parent that we have only not heard of yet is waited for: the other parent's end may tell of a child first.
+        """
+        return all(self._is_finished(f"{shard.stream}/{parent}", shard) for parent in shard.parents)
 
     def inherited_watermark(self, shard: Shard) -> int | None:
         """The lowest watermark of a shard's parents, at which a child begins to count (W5)."""
@@ -203,7 +206,7 @@ class ShardTable:
     def expired(self, stream: str, listed: Iterable[Shard]) -> list[str]:
         """Shards that the last whole listing of a stream had and this one has not, as soon as they may be forgotten (S5).
 
-        That is an ended shard of ours whose children here have started; children elsewhere start because nobody lists their parent any more.
+        That is an ended shard of ours whose children here have started; those elsewhere may start since nobody lists their parent.
         """
         now = {shard.key for shard in listed}
         self._gone = (self._gone | (self._last_listing.get(stream, set()) - now)) - now
@@ -237,8 +240,10 @@ class ShardTable:
         self._entries.pop(key, None)
         self._listed.pop(key, None)
 
-    def _is_finished(self, key: str) -> bool:
+    def _is_finished(self, key: str, child: Shard) -> bool:
         own = self._entries.get(key)
         if own is not None:
             return own.stage is Stage.ENDED
-        return key not in self._listed or self._finished_elsewhere(key)
+        if self._finished_elsewhere(key):
+            return True
+        return key not in self._listed and child.key in self._last_listing.get(child.stream, ())

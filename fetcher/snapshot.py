@@ -20,7 +20,6 @@ class Restored:
     shards: Mapping[str, ShardState] = field(default_factory=dict)
     pinned_ms: int | None = None
     generation: int = 0
-    finished: frozenset[str] = frozenset()
 
     @property
     def streams(self) -> set[str]:
@@ -63,6 +62,12 @@ def union(snapshots: Iterable[State], order_of: Callable[[str], Any] = int) -> R
     return Restored({key: state for key, (_, state) in best.items()}, min(pinned, default=None), newest)
 
 
+def overlaid(below: Restored, above: Restored) -> Restored:
+    """`above` where it knows a shard, `below` elsewhere: a sink keeps the state of one subtask, a restart may own others' shards."""
+    pinned = above.pinned_ms if above.pinned_ms is not None else below.pinned_ms
+    return Restored({**below.shards, **above.shards}, pinned, max(below.generation, above.generation))
+
+
 def _checked_generation(snapshot: State) -> int:
     try:
         version, generation, shards = int(snapshot["version"]), int(snapshot["generation"]), snapshot["shards"]
@@ -87,5 +92,9 @@ def _progress(state: ShardState, order_of: Callable[[str], Any]) -> tuple[Any, .
     """A sort key: ended, then the sequence number, then a whole record before a part of one."""
     if state.position is None:
         return (state.ended, False)
+    try:
+        order = order_of(state.position.sequence)
+    except (TypeError, ValueError) as error:
+        raise StateError(f"a position cannot be read: {state.position.sequence!r}") from error
     part = state.position.sub_sequence if state.position.is_inside_aggregate else float("inf")
-    return (state.ended, True, order_of(state.position.sequence), part)
+    return (state.ended, True, order, part)

@@ -20,7 +20,7 @@ def checked_properties(given: object) -> Properties:
     return Properties(given)
 
 
-def check_share(subtask: object, parallelism: object) -> None:
+def check_share(subtask: Any, parallelism: Any) -> None:
     """A subtask of so many. Raises: ConfigurationError."""
     if not _is_whole(parallelism) or parallelism < 1:
         raise ConfigurationError("parallelism", _shown(parallelism), "a whole number of at least 1")
@@ -56,7 +56,7 @@ def checked_snapshots(restore: State | Sequence[State] | None) -> tuple[State, .
     return tuple(given)
 
 
-def _is_whole(given: object) -> Any:
+def _is_whole(given: object) -> bool:
     return isinstance(given, int) and not isinstance(given, bool)
 
 

@@ -39,7 +39,8 @@ class BackgroundLoop:
             self._loop.call_soon_threadsafe(task.cancel)
             task.ended.wait()
             raise
-        return task.result()
+        result: T = task.result()
+        return result
 
     async def _live(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from ..publishers.backoff import retrying
 from ..publishers.base import RecordPublisherFactory
-from ..publishers.clock import Clock, SystemClock
-from ..publishers.errors import ConfigurationError, RetriesExhaustedError, TransientError
+from ..publishers.clock import Clock
+from ..publishers.errors import ConfigurationError, FatalKinesisError, RetriesExhaustedError, TransientError
 from ..publishers.kinesis import KinesisClient
 from ..publishers.properties import Properties
 from ..publishers.property_table import ENDPOINT, LIST_SHARDS_RETRIES, REGION
@@ -51,12 +51,10 @@ class StreamLister:
         self._has_answered = False
         self._clock = clock
         self._client: KinesisClient | None = None
-        self._is_own_source = False
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
         """Every shard of the stream. Raises: StreamNotFoundError, KinesisError."""
         own = await self._factory.discover(stream, after)
-        self._is_own_source = own is not None
         if own is not None:
             return own
         client = self._opened()
@@ -65,9 +63,21 @@ class StreamLister:
     async def server_time_ms(self, stream: str) -> int:
         """The service's wall clock, epoch ms (P3); this machine's where the publisher has a source of its own."""
         if await self._factory.discover(stream, None) is not None:
-            return SystemClock().now_ms()
+            return self._clock.now_ms()
         client = self._opened()
         return await self._asked(lambda: client.server_time_ms(self._names[stream]))
+
+    async def oldest_retained_ms(self, stream: str) -> int | None:
+        """The arrival time before which the service has forgotten records, epoch ms; None where nobody says (S5)."""
+        if await self._factory.discover(stream, None) is not None:
+            return None
+        client = self._opened()
+        try:
+            retention_ms = await self._asked(lambda: client.retention_ms(self._names[stream]))
+        except FatalKinesisError as error:
+            log.warning("whether the position in %s is past retention is not known: %s", stream, error)
+            return None
+        return await self.server_time_ms(stream) - retention_ms
 
     async def close(self) -> None:
         """Close the client."""

@@ -97,6 +97,7 @@ class DataFetcher:
                 start=initial_position(given),
                 streams=tuple(names),
                 pin_latest=lister.server_time_ms,
+                oldest_retained=lister.oldest_retained_ms,
                 use_continuations=publisher.resumes_by_continuation,
                 checkpoints=None if state_store is None else Checkpoints(state_store, subtask),
                 restore=snapshots,
@@ -122,7 +123,7 @@ class DataFetcher:
     async def run(self) -> BoundedResult:
         """Run until `stop()`, an error, the deletion of every stream (S8), or the end of a source of a finite size.
 
-        With a state store it ends in a checkpoint, except after an error or a cancellation. Raises: RecordPublisherError, and whatever
+        It ends in a checkpoint, except after an error or a cancellation. Raises: RecordPublisherError, and whatever
         the sink raises.
         """
         return await self._fetcher.run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -168,6 +169,19 @@ class RecordBatch:
         """Column: event times, epoch ms; arrival times before the consumer stamped the batch."""
         return self.arrival_millis if self.event_times is None else self.event_times
 
+    def with_columns(
+        self,
+        *,
+        values: Sequence[Any] | None = None,
+        event_times: Sequence[int] | None = None,
+        watermarks: Sequence[int] | None = None,
+    ) -> RecordBatch:
+        """The same records with the columns given. Those worked out before are kept: arrivals cost 60 ns a record each time."""
+        given = {"values": values, "event_times": event_times, "watermarks": watermarks}
+        stamped = copy(self)
+        stamped.__dict__.update({name: column for name, column in given.items() if column is not None})
+        return stamped
+
     @property
     def held_bytes(self) -> int:
         """What the batch holds in memory, bytes (P6): data plus a measured overhead for each record."""
@@ -190,7 +204,7 @@ class RecordBatch:
             return self
         length = len(self.records)
         is_last = stop >= length
-        return replace(
+        part = replace(
             self,
             records=self.records[start:stop],
             read_position=self.position_after(stop),
@@ -201,6 +215,9 @@ class RecordBatch:
             event_times=None if self.event_times is None else self.event_times[start:stop],
             watermarks=None if self.watermarks is None else self.watermarks[start:stop],
         )
+        if "arrival_millis" in self.__dict__:
+            part.__dict__["arrival_millis"] = self.arrival_millis[start:stop]
+        return part
 
 
 def _share(whole: int, start: int, stop: int, length: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import ClassVar
 
 import recordpublisher as rp
 from recordpublisher.plugins.manager import load_registry
@@ -14,10 +15,10 @@ ARRIVAL = 1_700_000_000.25
 class MemoryFactory(rp.RecordPublisherFactory):
     """Every shard's payloads; an exception among them is raised when its turn comes. Shards are open unless `closed`."""
 
-    shards: dict[str, list[bytes | Exception]] = {}
+    shards: ClassVar[dict[str, list[bytes | Exception]]] = {}
     closed = False
     per_read = 3
-    prepared: list[str] = []
+    prepared: ClassVar[list[str]] = []
 
     def __init__(self, properties: rp.Properties) -> None:
         self.closes = 0
@@ -65,7 +66,8 @@ class _Plugin:
 
 def install(monkeypatch, shards: dict[str, list[bytes | Exception]], closed: bool = False) -> None:
     """Make `shards` the content of every stream until the test ends."""
-    monkeypatch.setattr("recordpublisher.plugins.runtime.load_registry", lambda: load_registry([_Plugin()]))
+    for module in ("runtime", "bounded_reads"):
+        monkeypatch.setattr(f"recordpublisher.plugins.{module}.load_registry", lambda: load_registry([_Plugin()]))
     monkeypatch.setattr(MemoryFactory, "shards", shards)
     monkeypatch.setattr(MemoryFactory, "closed", closed)
     monkeypatch.setattr(MemoryFactory, "prepared", [])

@@ -44,21 +44,22 @@ def blocks(page: Path, replacing: Mapping[str, str]) -> list[Block]:
     return [Block(language, body) for language, body in FENCED.findall(text)]
 
 
-def play(page: Path, folder: Path, replacing: Mapping[str, str]) -> int:
-    """Play a page from top to bottom in a folder; a `text` block is what the program above it prints. Answers how many programs ran."""
+def play(page: Path, folder: Path, replacing: Mapping[str, str], site: Path | None = None) -> int:
+    """Play a page from top to bottom in a folder; a `text` block is what the program above it prints. `site` is searched
+    for modules first. Answers how many programs ran."""
     played, shown = 0, ""
     for block in blocks(page, replacing):
         if block.file_name is not None:
             (folder / block.file_name).parent.mkdir(parents=True, exist_ok=True)
             (folder / block.file_name).write_text(block.text, encoding="utf-8")
         elif block.language == "python" and "SparkSession" not in block.text:
-            shown = run([*RUNNERS["python"], "-c", block.text], folder)
+            shown = run([*RUNNERS["python"], "-c", block.text], folder, site)
             played += 1
         elif block.language == "text":
             assert matches(block.text, shown), f"expected:\n{block.text}\nshown:\n{shown}"
         elif block.language == "console":
             for command, expected in steps(block.text):
-                check(command, expected, folder)
+                check(command, expected, folder, site)
                 played += 1
     return played
 
@@ -71,12 +72,12 @@ def steps(text: str) -> Iterator[tuple[str, str]]:
             yield command, expected
 
 
-def check(command: str, expected: str, folder: Path) -> None:
+def check(command: str, expected: str, folder: Path, site: Path | None) -> None:
     """Run a command and compare; `...` stands for anything, `^C` in the output is typed when the lines before it were seen."""
     program, *arguments = shlex.split(command, comments=True)
     before, interrupt, after = expected.partition(f"{INTERRUPT}\n")
     line = [*RUNNERS[program], *arguments]
-    shown = run_and_interrupt(line, folder, before) if interrupt else run(line, folder)
+    shown = run_and_interrupt(line, folder, before) if interrupt else run(line, folder, site)
     assert matches(before + after, shown), f"$ {command}\nexpected:\n{expected}\nshown:\n{shown}"
 
 
@@ -84,9 +85,9 @@ def matches(expected: str, shown: str) -> bool:
     return doctest.OutputChecker().check_output(expected, shown, doctest.ELLIPSIS)
 
 
-def run(line: list[str], folder: Path) -> str:
+def run(line: list[str], folder: Path, site: Path | None = None) -> str:
     done = subprocess.run(
-        line, cwd=folder, env=process_environment(), capture_output=True, text=True, timeout=60, check=False
+        line, cwd=folder, env=process_environment(site), capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
     return done.stdout + done.stderr

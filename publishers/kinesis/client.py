@@ -108,6 +108,10 @@ class KinesisClient:
             self._keys_decide[stream] = strategy != "AUTO"
         return self._keys_decide[stream]
 
+    async def retention_ms(self, stream: str) -> int:
+        """How long the stream keeps its records, ms (24 h to 365 days)."""
+        return int((await self._summary(stream))["RetentionPeriodHours"]) * 3_600_000
+
     async def list_streams(self) -> list[str]:
         """The names of all streams of the account in this region."""
         return await listed_streams(self._connections)

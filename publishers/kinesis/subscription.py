@@ -6,16 +6,14 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
-from botocore.eventstream import EventStreamBuffer, EventStreamMessage
 
 from ..shards import Shard
 from ..wire import ReadAnswer
 from .decoding import decode_read, to_answer
-from .translation import TruncatedStreamError, error_for_code, translated
+from .frames import Frame, FrameReader
+from .translation import error_for_code, translated
 
 API = "SubscribeToShard"
-_PRELUDE_BYTES = 12
-_SMALLEST_FRAME = 16
 
 
 class EventSubscription:
@@ -27,7 +25,7 @@ class EventSubscription:
     def __init__(self, response: Any, shard: Shard) -> None:
         self._response = response
         self._shard = shard
-        self._frames = _FrameReader(response.content)
+        self._frames = FrameReader(response.content)
 
     def __aiter__(self) -> AsyncIterator[ReadAnswer]:
         return self
@@ -51,7 +49,7 @@ class EventSubscription:
                 return answer
         return None
 
-    def _answer(self, frame: EventStreamMessage) -> ReadAnswer | None:
+    def _answer(self, frame: Frame) -> ReadAnswer | None:
         """The event in a frame, None for frames without one. Raises: the error that a frame carries, translated."""
         headers = frame.headers
         kind = headers.get(":message-type")
@@ -64,62 +62,9 @@ class EventSubscription:
         return to_answer(decode_read(frame.payload), self._shard)
 
 
-class _FrameReader:
-    """Whole, checked frames from a byte stream.
-
-    Chunks are joined only when a frame is complete: the SDK's buffer copies everything it holds at each chunk, which is quadratic in
-    the frame's size. The SDK also takes a body that ends inside a frame for a clean end; here it is an error.
-    """
-
-    def __init__(self, content: Any) -> None:
-        self._content = content
-        self._chunks: list[bytes] = []
-        self._held = 0
-
-    async def next(self) -> EventStreamMessage | None:
-        """The next frame, None at the end of the body. Raises: TruncatedStreamError, the SDK's checksum and header errors."""
-        if not await self._hold(_PRELUDE_BYTES):
-            return None
-        length = _checked_length(self._joined())
-        await self._hold(length)
-        data = self._joined()
-        self._chunks, self._held = [data[length:]], self._held - length
-        return _parsed(data[:length])
-
-    async def _hold(self, wanted: int) -> bool:
-        """Read until `wanted` bytes are held; False at the end of the body between two frames."""
-        while self._held < wanted:
-            chunk = await self._content.readany()
-            if not chunk and not self._held:
-                return False
-            if not chunk:
-                raise TruncatedStreamError(f"the stream ended inside a frame: {self._held} of {wanted} bytes")
-            self._chunks.append(chunk)
-            self._held += len(chunk)
-        return True
-
-    def _joined(self) -> bytes:
-        self._chunks = [b"".join(self._chunks)]
-        return self._chunks[0]
-
-
-def _checked_length(data: bytes) -> int:
-    """The length of the frame that begins `data`, its own checksum checked before anyone waits for that many bytes."""
-    buffer = EventStreamBuffer()
-    buffer.add_data(data[:_PRELUDE_BYTES])
-    next(buffer, None)
-    return max(int.from_bytes(data[:4], "big"), _SMALLEST_FRAME)
-
-
-def _parsed(data: bytes) -> EventStreamMessage:
-    buffer = EventStreamBuffer()
-    buffer.add_data(data)
-    return next(buffer)
-
-
-def _message(payload: bytes) -> str:
+def _message(payload: memoryview) -> str:
     try:
         body = msgspec.json.decode(payload)
     except msgspec.DecodeError:
-        return payload.decode(errors="replace")
+        return bytes(payload).decode(errors="replace")
     return str(body.get("message") or body.get("Message") or "") if isinstance(body, dict) else str(body)

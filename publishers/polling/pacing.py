@@ -40,9 +40,9 @@ class RecordSize:
         return RecordSize(max(read_bytes / batch.raw_count, 1.0), batch.held_bytes / batch.raw_count, is_measured=True)
 
 
-def bytes_of(records: Sequence[UserRecord]) -> int:
-    """What the service counts: data and partition keys."""
-    return sum([len(record.data) + len(record.partition_key or "") for record in records])
+def key_bytes_of(records: Sequence[UserRecord]) -> int:
+    """What the service counts besides data: partition keys."""
+    return len("".join([record.partition_key or "" for record in records]))
 
 
 def next_read_at(started: float, answered: float, interval_seconds: float, read_bytes: int) -> float:

@@ -18,7 +18,7 @@ from ..wire import ListingPort, PollingPort, ReadAnswer
 from .config import PollingConfig
 from .iterator import ShardIterator
 from .missing import why_not_found
-from .pacing import CALL_SECONDS, RecordSize, bytes_of, limit_of, next_read_at, retry_pause_seconds
+from .pacing import CALL_SECONDS, RecordSize, key_bytes_of, limit_of, next_read_at, retry_pause_seconds
 
 
 class PollingService(PollingPort, ListingPort, DistributionPort, Protocol):
@@ -116,7 +116,7 @@ class PollingRecordPublisher(RecordPublisher):
             raw_count=len(raw),
             raw_bytes=sum([len(record.data) for record in raw]),
         )
-        read_bytes = bytes_of(raw)
+        read_bytes = batch.raw_bytes + key_bytes_of(raw)
         self._next_read_at = next_read_at(self._read_at, self._answered_at, self._config.interval_seconds, read_bytes)
         self._size = self._size.after(batch, read_bytes)
         self._count(batch)

@@ -9,7 +9,7 @@ import base64
 import json
 import random
 import sys
-from functools import lru_cache
+from functools import cache
 
 from aiohttp import web
 from event_frames import frame, initial_response
@@ -42,7 +42,7 @@ def body(start, stop, **more):
     return b'{"Records":[' + b",".join(ENCODED[start:stop]) + b"]," + json.dumps(rest).encode()[1:]
 
 
-@lru_cache(maxsize=None)
+@cache
 def event(start):
     stop = start + EVENT
     return frame(EVENT_HEADERS, body(start, stop, ContinuationSequenceNumber=str(FIRST_SEQUENCE + stop)))

@@ -1,16 +1,13 @@
-"""CPU of the reading process per record, through the real SDKs, next to their own parsers (`make bench` prints it)."""
+"""CPU per record of the lowest layers alone: one call, one event, one publisher, next to the SDKs' own parsers (`make bench` prints it)."""
 
 import asyncio
-import os
-import subprocess
-import sys
 import time
 from itertools import pairwise
-from pathlib import Path
 
 import boto3
 import pytest
 from aiobotocore.session import AioSession
+from benchmarks.processes import replay_server
 
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.metrics import ShardMetrics
@@ -22,6 +19,7 @@ from recordpublisher.publishers.shards import Shard
 pytestmark = pytest.mark.benchmark
 
 RECORDS, EVENT, ROUNDS = 10_000, 2_500, 6
+ROOM = 2**30
 SHARD = Shard("s", "shardId-0")
 START = StartingPosition.trim_horizon()
 KEYS = {"region_name": "us-east-1", "aws_access_key_id": "a", "aws_secret_access_key": "s"}
@@ -29,21 +27,8 @@ KEYS = {"region_name": "us-east-1", "aws_access_key_id": "a", "aws_secret_access
 
 @pytest.fixture(params=[200, 1024])
 def endpoint(request):
-    here = Path(__file__).parent
-    command = [
-        sys.executable,
-        str(here / "replay_server.py"),
-        str(RECORDS),
-        str(EVENT),
-        str(ROUNDS),
-        str(request.param),
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(here.parent)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
-        try:
-            yield request.param, f"http://127.0.0.1:{process.stdout.readline().strip()}"
-        finally:
-            process.terminate()
+    with replay_server(1, ROUNDS * RECORDS, EVENT, request.param) as url:
+        yield request.param, url
 
 
 class Frozen:
@@ -79,7 +64,7 @@ async def cost_of(read):
 
 async def ours(properties):
     async with KinesisClient(properties) as client:
-        polled = await cost_of(lambda: count_of(client.get_records(SHARD, "it", RECORDS)))
+        polled = await cost_of(lambda: count_of(client.get_records(SHARD, "0", RECORDS)))
         subscription = await client.subscribe_to_shard("consumer-arn", SHARD, START)
         marks = [time.process_time()]
         async for event in subscription:
@@ -95,12 +80,12 @@ async def count_of(answer):
 async def published(properties):
     factory = PollingRecordPublisherFactory(properties, clock=Frozen())
     publisher = await factory.create(SHARD, START, ShardMetrics())
-    publisher._iterator.follow("it", 0.0)
+    publisher.offer_room(ROOM)
     marks = []
 
     async def consumer(batch):
         marks.append(time.process_time())
-        if len(marks) > ROUNDS:
+        if len(marks) == ROUNDS:
             raise EnoughError
         return batch.read_position
 
@@ -114,7 +99,7 @@ async def sdk_asynchronous(url):
     async with AioSession().create_client("kinesis", endpoint_url=url, **KEYS) as client:
 
         async def read():
-            return len((await client.get_records(ShardIterator="it"))["Records"])
+            return len((await client.get_records(ShardIterator="0"))["Records"])
 
         return await cost_of(read)
 
@@ -123,7 +108,7 @@ async def sdk_synchronous(url):
     client = boto3.client("kinesis", endpoint_url=url, **KEYS)
 
     async def read():
-        return len(client.get_records(ShardIterator="it")["Records"])
+        return len(client.get_records(ShardIterator="0")["Records"])
 
     return await cost_of(read)
 

@@ -332,3 +332,19 @@ def test_a_fenced_subtask_stops_emitting():  # S6
         return rows
 
     assert run_virtual(job()) == len(sink.rows) <= 20
+
+
+def test_a_checkpoint_of_a_later_generation_wins_over_restore():  # S5
+    source, store = ScriptedSource(), MemoryStore()
+    source.add("a", *range(30))
+    first, second, third = RecordingSink(), RecordingSink(), RecordingSink()
+
+    async def job():
+        fetcher, _ = await read(source, first, Bounds(max_records=5))
+        seed = fetcher.snapshot()
+        await read(source, second, Bounds(max_records=10), restore=(seed,), checkpoints=Checkpoints(store, 0))
+        await read(source, third, restore=(seed,), checkpoints=Checkpoints(store, 0))
+
+    run_virtual(job())
+
+    assert [time for _, time in first.rows + second.rows + third.rows] == list(range(30))

@@ -163,12 +163,14 @@ class Life:
         assert watermark > self._told.get(subtask, watermark - 1), "W1: the sink's watermark fell"
         self._told[subtask] = watermark
         value = self._judge_global()
-        assert value is not None and watermark <= value, "W1: above the global watermark"
+        assert value is not None, "W1: before there is a global watermark"
+        assert watermark <= value, "W1: above the global watermark"
         emitted = [entry.state.watermark for entry in self.fetchers[subtask]._table]
         assert watermark <= max(each for each in emitted if each is not None), "W1: above what was emitted"
         for entry in self.fetchers[subtask]._table:
             if entry.is_active:
-                assert entry.state.watermark is not None and watermark <= entry.state.watermark, f"W1 {entry.key}"
+                assert entry.state.watermark is not None, f"W1 {entry.key}"
+                assert watermark <= entry.state.watermark, f"W1 {entry.key}"
 
     def _judge_global(self) -> int | None:
         value, highest = self._tracker.current(), self._highest_global

@@ -1,0 +1,87 @@
+"""Watch: says once a minute where a subtask stands, and who holds an alignment that stands still (A1, W10)."""
+
+from __future__ import annotations
+
+import logging
+
+from ..publishers.clock import Clock
+from ..publishers.errors import ConfigurationError
+from ..publishers.property_table import STARTUP_TIMEOUT, TRACKER
+from .alignment import Alignment
+from .global_watermark import WatermarkTracker
+from .local_watermark import LocalWatermark
+from .shard_table import ShardTable
+
+log = logging.getLogger("recordpublisher.fetcher")
+
+MINUTE = 60.0
+"""Between two lines of the log, and how long alignment may stand still before a warning; seconds."""
+
+
+class Watch:
+    """Looks at every heartbeat; owns when it last spoke and since when the global watermark stands."""
+
+    def __init__(
+        self,
+        subtask: int,
+        table: ShardTable,
+        alignment: Alignment,
+        local: LocalWatermark,
+        tracker: WatermarkTracker,
+        clock: Clock,
+    ) -> None:
+        self._subtask = subtask
+        self._table = table
+        self._alignment = alignment
+        self._local = local
+        self._tracker = tracker
+        self._clock = clock
+        self._value: int | None = None
+        self._spoke = self._stands_since = self._warned = clock.monotonic()
+
+    def look(self) -> None:
+        """Say what is due. Raises: ConfigurationError when expected subtasks have not joined by the start-up timeout (W6)."""
+        self._refuse_missing_subtasks()
+        now = self._clock.monotonic()
+        held = sum(entry.held_since is not None for entry in self._table)
+        if self._alignment.global_watermark != self._value or not held:
+            self._value, self._stands_since = self._alignment.global_watermark, now
+        if now - self._spoke >= MINUTE:
+            self._spoke = now
+            self._tell(held)
+        if now - max(self._stands_since, self._warned) >= MINUTE:
+            self._warned = now
+            self._warn(held, now - self._stands_since)
+
+    def _refuse_missing_subtasks(self) -> None:
+        """Subtasks of other processes never join a tracker of this one: an error, not a wait without end."""
+        missing = self._tracker.missing()
+        if missing and self._alignment.is_out_of_patience:
+            reason = f"subtasks {missing} have not joined within {STARTUP_TIMEOUT.key}"
+            raise ConfigurationError(TRACKER.key, "IN_PROCESS", "a tracker that all subtasks reach", reason=reason)
+
+    def _tell(self, held: int) -> None:
+        entries = [entry for entry in self._table if entry.is_open]
+        idle = sum(not entry.is_active for entry in entries)
+        told, known = self._local.value, self._alignment.global_watermark
+        line = "subtask %d: local watermark %s, global %s, %d open shards, %d idle, %d held"
+        log.info(line, self._subtask, told, known, len(entries), idle, held)
+
+    def _warn(self, held: int, seconds: float) -> None:
+        """The longer it stands, the more a person must know whom to look at."""
+        log.warning(
+            "alignment stands still at %s for %.0f s and holds %d shards of subtask %d back: waiting for %s",
+            self._value,
+            seconds,
+            held,
+            self._subtask,
+            self._waited_for(),
+        )
+
+    def _waited_for(self) -> str:
+        holder, missing = self._tracker.holder(), self._tracker.missing()
+        if missing:
+            return f"subtasks that have not joined: {missing}"
+        if holder is not None and holder != self._subtask:
+            return f"subtask {holder}"
+        return f"shard {self._alignment.holder}"

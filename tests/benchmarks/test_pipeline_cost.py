@@ -1,0 +1,67 @@
+"""CPU per record through the whole pipeline, next to a bare boto3 loop in the same run (`make bench` prints the table).
+
+`rp.DataFetcher` with everything on (decoding, de-aggregation check, event times, watermarks, queues, state, a sink that does nothing)
+reads a replayed stream; boto3 reads the same records and does nothing with them. Each is a process of its own, ours and theirs in turn.
+"""
+
+from dataclasses import dataclass
+from statistics import median
+
+import pytest
+from benchmarks.processes import micros_of, replay_server
+from benchmarks.table import Row
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
+
+ROUNDS = 3
+LOOKAHEAD_MILLIS = 5_000
+"""Half of what an answer of 10,000 records spans: every such batch is cut at the gate at least once."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is replayed: so many records on each of so many shards, and the goals of issue 7 for reading them."""
+
+    publisher: str
+    size: int
+    event: int
+    shards: int
+    records: int
+    at_most: float | None = None
+    at_least: float | None = None
+
+    @property
+    def name(self):
+        if self.publisher == "POLLING":
+            return f"polling, {self.size} B x 10,000"
+        return f"fan-out, {self.size} B x {self.event:,} an event"
+
+
+LOADS = [
+    Load("POLLING", 200, 2_500, 16, 60_000, at_most=1.2, at_least=12),
+    Load("POLLING", 1024, 500, 8, 30_000, at_most=2.0, at_least=8),
+    Load("EFO", 200, 2_500, 16, 60_000, at_most=1.0, at_least=12),
+    Load("EFO", 200, 250, 16, 60_000),
+    Load("EFO", 1024, 500, 8, 30_000),
+]
+
+
+@pytest.mark.parametrize("load", LOADS, ids=lambda load: load.name)
+def test_cpu_per_record(load, table):
+    free, aligned, boto3 = [], [], []
+    with replay_server(load.shards, load.records, load.event, load.size) as url:
+        for _ in range(ROUNDS):
+            free.append(ours(load, url, "off"))
+            boto3.append(bare_boto3(load, url))
+            aligned.append(ours(load, url, LOOKAHEAD_MILLIS))
+    table.append(Row(load.name, median(free), median(boto3), load.at_most, load.at_least))
+    table.append(Row(f"{load.name}, aligned", median(aligned), median(boto3), load.at_most, load.at_least))
+
+
+def ours(load, url, lookahead):
+    return micros_of("pipeline_client.py", url, load.publisher, lookahead, load.shards * load.records)
+
+
+def bare_boto3(load, url):
+    how = "get_records" if load.publisher == "POLLING" else "subscribe_to_shard"
+    return micros_of("boto3_client.py", url, how, load.records)

@@ -1,0 +1,50 @@
+"""Event times of a batch: arrival, a JSON field, a user's function."""
+
+import pytest
+from batches import batch
+
+from recordpublisher.consumer.event_time import ArrivalTimes, AssignedTimes, JsonFieldTimes, event_times
+from recordpublisher.publishers.properties import Properties
+
+FIELD = {"flink.watermark.timestamp.field": "at"}
+
+
+def test_arrival_is_the_default():
+    assert isinstance(event_times(Properties(), None), ArrivalTimes)
+    assert ArrivalTimes().of(batch(b"a")) == [1_700_000_000_500]
+
+
+def test_a_users_function_wins_over_the_field():
+    made = event_times(Properties(FIELD), lambda record: len(record.data))
+
+    assert isinstance(made, AssignedTimes)
+    assert made.of(batch(b"abc", b"")) == [3, 0]
+
+
+@pytest.mark.parametrize(
+    ("document", "millis"),
+    [
+        (b'{"at": 1700000000123}', 1_700_000_000_123),
+        (b'{"at": -5}', -5),
+        (b'{"at": 12.6}', 13),
+        (b'{"at": "2023-11-14T22:13:20.5Z"}', 1_700_000_000_500),
+        (b'{"at": "2023-11-14T22:13:20"}', 1_700_000_000_000),
+        (b'{"at": "2023-11-14T23:13:20+01:00"}', 1_700_000_000_000),
+        (b'{"other": {"at": 1}, "at": 2}', 2),
+    ],
+)
+def test_a_field_is_epoch_ms_or_iso_8601(document, millis):
+    assert event_times(Properties(FIELD), None).of(batch(document)) == [millis]
+
+
+@pytest.mark.parametrize(
+    "document", [b"", b"[]", b"{}", b'{"at": null}', b'{"at": true}', b'{"at": "soon"}', b'{"at": 1e999}', b"\xff"]
+)
+def test_what_has_no_time_raises_and_names_the_field(document):
+    with pytest.raises(ValueError, match=r"field 'at' \(flink.watermark.timestamp.field\)"):
+        JsonFieldTimes("at").of(batch(document))
+
+
+def test_a_function_that_answers_no_number_raises():
+    with pytest.raises(TypeError):
+        AssignedTimes(lambda record: None).of(batch(b"a"))

@@ -1,0 +1,53 @@
+"""S7: a record that cannot be read ends the job by name, or is skipped and counted; position and order are the same."""
+
+from dataclasses import replace
+
+import pytest
+from batches import batch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recordpublisher.consumer.poison import PoisonPolicy
+from recordpublisher.publishers.errors import DeserializationError
+from recordpublisher.publishers.metrics import ShardMetrics
+
+
+def numbers(given):
+    return replace(given, values=[int(data) for data in given.data], event_times=[int(data) for data in given.data])
+
+
+def test_a_healthy_batch_is_worked_on_once():
+    calls = []
+    PoisonPolicy(True, ShardMetrics()).apply(batch(b"1", b"2"), lambda part: calls.append(len(part)) or numbers(part))
+
+    assert calls == [2]
+
+
+def test_the_error_names_shard_record_and_reason():
+    with pytest.raises(DeserializationError, match="invalid literal") as raised:
+        PoisonPolicy(False, ShardMetrics()).apply(batch(b"1", b"x", b"y"), numbers)
+
+    assert (raised.value.stream, raised.value.shard_id, raised.value.sequence_number) == ("orders", "shardId-0", "2")
+    assert isinstance(raised.value.__cause__, ValueError)
+
+
+@given(st.lists(st.sampled_from([b"1", b"22", b"poison"]), max_size=8))
+def test_skipping_drops_exactly_the_poisoned_and_keeps_the_position(payloads):
+    metrics, whole = ShardMetrics(), batch(*payloads)
+    done = PoisonPolicy(True, metrics).apply(whole, numbers)
+
+    assert list(done.data) == [data for data in payloads if data != b"poison"]
+    assert list(done.value_column) == [int(data) for data in done.data]
+    assert list(done.event_time_column) == [int(data) for data in done.data]
+    assert metrics.skipped_records == payloads.count(b"poison")
+    assert done.read_position == whole.read_position
+
+
+def test_bytes_stay_bytes_when_only_times_fail():
+    def times(part):
+        return replace(part, event_times=[int(data) for data in part.data])
+
+    done = PoisonPolicy(True, ShardMetrics()).apply(batch(b"1", b"x"), times)
+
+    assert done.values is None
+    assert done.value_column == [b"1"]

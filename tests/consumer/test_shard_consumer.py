@@ -1,0 +1,142 @@
+"""ShardConsumer: drives a publisher, stamps batches once, answers positions, tells the shard's end."""
+
+import pytest
+from batches import batch
+
+from recordpublisher.consumer.deserialization import JsonDeserializer
+from recordpublisher.consumer.event_time import ArrivalTimes, JsonFieldTimes
+from recordpublisher.consumer.shard_consumer import ShardConsumer, Stamping
+from recordpublisher.consumer.watermarks import BoundedOutOfOrderness
+from recordpublisher.publishers.base import RecordPublisher, RunResult
+from recordpublisher.publishers.errors import DeserializationError
+from recordpublisher.publishers.metrics import ShardMetrics
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.shards import Shard
+
+
+class Script(RecordPublisher):
+    """Hands over batches and ends its runs as told; keeps what it is answered and offered."""
+
+    def __init__(self, *steps):
+        self._steps = list(steps)
+        self.answers, self.rooms = [], []
+
+    def offer_room(self, held_bytes):
+        self.rooms.append(held_bytes)
+
+    async def run(self, consumer):
+        while not isinstance(step := self._steps.pop(0), RunResult):
+            self.answers.append(await consumer(step))
+        return step
+
+
+class Output:
+    def __init__(self):
+        self.batches, self.ended = [], None
+
+    def first_room(self):
+        return 11
+
+    async def put(self, given):
+        self.batches.append(given)
+        return 22
+
+    def end(self, children):
+        self.ended = list(children)
+
+
+def stamping(times=None, metrics=None, **more):
+    strategy = BoundedOutOfOrderness(Properties())
+    options = {"skips_poison": False, "future_limit_ms": 3_600_000, **more}
+    return Stamping(JsonDeserializer(), times or ArrivalTimes(), strategy, metrics or ShardMetrics(), **options)
+
+
+async def run(*steps, with_stamping=None):
+    publisher, output = Script(*steps), Output()
+    result = await ShardConsumer(publisher, with_stamping or stamping(), output).run()
+    return publisher, output, result
+
+
+async def test_batches_leave_with_values_times_and_watermarks():
+    _, output, _ = await run(batch(b"1", b"2"), RunResult.CANCELLED)
+
+    assert output.batches[0].values == [1, 2]
+    assert output.batches[0].event_times == [1_700_000_000_500] * 2
+    assert output.batches[0].watermarks == [1_700_000_000_500] * 2
+
+
+async def test_the_answer_is_the_batchs_read_position():  # P1
+    first, empty = batch(b"1", b"2"), batch()
+    publisher, _, _ = await run(first, empty, RunResult.CANCELLED)
+
+    assert publisher.answers == [first.read_position, None]
+
+
+async def test_it_runs_again_until_the_end():  # P1
+    _, output, result = await run(RunResult.INCOMPLETE, batch(b"1"), RunResult.INCOMPLETE, RunResult.COMPLETE)
+
+    assert result is RunResult.COMPLETE
+    assert output.ended == []
+
+
+async def test_the_children_of_the_last_answer_are_told():  # S3
+    from dataclasses import replace
+
+    child = Shard("orders", "child", ("shardId-0",))
+    _, output, _ = await run(replace(batch(b"1"), child_shards=(child,)), RunResult.COMPLETE)
+
+    assert output.ended == [child]
+
+
+async def test_a_cancelled_publisher_ends_no_shard():
+    _, output, result = await run(RunResult.CANCELLED)
+
+    assert result is RunResult.CANCELLED
+    assert output.ended is None
+
+
+async def test_room_is_offered_before_the_first_read_and_after_each():  # P6
+    publisher, _, _ = await run(batch(b"1"), batch(), RunResult.CANCELLED)
+
+    assert publisher.rooms == [11, 22, 22]
+
+
+async def test_an_unreadable_event_time_is_poison_too():  # S7
+    with pytest.raises(DeserializationError, match="field 'at'") as raised:
+        await run(batch(b'{"at": 1}', b"{}"), with_stamping=stamping(JsonFieldTimes("at")))
+
+    assert raised.value.sequence_number == "2"
+
+
+async def test_skipped_records_move_the_position_and_no_watermark():  # S7
+    metrics = ShardMetrics()
+    given = stamping(JsonFieldTimes("at"), metrics, skips_poison=True, future_limit_ms=-1)
+    publisher, output, _ = await run(
+        batch(b'{"at": 5}', b"{", b'{"at": 9}', b"{}"), batch(b"{}"), RunResult.CANCELLED, with_stamping=given
+    )
+
+    assert [list(each.event_time_column) for each in output.batches] == [[5, 9], []]
+    assert [each.watermark for each in output.batches] == [9, None]
+    assert [answer.sequence for answer in publisher.answers] == ["4", "1"]
+    assert metrics.skipped_records == 3
+
+
+async def test_absurd_event_times_are_counted_and_shown_unchanged():  # W12
+    metrics = ShardMetrics()
+    given = stamping(JsonFieldTimes("at"), metrics, future_limit_ms=0)
+    _, output, _ = await run(batch(b'{"at": 9999999999999}'), RunResult.CANCELLED, with_stamping=given)
+
+    assert output.batches[0].event_times == [9_999_999_999_999]
+    assert output.batches[0].watermarks == [1_700_000_000_500]
+    assert metrics.absurd_event_times == 1
+
+
+async def test_a_deserialiser_that_answers_too_few_values_is_an_error():
+    class Short(JsonDeserializer):
+        def values(self, given):
+            return []
+
+    given = stamping()
+    given._deserializer = Short()
+    with pytest.raises(DeserializationError, match="1 records have 0 values"):
+        await run(batch(b"1"), with_stamping=given)

@@ -1,0 +1,67 @@
+"""Shard watermarks: the largest event time less a bound; never falling; deaf to absurd clocks (W12)."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recordpublisher.consumer.watermarks import BoundedOutOfOrderness, without_absurd_futures
+from recordpublisher.publishers.properties import Properties
+
+TIMES = st.integers(-(2**50), 2**50)
+BATCHES = st.lists(st.lists(TIMES, max_size=10), max_size=6)
+
+
+def strategy(bound: int = 0) -> BoundedOutOfOrderness:
+    return BoundedOutOfOrderness(Properties({"flink.watermark.outoforderness.millis": bound}))
+
+
+@given(BATCHES, st.integers(0, 10_000), st.none() | TIMES)
+def test_it_is_the_running_maximum_less_the_bound(batches, bound, start):
+    made = strategy(bound)
+    if start is not None:
+        made.start_at(start)
+    seen = [] if start is None else [start + bound]
+
+    for batch in batches:
+        watermarks = made.advance(batch)
+        assert len(watermarks) == len(batch)
+        for time, watermark in zip(batch, watermarks, strict=True):
+            seen.append(time)
+            assert watermark == max(seen) - bound
+
+
+@given(BATCHES, st.none() | TIMES)
+def test_it_never_falls_from_batch_to_batch(batches, start):
+    made = strategy(5)
+    if start is not None:
+        made.start_at(start)
+    flat = ([] if start is None else [start]) + [each for batch in batches for each in made.advance(batch)]
+
+    assert flat == sorted(flat)
+
+
+def test_a_restored_shard_goes_on_where_it_was():
+    made = strategy(10)
+    made.start_at(100)
+
+    assert list(made.advance([50, 111, 60])) == [100, 101, 101]
+
+
+def test_a_time_far_ahead_of_its_arrival_counts_as_the_arrival():  # W12
+    assert without_absurd_futures([10, 5_000, 30], [11, 12, 13], 1_000) == ([10, 12, 30], 1)
+
+
+def test_a_time_at_the_limit_is_believed():  # W12
+    assert without_absurd_futures([1_011], [11], 1_000) == ([1_011], 0)
+
+
+def test_the_limit_can_be_off():  # W12
+    assert without_absurd_futures([10**15], [0], -1) == ([10**15], 0)
+
+
+@given(st.lists(st.tuples(TIMES, TIMES), min_size=1), st.integers(0, 10_000))
+def test_nothing_is_believed_past_the_limit(pairs, limit):  # W12
+    times, arrivals = [time for time, _ in pairs], [arrival for _, arrival in pairs]
+    believed, absurd = without_absurd_futures(times, arrivals, limit)
+
+    assert all(time <= arrival + limit for time, arrival in zip(believed, arrivals, strict=True))
+    assert absurd == sum(time > arrival + limit for time, arrival in pairs)

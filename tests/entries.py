@@ -1,0 +1,45 @@
+"""Shard entries and stamped batches, as the fetcher's parts see them."""
+
+from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.fetcher.shard_table import ShardEntry, Stage
+from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
+from recordpublisher.publishers.records import RecordBatch, UserRecord
+from recordpublisher.publishers.shards import Shard
+
+START = StartingPosition.trim_horizon()
+
+
+def shard(shard_id: str = "a", *parents: str, **more) -> Shard:
+    return Shard("s", shard_id, parents, **more)
+
+
+def entry(shard_id: str = "a", *parents: str, stage: Stage = Stage.READING, watermark: int | None = None) -> ShardEntry:
+    return ShardEntry(shard(shard_id, *parents), ShardState(START, watermark=watermark), stage)
+
+
+def stamped(*watermarks: int, first: int = 0, shard_id: str = "a", behind: int | None = 0) -> RecordBatch:
+    """Records numbered from `first`, with these watermarks as event times, too."""
+    records = [UserRecord(b"data", str(first + index), 1.0) for index in range(len(watermarks))]
+    last = SequenceNumber(records[-1].sequence_number) if records else None
+    times = tuple(watermarks)
+    return RecordBatch(
+        shard(shard_id), records, behind, last, (), len(records), 4 * len(records), None, times, times or None
+    )
+
+
+def marker(sequence: str = "7") -> RecordBatch:
+    """An empty event of a subscription (F6)."""
+    return RecordBatch(shard(), [], 0, SequenceNumber(sequence, continuation=True))
+
+
+class StoppedClock:
+    """A clock that a test moves by hand."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.seconds = seconds
+
+    def now_ms(self) -> int:
+        return round(self.seconds * 1000)
+
+    def monotonic(self) -> float:
+        return self.seconds

@@ -1,0 +1,169 @@
+"""W8, W9: whose turn it is, and how much of a queued batch lies below the ceiling."""
+
+from entries import StoppedClock, entry, marker, stamped
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recordpublisher.fetcher.alignment import Alignment
+from recordpublisher.fetcher.global_watermark import InProcessTracker, Report, SubtaskStatus
+
+
+def alignment(lookahead=None, tracker=None, clock=None):
+    made = Alignment(tracker or InProcessTracker(), 0, lookahead, 60_000, clock or StoppedClock())
+    made.begin()
+    return made
+
+
+def queued(made, shard_id, *watermarks, **more):
+    one = entry(shard_id, **more)
+    one.push(stamped(*watermarks, shard_id=shard_id))
+    made.changed(one)
+    return one
+
+
+def test_without_lookahead_everything_may_go():
+    made = alignment()
+    one = queued(made, "a", 5, 10**15)
+
+    assert made.next_emission() == (one, 2)
+
+
+def test_without_lookahead_shards_take_turns():
+    made = alignment()
+    entries = [queued(made, name, 1) for name in "abc"]
+    turns = []
+    for _ in range(6):
+        one, _ = made.next_emission()
+        turns.append(one.shard.shard_id)
+        made.took_its_turn(one)
+        made.changed(one)
+
+    assert turns == ["a", "b", "c", "a", "b", "c"]
+    assert entries
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 50), min_size=1, max_size=6).map(sorted), min_size=1, max_size=4),
+    st.integers(0, 20),
+)
+def test_exactly_the_records_below_the_ceiling_go_the_lowest_first(heads, lookahead):  # W8, W9
+    made = alignment(lookahead)
+    entries = [queued(made, str(number), *watermarks) for number, watermarks in enumerate(heads)]
+    lowest = min(watermarks[0] for watermarks in heads)
+    one, count = made.next_emission()
+
+    assert one.head_watermark == lowest
+    assert count == sum(each <= lowest + lookahead for each in one.queue[0].watermarks)
+    assert made.ceiling() == lowest + lookahead
+    assert entries
+
+
+def test_a_shard_without_a_value_holds_the_others():  # W2
+    made = alignment(1_000)
+    queued(made, "a", 5)
+    made.changed(entry("silent"))
+
+    assert made.next_emission() is None
+    assert made.holder == "s/silent"
+
+
+def test_an_idle_shard_holds_nobody():  # W3
+    made = alignment(0)
+    one = queued(made, "a", 5)
+    silent = entry("silent", watermark=1)
+    silent.idle = True
+    made.changed(silent)
+
+    assert made.next_emission() == (one, 1)
+
+
+def test_a_silent_shard_holds_at_its_last_watermark():
+    made = alignment(10)
+    queued(made, "a", 5, 12, 15)
+    made.changed(entry("b", watermark=2))
+
+    assert made.next_emission()[1] == 2
+
+
+def test_a_head_raises_what_is_reported():  # W1
+    tracker = InProcessTracker()
+    made = alignment(0, tracker)
+    queued(made, "a", 90, watermark=3)
+
+    assert made.report() == 90
+
+
+def test_markers_go_before_everything():  # F6
+    made = alignment(0)
+    queued(made, "a", 5)
+    one = entry("b", watermark=1)
+    one.push(marker())
+    made.changed(one)
+
+    assert made.next_emission() == (one, 0)
+
+
+def test_another_subtask_holds_the_ceiling():  # W6
+    tracker = InProcessTracker(parallelism=2)
+    made = alignment(10, tracker)
+    queued(made, "a", 5, 16)
+    assert made.next_emission() is None
+    tracker.report(Report(1, SubtaskStatus.ACTIVE, 2))
+
+    assert made.next_emission()[1] == 1
+
+
+def test_out_of_patience_the_subtask_gates_on_its_own_minimum():  # W10
+    clock = StoppedClock()
+    made = alignment(10, InProcessTracker(parallelism=2), clock)
+    queued(made, "a", 5, 16)
+    clock.seconds = 59.9
+    assert made.next_emission() is None
+    clock.seconds = 60.0
+
+    assert made.next_emission()[1] == 1
+
+
+def test_patience_begins_when_the_job_is_opened():  # W10
+    clock = StoppedClock()
+    made = Alignment(InProcessTracker(parallelism=2), 0, 0, 1_000, clock)
+    clock.seconds = 500.0
+
+    assert not made.is_out_of_patience
+
+
+def test_a_bound_is_a_ceiling_of_its_own():
+    made = alignment()
+    made.until = 7
+    one = queued(made, "a", 5, 7, 8)
+
+    assert made.next_emission() == (one, 2)
+
+
+def test_time_at_the_gate_is_kept():  # A1
+    clock = StoppedClock()
+    made = alignment(0, clock=clock)
+    queued(made, "a", 1)
+    made.report()
+    late = queued(made, "b", 50)
+    clock.seconds = 3.0
+    assert late.held_since == 0.0
+    late.drop_queue()
+    made.changed(late)
+
+    assert (late.held_since, late.held_seconds) == (None, 3.0)
+
+
+def test_who_waits_for_the_first_value_is_held():  # P6
+    made = alignment(0, InProcessTracker(parallelism=2))
+
+    assert queued(made, "a", 1).held_since is not None
+
+
+def test_a_forgotten_shard_holds_nobody():
+    made = alignment(0)
+    one = queued(made, "a", 5)
+    made.changed(entry("gone"))
+    made.forget("s/gone")
+
+    assert made.next_emission() == (one, 1)

@@ -1,0 +1,136 @@
+"""P6: memory in flight is bounded, and the shard that holds the minimum can always read."""
+
+import asyncio
+
+from entries import entry, marker, stamped
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recordpublisher.fetcher.budget import BudgetLimits, ByteBudget, new_room
+
+LIMITS = BudgetLimits(subtask_bytes=10_000, shard_bytes=4_000, shard_records=8)
+LARGE = BudgetLimits(subtask_bytes=1_000_000, shard_bytes=400_000, shard_records=8)
+
+
+def full_entry(budget, shard_id="a", records=3, head=0):
+    one = entry(shard_id)
+    batch = stamped(*range(head, head + records))
+    budget.settle(one, batch.held_bytes)
+    one.push(batch)
+    return one
+
+
+def test_a_shard_with_an_empty_queue_may_always_read():
+    budget = ByteBudget(LARGE)
+    budget.used = 10_000_000
+
+    assert budget.room_for(entry(), readers=4) == 250_000
+
+
+def test_a_first_read_gets_a_fair_share():
+    assert ByteBudget(LARGE).room_for(entry(), readers=5) == 200_000
+    assert ByteBudget(LARGE).room_for(entry(), readers=1) == 400_000
+    assert ByteBudget(LARGE).room_for(entry(), readers=1_000) == 65_536
+
+
+def test_a_marker_in_the_queue_is_no_reason_to_wait():
+    budget, one = ByteBudget(LIMITS), entry()
+    one.push(marker())
+    budget.used = 1_000_000
+
+    assert budget.room_for(one, readers=4) > 0
+
+
+def test_a_shard_with_records_queued_waits_when_the_budget_is_used_up():
+    budget = ByteBudget(LIMITS)
+    one = full_entry(budget)
+    assert budget.room_for(one, readers=1) > 0
+    budget.settle(one, 0)
+    budget.used = 9_900
+    one.expected_bytes = 1_000
+
+    assert budget.room_for(one, readers=1) == 0
+
+
+def test_a_held_shard_borrows_nothing():
+    budget = ByteBudget(LIMITS)
+    one = full_entry(budget)
+    one.held_since = 1.0
+
+    assert budget.room_for(one, readers=1) == 0
+
+
+def test_a_shard_has_a_bound_of_records():
+    budget = ByteBudget(BudgetLimits(10**9, 10**9, 8))
+
+    assert budget.room_for(full_entry(budget, records=7), readers=1) > 0
+    assert budget.room_for(full_entry(budget, records=8), readers=1) == 0
+
+
+def test_a_reservation_becomes_what_the_read_brought():
+    budget, one = ByteBudget(LIMITS), entry()
+    one.expected_bytes = 1_000
+    budget.room_for(one, 1)
+    assert budget.used == 2_000
+    budget.settle(one, 300)
+
+    assert budget.used == 300
+
+
+def test_asking_again_reserves_once():
+    budget, one = ByteBudget(LIMITS), entry()
+    one.expected_bytes = 1_000
+    budget.room_for(one, 1)
+    budget.room_for(one, 1)
+
+    assert budget.used == 2_000
+
+
+def test_a_silent_shard_reserves_less_and_less():
+    budget, one = ByteBudget(LIMITS), entry()
+    one.expected_bytes = 1_000
+    for _ in range(12):
+        budget.room_for(one, 1)
+        budget.settle(one, 0)
+    budget.room_for(one, 1)
+
+    assert budget.used == 0
+
+
+async def test_the_lowest_head_gets_room_first():
+    budget = ByteBudget(BudgetLimits(5_000, 4_000, 100))
+    late, early = full_entry(budget, "late", head=50), full_entry(budget, "early", head=0)
+    rooms = {each.key: new_room(each) for each in (late, early)}
+    still = budget.grant([late, early], readers=2)
+
+    assert [each.key for each in still] == ["s/late"]
+    assert rooms["s/early"].done()
+
+
+async def test_a_cancelled_reader_gets_nothing():
+    budget = ByteBudget(LIMITS)
+    one = entry()
+    room = new_room(one)
+    room.cancel()
+    await asyncio.sleep(0)
+
+    assert budget.grant([one], readers=1) == []
+    assert budget.used == 0
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6), st.booleans()), max_size=60))
+def test_queued_bytes_stay_within_the_budget_and_one_batch_for_each_shard(steps):
+    budget = ByteBudget(LIMITS)
+    entries = [entry(str(number)) for number in range(5)]
+    for which, records, emits in steps:
+        one = entries[which]
+        if emits and one.queue:
+            budget.release(one.pop(len(one.queue[0]))[1])
+        elif budget.room_for(one, 5):
+            batch = stamped(*range(records))
+            budget.settle(one, batch.held_bytes if records else 0)
+            if records:
+                one.push(batch)
+        queued = sum(each.queued_bytes for each in entries)
+        assert queued <= LIMITS.subtask_bytes + 5 * stamped(*range(6)).held_bytes
+        assert budget.used == queued + sum(each.reserved_bytes for each in entries)

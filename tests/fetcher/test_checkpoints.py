@@ -1,0 +1,74 @@
+"""S6: when a checkpoint is due; it is never cut off."""
+
+import asyncio
+
+from recordpublisher.fetcher.checkpoints import CheckpointKeeper, Checkpoints
+
+from virtual_time import run_virtual
+
+
+def keep(interval_ms, *events, cost=0.0, seconds=10.0):
+    """The moments at which checkpoints began and ended; `events` are (moment, name of a method)."""
+    taken = []
+
+    async def job():
+        loop = asyncio.get_running_loop()
+
+        async def take():
+            began = loop.time()
+            await asyncio.sleep(cost)
+            taken.append((began, loop.time()))
+
+        keeper = CheckpointKeeper(interval_ms, take)
+        for moment, name in [*events, (seconds, "stop")]:
+            loop.call_later(moment, getattr(keeper, name))
+        await keeper.run()
+        return loop.time()
+
+    return run_virtual(job()), taken
+
+
+def test_one_in_each_interval():
+    _, taken = keep(3_000)
+
+    assert [began for began, _ in taken] == [3, 6, 9]
+
+
+def test_one_at_once_when_asked():  # S2
+    _, taken = keep(-1, (2.0, "ask_for_one"), (5.0, "ask_for_one"))
+
+    assert [began for began, _ in taken] == [2, 5]
+
+
+def test_stopping_waits_for_the_one_that_is_going_on():
+    ended, taken = keep(-1, (2.0, "ask_for_one"), cost=30.0)
+
+    assert ended == 32
+    assert taken == [(2, 32)]
+
+
+def test_stopping_takes_no_other():
+    assert keep(-1) == (10, [])
+
+
+def test_a_store_sees_this_starts_generation():  # S6
+    calls = []
+
+    class Store:
+        async def open_generation(self, subtask):
+            return 4
+
+        async def load(self):
+            return [{"old": 1}]
+
+        async def store(self, subtask, generation, state):
+            calls.append((subtask, generation, state))
+
+    async def job():
+        checkpoints = Checkpoints(Store(), 2)
+        opened = await checkpoints.open()
+        await checkpoints.store({"new": 1})
+        return opened
+
+    assert run_virtual(job()) == (4, [{"old": 1}])
+    assert calls == [(2, 4, {"new": 1})]

@@ -1,0 +1,95 @@
+"""S3: looking for shards never kills a running job; the end of the last stream ends it (S8)."""
+
+import asyncio
+
+import pytest
+from entries import shard
+
+from recordpublisher.fetcher.discovery import Discovery
+from recordpublisher.publishers.errors import (
+    FatalKinesisError,
+    RetriesExhaustedError,
+    StreamNotFoundError,
+    ThrottledError,
+)
+
+from virtual_time import run_virtual
+
+
+class Lister:
+    """Answers, or raises, one thing after the other; the last for ever."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.asked = []
+
+    async def list_shards(self, stream, after=None):
+        self.asked.append((asyncio.get_running_loop().time(), stream))
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def look_for(seconds, lister, streams=("s",), interval_ms=1_000):
+    discovery, found = Discovery(lister, streams, interval_ms), []
+
+    async def looked(stream, listed):
+        found.append((stream, listed))
+
+    async def job():
+        try:
+            async with asyncio.timeout(seconds):
+                await discovery.run(looked)
+        except TimeoutError:
+            return False
+        return True
+
+    return run_virtual(job()), found, discovery
+
+
+def test_it_looks_in_the_interval():
+    lister = Lister([shard()])
+    over, found, _ = look_for(3.5, lister)
+
+    assert not over
+    assert lister.asked == [(1, "s"), (2, "s"), (3, "s")]
+    assert found == [("s", [shard()])] * 3
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        ThrottledError("ListShards", "LimitExceededException", "slow down"),
+        FatalKinesisError("ListShards", "AccessDeniedException", "no"),
+        RetriesExhaustedError("ListShards"),
+    ],
+)
+def test_trouble_is_told_and_looked_past(trouble, caplog):
+    over, found, _ = look_for(2.5, Lister(trouble, [shard()]))
+
+    assert not over
+    assert len(found) == 1
+    assert "discovery of s" in caplog.text
+
+
+def test_the_last_deleted_stream_ends_it():
+    lister = Lister(StreamNotFoundError("s"), [shard()], StreamNotFoundError("t"))
+    over, found, discovery = look_for(10, lister, ("s", "t"))
+
+    assert over
+    assert discovery.all_deleted
+    assert [stream for stream, _ in found] == ["t"]
+    assert [stream for _, stream in lister.asked] == ["s", "t", "t"]
+
+
+def test_it_can_be_off():
+    over, found, _ = look_for(10, Lister([shard()]), interval_ms=-1)
+
+    assert over
+    assert found == []
+
+
+def test_the_first_look_must_succeed():
+    with pytest.raises(StreamNotFoundError):
+        run_virtual(Discovery(Lister(StreamNotFoundError("s")), ["s"], 1_000).initial())

@@ -1,0 +1,198 @@
+"""S1, W1, F1: writing and moving the position are one step; the watermark follows; the loop is never kept."""
+
+import asyncio
+
+import pytest
+from entries import entry, marker, stamped
+
+from recordpublisher.fetcher.alignment import Alignment
+from recordpublisher.fetcher.bounded import Bounds
+from recordpublisher.fetcher.budget import BudgetLimits, ByteBudget
+from recordpublisher.fetcher.emitter import Emitter
+from recordpublisher.fetcher.finish_line import FinishLine
+from recordpublisher.fetcher.global_watermark import InProcessTracker
+from recordpublisher.fetcher.intake import Intake
+from recordpublisher.fetcher.sink import Sink
+from recordpublisher.publishers.clock import SystemClock
+
+from scripted import RecordingSink, ScriptedPublisher, ScriptedSource, a_fetcher
+from virtual_time import VirtualClock, run_virtual
+
+
+class Journal(Sink):
+    def __init__(self):
+        self.calls, self.seen_positions = [], []
+        self.entry = None
+
+    async def write(self, batch):
+        self.seen_positions.append(self.entry and self.entry.state.position)
+        self.calls.append(("write", len(batch)))
+
+    async def watermark(self, watermark):
+        self.calls.append(("watermark", watermark))
+
+    async def idle(self):
+        self.calls.append(("idle", None))
+
+
+class Scene:
+    def __init__(self, sink=None, clock=None, emit_interval_ms=200, **bounds):
+        clock = clock or VirtualClock()
+        self.sink, self.ended = sink or Journal(), []
+        self.line = FinishLine(Bounds(**bounds))
+        self.alignment = Alignment(InProcessTracker(), 0, None, 60_000, clock)
+        intake = Intake(ByteBudget(BudgetLimits(10**6, 10**6, 100)), -1, clock, lambda _: None, lambda _: None)
+        self.emitter = Emitter(self.sink, self.alignment, intake, clock, emit_interval_ms, self.ended.append)
+
+    def queue(self, *batches, shard_id="a"):
+        one = entry(shard_id)
+        for batch in batches:
+            one.push(batch)
+        self.emitter.note(one, self.line)
+        return one
+
+    async def run_for(self, seconds):
+        running = asyncio.create_task(self.emitter.run(self.line, lambda: None))
+        await asyncio.sleep(seconds)
+        self.emitter.stop()
+        await running
+
+
+def test_the_position_moves_only_after_the_write():  # S1
+    async def job():
+        scene = Scene()
+        scene.sink.entry = one = scene.queue(stamped(1, 2), stamped(3, first=2))
+        await scene.run_for(1)
+        return scene.sink.seen_positions, one.state.position
+
+    seen, position = run_virtual(job())
+    assert [each and each.sequence for each in seen] == [None, "1"]
+    assert position.sequence == "2"
+
+
+def test_a_failed_write_moves_nothing():  # S1
+    class Broken(Journal):
+        async def write(self, batch):
+            raise OSError("disk full")
+
+    async def job():
+        scene = Scene(Broken())
+        one = scene.queue(stamped(1))
+        with pytest.raises(OSError, match="disk full"):
+            await scene.emitter.run(scene.line, lambda: None)
+        return one.state.position
+
+    assert run_virtual(job()) is None
+
+
+def test_markers_reach_no_sink():  # F6
+    async def job():
+        scene = Scene()
+        one = scene.queue(marker("7"))
+        await scene.run_for(1)
+        return scene.sink.calls, one.state.continuation
+
+    assert run_virtual(job()) == ([], "7")
+
+
+def test_the_watermark_follows_the_records_below_it_and_not_too_often():  # W1
+    async def job():
+        scene = Scene(emit_interval_ms=200)
+        scene.queue(*(stamped(number, first=number) for number in range(5)))
+        await scene.run_for(1)
+        return scene.sink.calls
+
+    assert run_virtual(job()) == [
+        ("write", 1),
+        ("watermark", 0),
+        *[("write", 1)] * 4,
+        ("watermark", 4),
+    ]
+
+
+def test_a_run_stops_exactly_at_its_bound():
+    async def job():
+        scene = Scene(max_records=3)
+        one = scene.queue(stamped(1, 2), stamped(3, 4, first=2))
+        finished = []
+        await scene.emitter.run(scene.line, lambda: finished.append(True))
+        return one.records, finished
+
+    assert run_virtual(job()) == (3, [True])
+
+
+def test_a_sink_that_never_waits_does_not_keep_the_loop():  # F1
+    class Busy(Journal):
+        async def write(self, batch):
+            began = clock.monotonic()
+            while clock.monotonic() - began < 0.002:
+                pass
+
+    clock = SystemClock()
+
+    async def job():
+        scene = Scene(Busy(), clock)
+        scene.queue(*(stamped(number, first=number) for number in range(50)))
+        turns = 0
+        running = asyncio.create_task(scene.emitter.run(scene.line, lambda: None))
+        while scene.emitter.records < 50:
+            turns += 1
+            await asyncio.sleep(0)
+        scene.emitter.stop()
+        await running
+        return turns
+
+    assert asyncio.run(job()) > 5
+
+
+def test_idleness_is_told():  # W1
+    async def job():
+        scene = Scene()
+        one = entry("a", watermark=3)
+        one.idle = True
+        scene.emitter.note(one, scene.line)
+        await scene.run_for(1)
+        return scene.sink.calls
+
+    assert run_virtual(job()) == [("idle", None)]
+
+
+class BusyPublisher(ScriptedPublisher):
+    """Never waits for the source, and keeps the loop for 10 ms at each read."""
+
+    def _batch(self, *read):
+        asyncio.get_running_loop().suspend(0.01)
+        return super()._batch(*read)
+
+
+class BusySource(ScriptedSource):
+    async def create(self, shard, starting_position, metrics):
+        return BusyPublisher(self, self.shards[shard.key], starting_position)
+
+
+class Watching(RecordingSink):
+    """Notes how much is queued at each write."""
+
+    most_queued = 0
+
+    async def write(self, batch):
+        await super().write(batch)
+        shards = self.fetcher.metrics()["shards"].values()
+        self.most_queued = max(self.most_queued, sum(shard["queuedRecords"] for shard in shards))
+
+
+def test_f1_busy_readers_do_not_fill_the_queues_before_a_sink_that_never_waits():
+    source, sink = BusySource(per_read=10, latency=0), Watching()
+    for name in "abcd":
+        source.add(name, *range(1000))
+
+    async def read():
+        sink.fetcher = a_fetcher(source, sink)
+        await sink.fetcher.open()
+        await sink.fetcher.run_bounded(Bounds(max_records=4000))
+        await sink.fetcher.close()
+
+    run_virtual(read())
+
+    assert len(sink.rows) == 4000
+    assert sink.most_queued <= 4 * 2 * 10  # a read or two of each shard

@@ -1,0 +1,104 @@
+"""S8: what ends a bounded run, and exactly where."""
+
+import pytest
+from entries import entry, stamped
+
+from recordpublisher.fetcher.bounded import Bounds, EndReason
+from recordpublisher.fetcher.finish_line import FinishLine
+from recordpublisher.fetcher.shard_table import Stage
+
+
+def line(*entries, **bounds):
+    made = FinishLine(Bounds(**bounds))
+    for each in entries:
+        made.changed(each)
+    return made
+
+
+def test_without_bounds_nothing_ends():
+    assert line(entry(stage=Stage.ENDED)).reason() is None
+
+
+def test_the_number_of_records_is_exact():
+    one, made = entry(), line(max_records=5)
+    assert made.allowed(one, 3) == 3
+    made.emitted(one, stamped(1, 2, 3))
+    assert made.allowed(one, 3) == 2
+    assert made.reason() is None
+    made.emitted(one, stamped(1, 2))
+
+    assert made.reason() is EndReason.MAX_RECORDS
+
+
+def test_the_batch_that_crosses_the_bytes_is_the_last():
+    made = line(max_bytes=5)
+    made.emitted(entry(), stamped(1))
+    assert made.reason() is None
+    made.emitted(entry(), stamped(1))
+
+    assert made.reason() is EndReason.MAX_BYTES
+
+
+def test_the_tip_is_reached_when_every_shard_saw_it_and_has_emitted():
+    a, b = entry("a"), entry("b")
+    made = line(a, b, stop_at_tip=True)
+    a.seen_tip = b.seen_tip = True
+    b.push(stamped(1))
+    made.changed(a)
+    made.changed(b)
+    assert made.reason() is None
+    assert not made.holds_others(a)
+    assert made.holds_others(b)
+    b.pop(1)
+    made.changed(b)
+
+    assert made.reason() is EndReason.TIP
+
+
+def test_a_shard_that_gets_more_is_not_done_any_more():
+    one = entry()
+    one.seen_tip = True
+    made = line(one, entry("b"), stop_at_tip=True)
+    one.push(stamped(1))
+    made.changed(one)
+
+    assert made.holds_others(one)
+
+
+def test_an_ended_shard_is_done_and_a_waiting_one_does_not_count():
+    made = line(entry("a", stage=Stage.ENDED), entry("b", "x", stage=Stage.WAITING), stop_at_tip=True)
+
+    assert made.reason() is EndReason.TIP
+
+
+def test_a_shard_whose_next_record_is_past_the_event_time_is_done_and_holds_the_others():  # W1
+    one = entry()
+    one.push(stamped(8))
+    made = line(one, until_event_time=7)
+
+    assert made.reason() is EndReason.EVENT_TIME
+    assert made.holds_others(one)
+
+
+def test_shard_limits_are_exact_and_the_others_unlimited():
+    a, b = entry("a"), entry("b")
+    made = line(a, b, shard_limits={"s/a": 2})
+    assert (made.allowed(a, 9), made.allowed(b, 9)) == (2, 9)
+    made.emitted(a, stamped(1, 2))
+    made.changed(a)
+
+    assert not made.takes_part(a)
+    assert made.takes_part(b)
+    assert made.reason() is None
+
+
+def test_a_forgotten_shard_is_not_waited_for():
+    made = line(entry("a", stage=Stage.ENDED), entry("b"), stop_at_tip=True)
+    made.forget("s/b")
+
+    assert made.reason() is EndReason.TIP
+
+
+@pytest.mark.parametrize("bounds", [{"max_records": 0}, {"max_bytes": 0}])
+def test_a_bound_of_nothing_ends_at_once(bounds):
+    assert line(**bounds).reason() is not None

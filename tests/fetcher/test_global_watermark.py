@@ -1,0 +1,156 @@
+"""W6: the minimum over active subtasks, never falling within a generation."""
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recordpublisher.fetcher.global_watermark import InProcessTracker, Report, SubtaskStatus
+
+ACTIVE, IDLE, LEFT = SubtaskStatus.ACTIVE, SubtaskStatus.IDLE, SubtaskStatus.LEFT
+REPORTS = st.builds(Report, st.integers(0, 2), st.sampled_from(SubtaskStatus), st.none() | st.integers(-100, 100))
+
+
+async def joined(*subtasks, parallelism=None):
+    tracker = InProcessTracker()
+    for subtask in subtasks:
+        await tracker.open(subtask, parallelism or len(subtasks))
+    return tracker
+
+
+@given(st.lists(REPORTS, max_size=30), st.none() | st.integers(-100, 100))
+def test_whatever_is_reported_it_never_falls(reports, start):
+    tracker = InProcessTracker(parallelism=3)
+    tracker.start_at(start)
+    values = [-math.inf if value is None else value for value in (start, *map(tracker.report, reports))]
+
+    assert values == sorted(values)
+
+
+async def test_it_is_the_lowest_active_watermark():
+    tracker = await joined(0, 1)
+    tracker.report(Report(0, ACTIVE, 5))
+
+    assert tracker.report(Report(1, ACTIVE, 9)) == 5
+    assert tracker.report(Report(0, ACTIVE, 12)) == 9
+
+
+async def test_an_expected_subtask_that_has_not_reported_holds_it():
+    tracker = await joined(0, parallelism=2)
+
+    assert tracker.report(Report(0, ACTIVE, 5)) is None
+    assert tracker.missing() == [1]
+
+
+async def test_an_active_subtask_without_a_value_holds_it():  # W2
+    tracker = await joined(0, 1)
+    tracker.report(Report(0, ACTIVE, 5))
+    tracker.report(Report(1, ACTIVE, 5))
+    tracker.report(Report(1, ACTIVE, None))
+
+    assert tracker.report(Report(0, ACTIVE, 50)) == 5
+
+
+async def test_idle_and_left_subtasks_do_not_count():
+    tracker = await joined(0, 1, 2)
+    tracker.report(Report(0, IDLE))
+    tracker.report(Report(1, LEFT))
+
+    assert tracker.report(Report(2, ACTIVE, 7)) == 7
+
+
+async def test_with_nobody_active_the_last_value_stands():
+    tracker = await joined(0)
+    tracker.report(Report(0, ACTIVE, 7))
+
+    assert tracker.report(Report(0, IDLE)) == 7
+
+
+async def test_one_who_comes_back_lower_does_not_move_it_back():
+    tracker = await joined(0)
+    tracker.report(Report(0, ACTIVE, 7))
+
+    assert tracker.report(Report(0, ACTIVE, 3)) == 7
+
+
+async def test_a_restored_job_begins_at_its_lowest_watermark():
+    tracker = await joined(0, 1)
+    tracker.start_at(40)
+
+    assert tracker.current() == 40
+    assert tracker.report(Report(0, ACTIVE, 45)) == 40
+
+
+async def test_a_job_that_runs_is_not_moved_by_a_late_start():
+    tracker = await joined(0)
+    tracker.report(Report(0, ACTIVE, 7))
+    tracker.start_at(40)
+
+    assert tracker.current() == 7
+
+
+async def test_others_hear_at_once_when_it_rises():  # W9a
+    tracker, heard = await joined(0, 1), []
+    tracker.on_advance(lambda: heard.append(0))
+    tracker.on_advance(lambda: heard.append(1))
+    tracker.report(Report(0, ACTIVE, 5))
+    assert heard == []
+    tracker.report(Report(1, ACTIVE, 6))
+
+    assert heard == [0, 1]
+
+
+async def test_finished_shards_are_told_to_everybody():  # S2
+    tracker, heard = await joined(0, 1), []
+    tracker.on_advance(lambda: heard.append(0))
+    tracker.finished(["s/a"])
+    tracker.finished(["s/a"])
+
+    assert heard == [0]
+    assert tracker.is_finished("s/a")
+    assert not tracker.is_finished("s/b")
+
+
+async def test_a_new_generation_knows_nothing_of_the_old():  # S2, W6
+    tracker = await joined(0, 1)
+    tracker.finished(["s/a"])
+    for subtask in (0, 1):
+        tracker.report(Report(subtask, ACTIVE, 70))
+        tracker.report(Report(subtask, LEFT))
+    await tracker.open(0, 2)
+    tracker.start_at(20)
+
+    assert tracker.current() == 20
+    assert not tracker.is_finished("s/a")
+    assert tracker.missing() == [1]
+
+
+async def test_a_generation_lasts_while_one_is_there():
+    tracker = await joined(0, 1)
+    tracker.report(Report(0, ACTIVE, 70))
+    tracker.report(Report(1, ACTIVE, 70))
+    tracker.report(Report(0, LEFT))
+    await tracker.open(0, 2)
+
+    assert tracker.current() == 70
+
+
+async def test_a_rescaled_job_is_a_new_generation():
+    tracker = await joined(0)
+    tracker.report(Report(0, ACTIVE, 70))
+    tracker.report(Report(0, LEFT))
+    await tracker.open(1, 2)
+    await tracker.open(0, 2)
+
+    assert tracker.current() is None
+    assert tracker.missing() == []
+
+
+async def test_the_holder_is_who_has_no_value_or_the_lowest():  # W10
+    tracker = await joined(0, 1)
+    assert tracker.holder() is None
+    tracker.report(Report(0, ACTIVE, 7))
+    tracker.report(Report(1, ACTIVE, 5))
+    assert tracker.holder() == 1
+    tracker.report(Report(0, ACTIVE, None))
+    assert tracker.holder() == 0

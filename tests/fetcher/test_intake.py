@@ -1,0 +1,143 @@
+"""Intake: queues, evidence of silence, room."""
+
+import asyncio
+
+from entries import StoppedClock, entry, marker, shard, stamped
+
+from recordpublisher.fetcher.budget import BudgetLimits, ByteBudget
+from recordpublisher.fetcher.intake import Intake
+from recordpublisher.fetcher.shard_table import Stage
+
+
+class Scene:
+    def __init__(self, budget=10**6, idle_interval_ms=2_000):
+        self.clock, self.changed, self.children = StoppedClock(), [], []
+        limits = BudgetLimits(budget, budget, 100)
+        self.intake = Intake(
+            ByteBudget(limits), idle_interval_ms, self.clock, self.changed.append, self.children.extend
+        )
+        self.entry = entry()
+
+    async def put(self, batch, after=1.0):
+        self.clock.seconds += after
+        return await self.intake.output_of(self.entry).put(batch)
+
+
+async def test_records_are_queued_and_counted_as_used():  # P6
+    scene, batch = Scene(), stamped(1, 2)
+    await scene.put(batch)
+
+    assert list(scene.entry.queue) == [batch]
+    assert scene.intake.used_bytes >= batch.held_bytes
+    assert scene.changed == [scene.entry]
+
+
+async def test_an_empty_answer_without_a_position_is_not_queued():
+    scene = Scene()
+    await scene.put(stamped())
+
+    assert not scene.entry.queue
+
+
+async def test_silence_at_the_tip_makes_a_shard_idle():  # W3
+    scene = Scene()
+    for _ in range(2):
+        await scene.put(stamped())
+    assert not scene.entry.idle
+    await scene.put(stamped())
+
+    assert scene.entry.idle
+
+
+async def test_silent_events_of_a_subscription_do_so_too():  # W3, F6
+    scene = Scene()
+    for _ in range(3):
+        await scene.put(marker())
+
+    assert scene.entry.idle
+    assert not scene.entry.is_active
+
+
+async def test_data_ends_idleness_at_once():  # W4
+    scene = Scene()
+    for _ in range(3):
+        await scene.put(stamped())
+    await scene.put(stamped(1))
+
+    assert not scene.entry.idle
+
+
+async def test_an_empty_answer_behind_the_tip_is_no_silence():  # W3
+    scene = Scene()
+    for _ in range(10):
+        await scene.put(stamped(behind=5))
+
+    assert not scene.entry.idle
+    assert scene.entry.tip_ms is None
+
+
+async def test_minus_one_waits_for_ever():  # W2
+    scene = Scene(idle_interval_ms=-1)
+    for _ in range(100):
+        await scene.put(stamped())
+
+    assert not scene.entry.idle
+
+
+async def test_the_tip_is_confirmed_only_with_nothing_queued():  # S5
+    scene = Scene()
+    await scene.put(stamped(1))
+    await scene.put(stamped())
+    assert scene.entry.tip_ms is None
+    scene.entry.pop(1)
+    await scene.put(stamped())
+
+    assert scene.entry.tip_ms == 3_000
+
+
+async def test_reads_are_counted_by_publishers_only():  # A1
+    scene = Scene()
+    await scene.put(stamped(1))
+
+    assert scene.entry.metrics.reads == 0
+
+
+async def test_a_full_queue_waits_until_something_was_emitted():  # P6
+    scene = Scene(budget=1_000)
+    waiting = asyncio.create_task(scene.put(stamped(1, 2)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    _, freed = scene.entry.pop(2)
+    scene.intake.emitted(freed)
+
+    assert await waiting == 1_000
+
+
+async def test_a_cancelled_wait_leaves_no_trace():  # R3
+    scene = Scene(budget=1_000)
+    waiting = asyncio.create_task(scene.put(stamped(1, 2)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    scene.intake.forget(scene.entry)
+
+    assert scene.intake.used_bytes == 0
+    assert scene.entry.room is None
+
+
+def test_an_end_with_records_queued_drains_first():  # S2
+    scene = Scene()
+    scene.entry.push(stamped(1))
+    scene.intake.output_of(scene.entry).end([shard("child", "a")])
+
+    assert scene.entry.stage is Stage.DRAINING
+    assert scene.children == [shard("child", "a")]
+
+
+def test_an_end_with_nothing_queued_is_the_end():  # S2
+    scene = Scene()
+    scene.intake.output_of(scene.entry).end([])
+
+    assert (scene.entry.stage, scene.entry.state.ended) == (Stage.ENDED, True)

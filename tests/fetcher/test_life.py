@@ -1,0 +1,185 @@
+"""Found in review: what a whole fetcher does when something around it goes away."""
+
+import asyncio
+
+import pytest
+
+from recordpublisher.fetcher.bounded import Bounds, EndReason
+from recordpublisher.fetcher.global_watermark import InProcessTracker
+from recordpublisher.publishers.errors import (
+    ConfigurationError,
+    DataLossError,
+    ImpossibleStateError,
+    StreamNotFoundError,
+)
+
+from scripted import RecordingSink, ScriptedSource, a_fetcher
+from virtual_time import EPOCH_MS, run_virtual
+
+
+async def opened(source, sink, properties=None, **parts):
+    fetcher = a_fetcher(source, sink, properties, **parts)
+    await fetcher.open()
+    return fetcher
+
+
+def test_the_shards_of_a_deleted_stream_hold_nobody():  # S8, W9
+    source, sink = ScriptedSource(), RecordingSink()
+    source.add("a", *range(0, 100_000, 1_000))
+    source.add("gone", 0, stream="t")
+
+    async def job():
+        given = {"flink.watermark.lookahead.millis": 1_000}
+        fetcher = await opened(source, sink, given, streams=("s", "t"))
+        asyncio.get_running_loop().call_later(5, source.failing.update, {"t/gone": StreamNotFoundError("t")})
+        await fetcher.run_bounded(Bounds(max_time=60))
+        return fetcher.snapshot()
+
+    assert set(run_virtual(job())["shards"]) == {"s/a"}
+    assert sink.rows.count(("gone", 0)) == 1
+    assert len(sink.rows) == 101
+
+
+def test_an_expired_parent_leaves_the_state():  # S5
+    source, sink = ScriptedSource(), RecordingSink()
+    source.add("a", 1)
+    source.split("a", "b")
+    source.shards["s/b"].put(2)
+
+    async def job():
+        fetcher = await opened(source, sink)
+        loop = asyncio.get_running_loop()
+        loop.call_later(15, source.shards.pop, "s/a")
+        await fetcher.run_bounded(Bounds(max_time=12))
+        before = set(fetcher.snapshot()["shards"])
+        await fetcher.run_bounded(Bounds(max_time=30))
+        return before, set(fetcher.snapshot()["shards"])
+
+    assert run_virtual(job()) == ({"s/a", "s/b"}, {"s/b"})
+    assert sorted(sink.rows) == [("a", 1), ("b", 2)]
+
+
+def test_a_position_past_retention_fails_with_the_gap_named():  # S5
+    source, sink = ScriptedSource(), RecordingSink()
+    source.add("a", 1, 2)
+
+    async def state():
+        fetcher = await opened(source, sink)
+        await fetcher.run_bounded(Bounds(max_records=2))
+        return fetcher.snapshot()
+
+    kept = run_virtual(state())
+
+    async def late(stream):
+        return EPOCH_MS + 3_600_000
+
+    with pytest.raises(DataLossError, match="s/a after 1"):
+        run_virtual(opened(source, sink, restore=(kept,), oldest_retained=late))
+    run_virtual(opened(source, sink, {"flink.state.dataloss": "CONTINUE"}, restore=(kept,), oldest_retained=late))
+
+
+def test_a_tip_seen_in_time_is_no_gap():  # S5
+    source, sink = ScriptedSource(), RecordingSink()
+    source.add("a", 1, 2)
+
+    async def state():
+        fetcher = await opened(source, sink)
+        await fetcher.run_bounded(Bounds(max_time=7_200))
+        return fetcher.snapshot()
+
+    kept = run_virtual(state())
+
+    async def after_the_record(stream):
+        return EPOCH_MS + 3_600_000
+
+    run_virtual(opened(source, sink, restore=(kept,), oldest_retained=after_the_record))
+    assert kept["shards"]["s/a"]["tip"] > EPOCH_MS + 7_000_000
+
+
+def test_a_sink_that_lets_a_cancellation_escape_ends_the_run():
+    class Cancelled(RecordingSink):
+        async def write(self, batch):
+            raise asyncio.CancelledError
+
+    source = ScriptedSource()
+    source.add("a", 1)
+
+    async def job():
+        await (await opened(source, Cancelled())).run_bounded(Bounds(max_time=100))
+
+    with pytest.raises(ImpossibleStateError):
+        run_virtual(job())
+
+
+def test_stopping_cuts_off_no_watermark_and_no_flush():
+    class Slow(RecordingSink):
+        cut = 0
+
+        async def _slowly(self):
+            try:
+                await asyncio.sleep(50)
+            except asyncio.CancelledError:
+                self.cut += 1
+                raise
+
+        async def watermark(self, watermark):
+            await self._slowly()
+
+        async def flush(self, checkpoint=None):
+            await self._slowly()
+
+    source, sink = ScriptedSource(), Slow()
+    source.add("a", *range(100))
+
+    async def job():
+        fetcher = await opened(source, sink)
+        return await fetcher.run_bounded(Bounds(max_time=75))
+
+    assert run_virtual(job()).reason is EndReason.MAX_TIME
+    assert sink.cut == 0
+
+
+def test_a_sink_without_a_store_gets_its_checkpoints_too():  # S6: a sink that stores the state with its rows
+    source, sink = ScriptedSource(per_read=1, latency=1.0), RecordingSink()
+    source.add("a", *range(100))
+
+    async def job():
+        fetcher = await opened(source, sink)
+        await fetcher.run_bounded(Bounds(max_time=25))
+
+    run_virtual(job())
+
+    positions = [int(each.state["shards"]["s/a"]["position"]) for each in sink.flushed]
+    assert len(positions) == 3
+    assert positions == sorted(positions)
+
+
+def test_what_the_sink_stored_wins_for_its_own_shards():  # S5
+    class Storing(RecordingSink):
+        async def open(self, context):
+            return {"version": 1, "generation": 1, "shards": {"s/a": {"start": "TRIM_HORIZON", "position": "2"}}}
+
+    source, sink = ScriptedSource(), Storing()
+    source.add("a", *range(5))
+    source.add("b", *range(5))
+    both = {key: {"start": "TRIM_HORIZON", "position": "0"} for key in ("s/a", "s/b")}
+
+    async def job():
+        fetcher = await opened(source, sink, restore=({"version": 1, "generation": 5, "shards": both},))
+        await fetcher.run_bounded(Bounds(stop_at_tip=True, max_time=10))
+
+    run_virtual(job())
+
+    assert sorted(sink.rows) == [("a", 3), ("a", 4), ("b", 1), ("b", 2), ("b", 3), ("b", 4)]
+
+
+def test_a_subtask_that_never_joins_is_an_error():  # W6
+    source = ScriptedSource()
+    source.add("a", 1)
+
+    async def job():
+        fetcher = await opened(source, RecordingSink(), tracker=InProcessTracker(parallelism=2), parallelism=2)
+        await fetcher.run_bounded(Bounds(max_time=100))
+
+    with pytest.raises(ConfigurationError, match=r"flink\.watermark\.tracker"):
+        run_virtual(job())

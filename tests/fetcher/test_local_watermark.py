@@ -1,0 +1,79 @@
+"""W1: what sinks hear: the minimum of what was emitted, never falling, never above the global value."""
+
+from entries import entry, stamped
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recordpublisher.fetcher.local_watermark import LocalWatermark
+
+SHARDS = st.dictionaries(st.sampled_from("abc"), st.tuples(st.none() | st.integers(0, 50), st.booleans()), max_size=3)
+
+
+def local(**watermarks):
+    made = LocalWatermark()
+    for shard_id, watermark in watermarks.items():
+        made.changed(entry(shard_id, watermark=watermark))
+    return made
+
+
+@given(st.lists(st.tuples(SHARDS, st.none() | st.integers(0, 50)), max_size=10))
+def test_it_never_falls_nor_passes_emitted_or_global(steps):
+    made, told, known = LocalWatermark(), [], {}
+    for shards, global_watermark in steps:
+        for shard_id, (watermark, is_idle) in shards.items():
+            one = known[shard_id] = entry(shard_id, watermark=watermark)
+            one.idle = is_idle
+            made.changed(one)
+        value = made.advance(global_watermark)
+        if value is not None:
+            active = [one.state.watermark for one in known.values() if not one.idle]
+            assert value <= min(active)
+            assert value <= global_watermark
+            told.append(value)
+    assert told == sorted(set(told))
+
+
+def test_it_is_the_lowest_emitted_watermark():
+    assert local(a=5, b=3).advance(100) == 3
+
+
+def test_it_waits_for_the_first_global_value():
+    assert local(a=5).advance(None) is None
+
+
+def test_a_shard_that_has_emitted_nothing_holds_it():  # W2
+    assert local(a=5, b=None).advance(100) is None
+
+
+def test_what_is_queued_is_not_emitted():
+    made, one = LocalWatermark(), entry("a", watermark=5)
+    one.push(stamped(90))
+    made.changed(one)
+
+    assert made.advance(100) == 5
+
+
+def test_the_same_value_is_told_once():
+    made = local(a=5)
+
+    assert [made.advance(100), made.advance(100)] == [5, None]
+    assert made.value == 5
+
+
+def test_idleness_is_told_once_each_time():
+    made, one = LocalWatermark(), entry("a", watermark=5)
+    told = []
+    for idle in (True, True, False, True):
+        one.idle = idle
+        made.changed(one)
+        made.advance(100)
+        told.append(made.turned_idle())
+
+    assert told == [True, False, False, True]
+
+
+def test_a_forgotten_shard_holds_nothing():
+    made = local(a=5, b=None)
+    made.forget("s/b")
+
+    assert made.advance(100) == 5

@@ -1,0 +1,76 @@
+"""Where each listed shard starts, and which gaps there are (P3, S3, S5)."""
+
+import pytest
+from entries import START, shard
+
+from recordpublisher.fetcher.seeding import data_loss, past_retention, seeded_states, vanished
+from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.fetcher.snapshot import Restored
+from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
+from recordpublisher.publishers.shards import Shard
+
+PINNED = StartingPosition.at_timestamp(1_000)
+KNOWN = ShardState(START, SequenceNumber("5"))
+
+
+def test_a_fresh_job_starts_every_shard_at_its_start():
+    assert seeded_states([shard("a"), shard("b", "a")], Restored(), PINNED) == {
+        "s/a": ShardState(PINNED),
+        "s/b": ShardState(PINNED),
+    }
+
+
+def test_a_known_shard_goes_on():
+    assert seeded_states([shard("a")], Restored({"s/a": KNOWN}), PINNED)["s/a"] is KNOWN
+
+
+def test_a_descendant_starts_at_trim_horizon():
+    states = seeded_states([shard("a"), shard("b", "a"), shard("c", "b")], Restored({"s/a": KNOWN}), PINNED)
+
+    assert states["s/b"] == states["s/c"] == ShardState(StartingPosition.trim_horizon())
+
+
+def test_an_ancestor_that_the_state_dropped_is_finished():
+    listed = [shard("g"), shard("p", "g"), shard("q"), shard("a", "p", "q")]
+    states = seeded_states(listed, Restored({"s/a": KNOWN}), PINNED)
+
+    assert [states[f"s/{each}"].ended for each in "gpqa"] == [True, True, True, False]
+
+
+def test_a_new_stream_starts_at_the_pinned_start():
+    states = seeded_states([shard("a"), Shard("t", "a")], Restored({"s/a": KNOWN}), PINNED)
+
+    assert states["t/a"] == ShardState(PINNED)
+
+
+def test_a_shard_that_vanished_unread_is_a_gap():
+    restored = Restored({"s/a": KNOWN, "s/b": ShardState(START, ended=True), "t/a": KNOWN})
+
+    assert vanished([], restored, ["s"]) == ["s/a"]
+
+
+@pytest.mark.parametrize(
+    ("arrival", "tip", "is_lost"),
+    [(5, None, True), (5, 9, True), (5, 10, False), (10, 3, False), (None, 9, True), (None, None, False)],
+)
+def test_the_later_of_position_and_tip_past_retention_is_a_gap(arrival, tip, is_lost):
+    restored = Restored({"s/a": ShardState(START, SequenceNumber("5"), arrival_ms=arrival, tip_ms=tip)})
+
+    assert past_retention([shard("a")], restored, {"s": 10}) == (["s/a"] if is_lost else [])
+
+
+def test_without_a_known_retention_there_is_no_judgement():
+    old = Restored({"s/a": ShardState(START, SequenceNumber("5"), arrival_ms=1)})
+
+    assert past_retention([shard("a")], old, {"s": None}) == past_retention([shard("a")], old, {}) == []
+
+
+def test_an_ended_shard_has_no_gap():
+    assert past_retention([shard("a")], Restored({"s/a": ShardState(START, ended=True, arrival_ms=1)}), {"s": 9}) == []
+
+
+def test_the_error_names_the_gap_and_the_way_out():
+    error = data_loss(["s/a"], Restored({"s/a": KNOWN}))
+
+    assert "s/a after 5" in str(error)
+    assert "flink.state.dataloss=CONTINUE" in str(error)

@@ -1,0 +1,100 @@
+"""S5: any number of snapshots, of any parallelism, say together where every shard stands."""
+
+import pytest
+from entries import START
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.fetcher.snapshot import Restored, overlaid, to_json, union
+from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.positions import SequenceNumber
+
+
+def at(sequence: int | None, sub: int = -1, ended: bool = False) -> ShardState:
+    return ShardState(START, None if sequence is None else SequenceNumber(str(sequence), sub), ended=ended)
+
+
+def snapshot(shards, generation=1, pinned=None, subtask=0, parallelism=1):
+    return to_json(shards, pinned, generation, subtask, parallelism)
+
+
+POSITIONS = st.builds(at, st.none() | st.integers(0, 30), st.integers(-1, 3))
+PLACED = st.dictionaries(st.sampled_from(["s/a", "s/b", "s/c", "t/a"]), POSITIONS)
+
+
+def rank(state: ShardState):
+    if state.position is None:
+        return (-1, 0)
+    sub = state.position.sub_sequence
+    return (int(state.position.sequence), 1000 if sub < 0 else sub)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), PLACED), max_size=6), st.randoms(use_true_random=False))
+def test_the_newest_generation_wins_then_the_furthest_position_in_any_order(parts, random):
+    snapshots = [snapshot(shards, generation) for generation, shards in parts]
+    random.shuffle(snapshots)
+    restored = union(snapshots)
+
+    for key in {key for _, shards in parts for key in shards}:
+        newest = max(generation for generation, shards in parts if key in shards)
+        states = [shards[key] for generation, shards in parts if key in shards and generation == newest]
+        assert rank(restored.shards[key]) == max(map(rank, states))
+    assert set(restored.shards) == {key for _, shards in parts for key in shards}
+
+
+@given(PLACED, st.integers(1, 7), st.integers(0, 1000))
+def test_any_split_over_subtasks_gives_the_same_state(shards, parallelism, seed):
+    parts = [
+        snapshot(
+            {key: state for key, state in shards.items() if (len(key) + seed + ord(key[-1])) % parallelism == n},
+            subtask=n,
+        )
+        for n in range(parallelism)
+    ]
+
+    assert union(parts).shards == shards
+
+
+def test_an_ended_shard_is_further_than_any_position():
+    assert union([snapshot({"s/a": at(9)}), snapshot({"s/a": at(3, ended=True)})]).shards["s/a"].ended
+
+
+def test_an_older_generation_does_not_count_however_far():
+    assert union([snapshot({"s/a": at(90)}, 1), snapshot({"s/a": at(5)}, 2)]).shards["s/a"] == at(5)
+
+
+def test_the_earliest_pinned_start_is_kept():  # P3
+    assert union([snapshot({}, pinned=9), snapshot({}), snapshot({}, pinned=5)]).pinned_ms == 5
+
+
+def test_nothing_is_nothing():
+    assert union([]) == Restored()
+
+
+def test_sequence_numbers_that_are_not_numbers_are_ordered_by_the_factory():
+    parts = [snapshot({"s/a": ShardState(START, SequenceNumber(each))}) for each in ("x-10", "x-9")]
+
+    assert union(parts, lambda each: int(each[2:])).shards["s/a"].position.sequence == "x-10"
+
+
+def test_what_a_sink_stored_wins_shard_by_shard():
+    below, above = union([snapshot({"s/a": at(9), "s/b": at(1)}, 3)]), union([snapshot({"s/a": at(2)}, 1, pinned=7)])
+
+    assert overlaid(below, above) == Restored({"s/a": at(2), "s/b": at(1)}, 7, 3)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({}, "not a snapshot"),
+        ({"version": "x", "generation": 1, "shards": {}}, "not a snapshot"),
+        ({"version": 2, "generation": 1, "shards": {}}, "upgrade"),
+        ({"version": 1, "generation": 1, "shards": []}, "not a mapping"),
+        ({"version": 1, "generation": 1, "shards": {"s/a": {}}}, "cannot be read"),
+        (snapshot({"s/a": ShardState(START, SequenceNumber("x"))}), "cannot be read"),
+    ],
+)
+def test_what_cannot_be_read_is_a_state_error(wrong, told):
+    with pytest.raises(StateError, match=told):
+        union([wrong, wrong])

@@ -1,0 +1,82 @@
+"""A1, W10: one line a minute; a stalled alignment names who holds it; subtasks that never join are an error (W6)."""
+
+import logging
+
+import pytest
+from entries import START, StoppedClock, shard, stamped
+
+from recordpublisher.fetcher.alignment import Alignment
+from recordpublisher.fetcher.global_watermark import InProcessTracker, Report, SubtaskStatus
+from recordpublisher.fetcher.local_watermark import LocalWatermark
+from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.fetcher.shard_table import ShardTable, Stage
+from recordpublisher.fetcher.watch import Watch
+from recordpublisher.publishers.errors import ConfigurationError
+
+
+class Scene:
+    """Shard `late` is held at the gate by the silent shard `quiet`."""
+
+    def __init__(self, parallelism=1):
+        self.clock, self.tracker, self.table = StoppedClock(), InProcessTracker(parallelism=parallelism), ShardTable()
+        self.alignment = Alignment(self.tracker, 0, 0, 30_000, self.clock)
+        self.alignment.begin()
+        self.watch = Watch(0, self.table, self.alignment, LocalWatermark(), self.tracker, self.clock)
+        for name in ("late", "quiet"):
+            self.table.add(shard(name), ShardState(START)).stage = Stage.READING
+        self.table["s/late"].push(stamped(9))
+        for each in self.table:
+            self.alignment.changed(each)
+        self.alignment.report()
+
+    def look_for(self, seconds):
+        for _ in range(seconds):
+            self.clock.seconds += 1
+            self.watch.look()
+
+
+@pytest.fixture
+def scene():
+    made = Scene()
+    made.tracker._joined.add(0)
+    return made
+
+
+def test_it_says_where_the_subtask_stands_once_a_minute(scene, caplog):
+    caplog.set_level(logging.INFO)
+    scene.look_for(179)
+
+    lines = [record.message for record in caplog.records if record.levelno == logging.INFO]
+    assert lines == ["subtask 0: local watermark None, global None, 2 open shards, 0 idle, 1 held"] * 2
+
+
+def test_a_stalled_alignment_names_the_shard_and_for_how_long(scene, caplog):
+    scene.look_for(125)
+
+    warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(warnings) == 2
+    assert "stands still at None for 120 s" in warnings[1]
+    assert "waiting for shard s/quiet" in warnings[1]
+
+
+def test_another_subtask_is_named(scene, caplog):
+    scene.tracker.report(Report(1, SubtaskStatus.ACTIVE, -5))
+    scene.tracker.report(Report(0, SubtaskStatus.ACTIVE, 9))
+    scene.look_for(70)
+
+    assert "waiting for subtask 1" in caplog.text
+
+
+def test_nothing_held_is_nothing_stalled(scene, caplog):
+    scene.table["s/late"].held_since = None
+    scene.look_for(200)
+
+    assert [record for record in caplog.records if record.levelno == logging.WARNING] == []
+
+
+def test_subtasks_that_never_join_are_an_error():  # W6
+    scene = Scene(parallelism=2)
+    scene.tracker._joined.add(0)
+    scene.look_for(29)
+    with pytest.raises(ConfigurationError, match=r"subtasks \[1\] have not joined"):
+        scene.look_for(2)

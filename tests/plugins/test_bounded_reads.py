@@ -1,0 +1,71 @@
+"""Bounded reads of given shards: what a Spark task runs, with one factory kept warm."""
+
+import pytest
+from memory_streams import PROPERTIES, MemoryFactory, install
+
+import recordpublisher as rp
+from recordpublisher.fetcher.bounded import Bounds, EndReason
+from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.plugins.bounded_reads import BoundedReader
+from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
+
+START = ShardState(StartingPosition.trim_horizon())
+PARENT, CHILD = rp.Shard("orders", "a"), rp.Shard("orders", "b", ("a",))
+
+
+@pytest.fixture(autouse=True)
+def _orders(monkeypatch):
+    install(monkeypatch, {"a": [b"%d" % number for number in range(10)], "b": [b"x"]})
+
+
+@pytest.fixture
+async def reader():
+    made = BoundedReader(rp.Properties({**PROPERTIES, "flink.watermark.lookahead.millis": 0}))
+    yield made
+    await made.close()
+
+
+async def test_exactly_the_given_shards_are_read(reader):
+    sink = rp.MemorySink()
+    result = await reader.read({PARENT: START}, sink, Bounds(stop_at_tip=True))
+
+    assert result.reason is EndReason.TIP
+    assert {record.shard_id for record in sink.records} == {"a"}
+    assert result.shards["orders/a"].records == 10
+
+
+async def test_a_child_is_read_without_its_parent(reader):
+    sink = rp.MemorySink()
+    await reader.read({CHILD: START}, sink, Bounds(stop_at_tip=True))
+
+    assert [record.data for record in sink.records] == [b"x"]
+
+
+async def test_a_read_goes_on_where_the_last_one_stood(reader):
+    first, second = rp.MemorySink(), rp.MemorySink()
+    done = await reader.read({PARENT: START}, first, Bounds(shard_limits={"orders/a": 4}))
+    state = done.shards["orders/a"].state
+    await reader.read({PARENT: state}, second, Bounds(stop_at_tip=True))
+
+    assert state.position == SequenceNumber("3")
+    assert [record.data for record in first.records + second.records] == [b"%d" % number for number in range(10)]
+
+
+async def test_the_factory_lives_until_the_reader_is_closed(reader, monkeypatch):
+    closes = []
+
+    async def close(self):
+        closes.append(self)
+
+    monkeypatch.setattr(MemoryFactory, "close", close)
+    for _ in range(2):
+        await reader.read({PARENT: START}, rp.MemorySink(), Bounds(stop_at_tip=True))
+    assert closes == []
+    await reader.close()
+
+    assert len(closes) == 1
+
+
+async def test_the_publisher_can_be_named():
+    with pytest.raises(rp.ConfigurationError, match="no-such"):
+        BoundedReader(rp.Properties(PROPERTIES), "no-such")

@@ -1,0 +1,101 @@
+"""StreamLister: the publisher's own source first, otherwise Kinesis; how long records are kept (S5)."""
+
+import pytest
+
+from recordpublisher.plugins.lister import StreamLister, stream_names
+from recordpublisher.publishers.base import RecordPublisherFactory
+from recordpublisher.publishers.errors import ConfigurationError, FatalKinesisError, TransientError
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.shards import Shard
+
+from virtual_time import EPOCH_MS, VirtualClock, run_virtual
+
+ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
+HOUR = 3_600_000
+
+
+class Factory(RecordPublisherFactory):
+    def __init__(self, own=None):
+        self.own = own
+
+    async def create(self, shard, starting_position, metrics):
+        raise NotImplementedError
+
+    async def discover(self, stream, after):
+        return self.own
+
+
+class Client:
+    """What Kinesis would say; `failures` come first."""
+
+    def __init__(self, *failures):
+        self.failures, self.asked, self.closed = list(failures), [], 0
+
+    async def list_shards(self, stream, after):
+        return await self._answer(stream, [Shard("orders", "a")])
+
+    async def server_time_ms(self, stream):
+        return await self._answer(stream, 100 * HOUR)
+
+    async def retention_ms(self, stream):
+        return await self._answer(stream, 24 * HOUR)
+
+    async def close(self):
+        self.closed += 1
+
+    async def _answer(self, stream, answer):
+        self.asked.append(stream)
+        if self.failures:
+            raise self.failures.pop(0)
+        return answer
+
+
+def lister(client=None, own=None):
+    made = StreamLister(Factory(own), Properties({"aws.region": "eu-west-1"}), stream_names(ARN), VirtualClock())
+    made._client = client
+    return made
+
+
+def test_names_of_arns():
+    assert stream_names([ARN, " clicks "]) == {"orders": ARN, "clicks": "clicks"}
+
+
+@pytest.mark.parametrize("wrong", [None, [], "", [" "], 7, [None], ["a", "a"], [ARN, "orders"], {}])
+def test_what_names_no_streams_is_refused(wrong):
+    with pytest.raises(ConfigurationError, match="streams"):
+        stream_names(wrong)
+
+
+def test_a_source_of_its_own_is_asked_and_nobody_else():
+    client, shards = Client(), [Shard("orders", "file")]
+
+    assert run_virtual(lister(client, shards).list_shards("orders")) == shards
+    assert run_virtual(lister(client, shards).server_time_ms("orders")) == EPOCH_MS
+    assert run_virtual(lister(client, shards).oldest_retained_ms("orders")) is None
+    assert client.asked == []
+
+
+def test_kinesis_is_asked_by_arn_and_again_after_trouble():
+    client = Client(TransientError("ListShards", "InternalFailure", "again"))
+
+    assert run_virtual(lister(client).list_shards("orders")) == [Shard("orders", "a")]
+    assert client.asked == [ARN, ARN]
+
+
+def test_what_is_older_than_the_retention_is_forgotten():  # S5
+    assert run_virtual(lister(Client()).oldest_retained_ms("orders")) == 76 * HOUR
+
+
+def test_who_may_not_ask_for_the_retention_reads_on(caplog):  # S5
+    client = Client(FatalKinesisError("DescribeStreamSummary", "AccessDeniedException", "no"))
+
+    assert run_virtual(lister(client).oldest_retained_ms("orders")) is None
+    assert "past retention is not known" in caplog.text
+
+
+def test_the_client_is_closed_once_it_was_opened():
+    client = Client()
+    run_virtual(lister(client).close())
+    run_virtual(lister().close())
+
+    assert client.closed == 1

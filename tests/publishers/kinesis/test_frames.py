@@ -1,0 +1,69 @@
+"""Frames come whole from any cut of the bytes, and a bad one is told before anyone waits for it."""
+
+import struct
+import zlib
+
+import pytest
+from botocore.eventstream import ChecksumMismatch, InvalidHeadersLength, InvalidPayloadLength
+from event_frames import frame
+
+from recordpublisher.publishers.kinesis.frames import FrameReader
+from recordpublisher.publishers.kinesis.translation import TruncatedStreamError
+
+
+class Content:
+    """A body that arrives in these chunks."""
+
+    def __init__(self, *chunks):
+        self._chunks = list(chunks)
+
+    async def readany(self):
+        return self._chunks.pop(0) if self._chunks else b""
+
+
+def a_frame(number):
+    return frame({":message-type": "event", "number": str(number)}, b"payload %d" % number * 9)
+
+
+async def frames_of(*chunks):
+    reader, frames = FrameReader(Content(*chunks)), []
+    while (each := await reader.next()) is not None:
+        frames.append(each)
+    return frames
+
+
+@pytest.mark.parametrize("length", [1, 5, 12, 100, 10_000])
+async def test_every_cut_gives_the_same_frames(length):
+    sent = b"".join(map(a_frame, range(4)))
+    frames = await frames_of(*(sent[at : at + length] for at in range(0, len(sent), length)))
+    assert [each.headers["number"] for each in frames] == ["0", "1", "2", "3"]
+    assert [bytes(each.payload) for each in frames] == [b"payload %d" % number * 9 for number in range(4)]
+
+
+async def test_an_empty_payload_is_a_frame():
+    (only,) = await frames_of(frame({}, b""))
+    assert (dict(only.headers), bytes(only.payload)) == ({}, b"")
+
+
+async def test_f3_a_changed_byte_of_the_payload_or_of_a_header_is_noticed():
+    for at in (20, -8):
+        changed = bytearray(a_frame(1))
+        changed[at] ^= 1
+        with pytest.raises(ChecksumMismatch):
+            await frames_of(bytes(changed))
+
+
+@pytest.mark.parametrize(
+    ("length", "headers", "error"),
+    [(20, 5, InvalidHeadersLength), (15, 0, InvalidHeadersLength), (2**31, 0, InvalidPayloadLength)],
+)
+async def test_f3_lengths_that_cannot_be_are_noticed_before_their_bytes_come(length, headers, error):
+    lengths = struct.pack("!II", length, headers)
+    with pytest.raises(error):
+        await frames_of(lengths + struct.pack("!I", zlib.crc32(lengths)))
+
+
+@pytest.mark.parametrize("kept", [1, 11, 12, 30])
+async def test_f2_a_body_that_ends_inside_a_frame_is_no_clean_end(kept):
+    with pytest.raises(TruncatedStreamError):
+        await frames_of(a_frame(0), a_frame(1)[:kept])

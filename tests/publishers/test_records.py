@@ -1,0 +1,102 @@
+"""Batches and their slices: a slice says exactly where a reader stands after it (P1, P2)."""
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
+from recordpublisher.publishers.records import RecordBatch, UserRecord, to_millis
+from recordpublisher.publishers.shards import Shard
+
+
+@st.composite
+def batches(draw):
+    """Plain records and KPL aggregates in any mixture."""
+    sizes = draw(st.lists(st.integers(0, 4), min_size=1, max_size=8))
+    records = []
+    for number, size in enumerate(sizes):
+        subs = range(size) if size else [-1]
+        records += [UserRecord(b"x" * number, str(number), 1.5 + number, sub_sequence_number=sub) for sub in subs]
+    return RecordBatch(
+        Shard("s", "a"),
+        records,
+        0,
+        SequenceNumber(str(len(sizes) - 1)),
+        (Shard("s", "child"),),
+        raw_count=len(sizes),
+        raw_bytes=draw(st.integers(0, 10_000)),
+        values=list(range(len(records))),
+        event_times=list(range(len(records))),
+        watermarks=list(range(len(records))),
+    )
+
+
+def cut(batch, cuts):
+    places = sorted({0, len(batch), *(cut % (len(batch) + 1) for cut in cuts)})
+    return [batch.slice(start, stop) for start, stop in itertools.pairwise(places)]
+
+
+@given(batches(), st.lists(st.integers(0, 100), max_size=6), st.booleans())
+def test_slices_cover_a_batch_exactly(batch, cuts, looks_first):
+    _ = batch.arrival_millis if looks_first else None
+    parts = cut(batch, cuts)
+
+    for column in ("records", "values", "event_times", "watermarks", "arrival_millis", "data", "sub_sequence_numbers"):
+        assert [each for part in parts for each in getattr(part, column)] == list(getattr(batch, column))
+    assert sum(part.raw_bytes for part in parts) == batch.raw_bytes
+    assert sum(part.raw_count for part in parts) == batch.raw_count
+
+
+@given(batches(), st.lists(st.integers(0, 100), max_size=6))
+def test_a_restart_behind_a_slice_reads_exactly_the_rest(batch, cuts):  # P2
+    done = 0
+    for part in cut(batch, cuts):
+        done += len(part)
+        start = StartingPosition.after(part.read_position)
+        rest = [record for record in batch.records if _is_read_from(record, start)]
+        assert rest == list(batch.records[done:])
+
+
+@given(batches(), st.lists(st.integers(0, 100), max_size=6))
+def test_only_the_last_slice_tells_of_children(batch, cuts):  # S3
+    *others, last = cut(batch, cuts)
+
+    assert last.child_shards == batch.child_shards
+    assert last.read_position == batch.read_position
+    assert all(part.child_shards == () for part in others)
+
+
+@given(st.integers(0, 4_102_444_800_000))
+def test_the_services_seconds_become_exact_millis(millis):
+    assert to_millis(millis / 1000) == millis
+
+
+def test_a_batch_with_new_columns_keeps_those_already_worked_out():
+    batch = a_plain_batch()
+
+    stamped = batch.with_columns(event_times=batch.arrival_millis, watermarks=[1, 2, 3])
+
+    assert stamped.arrival_millis is batch.arrival_millis
+    assert stamped.watermark == 3
+
+
+def test_new_columns_leave_the_batch_they_came_from_alone():
+    batch = a_plain_batch()
+
+    stamped = batch.with_columns(values=["a", "b", "c"]).with_columns(event_times=[7, 8, 9])
+
+    assert (stamped.values, stamped.event_times) == (["a", "b", "c"], [7, 8, 9])
+    assert (batch.values, batch.event_times) == (None, None)
+
+
+def a_plain_batch():
+    return RecordBatch(Shard("s", "a"), [UserRecord(b"%d" % n, str(n), 1.5 + n, f"key-{n}") for n in range(3)])
+
+
+def _is_read_from(record, start):
+    at, filtered = int(start.sequence_number), start.skip_through
+    number = int(record.sequence_number)
+    if filtered is None:
+        return number > at
+    return number > at or (number == at and record.sub_sequence_number > filtered.sub_sequence)
