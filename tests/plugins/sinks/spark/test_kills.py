@@ -32,7 +32,7 @@ def test_every_record_once_whenever_the_driver_is_killed(kinesis, spark, tmp_pat
     arguments = [json.dumps(stream.options(tmp_path, **more)), str(tmp_path)]
     with producing(stream):
         for round_number in range(4):
-            run_and_kill(arguments, chance)
+            run_and_kill(arguments, chance, tmp_path / "job.log")
             if round_number == 1:
                 stream.split(0)
     finished = subprocess.run(
@@ -62,10 +62,13 @@ def producing(stream: Any) -> Iterator[None]:
         thread.join()
 
 
-def run_and_kill(arguments: list[str], chance: random.Random) -> None:
+def run_and_kill(arguments: list[str], chance: random.Random, log: Path) -> None:
     """Start the job, let it run some batches and a random while longer, and kill all of it."""
     command = [sys.executable, str(JOB), *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as job:
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True) as job,
+    ):
         assert job.stdout is not None
         lines = chance.randint(1, 4)
         for line in job.stdout:
@@ -73,5 +76,5 @@ def run_and_kill(arguments: list[str], chance: random.Random) -> None:
             if lines <= 0 or "Traceback" in line:
                 break
         time.sleep(chance.uniform(0, 3))
-        assert job.poll() is None, "the job ended by itself"
+        assert job.poll() is None, f"the job ended by itself: {log.read_text()[-5000:]}"
         os.killpg(job.pid, signal.SIGKILL)
