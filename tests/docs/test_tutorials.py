@@ -1,8 +1,12 @@
 """The tutorials are played as written: their files are made, their commands run, their output compared."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 from command_line import ROOT
-from walkthrough import play
+from walkthrough import blocks, play
 
 from recordpublisher.plugins.local import serve_in_thread
 
@@ -24,3 +28,27 @@ def test_first_sink(served, tmp_path):
         served.call(served.endpoint.stream("orders").put, b'{"order": %d}' % number, str(number))
 
     assert play(TUTORIAL / "first-sink.md", tmp_path, {"http://127.0.0.1:4567": served.url}) == 4
+
+
+def test_first_publisher_shows_the_sample_package():
+    for block in blocks(TUTORIAL / "first-publisher.md", {}):
+        if block.file_name not in (None, "test_lines.py"):
+            sample = ROOT / "tests/plugins/sample_publisher" / block.file_name
+            assert block.text.partition("\n")[2] == sample.read_text(), block.file_name
+
+
+def test_first_publisher(tmp_path):
+    package, site = tmp_path / "package", tmp_path / "site"
+    for block in blocks(TUTORIAL / "first-publisher.md", {}):
+        if block.file_name is not None:
+            (package / block.file_name).parent.mkdir(parents=True, exist_ok=True)
+            (package / block.file_name).write_text(block.text)
+    options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check"]
+    install = [sys.executable, "-m", "pip", "install", *options, "--target", site, package]
+    subprocess.run(install, check=True, env={**os.environ, "PIP_NO_INPUT": "1"})
+
+    assert play(TUTORIAL / "first-publisher.md", tmp_path, {}, site) == 4
+
+
+def test_the_tests_of_the_guide_pass(tmp_path):
+    assert play(ROOT / "docs/how-to/test-your-job.md", tmp_path, {}) == 1

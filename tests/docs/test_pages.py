@@ -1,0 +1,97 @@
+"""What the pages point to is there: links, files, functions, properties, the example of a snapshot."""
+
+import ast
+import json
+import re
+
+import pytest
+from command_line import ROOT
+
+from recordpublisher.fetcher.snapshot import to_json, union
+from recordpublisher.plugins.sinks import memory, reactive  # noqa: F401 - declare properties
+from recordpublisher.plugins.sinks.spark import options  # noqa: F401 - declares properties
+from recordpublisher.publishers import property_table  # noqa: F401 - declares properties
+from recordpublisher.publishers.properties import declared_properties
+
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+FLOORS = ("publishers", "consumer", "fetcher", "plugins")
+LATER = {"flink.watermark.alignment.max.lag"}
+"""Named as not there yet."""
+EXAMPLES = ("flink.lines.",)
+"""Properties of the sample plugin."""
+
+
+def ids(page):
+    return str(page.relative_to(ROOT))
+
+
+def code_of(page):
+    return re.findall(r"`([^`\n]+)`", page.read_text())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_named_files_exist(page):
+    for name in code_of(page):
+        if re.fullmatch(rf"({'|'.join(FLOORS)}|docs|tests|src)/[\w/.-]+", name):
+            assert (ROOT / name).exists(), name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_named_properties_are_declared(page):
+    known = {key for declared in declared_properties() for key in (declared.key, *declared.aliases)}
+    for key in re.findall(r"`?((?:flink|aws)\.[a-z][\w.]*\w)", page.read_text()):
+        is_known = key in known or any(one.startswith(f"{key}.") or one.startswith(f"{key}[") for one in known)
+        is_below = any(key.startswith(one) or f"{key}." == one for one in known if one.endswith("."))
+        assert is_known or is_below or key in LATER or key.startswith(EXAMPLES) or page.parent.name == "decisions", key
+
+
+def classes():
+    found = {}
+    for floor in FLOORS:
+        for file in (ROOT / floor).rglob("*.py"):
+            for node in ast.walk(ast.parse(file.read_text())):
+                if isinstance(node, ast.ClassDef):
+                    names = {
+                        each.name for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+                    }
+                    found.setdefault(node.name, []).append((file.relative_to(ROOT), names))
+    return found
+
+
+def test_the_functions_named_in_explanations_exist():
+    known = classes()
+    named = [name for page in (ROOT / "docs/explanation").glob("*.md") for name in code_of(page)]
+    walked = [name.split(".") for name in named if re.fullmatch(r"[A-Z]\w+\.[a-z_]\w*", name)]
+    assert len(walked) > 20
+    for owner, function in walked:
+        assert any(function in names for _, names in known.get(owner, [])), f"{owner}.{function}"
+
+
+def test_owners_live_where_the_table_says():
+    known = classes()
+    rows = re.findall(r"\| `(\w+)`[^|`]*, `([\w/.]+)` \|", (ROOT / "docs/explanation/architecture.md").read_text())
+    assert len(rows) > 12
+    for owner, file in rows:
+        assert file in [str(place) for place, _ in known[owner]], owner
+
+
+def test_the_sizes_in_the_reading_order_are_about_right():
+    rows = re.findall(r"\| `([\w/.]+)` \| (\d+) \|", (ROOT / "docs/explanation/architecture.md").read_text())
+    assert len(rows) >= 8
+    for file, told in rows:
+        assert abs(len((ROOT / file).read_text().splitlines()) - int(told)) <= 60, file
+
+
+def test_the_example_of_a_snapshot_is_one():
+    (example,) = re.findall(r"```json\n(.*?)```", (ROOT / "docs/explanation/state.md").read_text(), re.DOTALL)
+    snapshot = json.loads(example)
+
+    restored = union([snapshot])
+
+    assert to_json(restored.shards, restored.pinned_ms, restored.generation, 0, 1) == snapshot
