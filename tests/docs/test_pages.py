@@ -95,3 +95,13 @@ def test_the_example_of_a_snapshot_is_one():
     restored = union([snapshot])
 
     assert to_json(restored.shards, restored.pinned_ms, restored.generation, 0, 1) == snapshot
+
+
+def test_every_rule_that_the_code_cites_is_on_the_page():
+    told = set(re.findall(r"\*\*([A-Z]\d+a?)\*\*", (ROOT / "docs/reference/rules.md").read_text()))
+    sources = [file for floor in FLOORS for file in (ROOT / floor).rglob("*.py")]
+    lists = [cited for file in sources for cited in re.findall(r"\(((?:[PFRSWACK]\d+a?(?:, )?)+)\)", file.read_text())]
+    cited = {rule for each in lists for rule in each.split(", ")}
+
+    assert len(cited) > 40
+    assert cited <= told, cited - told
