@@ -122,8 +122,12 @@ class Alignment:
         return self._lookahead is not None or self.until is not None
 
     def _own_minimum_after_patience(self) -> int | None:
-        """Before any first global value the subtask gates on its own minimum once the start-up timeout is over (W10)."""
-        return self._reported.status()[1] if self.is_out_of_patience else None
+        """Before any first value of a tracker that does not answer, its own minimum stands in once the start-up timeout is over (W10).
+
+        One that answers and knows no value yet is waited for: some shard has not spoken (W2).
+        """
+        is_alone = self.is_out_of_patience and not self._tracker.is_answering
+        return self._reported.status()[1] if is_alone else None
 
     def _below(self, entry: ShardEntry, ceiling: float) -> int:
         watermarks = entry.queue[0].watermarks or ()

@@ -43,6 +43,11 @@ class WatermarkTracker(ABC):
     def current(self) -> int | None:
         """The last known global watermark (epoch ms)."""
 
+    @property
+    def is_answering(self) -> bool:
+        """False while the tracker cannot be reached: only then may a subtask go by its own minimum (W10). Default: True."""
+        return True
+
     def start_at(self, watermark: int | None) -> None:  # noqa: B027 - optional on purpose
         """A new generation begins at the lowest watermark in the restored state (W6)."""
 

@@ -113,9 +113,22 @@ def test_another_subtask_holds_the_ceiling():  # W6
     assert made.next_emission()[1] == 1
 
 
-def test_out_of_patience_the_subtask_gates_on_its_own_minimum():  # W10
+class UnreachableTracker(InProcessTracker):
+    is_answering = False
+
+
+def test_a_tracker_that_answers_without_a_value_is_waited_for():  # W2, W10
     clock = StoppedClock()
     made = alignment(10, InProcessTracker(parallelism=2), clock)
+    queued(made, "a", 5, 16)
+    clock.seconds = 1_000_000.0
+
+    assert made.next_emission() is None
+
+
+def test_out_of_patience_with_a_tracker_that_does_not_answer_the_subtask_gates_on_its_own_minimum():  # W10
+    clock = StoppedClock()
+    made = alignment(10, UnreachableTracker(parallelism=2), clock)
     queued(made, "a", 5, 16)
     clock.seconds = 59.9
     assert made.next_emission() is None
