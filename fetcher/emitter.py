@@ -128,10 +128,10 @@ class Emitter:
         if self._clock.monotonic() - self._last_told < self._emit_interval:
             return
         self._last_told = self._clock.monotonic()
-        value = self.local_watermark.advance(self._alignment.value())
-        if value is not None:
-            async with self.sink_calls:
+        # decided inside the lock: a shard may wake up while a flush is waited for, and then the value would be too high (W1)
+        async with self.sink_calls:
+            value = self.local_watermark.advance(self._alignment.value())
+            if value is not None:
                 await self._sink.watermark(value)
-        elif self.local_watermark.turned_idle():
-            async with self.sink_calls:
+            elif self.local_watermark.turned_idle():
                 await self._sink.idle()

@@ -7,7 +7,7 @@ import json
 import random
 from dataclasses import dataclass, replace
 
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from simulated import JournalSink, Plan, SimulatedSource, World
 
@@ -247,8 +247,29 @@ def may_wait_for_ever(plan: Plan, job: Job) -> bool:
     return job.idle_interval < 0 and not plan.ends and job.lookahead is not None
 
 
+A_SHARD_WAKES_WHILE_A_FLUSH_IS_WAITED_FOR = Job(
+    parallelism=1,
+    seconds=10.63742277201261,
+    snapshot_at=0.9487757261052279,
+    crashes=True,
+    lookahead=None,
+    idle_interval=3_000,
+    budget=BudgetLimits(2_000, 1_500, 5),
+    sink_cost=0.05,
+    continuations=False,
+)
+
+
+@example(
+    plan=Plan(seed=26397509, roots=4, records=27, reshards=3, aggregate=1, ends=True, disorder_ms=0),
+    lives=[A_SHARD_WAKES_WHILE_A_FLUSH_IS_WAITED_FOR] * 3,
+    shares_tracker=True,
+    seed=79,
+)
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
-@given(plans, st.lists(jobs, min_size=1, max_size=3), st.booleans(), st.integers(0, 1000))
+@given(
+    plan=plans, lives=st.lists(jobs, min_size=1, max_size=3), shares_tracker=st.booleans(), seed=st.integers(0, 1000)
+)
 def test_every_rule_holds_in_every_schedule(plan, lives, shares_tracker, seed):
     if may_wait_for_ever(plan, lives[-1]):
         lives = [*lives[:-1], replace(lives[-1], idle_interval=3_000)]
