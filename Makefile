@@ -1,4 +1,4 @@
-# Everything a person or CI does here, by name. `make demo`, `make test`, `make ci`.
+# Everything a person or CI does here, by name: `make demo`, `make test`, `make check`, `make kills`, `make bench`.
 PYTHON ?= python3
 PUBLISHER ?= EFO
 BIN := .venv/bin
