@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
+import time
 from collections import Counter
 
 import pytest
@@ -192,8 +192,13 @@ async def test_f8_a_consumer_is_deregistered_by_the_helper_and_not_by_the_query(
     assert names_of_consumers(stream) == ["mine"]
     rp.spark.deregister_consumers(stream.name, properties)
     rp.spark.deregister_consumers(stream.name, properties)
-    while names_of_consumers(stream):  # it is DELETING for a moment
-        await asyncio.sleep(0.01)
+    wait_until_no_consumer_is_left(stream)
+
+
+def wait_until_no_consumer_is_left(stream):
+    """A deregistered consumer is DELETING for a moment."""
+    while names_of_consumers(stream):
+        time.sleep(0.01)
 
 
 def names_of_consumers(stream):
