@@ -170,11 +170,6 @@ class SparkOptions:
         """Whether first reads subscribe."""
         return self.publisher == "EFO"
 
-    @property
-    def read_window_ms(self) -> int:
-        """How long one task reads at most, ms."""
-        return self.fan_out_window_ms if self.is_fan_out else self.window_ms
-
     def tasks_for(self, shards: int) -> int:
         """How many tasks read `shards` runnable shards."""
         if self.shards_per_task is not None:
