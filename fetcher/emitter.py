@@ -98,8 +98,10 @@ class Emitter:
     async def _emit(self, entry: ShardEntry, count: int, finish_line: FinishLine) -> None:
         batch, freed = entry.pop(finish_line.allowed(entry, count))
         if len(batch):
+            entry.is_writing = True
             async with self.sink_calls:
                 await self._sink.write(batch)
+                entry.is_writing = False
                 entry.emitted(batch, self._clock.now_ms())
             self.records += len(batch)
             finish_line.emitted(entry, batch)

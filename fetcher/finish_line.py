@@ -76,7 +76,7 @@ class FinishLine:
     def _is_done(self, entry: ShardEntry) -> bool:
         if entry.stage is Stage.ENDED or not self.takes_part(entry) or self.is_past_event_time(entry):
             return True
-        return self._bounds.stop_at_tip and entry.seen_tip and not entry.queue
+        return self._bounds.stop_at_tip and entry.seen_tip and not entry.queue and not entry.is_writing
 
     def _shard_reason(self) -> EndReason:
         if self._bounds.until_event_time is not None:

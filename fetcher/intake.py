@@ -57,7 +57,7 @@ class Intake:
         """A shard was read to its end: it drains, or has ended when nothing is queued."""
         entry.stage = Stage.DRAINING
         entry.children = tuple(children)
-        if not entry.queue:
+        if not entry.queue and not entry.is_writing:  # a write that is going on is still to be emitted (S2)
             entry.end()
         self._found_children(children)
         self._changed(entry)

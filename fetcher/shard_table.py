@@ -40,6 +40,7 @@ class ShardEntry:
     queued_bytes: int = 0
     queued_records: int = 0
     reserved_bytes: int = 0
+    is_writing: bool = False
     expected_bytes: int = 0
     room: asyncio.Future[int] | None = None
     silence: SilenceClock = field(default_factory=SilenceClock)
@@ -124,6 +125,7 @@ class ShardEntry:
         self.queue.clear()
         self.offset = self.queued_bytes = self.queued_records = self.reserved_bytes = 0
         self.room = None
+        self.is_writing = False
         return freed
 
 

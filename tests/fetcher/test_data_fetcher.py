@@ -348,3 +348,25 @@ def test_a_checkpoint_of_a_later_generation_wins_over_restore():  # S5
     run_virtual(job())
 
     assert [time for _, time in first.rows + second.rows + third.rows] == list(range(30))
+
+
+def test_a_shard_has_not_ended_while_its_last_write_is_going_on():  # S2
+    source, sink = ScriptedSource(per_read=1, latency=1.0), RecordingSink(cost=5.0)
+    source.add("parent", 1)
+
+    async def job():
+        fetcher = a_fetcher(source, sink)
+        await fetcher.open()
+        running = asyncio.create_task(fetcher.run_bounded(TIP))
+        await asyncio.sleep(1.5)
+        source.split("parent", "child")
+        await asyncio.sleep(2)
+        during = fetcher.snapshot()["shards"]["s/parent"].get("ended", False), list(source.created)
+        await running
+        return during, fetcher.snapshot()["shards"]["s/parent"]["ended"]
+
+    (ended, created), at_last = run_virtual(job())
+
+    assert not ended
+    assert [shard for shard, _ in created] == ["parent"]
+    assert at_last
