@@ -46,7 +46,7 @@ class Statement(msgspec.Struct, frozen=True, array_like=True):
     startup_ms: Wait = 60_000
 
 
-class Answer(msgspec.Struct, frozen=True, array_like=True):
+class Answer(msgspec.Struct, frozen=True, array_like=True, tag="answer"):
     """What the coordinator says: to the statement `counter`, or (0) without being asked.
 
     `needed` is the lowest value that somebody waits for, `finished` the shards among those asked about, `coordinator` tells one that was

@@ -1,0 +1,12 @@
+"""A tracker on a real socket."""
+
+import pytest
+from tracker_visits import TOKEN
+
+from recordpublisher.plugins.trackers.tcp.server import TrackerServer
+
+
+@pytest.fixture
+async def server():
+    async with TrackerServer(TOKEN) as made:
+        yield made
