@@ -18,7 +18,7 @@ Status = Literal["ACTIVE", "IDLE", "LEFT"]
 Refusal = Literal["", "OLD", "GENERATION", "PARALLELISM"]
 
 MOST_SUBTASKS = 100_000
-MOST_KEY_CHARACTERS = 32_768
+MOST_KEY_CHARACTERS = 8_192
 """How many characters of shard keys one message carries; a longer list goes in several."""
 
 

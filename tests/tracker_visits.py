@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from contextlib import asynccontextmanager
+from typing import ClassVar
 
 import msgspec
 
@@ -67,7 +68,10 @@ async def until(condition, *reporting, seconds=20):
 class Stranger:
     """A raw connection; knows the format and, if it wants to, the token."""
 
+    came: ClassVar[list["Stranger"]] = []
+
     def __init__(self, reader, writer):
+        self.came.append(self)
         self.reader, self.writer, self.frames = reader, writer, FrameReader(2**20)
 
     @classmethod
@@ -107,6 +111,11 @@ class Stranger:
 
     def goes(self):
         self.writer.transport.abort()
+
+    @classmethod
+    def all_go(cls):
+        while cls.came:
+            cls.came.pop().goes()
 
 
 def a_free_port():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -14,13 +15,13 @@ from .offices import Office, Offices
 
 GREETING_BYTES = 256
 """The longest frame of somebody who is not known yet."""
-STATEMENT_BYTES = 128 * 1024
+STATEMENT_BYTES = 96 * 1024
 """The longest frame of a subtask: two lists of shard keys."""
 FRAMES_A_TURN = 32
 """How many frames one connection may have read before the others get their turn."""
 PAUSE_SECONDS = 0.02
-UNREAD_BYTES = 256 * 1024
-"""A client that leaves more answers unread is hung up on."""
+UNREAD_BYTES = 64 * 1024
+"""A client that leaves more answers unread, here and as much again in the kernel, is hung up on."""
 
 _ENCODER = msgspec.msgpack.Encoder()
 _PROOFS = msgspec.msgpack.Decoder(Proof)
@@ -71,6 +72,7 @@ class Visitor(asyncio.Protocol):
     def connection_made(self, transport: Any) -> None:
         """Ask for the token."""
         self._transport: asyncio.Transport = transport
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNREAD_BYTES)
         self._house.arrived(self)
         self._send(self._challenge)
 

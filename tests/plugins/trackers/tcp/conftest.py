@@ -1,7 +1,7 @@
 """A tracker on a real socket."""
 
 import pytest
-from tracker_visits import TOKEN
+from tracker_visits import TOKEN, Stranger
 
 from recordpublisher.plugins.trackers.tcp.server import TrackerServer
 
@@ -10,3 +10,9 @@ from recordpublisher.plugins.trackers.tcp.server import TrackerServer
 async def server():
     async with TrackerServer(TOKEN) as made:
         yield made
+
+
+@pytest.fixture(autouse=True)
+async def strangers():
+    yield
+    Stranger.all_go()
