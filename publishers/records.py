@@ -78,9 +78,9 @@ class RecordBatch:
     """Some consecutive records of one shard.
 
     `records` are user records, de-aggregated; `millis_behind_latest` (ms, None: unknown) is how far the read was behind the shard's
-    tip; `read_position` is where a reader stands once the whole batch is done (None: no progress, an empty poll); `child_shards` come with
-    the answer that ends a shard. `raw_count` and `raw_bytes` count Kinesis records and data bytes before de-aggregation. The
-    consumer adds `values`, `event_times` and `watermarks` (epoch ms, one for each record).
+    tip, 0 promises that nothing lay behind the batch; `read_position` is where a reader stands once the whole batch is done (None: no
+    progress, an empty poll); `child_shards` come with the answer that ends a shard. `raw_count` and `raw_bytes` count Kinesis records and
+    data bytes before de-aggregation. The consumer adds `values`, `event_times` and `watermarks` (epoch ms, one for each record).
     """
 
     shard: Shard

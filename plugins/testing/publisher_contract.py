@@ -84,6 +84,22 @@ class PublisherContract(ABC):
 
         self._check(check)
 
+    def test_only_the_last_batch_stands_at_the_tip(self) -> None:
+        """0 ms behind promises that nothing lies behind the batch: a run with `stop_at_tip` may end there and would leave the rest."""
+
+        async def check(case: PublisherCase) -> None:
+            consumer = Recorder()
+            await _complete(case, consumer)
+            read = 0
+            for batch in consumer.batches:
+                read += len(batch)
+                left = len(case.payloads) - read
+                assert batch.millis_behind_latest != 0 or not left, (
+                    f"a batch stood at the tip with {left} records to come"
+                )
+
+        self._check(check)
+
     def test_it_goes_on_from_the_answered_position(self) -> None:
         """A consumer that takes half of each batch gets the other half again, and nothing twice."""
         self._check(lambda case: _delivers_everything(case, HalfConsumer()))

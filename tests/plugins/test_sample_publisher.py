@@ -74,6 +74,25 @@ def test_consume_reads_through_it(site, folder):
     assert ast.literal_eval(done.stdout) == lines
 
 
+READ_SLOWLY = """
+import time, sample_publisher.lines as lines
+read = lines.LinesPublisher._read
+def slowly(self):
+    time.sleep(0.3 if self._done else 0)
+    return read(self)
+lines.LinesPublisher._read = slowly
+"""
+
+
+def test_stop_at_tip_waits_for_a_slow_disk(site, folder):
+    script = [sys.executable, "-c", READ_SLOWLY + READ_ALL, str(folder)]
+    done = subprocess.run(
+        script, env=process_environment(site), capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert len(ast.literal_eval(done.stdout)) == 4
+
+
 def tail(site: Path, folder: Path, *arguments: str, stream: str = "orders") -> subprocess.CompletedProcess[str]:
     pairs = ("-p", "flink.stream.recordpublisher=LINES", "-p", f"flink.lines.folder={folder}", "--no-follow")
     return command("tail", stream, *pairs, *arguments, path=site)

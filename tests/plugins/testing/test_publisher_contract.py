@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,7 @@ class ListPublisher(RecordPublisher):
 
     def batch(self):
         records = [UserRecord(data, str(number)) for number, data in enumerate(PAYLOADS, 1)][self.at : self.at + 3]
-        return RecordBatch(self.shard, records, 0, SequenceNumber(records[-1].sequence_number))
+        return RecordBatch(self.shard, records, None, SequenceNumber(records[-1].sequence_number))
 
 
 class OnTheList(PublisherContract):
@@ -141,7 +142,14 @@ class Backwards(ListPublisher):
 
     def batch(self):
         batch = super().batch()
-        return RecordBatch(batch.shard, list(reversed(batch.records)), 0, batch.read_position)
+        return RecordBatch(batch.shard, list(reversed(batch.records)), None, batch.read_position)
+
+
+class Hopeful(ListPublisher):
+    """Takes every batch for the last."""
+
+    def batch(self):
+        return replace(super().batch(), millis_behind_latest=0)
 
 
 class Restarter(ListPublisher):
@@ -163,6 +171,7 @@ class Restarter(ListPublisher):
         (Swallower, "test_an_error_of_the_consumer_comes_out"),
         (Backwards, "test_batches_come_in_shard_order_and_end_in_complete"),
         (Backwards, "test_sequence_numbers_grow_in_the_factorys_order"),
+        (Hopeful, "test_only_the_last_batch_stands_at_the_tip"),
         (Restarter, "test_a_new_publisher_starts_behind_any_position"),
     ],
 )

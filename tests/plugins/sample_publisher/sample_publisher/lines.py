@@ -66,7 +66,7 @@ class LinesPublisher(rp.RecordPublisher):
         self._metrics.number_of_deaggregated_records += len(lines)
         self._metrics.bytes_read += size
         last = rp.SequenceNumber(records[-1].sequence_number)
-        return rp.RecordBatch(self._shard, records, 0, last, raw_count=len(lines), raw_bytes=size)
+        return rp.RecordBatch(self._shard, records, read_position=last, raw_count=len(lines), raw_bytes=size)
 
 
 def _lines_done(position: rp.StartingPosition) -> int:
