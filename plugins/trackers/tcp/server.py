@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
+import socket
 from types import TracebackType
 from typing import Self
 
@@ -16,6 +17,8 @@ from .visitor import Visitor
 log = logging.getLogger("recordpublisher.tracker")
 
 READ_BYTES = 64 * 1024
+ARRIVALS_A_TURN = 16
+MOST_AT_THE_DOOR = 4_096
 LOOK_SECONDS = 0.25
 TALK_SECONDS = 60.0
 GREETING_SECONDS = 5.0
@@ -67,10 +70,14 @@ class TrackerServer:
         """Listen. Raises: ConfigurationError when the address cannot be had."""
         _allow_many_files()
         try:
-            loop = asyncio.get_running_loop()
-            self._server = await loop.create_server(lambda: Visitor(self), self.host, self.port, backlog=4_096)
+            family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+            listening = socket.create_server((self.host, self.port), family=family)
         except (OSError, OverflowError) as error:
             raise ConfigurationError("port", self.port, "a free port, or 0 for any", reason=str(error)) from error
+        loop = asyncio.get_running_loop()
+        # asyncio takes as many connections a turn as it lets wait: a crowd at the door would keep it from those inside
+        self._server = await loop.create_server(lambda: Visitor(self), sock=listening, backlog=ARRIVALS_A_TURN)
+        listening.listen(MOST_AT_THE_DOOR)
         self.port = self._server.sockets[0].getsockname()[1]
         self._housekeeping = asyncio.create_task(self._keep_house(), name="tracker")
         return self
@@ -143,7 +150,8 @@ class TrackerServer:
             for visitor in [*self._strangers, *self._known]:
                 visitor.last_heard = self.now()
         for visitors, seconds in ((self._strangers, GREETING_SECONDS), (self._known, QUIET_SECONDS)):
-            for visitor in [each for each in visitors if self.now() - each.last_heard > seconds * 1000]:
+            since = self.now() - seconds * 1000
+            for visitor in [each for each in visitors if each.last_heard < since]:
                 self.refused("silent")
                 visitor.hang_up()
 
