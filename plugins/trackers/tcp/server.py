@@ -134,16 +134,21 @@ class TrackerServer:
     # --- housekeeping -----------------------------------------------------------------------------------------------------------
 
     async def _keep_house(self) -> None:
-        talked = looked = self._clock.monotonic()
+        self._talked = self._looked = self._clock.monotonic()
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            now = self._clock.monotonic()
-            self.offices.look(self.now())
-            self._hang_up_on_the_silent(is_awake=now - looked < GREETING_SECONDS)
-            looked = now
-            if now - talked >= TALK_SECONDS:
-                log.info(self._line_of_the_minute(now - talked))
-                talked = now
+            try:
+                self._look_around(self._clock.monotonic())
+            except Exception:
+                log.exception("the tracker goes on, but look at this")
+
+    def _look_around(self, now: float) -> None:
+        is_awake, self._looked = now - self._looked < GREETING_SECONDS, now
+        self.offices.look(self.now())
+        self._hang_up_on_the_silent(is_awake)
+        if now - self._talked >= TALK_SECONDS:
+            log.info(self._line_of_the_minute(now - self._talked))
+            self._talked = now
 
     def _hang_up_on_the_silent(self, is_awake: bool) -> None:
         if not is_awake:  # we were suspended, and what they said meanwhile is still to be read
