@@ -32,7 +32,7 @@ def vanished(listed: Iterable[Shard], restored: Restored, streams: Iterable[str]
     return [
         key
         for key, state in restored.shards.items()
-        if not state.ended and key not in known and key.rsplit("/", 1)[0] in wanted
+        if not state.ended and key not in known and _stream_of(key) in wanted
     ]
 
 
@@ -45,10 +45,33 @@ def past_retention(
         state, oldest = restored.shards.get(shard.key), oldest_retained_ms.get(shard.stream)
         if state is None or state.ended or oldest is None:
             continue
-        seen = [moment for moment in (state.arrival_ms, state.tip_ms) if moment is not None]
-        if seen and max(seen) < oldest:
+        trace = _last_trace_ms(state)
+        if trace is not None and trace < oldest:
             lost.append(shard.key)
     return lost
+
+
+def childless(listed: Iterable[Shard], restored: Restored, oldest_retained_ms: Mapping[str, int | None]) -> list[str]:
+    """Restored shards that were read to their end and whose children nobody knows: they came and went unread, a gap (S5).
+
+    Nobody lists such a shard any more, and everything that the state says of its stream is older than what is retained. A younger
+    state may only have dropped the children before it dropped their parent.
+    """
+    shards = tuple(listed)
+    known = {shard.key for shard in shards} | {
+        f"{shard.stream}/{parent}" for shard in shards for parent in shard.parents
+    }
+    known |= {f"{_stream_of(key)}/{parent}" for key, state in restored.shards.items() for parent in state.parents}
+    young = {
+        _stream_of(key)
+        for key, state in restored.shards.items()
+        if (oldest := oldest_retained_ms.get(_stream_of(key))) is None or (_last_trace_ms(state) or 0) >= oldest
+    }
+    return [
+        key
+        for key, state in restored.shards.items()
+        if state.ended and key not in known and _stream_of(key) not in young
+    ]
 
 
 def data_loss(keys: list[str], restored: Restored) -> DataLossError:
@@ -57,6 +80,15 @@ def data_loss(keys: list[str], restored: Restored) -> DataLossError:
     return DataLossError(
         f"records are past retention and lost: {places}. Set flink.state.dataloss=CONTINUE to go on without them"
     )
+
+
+def _last_trace_ms(state: ShardState) -> int | None:
+    """When something was last seen of a shard: its last record's arrival, or its tip."""
+    return max((moment for moment in (state.arrival_ms, state.tip_ms) if moment is not None), default=None)
+
+
+def _stream_of(key: str) -> str:
+    return key.rsplit("/", 1)[0]
 
 
 def _state_of_unknown(shard: Shard, is_finished: bool, restored: Restored, start: StartingPosition) -> ShardState:
