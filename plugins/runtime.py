@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -38,6 +39,7 @@ from .manager import load_registry
 from .registry import Registry
 from .shared_trackers import tracker_of
 
+log = logging.getLogger("recordpublisher.fetcher")
 Assigner = Callable[[Record], int]
 
 
@@ -110,15 +112,15 @@ class DataFetcher:
     async def __aenter__(self) -> Self:
         try:
             await self._fetcher.open()
-        except BaseException:
-            await self._close()
+        except BaseException as error:
+            await self._close(error)
             raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._close()
+        await self._close(error)
 
     async def run(self) -> BoundedResult:
         """Run until `stop()`, an error, the deletion of every stream (S8), or the end of a source of a finite size.
@@ -161,11 +163,17 @@ class DataFetcher:
         """`{"subtask": {...}, "shards": {"orders/shardId-...": {...}}}`, plain values; docs/reference/metrics.md (A1)."""
         return self._fetcher.metrics()
 
-    async def _close(self) -> None:
+    async def _close(self, ended_by: BaseException | None) -> None:
+        """Close everything; trouble on the way does not hide the error that the job ended by."""
         try:
-            await self._fetcher.close()
-        finally:
-            await self._lister.close()
+            try:
+                await self._fetcher.close()
+            finally:
+                await self._lister.close()
+        except Exception as trouble:
+            if ended_by is None:
+                raise
+            log.warning("closing the fetcher failed too: %s", trouble, exc_info=trouble)
 
 
 def stamping_maker(

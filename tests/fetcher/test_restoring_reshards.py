@@ -110,6 +110,10 @@ class Job:
         )
 
 
+async def read(family: Family, parallelism: int, **more) -> Job:
+    return await Job(family, parallelism, **more).read()
+
+
 async def restored(step: Step, at: float, family: Family, parallelism: int, **more) -> Job:
     await asyncio.sleep(at)
     return await Job(family, parallelism, step, **more).read()
@@ -126,7 +130,7 @@ async def restored(step: Step, at: float, family: Family, parallelism: int, **mo
     ids=["polling", "two subtasks, fan-out, discovery alone", "aggregates", "two subtasks, fan-out, aggregates"],
 )
 def test_a_snapshot_at_every_step_restores_exactly(parallelism, family, given):  # S1, S2, S5, P2, F6
-    steps = run_virtual(Job(family, parallelism, **given).read()).steps
+    steps = run_virtual(read(family, parallelism, **given)).steps
     assert len(steps) > 30
     assert any('"sub"' in json.dumps(step.snapshots) for step in steps) == (family.aggregate > 1)
 
@@ -140,7 +144,7 @@ def test_a_snapshot_at_every_step_restores_exactly(parallelism, family, given): 
 @pytest.mark.parametrize("tells_children", [True, False])
 def test_parents_past_retention_leave_the_state_and_hold_nobody(tells_children):  # S2, S5
     family = Family(tells_children=tells_children, retention=4)
-    steps = run_virtual(Job(family, 2).read()).steps
+    steps = run_virtual(read(family, 2)).steps
     kept = [{key for snapshot in step.snapshots for key in snapshot["shards"]} for step in steps]
     assert kept[0] == {"s/a", "s/b"}
     assert not any({"s/a", "s/s"} <= keys for keys in kept)

@@ -135,3 +135,29 @@ async def test_the_sink_is_closed_when_opening_fails(monkeypatch):
             pass
 
     assert sink.closed == 1
+
+
+async def test_an_error_of_the_run_is_not_hidden_by_one_of_closing(monkeypatch, caplog):
+    class Sink(rp.MemorySink):
+        async def write(self, batch):
+            raise OSError("the disk is full")
+
+    async def cannot(self):
+        raise ValueError("a connection is broken")
+
+    monkeypatch.setattr(MemoryFactory, "close", cannot)
+    with pytest.raises(OSError, match="the disk is full"):
+        async with fetcher(Sink()) as running:
+            await running.run()
+
+    assert "a connection is broken" in caplog.text
+
+
+async def test_an_error_of_closing_alone_is_told(monkeypatch):
+    async def cannot(self):
+        raise ValueError("a connection is broken")
+
+    monkeypatch.setattr(MemoryFactory, "close", cannot)
+    with pytest.raises(ValueError, match="a connection is broken"):
+        async with fetcher() as running:
+            await running.run()
