@@ -199,6 +199,14 @@ class TestFanOut:
         output, _ = push((*[ReadAnswer(records, 0, None, "9")] * 1, shard_end()))
         assert len(output.data) == 1000
 
+    def test_aggregates_over_many_subscriptions(self):
+        events = [event(n) for n in range(120)]
+        for one in events:
+            one.records[0].data = aggregate(*[("key", b"%d" % part) for part in range(5)])
+        output, _ = push(*[tuple(events[n : n + 3]) for n in range(0, 120, 3)], (shard_end(),))
+        places = [(r.sequence_number, r.sub_sequence_number) for batch in output.batches for r in batch]
+        assert places == [(str(number), part) for number in range(120) for part in range(5)]
+
     @pytest.mark.parametrize("trouble", [network(), in_use()])
     def test_trouble_in_every_subscription(self, trouble):
         output, bench = push(*[(event(5 * n, 5 * n + 1), trouble) for n in range(3)], (shard_end(),))
