@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ..publishers.positions import PositionType, StartingPosition
 from ..publishers.shards import Shard
 from .parts import FetcherParts
-from .seeding import childless, data_loss, past_retention, seeded_states, vanished
+from .seeding import data_loss, past_retention, seeded_states, vanished
 from .shard_state import ShardState
 from .sink import SinkContext
 from .snapshot import Restored, overlaid, union
@@ -56,8 +56,7 @@ async def _check_for_gaps(listed: Sequence[Shard], restored: Restored, parts: Fe
     oldest: dict[str, int | None] = {}
     if parts.oldest_retained is not None:
         oldest = {stream: await parts.oldest_retained(stream) for stream in restored.streams & set(parts.streams)}
-    gone = vanished(listed, restored, parts.streams)
-    gone += past_retention(listed, restored, oldest) + childless(listed, restored, oldest)
+    gone = vanished(listed, restored, parts.streams) + past_retention(listed, restored, oldest)
     if gone and not parts.settings.continue_on_data_loss:
         raise data_loss(gone, restored)
     if gone:

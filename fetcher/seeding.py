@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..publishers.errors import DataLossError
 from ..publishers.positions import StartingPosition
@@ -39,38 +39,34 @@ def vanished(listed: Iterable[Shard], restored: Restored, streams: Iterable[str]
 def past_retention(
     listed: Iterable[Shard], restored: Restored, oldest_retained_ms: Mapping[str, int | None]
 ) -> list[str]:
-    """Restored shards whose last record and last confirmed tip are both older than what their stream retains (S5)."""
-    lost = []
-    for shard in listed:
+    """Restored shards whose last record and last confirmed tip are both older than what their stream retains, and childless ones (S5)."""
+    shards, lost = tuple(listed), []
+    for shard in shards:
         state, oldest = restored.shards.get(shard.key), oldest_retained_ms.get(shard.stream)
         if state is None or state.ended or oldest is None:
             continue
         trace = _last_trace_ms(state)
         if trace is not None and trace < oldest:
             lost.append(shard.key)
-    return lost
+    return lost + childless(shards, restored, oldest_retained_ms)
 
 
-def childless(listed: Iterable[Shard], restored: Restored, oldest_retained_ms: Mapping[str, int | None]) -> list[str]:
+def childless(shards: Sequence[Shard], restored: Restored, oldest_retained_ms: Mapping[str, int | None]) -> list[str]:
     """Restored shards that were read to their end and whose children nobody knows: they came and went unread, a gap (S5).
 
     Nobody lists such a shard any more, and everything that the state says of its stream is older than what is retained. A younger
     state may only have dropped the children before it dropped their parent.
     """
-    shards = tuple(listed)
     known = {shard.key for shard in shards} | {
         f"{shard.stream}/{parent}" for shard in shards for parent in shard.parents
     }
     known |= {f"{_stream_of(key)}/{parent}" for key, state in restored.shards.items() for parent in state.parents}
-    young = {
-        _stream_of(key)
-        for key, state in restored.shards.items()
-        if (oldest := oldest_retained_ms.get(_stream_of(key))) is None or (_last_trace_ms(state) or 0) >= oldest
-    }
+    traces: dict[str, int] = {}
+    for key, state in restored.shards.items():
+        traces[_stream_of(key)] = max(traces.get(_stream_of(key), 0), _last_trace_ms(state) or 0)
+    old = {stream for stream, trace in traces.items() if 0 < trace < (oldest_retained_ms.get(stream) or 0)}
     return [
-        key
-        for key, state in restored.shards.items()
-        if state.ended and key not in known and _stream_of(key) not in young
+        key for key, state in restored.shards.items() if state.ended and key not in known and _stream_of(key) in old
     ]
 
 

@@ -92,8 +92,9 @@ def test_there_is_no_such_gap_while_something_speaks_against_it(listed, more):
     assert childless(listed, Restored({"s/a": ENDED, **more}), {"s": 10}) == []
 
 
-def test_without_a_known_retention_nobody_judges_of_children():
+def test_without_a_known_retention_or_any_time_nobody_judges_of_children():
     assert childless([], Restored({"s/a": ENDED, "s/b": ShardState(START, ended=True)}), {"s": None}) == []
+    assert childless([], Restored({"s/a": ShardState(START, ended=True)}), {"s": 10}) == []
 
 
 def test_the_error_names_the_gap_and_the_way_out():
