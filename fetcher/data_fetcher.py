@@ -7,7 +7,6 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from ..publishers.errors import StateError
 from ..publishers.shards import Shard
 from .alignment import Alignment
 from .bounded import BoundedResult, Bounds, EndReason
@@ -53,7 +52,7 @@ class DataFetcher:
         self._checkpointing = asyncio.Lock()
         self._finish_line = FinishLine(Bounds())
         self._ending = Ending()
-        self._is_open = self._stopped = False
+        self._stopped = False
         self._pinned_ms: int | None = None
         self._generation = 0
         self._last_heads: dict[str, int | None] = {}
@@ -75,7 +74,6 @@ class DataFetcher:
         self._watch = Watch(
             parts.subtask, self._table, self._alignment, self._emitter.local_watermark, parts.tracker, parts.clock
         )
-        self._is_open = True
         if parts.checkpoints is not None:
             await parts.checkpoints.store(self.snapshot())
 
@@ -114,9 +112,7 @@ class DataFetcher:
         self._ending.finish(EndReason.STOPPED)
 
     def snapshot(self) -> dict[str, Any]:
-        """Exactly what `write` has returned for (S1), as a plain JSON-able dict. Raises: StateError before the fetcher is open."""
-        if not self._is_open:  # an empty snapshot would take the place of a whole one
-            raise StateError("the fetcher is not open yet and knows no shard")
+        """Exactly what `write` has returned for (S1), as a plain JSON-able dict."""
         parts = self._parts
         return to_json(self._table.states(), self._pinned_ms, self._generation, parts.subtask, parts.parallelism)
 

@@ -64,9 +64,5 @@ class Roster:
         self._forgotten(key)
 
     def _own(self, shard: Shard, state: ShardState) -> None:
-        if shard.key not in self._table and self._is_ours(shard):
+        if shard.key not in self._table and self._parts.assigner(shard, self._parts.parallelism) == self._parts.subtask:
             self._changed(self._table.add(shard, state))
-
-    def _is_ours(self, shard: Shard) -> bool:
-        """Whether the assigner's number, counted round the subtasks, is ours: a shard outside of them would be nobody's."""
-        return self._parts.assigner(shard, self._parts.parallelism) % self._parts.parallelism == self._parts.subtask

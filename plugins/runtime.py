@@ -11,6 +11,7 @@ from ..consumer.deserialization import CallableDeserializer, Deserializer
 from ..consumer.event_time import event_times
 from ..consumer.shard_consumer import Stamping
 from ..fetcher import data_fetcher as floor
+from ..fetcher.assignment import ShardAssigner
 from ..fetcher.bounded import BoundedResult, Bounds
 from ..fetcher.checkpoints import Checkpoints
 from ..fetcher.discovery import Discovery
@@ -204,6 +205,8 @@ def _deserializer(registry: Registry, properties: Properties, function: Callable
     return made(properties)  # type: ignore[call-arg]
 
 
-def _assigner(registry: Registry, properties: Properties) -> Any:
+def _assigner(registry: Registry, properties: Properties) -> ShardAssigner:
+    """The assigner, its numbers counted round the subtasks as in the connector: a shard outside of them would be nobody's."""
     made = registry.shard_assigners.get(properties.value(table.SHARD_ASSIGNER) or "", table.SHARD_ASSIGNER.key)
-    return made(properties)
+    assigner: ShardAssigner = made(properties)
+    return lambda shard, parallelism: assigner(shard, parallelism) % parallelism

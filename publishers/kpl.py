@@ -80,29 +80,42 @@ def parse_aggregate(data: bytes) -> Aggregate | None:
         return None
     try:
         whole = _AggregatedRecord.FromString(message)
-        return _columns(whole) if whole.IsInitialized() else None
+        aggregate = _columns(whole)
     except (DecodeError, UnicodeDecodeError):
         return None
+    return aggregate if whole.IsInitialized() and _indexes_fit(aggregate) else None
 
 
-def _columns(whole: Any) -> Aggregate | None:
-    """None when an index points past its table; a hash key index without any table says nothing. Raises: UnicodeDecodeError."""
+def hash_key_of(partition_key: str, explicit_hash_key: str | None) -> int:
+    """The 128-bit hash key that decides a record's shard."""
+    if explicit_hash_key and explicit_hash_key.isdecimal():
+        return int(explicit_hash_key)
+    return int.from_bytes(hashlib.md5(partition_key.encode(), usedforsecurity=False).digest(), "big")
+
+
+def _indexes_fit(aggregate: Aggregate) -> bool:
+    """Whether every index points into its table; an explicit hash key index without any table says nothing."""
+    if max(aggregate.key_indexes, default=-1) >= len(aggregate.partition_keys):
+        return False
+    explicit = [index for index in aggregate.hash_key_indexes or () if index is not None]
+    return max(explicit, default=-1) < len(aggregate.explicit_hash_keys)
+
+
+def _columns(whole: Any) -> Aggregate:
+    """Raises: UnicodeDecodeError."""
     parts = list(whole.records)
-    keys, hash_keys = (
+    hash_keys = [key.decode() for key in whole.explicit_hash_key_table]
+    return Aggregate(
+        [part.data for part in parts],
+        [part.partition_key_index for part in parts],
+        [_hash_key_index(part) for part in parts] if hash_keys else None,
         [key.decode() for key in whole.partition_key_table],
-        [key.decode() for key in whole.explicit_hash_key_table],
+        hash_keys,
     )
-    key_indexes = [part.partition_key_index for part in parts]
-    if max(key_indexes, default=-1) >= len(keys):
-        return None
-    hash_key_indexes = None
-    if hash_keys:
-        hash_key_indexes = [
-            part.explicit_hash_key_index if part.HasField("explicit_hash_key_index") else None for part in parts
-        ]
-        if max([index for index in hash_key_indexes if index is not None], default=-1) >= len(hash_keys):
-            return None
-    return Aggregate([part.data for part in parts], key_indexes, hash_key_indexes, keys, hash_keys)
+
+
+def _hash_key_index(part: Any) -> int | None:
+    return part.explicit_hash_key_index if part.HasField("explicit_hash_key_index") else None
 
 
 def _message_class() -> Any:

@@ -1,7 +1,6 @@
 """How a fetcher begins and ends at the edges: stopped while it waits, closed before it was opened, parts that fail to close."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -101,31 +100,3 @@ def test_a_snapshot_after_the_end_says_what_the_last_one_said():
 
     assert stopped == closed
     assert stopped["shards"]["s/a"]["position"] == "12"
-
-
-@pytest.mark.parametrize("answer", [2, -1, 5])
-def test_an_assigners_number_counts_round_the_subtasks(answer):
-    """As the connector takes it: a shard that belonged to nobody would be lost."""
-    source, sinks = ScriptedSource(), [RecordingSink() for _ in range(3)]
-    source.add("a", 1)
-
-    async def job():
-        tracker = InProcessTracker()
-        fetchers = [
-            DataFetcher(
-                replace(
-                    fetcher_parts(source, sink, tracker=tracker),
-                    assigner=lambda shard, parallelism: answer,
-                    subtask=number,
-                    parallelism=3,
-                )
-            )
-            for number, sink in enumerate(sinks)
-        ]
-        for fetcher in fetchers:
-            await fetcher.open()
-        await asyncio.gather(*(fetcher.run_bounded(Bounds(max_time=5)) for fetcher in fetchers))
-
-    run_virtual(job())
-
-    assert [len(sink.rows) for sink in sinks] == [0, 0, 1]
