@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from ..publishers.errors import DataLossError
 from ..publishers.positions import StartingPosition
 from ..publishers.shards import Shard
 from .shard_state import ShardState
 from .snapshot import Restored
+from .unread_children import with_unread_children
 
 
 def seeded_states(listed: Iterable[Shard], restored: Restored, start: StartingPosition) -> dict[str, ShardState]:
@@ -32,42 +33,24 @@ def vanished(listed: Iterable[Shard], restored: Restored, streams: Iterable[str]
     return [
         key
         for key, state in restored.shards.items()
-        if not state.ended and key not in known and _stream_of(key) in wanted
+        if not state.ended and key not in known and key.rsplit("/", 1)[0] in wanted
     ]
 
 
 def past_retention(
     listed: Iterable[Shard], restored: Restored, oldest_retained_ms: Mapping[str, int | None]
 ) -> list[str]:
-    """Restored shards whose last record and last confirmed tip are both older than what their stream retains, and childless ones (S5)."""
-    shards, lost = tuple(listed), []
-    for shard in shards:
+    """Restored shards whose last record and last confirmed tip are both older than what their stream retains, and those
+    whose children came and went unread (S5)."""
+    listed, lost = tuple(listed), []
+    for shard in listed:
         state, oldest = restored.shards.get(shard.key), oldest_retained_ms.get(shard.stream)
         if state is None or state.ended or oldest is None:
             continue
-        trace = _last_trace_ms(state)
-        if trace is not None and trace < oldest:
+        seen = [moment for moment in (state.arrival_ms, state.tip_ms) if moment is not None]
+        if seen and max(seen) < oldest:
             lost.append(shard.key)
-    return lost + childless(shards, restored, oldest_retained_ms)
-
-
-def childless(shards: Sequence[Shard], restored: Restored, oldest_retained_ms: Mapping[str, int | None]) -> list[str]:
-    """Restored shards that were read to their end and whose children nobody knows: they came and went unread, a gap (S5).
-
-    Nobody lists such a shard any more, and everything that the state says of its stream is older than what is retained. A younger
-    state may only have dropped the children before it dropped their parent.
-    """
-    known = {shard.key for shard in shards} | {
-        f"{shard.stream}/{parent}" for shard in shards for parent in shard.parents
-    }
-    known |= {f"{_stream_of(key)}/{parent}" for key, state in restored.shards.items() for parent in state.parents}
-    traces: dict[str, int] = {}
-    for key, state in restored.shards.items():
-        traces[_stream_of(key)] = max(traces.get(_stream_of(key), 0), _last_trace_ms(state) or 0)
-    old = {stream for stream, trace in traces.items() if 0 < trace < (oldest_retained_ms.get(stream) or 0)}
-    return [
-        key for key, state in restored.shards.items() if state.ended and key not in known and _stream_of(key) in old
-    ]
+    return lost + with_unread_children(listed, restored, oldest_retained_ms)
 
 
 def data_loss(keys: list[str], restored: Restored) -> DataLossError:
@@ -76,15 +59,6 @@ def data_loss(keys: list[str], restored: Restored) -> DataLossError:
     return DataLossError(
         f"records are past retention and lost: {places}. Set flink.state.dataloss=CONTINUE to go on without them"
     )
-
-
-def _last_trace_ms(state: ShardState) -> int | None:
-    """When something was last seen of a shard: its last record's arrival, or its tip."""
-    return max((moment for moment in (state.arrival_ms, state.tip_ms) if moment is not None), default=None)
-
-
-def _stream_of(key: str) -> str:
-    return key.rsplit("/", 1)[0]
 
 
 def _state_of_unknown(shard: Shard, is_finished: bool, restored: Restored, start: StartingPosition) -> ShardState:

@@ -3,7 +3,7 @@
 import pytest
 from entries import START, shard
 
-from recordpublisher.fetcher.seeding import childless, data_loss, past_retention, seeded_states, vanished
+from recordpublisher.fetcher.seeding import data_loss, past_retention, seeded_states, vanished
 from recordpublisher.fetcher.shard_state import ShardState
 from recordpublisher.fetcher.snapshot import Restored
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
@@ -67,34 +67,6 @@ def test_without_a_known_retention_there_is_no_judgement():
 
 def test_an_ended_shard_has_no_gap():
     assert past_retention([shard("a")], Restored({"s/a": ShardState(START, ended=True, arrival_ms=1)}), {"s": 9}) == []
-
-
-ENDED = ShardState(START, SequenceNumber("5"), ended=True, arrival_ms=5)
-
-
-def test_children_that_came_and_went_unread_are_a_gap():
-    later = shard("z", "y")
-
-    assert childless([later], Restored({"s/a": ENDED}), {"s": 10}) == ["s/a"]
-
-
-@pytest.mark.parametrize(
-    ("listed", "more"),
-    [
-        ([shard("b", "a")], {}),
-        ([shard("a")], {}),
-        ([], {"s/b": ShardState(START, parents=("a",))}),
-        ([], {"s/c": ShardState(START, tip_ms=10)}),
-    ],
-    ids=["child listed", "still listed", "child in the state", "the state is young"],
-)
-def test_there_is_no_such_gap_while_something_speaks_against_it(listed, more):
-    assert childless(listed, Restored({"s/a": ENDED, **more}), {"s": 10}) == []
-
-
-def test_without_a_known_retention_or_any_time_nobody_judges_of_children():
-    assert childless([], Restored({"s/a": ENDED, "s/b": ShardState(START, ended=True)}), {"s": None}) == []
-    assert childless([], Restored({"s/a": ShardState(START, ended=True)}), {"s": 10}) == []
 
 
 def test_the_error_names_the_gap_and_the_way_out():
