@@ -183,3 +183,26 @@ def test_a_subtask_that_never_joins_is_an_error():  # W6
 
     with pytest.raises(ConfigurationError, match=r"flink\.watermark\.tracker"):
         run_virtual(job())
+
+
+def test_children_that_came_and_went_while_nobody_read_are_a_gap():  # S5
+    source, sink = ScriptedSource(), RecordingSink()
+    source.add("a", 1, 2)
+    source.split("a", "b")
+    source.split("b", "c")
+
+    async def state():
+        fetcher = await opened(source, sink)
+        await fetcher.run_bounded(Bounds(max_time=10))
+        return fetcher.snapshot()
+
+    kept = run_virtual(state())
+    kept["shards"] = {"s/a": kept["shards"]["s/a"]}  # taken before anybody had heard of the child
+    del source.shards["s/a"], source.shards["s/b"]
+
+    async def late(stream):
+        return EPOCH_MS + 3_600_000
+
+    with pytest.raises(DataLossError, match="s/a after 1"):
+        run_virtual(opened(source, sink, restore=(kept,), oldest_retained=late))
+    run_virtual(opened(source, sink, {"flink.state.dataloss": "CONTINUE"}, restore=(kept,), oldest_retained=late))
