@@ -144,3 +144,20 @@ def test_r3_cancelling_is_immediate_at_every_await_and_loses_nothing(awaiting):
         return done + second.data
 
     assert run_virtual(run()) == [b"1", b"2"]
+
+
+def test_p7_each_shard_keeps_a_pace_of_its_own():
+    held, free = FakeShard(b"1"), FakeShard(b"1")
+
+    async def run():
+        readers = [Reader(hold=[60.0]), Reader()]
+        tasks = [
+            asyncio.create_task(published(fake, reader)) for fake, reader in zip((held, free), readers, strict=True)
+        ]
+        await asyncio.sleep(30)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run_virtual(run())
+    assert (len(held.read_at), len(free.read_at)) == (1, 150)
