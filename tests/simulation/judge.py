@@ -106,7 +106,8 @@ class Judge:
         last = indexes[-1] + 1
         self._judge_lateness(key, indexes, value, life)
         self.trace = zlib.crc32(f"{key} {done} {last} {value}".encode(), self.trace)
-        self._left += self._done.get(key, 0) - last
+        if key not in self._excused:
+            self._left += done - last
         self._done[key] = last
 
     def gates(self, batch: RecordBatch, value: int | None, lookahead: int | None) -> None:
@@ -147,9 +148,8 @@ class Judge:
 
     def excuse(self, keys: Iterable[str]) -> None:
         """Nobody reads these shards any more."""
-        for key in keys:
-            self._left -= len(self.world[key].times) - self._done.get(key, 0)
-            self._excused.add(key)
+        self._excused.update(keys)
+        self._count_what_is_left()
 
     def holds(self, queued: int, limit: int) -> None:
         """A subtask has so many bytes queued."""
@@ -159,8 +159,12 @@ class Judge:
 
     def _go_back(self, keys: Iterable[str], counts: dict[str, int]) -> None:
         for key in keys:
-            self._left += self._done.get(key, 0) - counts.get(key, 0)
             self._done[key] = counts.get(key, 0)
+        self._count_what_is_left()
+
+    def _count_what_is_left(self) -> None:
+        read = {key: shard for key, shard in self.world.shards.items() if key not in self._excused}
+        self._left = sum(len(shard.times) - self._done.get(key, 0) for key, shard in read.items())
 
     def _judge_lateness(self, key: str, indexes: list[int], value: int | None, life: Life) -> None:
         world = self.world
