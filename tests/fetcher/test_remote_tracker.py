@@ -165,7 +165,7 @@ def test_a_parent_stands_for_its_child_elsewhere_until_it_was_taken_over():  # W
 
     class Witness(list):
         def extend(self, rows):
-            value = network.coordinator.value
+            value, rows = network.coordinator.value, list(rows)
             super().extend(rows)
             late.extend(time for name, time in rows if name == "child" and value is not None and time < value)
 
