@@ -17,14 +17,17 @@ from .ending import Ending
 from .finish_line import FinishLine
 from .global_watermark import Report, SubtaskStatus
 from .intake import Intake
+from .lagging import Laggards
 from .opening import open_job
 from .outcome import outcome_of, subtask_metrics
 from .parts import FetcherParts
+from .pulse import Pulse
 from .readers import Readers, is_deleted_stream
 from .roster import Roster
 from .shard_table import ShardEntry, ShardTable
-from .sink import Checkpoint
+from .sink import Checkpoint, State
 from .snapshot import to_json
+from .succession import Succession
 from .watch import Watch
 
 log = logging.getLogger("recordpublisher.fetcher")
@@ -37,16 +40,31 @@ class DataFetcher:
         self._parts = parts
         settings, clock = parts.settings, parts.clock
         self._table = ShardTable(parts.tracker.is_finished)
+        self._pulse = Pulse(clock, self._woke_up)
         self._alignment = Alignment(
             parts.tracker, parts.subtask, settings.lookahead_ms, settings.startup_timeout_ms, clock
         )
         self._intake = Intake(
-            ByteBudget(settings.budget), settings.idle_interval_ms, clock, self._changed, self._found_children
+            ByteBudget(settings.budget),
+            settings.idle_interval_ms,
+            clock,
+            self._pulse,
+            self._changed,
+            self._found_children,
         )
         self._emitter = Emitter(
-            parts.sink, self._alignment, self._intake, clock, settings.emit_interval_ms, self._shard_ended
+            parts.sink, self._alignment, self._intake, clock, self._pulse, settings.emit_interval_ms, self._shard_ended
         )
-        self._readers = Readers(parts.factory, self._table, self._intake, parts.stamping_of, parts.use_continuations)
+        self._readers = Readers(
+            parts.factory,
+            self._table,
+            self._intake,
+            parts.stamping_of,
+            parts.use_continuations,
+            parts.tracker.last_watermark,
+        )
+        self._succession = Succession(self._table, parts.tracker, settings.tracker_timeout_ms, clock, self._note)
+        self._laggards = Laggards(self._table, parts.tracker, settings.max_lag_ms, self._note)
         self._roster = Roster(parts, self._table, self._changed_quietly, self._forgotten)
         self._keeper = CheckpointKeeper(settings.checkpoint_interval_ms, self.checkpoint)
         self._checkpointing = asyncio.Lock()
@@ -55,6 +73,7 @@ class DataFetcher:
         self._stopped = False
         self._pinned_ms: int | None = None
         self._generation = 0
+        self._earlier: Sequence[State] = ()
         self._last_heads: dict[str, int | None] = {}
 
     async def open(self) -> None:
@@ -64,11 +83,11 @@ class DataFetcher:
         """
         parts = self._parts
         opened = await open_job(parts)
-        self._generation, self._pinned_ms = opened.generation, opened.pinned_ms
+        self._generation, self._pinned_ms, self._earlier = opened.generation, opened.pinned_ms, opened.earlier
         self._roster.open(opened.listed, opened.states)
         await parts.tracker.open(parts.subtask, parts.parallelism)
         parts.tracker.start_at(opened.lowest_watermark)
-        parts.tracker.finished(key for key, state in opened.states.items() if state.ended)
+        parts.tracker.finished({key: state.watermark for key, state in opened.states.items() if state.ended})
         parts.tracker.on_advance(self._emitter.wake)
         self._alignment.begin()
         self._watch = Watch(
@@ -91,6 +110,7 @@ class DataFetcher:
                 self._emit(),
                 self._keeper.run(),
                 self._heartbeat(),
+                self._pulse.run(),
                 self._discover(),
                 self._end_in(bounds.max_time),
             )
@@ -113,8 +133,8 @@ class DataFetcher:
 
     def snapshot(self) -> dict[str, Any]:
         """Exactly what `write` has returned for (S1), as a plain JSON-able dict."""
-        parts = self._parts
-        return to_json(self._table.states(), self._pinned_ms, self._generation, parts.subtask, parts.parallelism)
+        parts, states = self._parts, self._table.states()
+        return to_json(states, self._pinned_ms, self._generation, parts.subtask, parts.parallelism, self._earlier)
 
     async def checkpoint(self) -> dict[str, Any]:
         """Flush, snapshot, store: kept only after the sink confirmed everything before it (S6). Raises: FencedError, SinkError."""
@@ -124,7 +144,8 @@ class DataFetcher:
                 await self._parts.sink.flush(Checkpoint(state))
             if self._parts.checkpoints is not None:
                 await self._parts.checkpoints.store(state)
-            self._parts.tracker.finished({key for key, entry in state["shards"].items() if entry.get("ended")})
+            ended = {key: entry.get("watermark") for key, entry in state["shards"].items() if entry.get("ended")}
+            self._parts.tracker.finished(ended)
         return state
 
     async def close(self) -> None:
@@ -150,14 +171,19 @@ class DataFetcher:
         self._alignment.until = bounds.until_event_time
         self._emitter.begin()
         self._keeper.begin()
+        self._pulse.begin()
         if self._stopped:
             self._ending.finish(EndReason.STOPPED)
 
     def _changed(self, entry: ShardEntry) -> None:
-        self._emitter.note(entry, self._finish_line)
-        self._emitter.wake()
+        self._note(entry)
         if not entry.queue and not entry.is_open:
             self._shard_ended(entry)
+
+    def _note(self, entry: ShardEntry) -> None:
+        """What a shard counts for has changed."""
+        self._emitter.note(entry, self._finish_line)
+        self._emitter.wake()
 
     def _changed_quietly(self, entry: ShardEntry) -> None:
         self._alignment.changed(entry)
@@ -173,6 +199,7 @@ class DataFetcher:
             return
         log.info("shard %s was read to its end, children: %s", entry.key, [child.shard_id for child in entry.children])
         self._keeper.ask_for_one()
+        self._succession.ended(entry)
         self._start_readers()
 
     def _found_children(self, children: Sequence[Shard]) -> None:
@@ -182,10 +209,29 @@ class DataFetcher:
     def _start_readers(self) -> None:
         if not self._ending.is_running:
             return
-        self._readers.start(self._changed, self._reader_failed)
+        begun = self._readers.start(self._changed, self._reader_failed)
+        self._succession.look()
+        self._announce(begun)
         is_bounded = self._finish_line.has_shard_bounds and not any(entry.is_open for entry in self._table)
         if is_bounded or self._table.is_exhausted:
             self._ending.finish(EndReason.ALL_ENDED)
+
+    def _announce(self, begun: Sequence[ShardEntry]) -> None:
+        """Children of shards elsewhere are taken over; a report that counts them goes first (W5)."""
+        heirs = [entry.key for entry in begun if entry.shard.parents]
+        if heirs:
+            self._alignment.report()
+            self._parts.tracker.taken_over(heirs)
+
+    def _woke_up(self, gap_seconds: float) -> None:
+        """The process was suspended or starved: read and ask for the global watermark before judging (W3, W7)."""
+        log.warning("subtask %d did not run for %.1f s", self._parts.subtask, gap_seconds)
+        for entry in self._table:
+            entry.silence.slept()
+            if entry.idle:
+                entry.idle = False
+                self._note(entry)
+        self._alignment.report()
 
     def _reader_failed(self, entry: ShardEntry, error: BaseException) -> None:
         if not is_deleted_stream(error):
@@ -214,6 +260,8 @@ class DataFetcher:
     async def _heartbeat(self) -> None:
         while True:
             await asyncio.sleep(self._parts.settings.sync_interval_ms / 1000)
+            self._laggards.look()
+            self._alignment.furthest = self._laggards.furthest
             self._emitter.tick()
             self._watch.look()
             self._start_readers()
@@ -222,6 +270,7 @@ class DataFetcher:
     async def _discover(self) -> None:
         async def looked(stream: str, listed: list[Shard]) -> None:
             self._roster.look(stream, listed)
+            self._succession.listed(stream, listed)
             self._start_readers()
 
         await self._parts.discovery.run(looked)

@@ -52,6 +52,7 @@ class Membership:
         """The global watermark, epoch ms; None before any is known."""
         self.holder: int | None = None
         self.left_out: tuple[int, ...] = ()
+        self.furthest: int | None = None
         self.is_replaced = False
         """Whether somebody else speaks for this subtask; then the last value stands for ever."""
         self.refusal = ""
@@ -139,6 +140,7 @@ class Membership:
         if answer.counter:
             self._taken(answer.counter)
         self._needed, self.holder, self.left_out = answer.needed, answer.holder, answer.left_out
+        self.furthest = answer.furthest
         fresh = [shard for shard in answer.finished if shard not in self._finished]
         self._finished.update(fresh)
         has_risen = answer.value is not None and (self.value is None or answer.value > self.value)
@@ -232,6 +234,7 @@ class Membership:
             asked,
             place.timeout_ms,
             place.startup_ms,
+            report.furthest,
         )
         return self._said
 

@@ -48,6 +48,9 @@ def subtask_metrics(
             "openShards": sum(entry.is_open for entry in entries),
             "idleShards": sum(entry.is_open and entry.idle for entry in entries),
             "heldShards": sum(entry.held_since is not None for entry in entries),
+            "leftOutShards": sum(entry.left_behind for entry in entries),
+            "alignmentLagMs": alignment.lag_ms,
+            "lateAfterIdle": sum(entry.late_after_idle for entry in entries),
         },
         "shards": {entry.key: _shard_metrics(entry, clock) for entry in entries},
     }
@@ -67,6 +70,8 @@ def _shard_metrics(entry: ShardEntry, clock: Clock) -> dict[str, Any]:
         "queuedBytes": entry.queued_bytes,
         "idle": entry.idle and entry.is_open,
         "silentMs": entry.silence.observed_ms,
+        "leftOut": entry.left_behind,
+        "lateAfterIdle": entry.late_after_idle,
         "held": entry.held_since is not None,
         "heldMs": round((entry.held_seconds + held_now) * 1000),
         "lastEmitAgeMs": None if entry.last_emit_ms is None else clock.now_ms() - entry.last_emit_ms,

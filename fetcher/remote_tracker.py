@@ -93,6 +93,10 @@ class RemoteTracker(WatermarkTracker):
         """Some of the subtasks that nobody hears of."""
         return self.membership.left_out
 
+    def furthest(self) -> int | None:
+        """Where the furthest shard of the job stood when the coordinator was last heard of."""
+        return self.membership.furthest
+
     def holder(self) -> int | None:
         """Who held the value when the coordinator was last heard of."""
         return self.membership.holder
