@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from ..publishers.errors import DataLossError
 from ..publishers.positions import StartingPosition
-from ..publishers.shards import Shard
+from ..publishers.shards import Shard, is_too_old_for
 from .shard_state import ShardState
 from .snapshot import Restored
 from .unread_children import with_unread_children
@@ -35,6 +35,14 @@ def vanished(listed: Iterable[Shard], restored: Restored, streams: Iterable[str]
         for key, state in restored.shards.items()
         if not state.ended and key not in known and key.rsplit("/", 1)[0] in wanted
     ]
+
+
+def not_listed_yet(listed: Iterable[Shard], restored: Restored, streams: Iterable[str]) -> list[str]:
+    """Restored shards, ended ones included, that are younger than anything listed of their stream: the listing is an old one."""
+    listed, wanted = list(listed), set(streams)
+    known = {shard.key for shard in listed}
+    unknown = [Shard(*key.rsplit("/", 1)) for key in restored.shards if key not in known]
+    return [shard.key for shard in unknown if shard.stream in wanted and is_too_old_for(shard, listed)]
 
 
 def past_retention(

@@ -10,7 +10,7 @@ from enum import Enum
 
 from ..publishers.metrics import ShardMetrics
 from ..publishers.records import RecordBatch, to_millis
-from ..publishers.shards import Shard
+from ..publishers.shards import Shard, is_too_old_for
 from .shard_state import ShardState
 from .silence import SilenceClock
 
@@ -209,10 +209,14 @@ class ShardTable:
         """Shards that the last whole listing of a stream had and this one has not, as soon as they may be forgotten (S5).
 
         That is an ended shard of ours whose children here have started; those elsewhere may start since nobody lists their parent.
+        A listing older than the one before says nothing about younger shards: forgotten, they would be read again from their start.
         """
+        listed = list(listed)
         now = {shard.key for shard in listed}
-        self._gone = (self._gone | (self._last_listing.get(stream, set()) - now)) - now
-        self._last_listing[stream] = now
+        missing = self._last_listing.get(stream, set()) - now
+        young = {key for key in missing if key in self._listed and is_too_old_for(self._listed[key], listed)}
+        self._gone = (self._gone | missing) - now - young
+        self._last_listing[stream] = now | young
         awaited = {
             f"{entry.shard.stream}/{parent}"
             for entry in self

@@ -18,6 +18,7 @@ from .listing import date_of, listed_shards, listed_streams, shard_of
 from .location import is_arn, name_of
 from .parsing import RAW_EVENTS, READ
 from .subscription import EventSubscription
+from .transport import Transport
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -29,11 +30,16 @@ class KinesisClient:
     goes into every call, as the service recommends. Nothing is retried here; errors are those of `errors.py`.
     """
 
-    def __init__(self, properties: Properties, streams: Iterable[str] = ()) -> None:
-        """Check what can be checked without a call; `streams` (names or ARNs) may give the region. Raises: ConfigurationError."""
+    def __init__(
+        self, properties: Properties, streams: Iterable[str] = (), *, transport: Transport | None = None
+    ) -> None:
+        """Check what can be checked without a call; `streams` (names or ARNs) may give the region; `transport` is for tests.
+
+        Raises: ConfigurationError.
+        """
         streams = tuple(streams)
         self._arns = {name_of(stream): stream for stream in streams if is_arn(stream)}
-        self._connections = Connections(properties, streams)
+        self._connections: Transport = transport or Connections(properties, streams)
         self._keys_decide: dict[str, bool] = {}
 
     async def __aenter__(self) -> Self:

@@ -7,10 +7,10 @@ from typing import Any
 
 from ..errors import FatalKinesisError, TransientError
 from ..shards import HashRange, Shard
-from .connections import Connections
+from .transport import Transport
 
 
-async def listed_shards(connections: Connections, stream: dict[str, str], after: str | None) -> list[dict[str, Any]]:
+async def listed_shards(connections: Transport, stream: dict[str, str], after: str | None) -> list[dict[str, Any]]:
     """Every shard as the service describes it, or those after a shard id.
 
     A NextToken lives 300 s and never goes together with a stream (API reference); when one has expired, the listing goes on after the
@@ -31,12 +31,12 @@ async def listed_shards(connections: Connections, stream: dict[str, str], after:
             page = await _first_page(connections, stream, shards[-1]["ShardId"])
 
 
-async def _first_page(connections: Connections, stream: dict[str, str], after: str | None) -> dict[str, Any]:
+async def _first_page(connections: Transport, stream: dict[str, str], after: str | None) -> dict[str, Any]:
     start = {"ExclusiveStartShardId": after} if after else {}
     return await connections.call("ListShards", **stream, **start)
 
 
-async def listed_streams(connections: Connections) -> list[str]:
+async def listed_streams(connections: Transport) -> list[str]:
     """The names of all streams."""
     names: list[str] = []
     page = await connections.call("ListStreams")

@@ -197,3 +197,13 @@ class TestExpired:  # S5
         made["s/a"].stage, made["s/b"].stage = Stage.ENDED, Stage.READING
 
         assert made.expired("t", []) == []
+
+    def test_a_listing_older_than_the_one_before_takes_nothing_away(self):
+        """ListShards is consistent only eventually; a forgotten shard would be new again, and read from its start."""
+        old, young = shard("shardId-000000000000"), shard("shardId-000000000001", "shardId-000000000000")
+        made = table(old, young)
+        made.expired("s", [old, young])
+        made["s/shardId-000000000001"].stage = Stage.ENDED
+
+        assert made.expired("s", [old]) == []
+        assert made.expired("s", [old, young]) == []

@@ -1,0 +1,58 @@
+"""FaultRule: what goes wrong, where, how often; and rules as one writes them on a command line."""
+
+import re
+from dataclasses import dataclass
+from math import inf
+
+from ...publishers.errors import ConfigurationError
+from .fault_kinds import SECONDS, FaultKind
+
+VALID = "KIND[@WHERE][=RATE][*COUNT][~SECONDS], separated by commas, for example throttle@GetRecords=0.1,cut=0.05 or all=0.02"
+_RULE = re.compile(
+    r"(?P<kind>[a-z-]+)(@(?P<where>[\w.-]+))?(=(?P<rate>[0-9.]+))?(\*(?P<count>[0-9]+))?(~(?P<seconds>[0-9.]+))?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FaultRule:
+    """One kind of fault with its odds.
+
+    `where` is an operation, a shard id or a consumer's name, None every place that the kind can befall. `rate` is the share of calls or
+    frames that are hit (0 to 1), `count` how often at most, `seconds` how long or how far at most (None: the kind's own).
+    """
+
+    kind: FaultKind
+    where: str | None = None
+    rate: float = 1.0
+    count: float = inf
+    seconds: float | None = None
+
+    @property
+    def longest(self) -> float:
+        """Seconds at most."""
+        return SECONDS.get(self.kind, 0.0) if self.seconds is None else self.seconds
+
+    def is_for(self, *places: str) -> bool:
+        """Whether one of these names is where the rule strikes."""
+        return self.where is None or self.where in places
+
+
+def rules_of(text: str) -> tuple[FaultRule, ...]:
+    """Rules as text, `all` meaning every kind. Raises: ConfigurationError."""
+    return tuple(rule for part in text.split(",") if part.strip() for rule in _rules_of(part.strip()))
+
+
+def _rules_of(text: str) -> list[FaultRule]:
+    found = _RULE.fullmatch(text)
+    try:
+        if found is None:
+            raise ValueError(text)
+        kinds = list(FaultKind) if found["kind"] == "all" else [FaultKind(found["kind"])]
+        rate, count = float(found["rate"] or 1), int(found["count"]) if found["count"] else inf
+        seconds = float(found["seconds"]) if found["seconds"] else None
+        if not 0 <= rate <= 1:
+            raise ValueError(rate)
+    except ValueError as error:
+        known = ", ".join(FaultKind)
+        raise ConfigurationError("--faults", text, VALID, reason=f"kinds: all, {known}") from error
+    return [FaultRule(kind, found["where"], rate, count, seconds) for kind in kinds]
