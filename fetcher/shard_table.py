@@ -64,8 +64,9 @@ class ShardEntry:
 
     @property
     def confirmed_state(self) -> ShardState:
-        """The emitted state with when a read last stood at the tip behind it (S5)."""
-        return self.state if self.tip_ms is None else replace(self.state, tip_ms=self.tip_ms)
+        """The emitted state with when a read last stood at the tip behind it, and whether it has started (S5)."""
+        tip_ms = self.state.tip_ms if self.tip_ms is None else self.tip_ms
+        return replace(self.state, tip_ms=tip_ms, waiting=self.stage is Stage.WAITING)
 
     @property
     def is_open(self) -> bool:

@@ -127,6 +127,13 @@ def test_children_wait_for_both_parents():  # S2
     assert made.parents_finished(shard("c", "a", "b"))
 
 
+def test_the_state_says_which_shards_wait():  # S5
+    made = table(shard("a"), shard("b", "a"))
+    made["s/a"].stage = Stage.READING
+
+    assert {key: state.waiting for key, state in made.states().items()} == {"s/a": False, "s/b": True}
+
+
 @pytest.mark.parametrize(("finished", "may_start"), [((), False), (("s/a",), True)])
 def test_a_parent_elsewhere_is_finished_when_it_is_announced(finished, may_start):  # S2
     made = ShardTable(lambda key: key in finished)

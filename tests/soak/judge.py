@@ -40,21 +40,35 @@ class Ledger:
         raise AssertionError(f"{where}: key {key} wants {number}, came what nobody wrote: {data[:40]!r}")
 
 
+class Stalls:
+    """When the sinks of a run stop taking records; each time is met once, by whichever sink comes first."""
+
+    def __init__(self, clock: Clock, times: tuple[tuple[float, float], ...]) -> None:
+        self._clock = clock
+        self._begin = clock.monotonic()
+        self._times = list(times)
+        self.is_on = False
+
+    async def meet(self) -> None:
+        """Stall if it is time to."""
+        while self._times and self._begin + self._times[0][0] <= self._clock.monotonic():
+            self.is_on = True
+            await asyncio.sleep(self._times.pop(0)[1])
+            self.is_on = False
+
+
 class JudgingSink(Sink):
     """Hands every record to the ledger; takes none while it stalls."""
 
-    def __init__(self, ledger: Ledger, clock: Clock, stalls: list[tuple[float, float]]) -> None:
+    def __init__(self, ledger: Ledger, stalls: Stalls) -> None:
         self._ledger = ledger
-        self._clock = clock
         self._stalls = stalls
-        """When, in seconds of the clock, and how long; each is met once, by whichever sink comes first."""
         self.is_busy = False
 
     async def write(self, batch: RecordBatch) -> None:
         assert not self.is_busy, "calls of the sink overlap"
         self.is_busy = True
-        while self._stalls and self._stalls[0][0] <= self._clock.monotonic():
-            await asyncio.sleep(self._stalls.pop(0)[1])
+        await self._stalls.meet()
         for record in batch:
             self._ledger.take(record.partition_key or "", record.data, batch.shard.key)
         self.is_busy = False

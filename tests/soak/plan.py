@@ -71,7 +71,8 @@ def plan_of(seed: int, publisher: str | None = None) -> Plan:
         lives=tuple(lives),
         initial_position=dice.choice(["TRIM_HORIZON", "TRIM_HORIZON", "LATEST"]),
         interval_ms=dice.choice([0, 200, 1_000]),
-        discovery_ms=dice.choice([2_000, 10_000, 3_600_000]),
+        # never looking is for one subtask: others hear of children by looking only (S3)
+        discovery_ms=dice.choice([2_000, 10_000, 10_000 if any(life.parallelism > 1 for life in lives) else -1]),
         stalls=_stalls(dice, seconds),
         by_arn=dice.random() < 0.5,
         consumer_delay_ms=dice.choice([100, 3_000]),

@@ -17,7 +17,7 @@ from recordpublisher.plugins.local.resharding import merge, split
 from recordpublisher.publishers.clock import Clock
 
 from .job import STREAM, MakeTransport, RunningJob, Stage
-from .judge import JudgingSink, Ledger
+from .judge import JudgingSink, Ledger, Stalls
 from .plan import Life, Plan
 
 PATIENCE_SECONDS = 150.0
@@ -34,8 +34,7 @@ class Run:
         self._clock = clock
         self._dice = random.Random(plan.seed + 1)
         self._ledger = Ledger()
-        self._begin = clock.monotonic()
-        self._stalls = [(self._begin + at, length) for at, length in plan.stalls]
+        self._stalls = Stalls(clock, plan.stalls)
         stream = account.create_stream(STREAM, plan.shards)
         self._stage = Stage(
             properties={
@@ -48,7 +47,7 @@ class Run:
             stream=stream.arn if plan.by_arn else STREAM,
             clock=clock,
             make_transport=make_transport,
-            make_sink=lambda: JudgingSink(self._ledger, clock, self._stalls),
+            make_sink=lambda: JudgingSink(self._ledger, self._stalls),
             tolerance=tolerance,
         )
 
@@ -68,8 +67,9 @@ class Run:
             await asyncio.gather(world, return_exceptions=True)
 
     async def _last_life(self, job: RunningJob, world: asyncio.Task[Any]) -> Counter[FaultKind]:
-        await self._until(job, world.done, self._plan.seconds * 3 + 600)
-        await world
+        await self._until(job, world.done, self._plan.seconds * 3)
+        if not job.has_failed:
+            await world
         counts = self._account.faults.quiet()
         await self._until(job, lambda: self._ledger.is_complete, PATIENCE_SECONDS)
         await asyncio.sleep(7)  # what would come twice has time to come
@@ -96,10 +96,8 @@ class Run:
         """Wait; a stall of the sink makes it longer, a failed job shorter."""
         until = self._clock.monotonic() + seconds
         while not is_done() and not job.has_failed and self._clock.monotonic() < until:
-            stalls = len(self._stalls)
             await asyncio.sleep(0.5)
-            if len(self._stalls) < stalls:
-                until += 500
+            until += 0.5 * self._stalls.is_on
 
     # --- the other side -----------------------------------------------------------------------------------------------------------
 
