@@ -47,8 +47,12 @@ class Chance:
         if not rules:
             return None
         name = target()
-        goal = _SERVES.get(operation, operation)
-        return self._in_moderation((goal, name), rules, (operation, name), is_goal=goal == operation)
+        return self._in_moderation((_SERVES.get(operation, operation), name), rules, operation, name)
+
+    def answered(self, operation: str, target: Callable[[], str]) -> None:
+        """A call was answered well: that is what a row of faults ends with."""
+        if operation not in _SERVES and self._of_calls.get(operation):
+            self._in_a_row[operation, target()] = 0
 
     def for_frame(self, consumer: str, shard_id: str) -> Drawn | None:
         """What befalls the next frame of a subscription."""
@@ -57,8 +61,10 @@ class Chance:
         rules = self._of_frames
         if self._take_overs[shard_id] >= MOST_TAKE_OVERS:
             rules = [(number, rule) for number, rule in rules if rule.kind is not FaultKind.TAKE_OVER]
-        drawn = self._in_moderation(("events", shard_id), rules, (consumer, shard_id), is_goal=True)
-        if drawn is not None:
+        drawn = self._in_moderation(("events", shard_id), rules, consumer, shard_id)
+        if drawn is None:
+            self._in_a_row["events", shard_id] = 0
+        else:
             self._take_overs[shard_id] = self._take_overs[shard_id] + 1 if drawn.kind is FaultKind.TAKE_OVER else 0
         return drawn
 
@@ -66,13 +72,12 @@ class Chance:
         """Whether this record of PutRecords is refused."""
         return self._draw(self._of_entries) is not None
 
-    def _in_moderation(self, goal: Hashable, rules: _Numbered, places: tuple[str, ...], *, is_goal: bool) -> Drawn | None:
+    def _in_moderation(self, goal: Hashable, rules: _Numbered, *places: str) -> Drawn | None:
         """Draw, but let what was hit too often in a row get through."""
-        drawn = None if self._in_a_row[goal] >= self._most_in_a_row else self._draw(rules, *places)
-        if drawn is not None:
-            self._in_a_row[goal] += 1
-        elif is_goal:
-            self._in_a_row[goal] = 0
+        if self._in_a_row[goal] >= self._most_in_a_row:
+            return None
+        drawn = self._draw(rules, *places)
+        self._in_a_row[goal] += drawn is not None
         return drawn
 
     def _draw(self, rules: _Numbered, *places: str) -> Drawn | None:

@@ -47,6 +47,8 @@ class Exchange:
         """The body of the answer. Raises: ApiError, PageAnswer, ConnectionAbortedError for a connection that breaks."""
         drawn = await self._before(operation, body)
         answer = OPERATIONS[operation](self._account, body)
+        if drawn is None:
+            self._faults.answered(operation, lambda: self._target(body))
         await self._after(operation, drawn)
         return answer[: len(answer) // 2] if drawn is not None and drawn.kind is FaultKind.HALF else answer
 

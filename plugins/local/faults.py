@@ -107,6 +107,10 @@ class Faults:
         """Return what is drawn for this call."""
         return self._chance.for_call(operation, target)
 
+    def answered(self, operation: str, target: Callable[[], str]) -> None:
+        """Hear that a call was answered well."""
+        self._chance.answered(operation, target)
+
     def for_frame(self, consumer: str, shard_id: str) -> Drawn | None:
         """Return what is drawn for a subscription's next frame."""
         return self._chance.for_frame(consumer, shard_id)

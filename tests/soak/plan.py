@@ -44,6 +44,8 @@ class Plan:
     consumer_delay_ms: int
     payload: int
     """Bytes that a record has at most."""
+    queue_records: int
+    """Records that a shard's queue takes: few of them make back-pressure."""
 
 
 def plan_of(seed: int, publisher: str | None = None) -> Plan:
@@ -55,11 +57,11 @@ def plan_of(seed: int, publisher: str | None = None) -> Plan:
     lives = [
         Life(
             publisher=(POLLING if first == EFO else EFO) if changes and number % 2 else first,
-            parallelism=dice.choice([1, 1, 1, 2]),
+            parallelism=dice.choice([1, 1, 2]),
             seconds=dice.uniform(0, seconds * 0.7),
             crashes=dice.random() < 0.5,
         )
-        for number in range(dice.choice([1, 1, 2, 3]))
+        for number in range(dice.choice([1, 2, 3]))
     ]
     return Plan(
         seed=seed,
@@ -72,11 +74,12 @@ def plan_of(seed: int, publisher: str | None = None) -> Plan:
         initial_position=dice.choice(["TRIM_HORIZON", "TRIM_HORIZON", "LATEST"]),
         interval_ms=dice.choice([0, 200, 1_000]),
         # never looking is for one subtask: others hear of children by looking only (S3)
-        discovery_ms=dice.choice([2_000, 10_000, 10_000 if any(life.parallelism > 1 for life in lives) else -1]),
+        discovery_ms=dice.choice([2_000, 10_000, 40_000 if any(life.parallelism > 1 for life in lives) else -1]),
         stalls=_stalls(dice, seconds),
         by_arn=dice.random() < 0.5,
         consumer_delay_ms=dice.choice([100, 3_000]),
         payload=dice.choice([40, 40, 2_000, 40_000]),
+        queue_records=dice.choice([1, 20, 50_000]),
     )
 
 

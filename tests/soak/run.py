@@ -43,6 +43,7 @@ class Run:
                 "flink.shard.getrecords.intervalmillis": plan.interval_ms,
                 "flink.shard.discovery.intervalmillis": plan.discovery_ms,
                 "flink.stream.efo.consumername": "soak",
+                "flink.shard.queue.records": plan.queue_records,
             },
             stream=stream.arn if plan.by_arn else STREAM,
             clock=clock,
