@@ -7,6 +7,7 @@ from typing import Any
 
 from ..errors import FatalKinesisError, TransientError
 from ..shards import HashRange, Shard
+from .translation import understood
 from .transport import Transport
 
 
@@ -19,7 +20,8 @@ async def listed_shards(connections: Transport, stream: dict[str, str], after: s
     shards: list[dict[str, Any]] = []
     page = await _first_page(connections, stream, after)
     while True:
-        shards += page["Shards"]
+        with understood("ListShards"):
+            shards += page["Shards"]
         token = page.get("NextToken")
         if not token:
             return shards
@@ -40,12 +42,13 @@ async def listed_streams(connections: Transport) -> list[str]:
     """The names of all streams."""
     names: list[str] = []
     page = await connections.call("ListStreams")
-    while page["StreamNames"]:
-        names += page["StreamNames"]
-        if not page.get("HasMoreStreams"):
-            break
+    while True:
+        with understood("ListStreams"):
+            found = page["StreamNames"]
+            names += found
+        if not found or not page.get("HasMoreStreams"):
+            return names
         page = await connections.call("ListStreams", ExclusiveStartStreamName=names[-1])
-    return names
 
 
 def shard_of(described: dict[str, Any], stream: str, stream_arn: str | None) -> Shard:

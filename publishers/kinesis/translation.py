@@ -66,6 +66,15 @@ def translated(api: str) -> Iterator[None]:
         raise ours from error
 
 
+@contextmanager
+def understood(api: str) -> Iterator[None]:
+    """Raise TransientError when what is taken from an answer inside is not in it: somebody on the way wrote it, or cut it."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError) as error:
+        raise TransientError(api, "MalformedAnswer", f"the answer is not as documented: {error!r}") from error
+
+
 def translate(api: str, error: Exception) -> RecordPublisherError | None:
     """The error of our tree for a foreign one, or None when it is nobody's failure but the program's."""
     if isinstance(error, sdk.ClientError):
