@@ -73,9 +73,9 @@ class Chance:
         return self._draw(self._of_entries) is not None
 
     def _in_moderation(self, goal: Hashable, rules: _Numbered, *places: str) -> Drawn | None:
-        """Draw, but let what was hit too often in a row get through."""
+        """Draw, but let what was hit too often in a row get through, unless a rule says that it always strikes."""
         if self._in_a_row[goal] >= self._most_in_a_row:
-            return None
+            rules = [(number, rule) for number, rule in rules if rule.rate >= 1]
         drawn = self._draw(rules, *places)
         self._in_a_row[goal] += drawn is not None
         return drawn

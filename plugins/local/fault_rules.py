@@ -18,7 +18,8 @@ class FaultRule:
     """One kind of fault with its odds.
 
     `where` is an operation, a shard id or a consumer's name, None every place that the kind can befall. `rate` is the share of calls or
-    frames that are hit (0 to 1), `count` how often at most, `seconds` how long or how far at most (None: the kind's own).
+    frames that are hit (0 to 1), `count` how often at most, `seconds` how long or how far at most (None: the kind's own). Below a rate of 1
+    nothing is hit more than twice in a row, so that what keeps to default budgets of retries gets through.
     """
 
     kind: FaultKind
@@ -37,12 +38,12 @@ class FaultRule:
         return self.where is None or self.where in places
 
 
-def rules_of(text: str) -> tuple[FaultRule, ...]:
-    """Rules as text, `all` meaning every kind. Raises: ConfigurationError."""
-    return tuple(rule for part in text.split(",") if part.strip() for rule in _rules_of(part.strip()))
+def rules_of(text: str, option: str = "faults") -> tuple[FaultRule, ...]:
+    """Rules as text, `all` meaning every kind. Raises: ConfigurationError that names `option`."""
+    return tuple(rule for part in text.split(",") if part.strip() for rule in _rules_of(part.strip(), option))
 
 
-def _rules_of(text: str) -> list[FaultRule]:
+def _rules_of(text: str, option: str) -> list[FaultRule]:
     found = _RULE.fullmatch(text)
     try:
         if found is None:
@@ -54,5 +55,5 @@ def _rules_of(text: str) -> list[FaultRule]:
             raise ValueError(rate)
     except ValueError as error:
         known = ", ".join(FaultKind)
-        raise ConfigurationError("--faults", text, VALID, reason=f"kinds: all, {known}") from error
+        raise ConfigurationError(option, text, VALID, reason=f"kinds: all, {known}") from error
     return [FaultRule(kind, found["where"], rate, count, seconds) for kind in kinds]

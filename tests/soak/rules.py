@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -19,7 +20,7 @@ from recordpublisher.publishers.fanout.publisher import FanOutRecordPublisher
 from recordpublisher.publishers.fanout.recovery import Recovery
 from recordpublisher.publishers.fanout.registration import Registration
 from recordpublisher.publishers.fanout.subscription import OpenSubscription
-from recordpublisher.publishers.kinesis import frames, subscription, translation
+from recordpublisher.publishers.kinesis import frames, translation
 from recordpublisher.publishers.polling import iterator as polling_iterator, missing, pacing as polling_pacing
 from recordpublisher.publishers.polling import publisher as polling_publisher
 from recordpublisher.publishers.polling.iterator import ShardIterator
@@ -118,16 +119,6 @@ def broken_answers_are_known() -> Patches:
 
 def frames_are_checked() -> Patches:
     return [_set(frames, "_check", _nothing)]
-
-
-def errors_inside_a_stream_are_seen() -> Patches:
-    answer = subscription.EventSubscription._answer
-
-    def deaf(self: Any, frame: Any) -> Any:
-        kind = frame.headers.get(":message-type")
-        return None if kind in ("exception", "error") else answer(self, frame)
-
-    return [_set(subscription.EventSubscription, "_answer", deaf)]
 
 
 # --- fan-out --------------------------------------------------------------------------------------------------------------------------
@@ -248,6 +239,26 @@ def a_shard_that_waits_says_nothing_about_its_parents() -> Patches:
     ]
 
 
+def other_subtasks_hear_of_children_by_looking() -> Patches:
+    async def run(self: Any, looked: Any) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    return [_set(Discovery, "run", run)]
+
+
+def latest_is_pinned_once_for_the_job() -> Patches:
+    pinned = opening._pinned_start
+
+    async def anew(restored: Any, parts: Any) -> Any:
+        return await pinned(replace(restored, pinned_ms=None), parts)
+
+    def from_now(listed: Any, restored: Any, start: Any) -> Any:
+        states = seeding.seeded_states(listed, restored, start)
+        return {key: replace(state, start=start) if state.position is None else state for key, state in states.items()}
+
+    return [_set(opening, "_pinned_start", anew), _set(opening, "seeded_states", from_now)]
+
+
 def found_shards_are_read_from_their_beginning() -> Patches:
     take = Roster.take
 
@@ -277,7 +288,6 @@ RULES: dict[str, Callable[[], Patches]] = {
     "R4 network errors are known": network_errors_are_known,
     "F3 broken answers and frames are known": broken_answers_are_known,
     "F3 frames are checked": frames_are_checked,
-    "F3 errors inside a stream are seen": errors_inside_a_stream_are_seen,
     "F2 a clean end is not the end of the shard": a_clean_end_is_not_the_end_of_the_shard,
     "P1 subscriptions go on from the answered position": subscriptions_go_on_from_the_answered_position,
     "F3 broken subscriptions are opened again": broken_subscriptions_are_opened_again,
@@ -297,6 +307,8 @@ RULES: dict[str, Callable[[], Patches]] = {
     "S2 parents before children": parents_come_before_children,
     "S5 a shard that waits says nothing about its parents": a_shard_that_waits_says_nothing_about_its_parents,
     "S3 a shard found later is read from its beginning": found_shards_are_read_from_their_beginning,
+    "S3 other subtasks hear of children by looking": other_subtasks_hear_of_children_by_looking,
+    "P3 LATEST is pinned once for the job": latest_is_pinned_once_for_the_job,
     "S5 a listing older than the state is asked for again": an_old_listing_is_asked_for_again_at_the_start,
 }
 

@@ -31,6 +31,11 @@ def table(counts: Counter[FaultKind]) -> str:
     return "\n".join(f"{counts[kind]:7,}  {kind:<12} {SENTENCES[kind]}" for kind in FaultKind)
 
 
+def repeating(module: str, failed: dict[int, Exception]) -> list[str]:
+    """The commands that play failed seeds again, each with what went wrong."""
+    return [f"cd tests && python -m {module} {seed}   # {type(e).__name__}: {str(e)[:300]}" for seed, e in failed.items()]
+
+
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--seeds", type=int, default=500)
@@ -41,8 +46,7 @@ def main() -> int:
     counts, failed = sweep(range(given.first, given.first + given.seeds), soak)
     print(table(counts))
     print(f"{given.seeds} seeds, {sum(counts.values()):,} faults, {len(failed)} failed, {time.monotonic() - started:.0f} s")
-    for seed, error in failed.items():
-        print(f"python -m soak.in_memory {seed}   # {type(error).__name__}: {str(error)[:300]}")
+    print(*repeating("soak.in_memory", failed), sep="\n")
     return 1 if failed else 0
 
 
