@@ -28,7 +28,8 @@ class Stage(Enum):
 class ShardEntry:
     """One shard: emitted state, queue, evidence of silence and counters.
 
-    `offset` is how many records of the queue's first batch were emitted already. `tip_seen_ms`: when the first and the last read of
+    `offset` is how many records of the queue's first batch were emitted already. `expected_bytes` is what the last read brought, None before
+    the first one. `tip_seen_ms`: when the first and the last read of
     this run that stood at the tip were answered (epoch ms).
     """
 
@@ -41,7 +42,7 @@ class ShardEntry:
     queued_records: int = 0
     reserved_bytes: int = 0
     is_writing: bool = False
-    expected_bytes: int = 0
+    expected_bytes: int | None = None
     room: asyncio.Future[int] | None = None
     silence: SilenceClock = field(default_factory=SilenceClock)
     at_tip: bool = False

@@ -15,6 +15,7 @@ from recordpublisher.fetcher.discovery import Discovery
 from recordpublisher.fetcher.global_watermark import InProcessTracker
 from recordpublisher.fetcher.parts import FetcherParts
 from recordpublisher.fetcher.settings import FetcherSettings
+from recordpublisher.fetcher.sink import Sink
 from recordpublisher.plugins.lister import StreamLister
 from recordpublisher.plugins.manager import load_registry
 from recordpublisher.plugins.registry import Registry
@@ -27,6 +28,7 @@ from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.kinesis.transport import Transport
 from recordpublisher.publishers.polling import PollingRecordPublisherFactory
 from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.property_table import RECORD_PUBLISHER
 
 from .etiquette import Etiquette
 from .judge import JudgingSink
@@ -104,31 +106,55 @@ class RunningJob:
         given = Properties({**stage.properties, "flink.stream.recordpublisher": life.publisher})
         etiquette = Etiquette(stage.make_transport(), stage.clock, stage.tolerance)
         self.etiquettes.append(etiquette)
-        client = KinesisClient(given, [stage.stream], transport=etiquette)
-        factory: Any
-        if life.publisher == EFO:
-            factory = FanOutRecordPublisherFactory(given, ports=client, clock=stage.clock, holders=self._holders)
-        else:
-            factory = PollingRecordPublisherFactory(given, service=client, clock=stage.clock)
-        lister = StreamLister(factory, given, {STREAM: stage.stream}, stage.clock, client)
-        settings = FetcherSettings.of(given)
-        return DataFetcher(
-            FetcherParts(
-                factory=factory,
-                discovery=Discovery(lister, [STREAM], settings.discovery_interval_ms),
-                sink=stage.make_sink(),
-                tracker=self._tracker,
-                stamping_of=stamping_maker(registry(), given),
-                settings=settings,
-                clock=stage.clock,
-                assigner=registry().shard_assigners.get("UNIFORM", "")(given),
-                start=initial_position(given),
-                streams=(STREAM,),
-                pin_latest=lister.server_time_ms,
-                oldest_retained=lister.oldest_retained_ms,
-                use_continuations=factory.resumes_by_continuation,
-                restore=tuple(restore),
-                subtask=subtask,
-                parallelism=life.parallelism,
-            )
+        return fetcher_over(
+            etiquette,
+            given,
+            stage.make_sink(),
+            stage.clock,
+            stream=stage.stream,
+            holders=self._holders,
+            tracker=self._tracker,
+            restore=tuple(restore),
+            subtask=subtask,
+            parallelism=life.parallelism,
         )
+
+
+def fetcher_over(
+    transport: Transport,
+    given: Properties,
+    sink: Sink,
+    clock: Clock,
+    *,
+    stream: str = STREAM,
+    holders: ConsumerHolders | None = None,
+    tracker: InProcessTracker | None = None,
+    **more: Any,
+) -> DataFetcher:
+    """A fetcher as plugins/runtime.py puts it together, with the real client over any transport."""
+    client = KinesisClient(given, [stream], transport=transport)
+    factory: Any
+    if given.value(RECORD_PUBLISHER) == EFO:
+        factory = FanOutRecordPublisherFactory(given, ports=client, clock=clock, holders=holders or ConsumerHolders())
+    else:
+        factory = PollingRecordPublisherFactory(given, service=client, clock=clock)
+    lister = StreamLister(factory, given, {STREAM: stream}, clock, client)
+    settings = FetcherSettings.of(given)
+    return DataFetcher(
+        FetcherParts(
+            factory=factory,
+            discovery=Discovery(lister, [STREAM], settings.discovery_interval_ms),
+            sink=sink,
+            tracker=tracker or InProcessTracker(),
+            stamping_of=stamping_maker(registry(), given),
+            settings=settings,
+            clock=clock,
+            assigner=registry().shard_assigners.get("UNIFORM", "")(given),
+            start=initial_position(given),
+            streams=(STREAM,),
+            pin_latest=lister.server_time_ms,
+            oldest_retained=lister.oldest_retained_ms,
+            use_continuations=factory.resumes_by_continuation,
+            **more,
+        )
+    )
