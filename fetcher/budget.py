@@ -61,10 +61,8 @@ class ByteBudget:
         self.used -= entry.reserved_bytes
         smallest = min(SMALLEST_ROOM_BYTES, limits.subtask_bytes)
         share = min(limits.shard_bytes, max(limits.subtask_bytes // max(readers, 1), smallest))
-        if entry.expected_bytes is None:
-            wanted = share
-        else:
-            wanted = max(2 * entry.expected_bytes, smallest if has_queue else 0)
+        least = smallest if has_queue else 0
+        wanted = share if entry.expected_bytes is None else max(2 * entry.expected_bytes, least)
         free = min(limits.shard_bytes - has_queue * entry.queued_bytes, limits.subtask_bytes - self.used)
         entry.reserved_bytes = max(0, min(wanted, free))
         self.used += entry.reserved_bytes

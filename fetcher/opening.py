@@ -62,7 +62,9 @@ async def _listed(restored: Restored, parts: FetcherParts) -> Sequence[Shard]:
         unheard = not_listed_yet(listed, restored, parts.streams)
         if not unheard:
             break
-        log.warning("the listing does not know these shards of the restored state, listing again: %s", ", ".join(unheard))
+        log.warning(
+            "the listing does not know these shards of the restored state, listing again: %s", ", ".join(unheard)
+        )
         await asyncio.sleep(LOOK_SECONDS)
     return listed
 

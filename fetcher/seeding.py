@@ -16,7 +16,8 @@ def seeded_states(listed: Iterable[Shard], restored: Restored, start: StartingPo
     """The state to start from for every listed shard, whoever owns it.
 
     Fresh: every shard at the start. Restored: a known shard at its state; an ancestor of a started shard that the state dropped is
-    finished (one of a shard that waits may be what it waits for); a descendant of a known shard begins at TRIM_HORIZON, as does a new root of a known stream; a new stream begins at the start.
+    finished (one of a shard that waits may be what it waits for); a descendant of a known shard begins at TRIM_HORIZON, as does a
+    new root of a known stream; a new stream begins at the start.
     """
     shards = {shard.key: shard for shard in listed}
     started = [key for key, state in restored.shards.items() if not state.waiting]
@@ -42,7 +43,8 @@ def not_listed_yet(listed: Iterable[Shard], restored: Restored, streams: Iterabl
     """Restored shards, ended ones included, that are younger than anything listed of their stream: the listing is an old one."""
     listed, wanted = list(listed), set(streams)
     known = {shard.key for shard in listed}
-    unknown = [Shard(*key.rsplit("/", 1)) for key in restored.shards if key not in known]
+    places = [key.rpartition("/") for key in restored.shards if key not in known]
+    unknown = [Shard(stream, shard_id) for stream, _, shard_id in places]
     return [shard.key for shard in unknown if shard.stream in wanted and is_too_old_for(shard, listed)]
 
 

@@ -28,9 +28,8 @@ class Stage(Enum):
 class ShardEntry:
     """One shard: emitted state, queue, evidence of silence and counters.
 
-    `offset` is how many records of the queue's first batch were emitted already. `expected_bytes` is what the last read brought, None before
-    the first one. `tip_seen_ms`: when the first and the last read of
-    this run that stood at the tip were answered (epoch ms).
+    `offset` is how many records of the queue's first batch were emitted already. `expected_bytes` is what the last read brought, None
+    before the first one. `tip_seen_ms`: when the first and the last read of this run that stood at the tip were answered (epoch ms).
     """
 
     shard: Shard

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+from botocore import xform_name
 from event_frames import frame
 from soak.job import STREAM, fetcher_over
 
@@ -39,7 +40,7 @@ class EndlessTransport:
         self.answers = 0
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
-        return getattr(self, api)(**parameters)
+        return getattr(self, xform_name(api))(**parameters)
 
     async def subscribe(self, api: str, **parameters: Any) -> dict[str, Any]:
         async def readany() -> bytes:
@@ -51,7 +52,7 @@ class EndlessTransport:
     async def close(self) -> None:
         pass
 
-    def ListShards(self, **_: Any) -> dict[str, Any]:
+    def list_shards(self, **_: Any) -> dict[str, Any]:
         step = 2**128 // self._shards
         shards = [
             {
@@ -63,23 +64,28 @@ class EndlessTransport:
         ]
         return {"Shards": shards, "ResponseMetadata": {"HTTPHeaders": {}}}
 
-    def DescribeStreamSummary(self, **_: Any) -> dict[str, Any]:
+    def describe_stream_summary(self, **_: Any) -> dict[str, Any]:
         return {"StreamDescriptionSummary": {"StreamARN": ARN, "RetentionPeriodHours": 24}}
 
-    def DescribeStreamConsumer(self, **_: Any) -> dict[str, Any]:
+    def describe_stream_consumer(self, **_: Any) -> dict[str, Any]:
         described = {"ConsumerName": "app", "ConsumerARN": f"{ARN}/consumer/app:1", "ConsumerStatus": "ACTIVE"}
         return {"ConsumerDescription": described}
 
-    def GetShardIterator(self, **_: Any) -> dict[str, Any]:
+    def get_shard_iterator(self, **_: Any) -> dict[str, Any]:
         return {"ShardIterator": "it"}
 
-    def GetRecords(self, *, Limit: int, **_: Any) -> dict[str, Any]:
-        return {READ: decode_read(self._body("NextShardIterator", min(Limit, MOST_PER_READ)))}
+    def get_records(self, **asked: Any) -> dict[str, Any]:
+        return {READ: decode_read(self._body("NextShardIterator", min(asked["Limit"], MOST_PER_READ)))}
 
     def _body(self, following: str, count: int) -> bytes:
         self.answers += 1
         records = [
-            {"SequenceNumber": str(number), "ApproximateArrivalTimestamp": 1.5, "Data": self._data, "PartitionKey": f"k{number}"}
+            {
+                "SequenceNumber": str(number),
+                "ApproximateArrivalTimestamp": 1.5,
+                "Data": self._data,
+                "PartitionKey": f"k{number}",
+            }
             for number in range(count)
         ]
         return msgspec.json.encode({"Records": records, "MillisBehindLatest": 9, following: "99"})
@@ -115,7 +121,12 @@ async def measure(publisher: str, shards: int, budget: int, record_bytes: int) -
     queued = [entry.queued_bytes for entry in fetcher._table]
     held = rss() - before
     del running
-    return {"held": held, "queued": sum(queued), "reading": sum(size > 0 for size in queued), "answers": transport.answers}
+    return {
+        "held": held,
+        "queued": sum(queued),
+        "reading": sum(size > 0 for size in queued),
+        "answers": transport.answers,
+    }
 
 
 if __name__ == "__main__":

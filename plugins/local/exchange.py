@@ -18,7 +18,7 @@ REFUSAL_MS = 1_000  # a throttled shard refuses reads for the rest of a second (
 PAGE = b"<html><body><h1>503 Service Unavailable</h1>No server is available to handle this request.</body></html>"
 
 
-class PageAnswer(Exception):
+class PageError(Exception):
     """The answer is a page of HTML that a proxy made."""
 
 
@@ -44,7 +44,7 @@ class Exchange:
         self._refusing_until: dict[str, int] = {}
 
     async def answer(self, operation: str, body: bytes) -> bytes:
-        """The body of the answer. Raises: ApiError, PageAnswer, ConnectionAbortedError for a connection that breaks."""
+        """The body of the answer. Raises: ApiError, PageError, ConnectionAbortedError for a connection that breaks."""
         drawn = await self._before(operation, body)
         answer = OPERATIONS[operation](self._account, body)
         if drawn is None:
@@ -80,7 +80,7 @@ class Exchange:
             case FaultKind.RESET:
                 raise ConnectionAbortedError(operation)
             case FaultKind.PAGE:
-                raise PageAnswer
+                raise PageError
         if drawn is not None:
             await self._disturb(drawn, body)
         return drawn

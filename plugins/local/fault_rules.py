@@ -9,7 +9,8 @@ from .fault_kinds import SECONDS, FaultKind
 
 VALID = "KIND[@WHERE][=RATE][*COUNT][~SECONDS], separated by commas, for example throttle@GetRecords=0.1,cut=0.05 or all=0.02"
 _RULE = re.compile(
-    r"(?P<kind>[a-z-]+)(@(?P<where>[\w.-]+))?(=(?P<rate>[0-9.]+))?(\*(?P<count>[0-9]+))?(~(?P<seconds>[0-9.]+))?"
+    r"(?P<kind>[a-z-]+)(@(?P<where>[\w.-]+))?(=(?P<rate>\d+(\.\d+)?))?(\*(?P<count>\d+))?(~(?P<seconds>\d+(\.\d+)?))?",
+    re.ASCII,
 )
 
 
@@ -45,15 +46,13 @@ def rules_of(text: str, option: str = "faults") -> tuple[FaultRule, ...]:
 
 def _rules_of(text: str, option: str) -> list[FaultRule]:
     found = _RULE.fullmatch(text)
-    try:
-        if found is None:
-            raise ValueError(text)
-        kinds = list(FaultKind) if found["kind"] == "all" else [FaultKind(found["kind"])]
-        rate, count = float(found["rate"] or 1), int(found["count"]) if found["count"] else inf
-        seconds = float(found["seconds"]) if found["seconds"] else None
-        if not 0 <= rate <= 1:
-            raise ValueError(rate)
-    except ValueError as error:
-        known = ", ".join(FaultKind)
-        raise ConfigurationError(option, text, VALID, reason=f"kinds: all, {known}") from error
-    return [FaultRule(kind, found["where"], rate, count, seconds) for kind in kinds]
+    names = (
+        list(FaultKind)
+        if found and found["kind"] == "all"
+        else [kind for kind in FaultKind if found and kind == found["kind"]]
+    )
+    if found is None or not names or not 0 <= float(found["rate"] or 1) <= 1:
+        raise ConfigurationError(option, text, VALID, reason=f"kinds: all, {', '.join(FaultKind)}")
+    rate, count = float(found["rate"] or 1), int(found["count"]) if found["count"] else inf
+    seconds = float(found["seconds"]) if found["seconds"] else None
+    return [FaultRule(kind, found["where"], rate, count, seconds) for kind in names]

@@ -17,7 +17,7 @@ from ...publishers.kinesis.parsing import RAW_EVENTS, READ
 from ...publishers.kinesis.translation import error_for_code, translated
 from .account import Account
 from .errors import ApiError
-from .exchange import PAGE, Exchange, PageAnswer
+from .exchange import PAGE, Exchange, PageError
 from .push import push
 
 ROOM_BYTES = 1 << 16
@@ -65,7 +65,7 @@ class MemoryTransport:
             return await answering
         except ApiError as error:
             raise error_for_code(api, error.code, error.message, error.status) from error
-        except PageAnswer as error:
+        except PageError as error:
             raise error_for_code(api, "503", PAGE.decode(), 503) from error
         except ConnectionAbortedError as error:
             raise ServerDisconnectedError from error

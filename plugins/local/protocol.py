@@ -9,7 +9,7 @@ from aiohttp import web
 
 from .account import Account
 from .errors import ApiError
-from .exchange import PAGE, Exchange, PageAnswer
+from .exchange import PAGE, Exchange, PageError
 from .operations.table import OPERATIONS
 from .push import push
 from .signature import check_signature
@@ -47,7 +47,7 @@ class Front:
             answer = await self._exchange.answer(operation, body)
         except ApiError as error:
             return _error(error, headers)
-        except PageAnswer:
+        except PageError:
             return web.Response(status=503, body=PAGE, headers={**headers, "Content-Type": "text/html"})
         except ConnectionAbortedError:
             return _drop(request)

@@ -72,7 +72,9 @@ async def _delivered(publisher: str, troubled: tuple[int, ...], properties: dict
             ahead = 3_600_000 if index == HELD and HELD in troubled else 0
             row = json.dumps({"at": EPOCH_MS + number * 500 + ahead}).encode()
             for _ in range(RECORDS):
-                stream.put(b"poison" if index == POISONED and POISONED in troubled else row, "k", shard.hash_range.start)
+                stream.put(
+                    b"poison" if index == POISONED and POISONED in troubled else row, "k", shard.hash_range.start
+                )
     await running
     await fetcher.close()
     return sink

@@ -18,12 +18,22 @@ EVENT = 500 * 560
 )
 def test_a_thousand_shards_hold_no_more_than_the_budget(publisher, record_bytes, bound):
     """Where the sink takes nothing. Each shard may always read one batch, which polling makes small enough and fan-out cannot."""
-    arguments = [sys.executable, str(ROOT / "tests/thousand_shards.py"), publisher, "1000", str(BUDGET), str(record_bytes)]
+    arguments = [
+        sys.executable,
+        str(ROOT / "tests/thousand_shards.py"),
+        publisher,
+        "1000",
+        str(BUDGET),
+        str(record_bytes),
+    ]
     environment = process_environment()
     environment["PYTHONPATH"] = f"{ROOT / 'src'}:{ROOT / 'tests'}"
     done = subprocess.run(arguments, env=environment, capture_output=True, text=True, timeout=110, check=True)
     found = json.loads(done.stdout)
-    print(f"{publisher}, records of {record_bytes} B, bound {bound >> 20} MiB: " + ", ".join(f"{k} {v:,}" for k, v in found.items()))
+    print(
+        f"{publisher}, records of {record_bytes} B, bound {bound >> 20} MiB: "
+        + ", ".join(f"{k} {v:,}" for k, v in found.items())
+    )
 
     assert found["reading"] == 1_000
     assert found["queued"] <= bound * 1.02

@@ -1,4 +1,4 @@
-"""A soak run over real sockets and the real SDK, fifty times as fast. `python -m soak.over_sockets SEED...` repeats seeds (from `tests`)."""
+"""A soak run over real sockets and the real SDK, fifty times as fast. `python -m soak.over_sockets SEED...` repeats seeds."""
 
 from __future__ import annotations
 

@@ -36,7 +36,8 @@ def main() -> int:
     for rule in given.rules or RULES:
         found = seeds_until_red(rule, given.seeds)
         unmissed += found is None
-        print(f"| {rule} | {'not in ' + str(given.seeds) if found is None else found[0]} | {'' if found is None else found[1]} |", flush=True)
+        number, how = found or (f"not in {given.seeds}", "")
+        print(f"| {rule} | {number} | {how} |", flush=True)
     return 1 if unmissed else 0
 
 

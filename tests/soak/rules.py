@@ -9,22 +9,25 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from recordpublisher.fetcher import opening, readers, seeding, shard_table
+from recordpublisher.fetcher import opening, seeding, shard_table
 from recordpublisher.fetcher.discovery import Discovery
 from recordpublisher.fetcher.roster import Roster
 from recordpublisher.publishers import backoff, errors
 from recordpublisher.publishers.base import RunResult
-from recordpublisher.publishers.fanout import lost_resource, pacing as fan_out_pacing, publisher as fan_out_publisher, registrar
+from recordpublisher.publishers.fanout import lost_resource, registrar
+from recordpublisher.publishers.fanout import pacing as fan_out_pacing
+from recordpublisher.publishers.fanout import publisher as fan_out_publisher
 from recordpublisher.publishers.fanout.lost_resource import LostResource
 from recordpublisher.publishers.fanout.publisher import FanOutRecordPublisher
 from recordpublisher.publishers.fanout.recovery import Recovery
 from recordpublisher.publishers.fanout.registration import Registration
 from recordpublisher.publishers.fanout.subscription import OpenSubscription
 from recordpublisher.publishers.kinesis import frames, translation
-from recordpublisher.publishers.polling import iterator as polling_iterator, missing, pacing as polling_pacing
+from recordpublisher.publishers.polling import iterator as polling_iterator
+from recordpublisher.publishers.polling import missing
+from recordpublisher.publishers.polling import pacing as polling_pacing
 from recordpublisher.publishers.polling import publisher as polling_publisher
 from recordpublisher.publishers.polling.iterator import ShardIterator
-from recordpublisher.publishers.polling.publisher import PollingRecordPublisher
 from recordpublisher.publishers.positions import StartingPosition
 
 Patches = list[Any]
@@ -46,10 +49,10 @@ def _raise(error: BaseException) -> None:
 
 
 def expired_iterators_are_renewed() -> Patches:
-    class Other(Exception):
+    class OtherError(Exception):
         pass
 
-    return [_set(polling_publisher, "ExpiredIteratorError", Other)]
+    return [_set(polling_publisher, "ExpiredIteratorError", OtherError)]
 
 
 def they_are_renewed_from_the_read_position() -> Patches:
@@ -203,12 +206,12 @@ def a_consumer_that_is_going_is_waited_for() -> Patches:
 
 
 def a_consumer_that_somebody_else_registered_is_shared() -> Patches:
-    class Other(Exception):
+    class OtherError(Exception):
         pass
 
     from recordpublisher.publishers.fanout import registration
 
-    return [_set(registration, "ResourceInUseError", Other)]
+    return [_set(registration, "ResourceInUseError", OtherError)]
 
 
 # --- many shards ----------------------------------------------------------------------------------------------------------------------

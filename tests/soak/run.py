@@ -28,7 +28,9 @@ KEYS = 12
 class Run:
     """Owns the world of one plan: account, producer, ledger."""
 
-    def __init__(self, plan: Plan, account: Account, clock: Clock, make_transport: MakeTransport, tolerance: float) -> None:
+    def __init__(
+        self, plan: Plan, account: Account, clock: Clock, make_transport: MakeTransport, tolerance: float
+    ) -> None:
         self._plan = plan
         self._account = account
         self._clock = clock

@@ -14,7 +14,9 @@ from recordpublisher.plugins.local.fault_kinds import SENTENCES, FaultKind
 from .in_memory import soak
 
 
-def sweep(seeds: Iterable[int], play: Callable[[int], Counter[FaultKind]]) -> tuple[Counter[FaultKind], dict[int, Exception]]:
+def sweep(
+    seeds: Iterable[int], play: Callable[[int], Counter[FaultKind]]
+) -> tuple[Counter[FaultKind], dict[int, Exception]]:
     """Play every seed; answers the faults that struck and what went wrong, by seed."""
     counts: Counter[FaultKind] = Counter()
     failed: dict[int, Exception] = {}
@@ -33,7 +35,9 @@ def table(counts: Counter[FaultKind]) -> str:
 
 def repeating(module: str, failed: dict[int, Exception]) -> list[str]:
     """The commands that play failed seeds again, each with what went wrong."""
-    return [f"cd tests && python -m {module} {seed}   # {type(e).__name__}: {str(e)[:300]}" for seed, e in failed.items()]
+    return [
+        f"cd tests && python -m {module} {seed}   # {type(e).__name__}: {str(e)[:300]}" for seed, e in failed.items()
+    ]
 
 
 def main() -> int:
@@ -45,7 +49,9 @@ def main() -> int:
     started = time.monotonic()
     counts, failed = sweep(range(given.first, given.first + given.seeds), soak)
     print(table(counts))
-    print(f"{given.seeds} seeds, {sum(counts.values()):,} faults, {len(failed)} failed, {time.monotonic() - started:.0f} s")
+    print(
+        f"{given.seeds} seeds, {sum(counts.values()):,} faults, {len(failed)} failed, {time.monotonic() - started:.0f} s"
+    )
     print(*repeating("soak.in_memory", failed), sep="\n")
     return 1 if failed else 0
 

@@ -8,7 +8,7 @@ import pytest
 from recordpublisher.plugins.local import Delays
 from recordpublisher.plugins.local.account import Account
 from recordpublisher.plugins.local.errors import ApiError
-from recordpublisher.plugins.local.exchange import Exchange, PageAnswer
+from recordpublisher.plugins.local.exchange import Exchange, PageError
 from recordpublisher.plugins.local.resharding import split
 
 from virtual_time import VirtualClock, run_virtual
@@ -121,7 +121,7 @@ def test_half_an_answer_ends_well():
 
 def test_a_proxy_answers_with_a_page():
     async def then(service):
-        with pytest.raises(PageAnswer):
+        with pytest.raises(PageError):
             await service.iterator()
 
     meeting("page", then)
@@ -132,7 +132,9 @@ def test_a_stale_listing_shows_the_stream_as_it_was():
         await asyncio.sleep(100)
         split(service.stream, service.stream.shard(FIRST), 2**127)
         stale, now = [(await service.ask("ListShards", StreamName="orders"))["Shards"] for _ in range(2)]
-        return [each["ShardId"][-1] for each in stale], ["EndingSequenceNumber" in s["SequenceNumberRange"] for s in stale + now]
+        return [each["ShardId"][-1] for each in stale], [
+            "EndingSequenceNumber" in s["SequenceNumberRange"] for s in stale + now
+        ]
 
     assert meeting("stale*1", then) == (["0"], [False, True, False, False])
 

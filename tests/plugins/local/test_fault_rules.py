@@ -28,7 +28,9 @@ def test_all_is_every_kind():
     assert [rule.kind for rule in rules_of("all=0.02")] == list(FaultKind)
 
 
-@pytest.mark.parametrize("text", ["thrott", "throttle=2", "throttle=-1", "throttle=x", "throttle*x", "=0.1", "cut~", "a b"])
+@pytest.mark.parametrize(
+    "text", ["thrott", "throttle=2", "throttle=-1", "throttle=x", "throttle*x", "=0.1", "cut~", "a b"]
+)
 def test_a_bad_rule_is_refused_with_the_kinds_there_are(text):
     with pytest.raises(ConfigurationError, match="kinds: all, throttle, ") as raised:
         LocalKinesis(faults=text)

@@ -66,7 +66,9 @@ def test_a_time_goes_over_the_wire_in_seconds():
         await asyncio.sleep(10)
         bench.stream.put(b"late", "k")
         start = StartingPosition.at_timestamp(await bench.client.server_time_ms("orders"))
-        return len((await bench.client.get_records(SHARD, await bench.client.get_shard_iterator(SHARD, start), 9)).records)
+        return len(
+            (await bench.client.get_records(SHARD, await bench.client.get_shard_iterator(SHARD, start), 9)).records
+        )
 
     assert run(scenario) == 1
 

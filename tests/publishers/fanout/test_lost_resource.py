@@ -15,7 +15,6 @@ from recordpublisher.publishers.shards import Shard
 
 from virtual_time import VirtualClock, run_virtual
 
-
 SHARD_OF_SECOND = Shard("orders", "shardId-000000000001")
 
 

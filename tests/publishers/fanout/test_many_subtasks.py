@@ -75,7 +75,9 @@ class Job:
         return [consumer.status(VirtualClock().now_ms()) for consumer in self.stream.consumers.all()]
 
 
-@pytest.mark.parametrize("rules", ["", "throttle@RegisterStreamConsumer=0.5,throttle@DescribeStreamConsumer=0.2", "deleting=0.9*5"])
+@pytest.mark.parametrize(
+    "rules", ["", "throttle@RegisterStreamConsumer=0.5,throttle@DescribeStreamConsumer=0.2", "deleting=0.9*5"]
+)
 def test_f8_they_race_to_register_and_share_one_consumer(rules):
     async def main():
         job = Job(rules=rules)
@@ -107,7 +109,12 @@ def test_f8_they_stop_one_by_one_and_the_last_one_deregisters():
             await factory.close()
         await asyncio.sleep(10)
         # while subtask n stops, n others have stopped and 64 - n read on
-        return seen, [job.taken[f"{number}"] for number in range(SUBTASKS)], job.statuses, job.calls["DeregisterStreamConsumer"]
+        return (
+            seen,
+            [job.taken[f"{number}"] for number in range(SUBTASKS)],
+            job.statuses,
+            job.calls["DeregisterStreamConsumer"],
+        )
 
     assert run_virtual(main()) == ({("ACTIVE", 0)}, list(range(SUBTASKS, 0, -1)), [], 1)
 
@@ -142,7 +149,9 @@ def test_f8_the_twenty_first_consumer_is_an_error_that_says_what_to_do():
         for number in range(20):
             job.stream.consumers.register(f"other-{number}")
         factory = job.factory(0)
-        with pytest.raises(ConsumerError, match=r"'app' cannot be registered: .*maximum of consumers \(20.*deregister one"):
+        with pytest.raises(
+            ConsumerError, match=r"'app' cannot be registered: .*maximum of consumers \(20.*deregister one"
+        ):
             await job.read(factory, 0)
         await factory.close()
 
