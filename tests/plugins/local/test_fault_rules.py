@@ -3,6 +3,7 @@
 from math import inf
 
 import pytest
+from command_line import ROOT
 
 from recordpublisher import ConfigurationError
 from recordpublisher.plugins.local import FaultKind, FaultRule, LocalKinesis
@@ -35,6 +36,11 @@ def test_a_bad_rule_is_refused_with_the_kinds_there_are(text):
     with pytest.raises(ConfigurationError, match="kinds: all, throttle, ") as raised:
         LocalKinesis(faults=text)
     assert (raised.value.key, raised.value.value) == ("faults", text)
+
+
+def test_every_kind_stands_on_the_page():
+    page = (ROOT / "docs/reference/embedded-endpoint.md").read_text()
+    assert [kind for kind, words in SENTENCES.items() if f"| `{kind}` | {words} |" not in page] == []
 
 
 def test_every_kind_strikes_somewhere_and_has_a_sentence():

@@ -7,6 +7,7 @@ from botocore import eventstream
 from botocore import exceptions as sdk
 
 from recordpublisher.publishers import errors
+from recordpublisher.publishers.kinesis.advice import ADVICE, OTHERWISE
 from recordpublisher.publishers.kinesis.translation import error_for_code, translate, translated
 
 
@@ -89,6 +90,18 @@ def test_a_parameter_that_the_sdk_refuses_is_fatal():
 )
 def test_fatal_errors_say_what_to_do(code, word):
     assert word in str(error_for_code("GetRecords", code, "no"))
+
+
+@pytest.mark.parametrize("code", [*ADVICE, "NeverHeardOf", "418"])
+def test_every_fatal_error_says_what_to_do(code):
+    error = error_for_code("GetRecords", code, "no")
+    assert error.remedy is errors.Remedy.ACT
+    assert str(error).endswith("; " + ADVICE.get(code, OTHERWISE))
+
+
+@pytest.mark.parametrize("code", ["ExpiredIteratorException", "InternalFailure", "LimitExceededException"])
+def test_what_is_mended_without_a_person_needs_no_advice(code):
+    assert ";" not in str(error_for_code("GetRecords", code, "no"))
 
 
 def test_a_page_of_html_is_cut():
