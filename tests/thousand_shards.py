@@ -47,7 +47,9 @@ class EndlessTransport:
             await asyncio.sleep(0.01)
             return frame(EVENT, self._body("ContinuationSequenceNumber", 500))
 
-        return {RAW_EVENTS: SimpleNamespace(content=SimpleNamespace(readany=readany), close=lambda: None)}
+        return {
+            RAW_EVENTS: SimpleNamespace(content=SimpleNamespace(readany=readany), connection=None, close=lambda: None)
+        }
 
     async def close(self) -> None:
         pass

@@ -74,6 +74,8 @@ class MemoryTransport:
 class MemoryResponse:
     """An answer that stays open: the Wire of the one side, the response of the other. Owns the bytes in between."""
 
+    connection = None  # nothing is read ahead that could be paused
+
     def __init__(self) -> None:
         self.content = SimpleNamespace(readany=self._read)
         self._held = bytearray()

@@ -92,6 +92,10 @@ class _Watched:
         self._etiquette = etiquette
         self._idle_since: float | None = None
 
+    @property
+    def connection(self) -> Any:
+        return self._response.connection
+
     def close(self) -> None:
         self._heard()
         self._response.close()
