@@ -9,8 +9,8 @@ class Transport(Protocol):
     """Owned by the `KinesisClient` that uses it. Both kinds of call raise the errors of `errors.py`, translated, and do not retry.
 
     An answer is a dict as the SDK parses it, except that the body of GetRecords is a `ReadBody` under `parsing.READ` and the answer of
-    SubscribeToShard an open response under `parsing.RAW_EVENTS`, with `content.readany()`, `close()` and `connection`, None where nothing is
-    read ahead.
+    SubscribeToShard an open response under `parsing.RAW_EVENTS`, with `content.readany()`, `close()` and `connection`, None where
+    nothing is read ahead.
     """
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:

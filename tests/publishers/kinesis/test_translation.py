@@ -3,6 +3,8 @@ import ssl
 
 import aiohttp
 import pytest
+import urllib3
+from aiohttp.http_exceptions import TransferEncodingError
 from botocore import eventstream
 from botocore import exceptions as sdk
 
@@ -55,6 +57,13 @@ NETWORK = [
     sdk.ReadTimeoutError(endpoint_url="http://h"),
     sdk.ConnectionClosedError(endpoint_url="http://h"),
     ConnectionResetError("reset"),
+    asyncio.IncompleteReadError(b"half", 9),
+    TransferEncodingError("not a chunk"),
+    urllib3.exceptions.ProtocolError("broken"),
+    urllib3.exceptions.ReadTimeoutError(None, "http://h", "slow"),
+    urllib3.exceptions.IncompleteRead(1, 2),
+    sdk.IncompleteReadError(actual_bytes=1, expected_bytes=2),
+    sdk.ResponseStreamingError(error="broken"),
     TimeoutError(),
     eventstream.ChecksumMismatch(1, 2),
     eventstream.InvalidPayloadLength(99),
