@@ -68,7 +68,7 @@ def plan_of(seed: int, publisher: str | None = None) -> Plan:
         shards=dice.randint(1, 3),
         records=dice.randint(100, 500),
         seconds=seconds,
-        reshards=tuple(sorted(dice.uniform(0, seconds) for _ in range(dice.choice([0, 1, 2, 3, 5])))),
+        reshards=_reshards(dice, seconds),
         rules=_rules(dice, first),
         lives=tuple(lives),
         initial_position=dice.choice(["TRIM_HORIZON", "TRIM_HORIZON", "LATEST"]),
@@ -98,6 +98,15 @@ def _rules(dice: Random, publisher: str) -> tuple[FaultRule, ...]:
         rules.append(FaultRule(kind, None, rate, seconds=seconds))
     dice.shuffle(rules)
     return tuple(rules)
+
+
+def _reshards(dice: Random, seconds: float) -> tuple[float, ...]:
+    """Some on their own, some a moment after another: children that are split or merged before everybody has heard of them."""
+    times: list[float] = []
+    for _ in range(dice.choice([0, 1, 2, 3, 5])):
+        follows = bool(times) and dice.random() < 0.5
+        times.append(times[-1] + dice.uniform(0.5, 4) if follows else dice.uniform(0, seconds))
+    return tuple(sorted(times))
 
 
 def _stalls(dice: Random, seconds: float) -> tuple[tuple[float, float], ...]:
