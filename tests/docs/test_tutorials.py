@@ -80,4 +80,4 @@ def test_read_dynamodb_streams(tmp_path):
 
 
 def test_the_tests_of_the_guide_pass(tmp_path):
-    assert play(ROOT / "docs/how-to/test-your-job.md", tmp_path, {}) == 1
+    assert play(ROOT / "docs/how-to/test-your-job.md", tmp_path, {}) == 2
