@@ -117,7 +117,6 @@ WRONG = [
     ),
     ({"flink.shard.idle.interval": "soon"}, 2, "property 'flink.shard.idle.interval' has the value 'soon'"),
     ({"flink.watermark.tracker": "TCP"}, 2, "property 'flink.watermark.tracker.address' is not set"),
-    ({"flink.watermark.tracker": "nowhere"}, 2, "TCP"),
 ]
 
 
