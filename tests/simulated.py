@@ -35,7 +35,10 @@ class SimulatedShard:
 
 
 class SimulatedSource(RecordPublisherFactory):
-    """Reads a world, which is shards by key and a plan with `aggregate`; `continuations` makes empty reads say a position that is not a record's, as fan-out does (F6)."""
+    """Reads a world: shards by key, and a plan with `aggregate`.
+
+    `continuations` makes empty reads say a position that is not a record's, as fan-out does (F6).
+    """
 
     def __init__(self, world: Any, seed: int, per_read: int, latency: float, continuations: bool) -> None:
         self.world = world
