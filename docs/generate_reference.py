@@ -1,4 +1,4 @@
-"""Writes the reference pages that come from the code: public names by area, and the command line. Run by `make docs`."""
+"""Writes the reference pages that come from the code: public names by area, metrics, and the command line. Run by `make docs`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import typer
 
 import recordpublisher as rp
+from recordpublisher.fetcher.metric_table import OF_SHARD, OF_SUBTASK
 from recordpublisher.plugins.cli.app import app
 from recordpublisher.publishers import errors
 
@@ -23,7 +24,7 @@ REFERENCE = Path(__file__).parent / "reference"
 NOTE = "Written by `make docs` from the docstrings: change the code, not this page."
 
 AREAS = {
-    "reading": ("Reading", ["DataFetcher", "consume", "stream"]),
+    "reading": ("Reading", ["DataFetcher", "consume", "stream", "Alarm", "AlarmKind"]),
     "records": (
         "Records and shards",
         ["Record", "RecordBatch", "UserRecord", "Shard", "HashRange", "SequenceNumber", "StartingPosition", "PositionType"],
@@ -58,7 +59,7 @@ FURTHER = {
 def pages() -> dict[str, str]:
     """Every generated page by its file name."""
     made = {f"{area}.md": _area_page(area) for area in AREAS}
-    return made | {"command-line.md": _command_line_page()}
+    return made | {"command-line.md": _command_line_page(), "metrics.md": _metrics_page()}
 
 
 def _area_page(area: str) -> str:
@@ -165,6 +166,24 @@ def _annotation(annotation: Any, before: str) -> str:
 
 def _one_line(words: str | None) -> str:
     return re.sub(r"\s+", " ", words or "").strip()
+
+
+def _metrics_page() -> str:
+    tables = [
+        f"## {title}\n\n| name | type | unit | meaning |\n|---|---|---|---|\n"
+        + "\n".join(f"| `{one.name}` | {one.type} | {one.unit} | {one.sentence} |" for one in table)
+        for title, table in (("Of a subtask", OF_SUBTASK), ("Of a shard", OF_SHARD))
+    ]
+    return "\n\n".join(["# Metrics", NOTE.replace("docstrings", "table of metrics"), METRICS_WORDS, *tables]) + "\n"
+
+
+METRICS_WORDS = """`fetcher.metrics()` answers a plain dict: `{"subtask": {...}, "shards": {"orders/shardId-000000000000": {...}}}`.
+Nothing has to be set up, and asking costs no call to the service. A gauge of a silent or held shard stays and keeps growing; it does
+not vanish.
+
+Values are numbers, booleans or text; `null` (None) means: not known yet. Counters start at 0 with each start of the job. Names are
+Flink's where Flink has them. What to watch, and the alarms that need no metrics: [Watch a job](../how-to/watch-a-job.md). Spark shows
+its own in `query.lastProgress`: see [Spark](../spark.md)."""
 
 
 def _command_line_page() -> str:

@@ -17,14 +17,18 @@ from .ending import Ending
 from .finish_line import FinishLine
 from .global_watermark import Report, SubtaskStatus
 from .intake import Intake
+from .metrics import metrics_of
+from .monitor import Monitor
 from .opening import open_job
-from .outcome import outcome_of, subtask_metrics
+from .outcome import outcome_of
 from .parts import FetcherParts
 from .readers import Readers, is_deleted_stream
+from .retention import Retention
 from .roster import Roster
 from .shard_table import ShardEntry, ShardTable
 from .sink import Checkpoint
 from .snapshot import to_json
+from .subtask_view import SubtaskView
 from .watch import Watch
 
 log = logging.getLogger("recordpublisher.fetcher")
@@ -49,12 +53,15 @@ class DataFetcher:
         self._readers = Readers(parts.factory, self._table, self._intake, parts.stamping_of, parts.use_continuations)
         self._roster = Roster(parts, self._table, self._changed_quietly, self._forgotten)
         self._keeper = CheckpointKeeper(settings.checkpoint_interval_ms, self.checkpoint)
+        self._monitor = Monitor(parts, self._table, self._alignment, self._emitter)
+        self._retention = Retention(parts)
         self._checkpointing = asyncio.Lock()
         self._finish_line = FinishLine(Bounds())
         self._ending = Ending()
         self._stopped = False
         self._pinned_ms: int | None = None
         self._generation = 0
+        self._loop_lag_ms = 0
         self._last_heads: dict[str, int | None] = {}
 
     async def open(self) -> None:
@@ -71,6 +78,7 @@ class DataFetcher:
         parts.tracker.finished(key for key, state in opened.states.items() if state.ended)
         parts.tracker.on_advance(self._emitter.wake)
         self._alignment.begin()
+        self._monitor.start = opened.start
         self._watch = Watch(
             parts.subtask, self._table, self._alignment, self._emitter.local_watermark, parts.tracker, parts.clock
         )
@@ -93,6 +101,8 @@ class DataFetcher:
                 self._heartbeat(),
                 self._discover(),
                 self._end_in(bounds.max_time),
+                self._monitor.run(),
+                self._retention.run(),
             )
         ]
         try:
@@ -140,7 +150,17 @@ class DataFetcher:
 
     def metrics(self) -> dict[str, Any]:
         """Metrics as a plain dict: `subtask` and `shards` by `stream/shard-id` (A1)."""
-        return subtask_metrics(self._table, self._alignment, self._emitter, self._intake, self._parts.clock)
+        parts = self._parts
+        view = SubtaskView(
+            list(self._table),
+            parts.tracker,
+            self._alignment,
+            self._emitter,
+            self._intake,
+            self._monitor,
+            self._loop_lag_ms,
+        )
+        return metrics_of(view, self._retention, parts.clock)
 
     # --- what happens while it runs ---------------------------------------------------------------------------------------------
 
@@ -212,8 +232,11 @@ class DataFetcher:
             self._ending.finish(EndReason.MAX_TIME)
 
     async def _heartbeat(self) -> None:
+        clock, seconds = self._parts.clock, self._parts.settings.sync_interval_ms / 1000
         while True:
-            await asyncio.sleep(self._parts.settings.sync_interval_ms / 1000)
+            due = clock.monotonic() + seconds
+            await asyncio.sleep(seconds)
+            self._loop_lag_ms = max(0, round((clock.monotonic() - due) * 1000))
             self._emitter.tick()
             self._watch.look()
             self._start_readers()

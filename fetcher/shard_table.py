@@ -29,7 +29,7 @@ class ShardEntry:
     """One shard: emitted state, queue, evidence of silence and counters.
 
     `offset` is how many records of the queue's first batch were emitted already. `tip_seen_ms`: when the first and the last read of
-    this run that stood at the tip were answered (epoch ms).
+    this run that stood at the tip were answered (epoch ms); `answered_ms`: when the last read at all was.
     """
 
     shard: Shard
@@ -55,6 +55,8 @@ class ShardEntry:
     records: int = 0
     payload_bytes: int = 0
     last_emit_ms: int | None = None
+    owned_since_ms: int | None = None
+    answered_ms: int | None = None
     metrics: ShardMetrics = field(default_factory=ShardMetrics)
 
     @property

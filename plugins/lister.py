@@ -1,4 +1,4 @@
-"""StreamLister: lists shards from the publisher's own source, or from Kinesis when it has none."""
+"""StreamLister: what a job asks of its streams besides records: from the publisher's own source, or from Kinesis when it has none."""
 
 from __future__ import annotations
 
@@ -10,11 +10,19 @@ from typing import TypeVar
 from ..publishers.backoff import retrying
 from ..publishers.base import RecordPublisherFactory
 from ..publishers.clock import Clock
-from ..publishers.errors import ConfigurationError, FatalKinesisError, RetriesExhaustedError, TransientError
+from ..publishers.errors import (
+    ConfigurationError,
+    FatalKinesisError,
+    RecordPublisherError,
+    RetriesExhaustedError,
+    TransientError,
+)
 from ..publishers.kinesis import KinesisClient
+from ..publishers.positions import StartingPosition
 from ..publishers.properties import Properties
 from ..publishers.property_table import ENDPOINT, LIST_SHARDS_RETRIES, REGION
 from ..publishers.shards import Shard
+from ..publishers.tip import Tip, tip_behind
 
 log = logging.getLogger("recordpublisher.discovery")
 T = TypeVar("T")
@@ -69,15 +77,32 @@ class StreamLister:
 
     async def oldest_retained_ms(self, stream: str) -> int | None:
         """The arrival time before which the service has forgotten records, epoch ms; None where nobody says (S5)."""
+        retention_ms = await self._known_retention_ms(stream)
+        return None if retention_ms is None else await self.server_time_ms(stream) - retention_ms
+
+    async def retention_ms(self, stream: str) -> int | None:
+        """How long the stream keeps its records; None where nobody says, or not now (A1)."""
+        try:
+            return await self._known_retention_ms(stream)
+        except RecordPublisherError as error:
+            log.info("the retention of %s is not known: %s", stream, error)
+            return None
+
+    async def tip(self, shard: Shard, position: StartingPosition) -> Tip | None:
+        """What lies behind a position of a shard (A2); None where the publisher has a source of its own. Raises: KinesisError."""
+        if await self._factory.discover(shard.stream, None) is not None:
+            return None
+        return await tip_behind(self._opened(), shard, position)
+
+    async def _known_retention_ms(self, stream: str) -> int | None:
         if await self._factory.discover(stream, None) is not None:
             return None
         client = self._opened()
         try:
-            retention_ms = await self._asked(lambda: client.retention_ms(self._names[stream]))
+            return await self._asked(lambda: client.retention_ms(self._names[stream]))
         except FatalKinesisError as error:
             log.warning("whether the position in %s is past retention is not known: %s", stream, error)
             return None
-        return await self.server_time_ms(stream) - retention_ms
 
     async def close(self) -> None:
         """Close the client."""

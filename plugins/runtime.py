@@ -10,6 +10,7 @@ from ..consumer.deserialization import CallableDeserializer, Deserializer
 from ..consumer.event_time import event_times
 from ..consumer.shard_consumer import Stamping
 from ..fetcher import data_fetcher as floor
+from ..fetcher.alarms import AlarmListener
 from ..fetcher.bounded import BoundedResult, Bounds
 from ..fetcher.checkpoints import Checkpoints
 from ..fetcher.discovery import Discovery
@@ -46,7 +47,8 @@ class DataFetcher:
 
     `streams` are names or ARNs. `deserializer` makes a value of a record (None: by property, bytes by default),
     `timestamp_assigner` its event time in epoch ms (None: by property, arrival by default). `restore` takes one snapshot or a list
-    of them; `state_store` keeps checkpoints. `subtask` of `parallelism` reads its share of the shards.
+    of them; `state_store` keeps checkpoints. `subtask` of `parallelism` reads its share of the shards. `on_alarm` is called with each
+    `Alarm` in the loop's thread and must return soon (A2).
 
     Raises: ConfigurationError for anything that can be known wrong before it runs, StateError for a snapshot that cannot be read.
     """
@@ -63,6 +65,7 @@ class DataFetcher:
         state_store: StateStore | None = None,
         subtask: int = 0,
         parallelism: int = 1,
+        on_alarm: AlarmListener | None = None,
         clock: Clock | None = None,
         registry: Registry | None = None,
     ) -> None:
@@ -74,6 +77,7 @@ class DataFetcher:
         check_store(state_store)
         check_function("deserializer", deserializer)
         check_function("timestamp_assigner", timestamp_assigner)
+        check_function("on_alarm", on_alarm, "a function of an Alarm")
         registry = registry or load_registry()
         publisher = registry.publishers.get(given.value(table.RECORD_PUBLISHER) or "", table.RECORD_PUBLISHER.key)
         given.check()  # after the plugins were imported, which declare properties of their own
@@ -98,6 +102,9 @@ class DataFetcher:
                 streams=tuple(names),
                 pin_latest=lister.server_time_ms,
                 oldest_retained=lister.oldest_retained_ms,
+                tip=lister.tip,
+                retention_ms=lister.retention_ms,
+                on_alarm=on_alarm,
                 use_continuations=publisher.resumes_by_continuation,
                 checkpoints=None if state_store is None else Checkpoints(state_store, subtask),
                 restore=snapshots,
