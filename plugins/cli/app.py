@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from . import demo, local, plugins, properties, tail
+from . import demo, lag, local, plugins, properties, tail
 from .failures import Commands, show_warnings_in_one_line
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("local")(local.local)
 app.command("tail")(tail.tail)
+app.command("lag")(lag.lag)
 app.command("plugins")(plugins.plugins)
 app.command("properties")(properties.properties)
 
