@@ -48,6 +48,7 @@ def _joined(batch: RecordBatch, parts: Sequence[RecordBatch]) -> RecordBatch:
         records=_column(part.records for part in parts),
         values=values,
         event_times=_column(part.event_time_column for part in parts),
+        watermarks=_column(part.watermarks or () for part in parts),
     )
 
 

@@ -198,7 +198,7 @@ def _command_line_page() -> str:
 
 COMMAND_LINE_WORDS = """Needs the extra `cli`. `python -m recordpublisher` is the same. Results go to stdout, everything else to stderr.
 
-Exit codes: 0 done, 1 failed, 2 bad configuration. What fails is one line on stderr; `--debug` shows the traceback."""
+Exit codes: 0 done, 1 failed, 2 bad configuration, 3 alarm. What fails is one line on stderr; `--debug` shows the traceback."""
 
 
 def main() -> None:

@@ -17,18 +17,20 @@ from .ending import Ending
 from .finish_line import FinishLine
 from .global_watermark import Report, SubtaskStatus
 from .intake import Intake
+from .lagging import Laggards
 from .metrics import metrics_of
 from .monitor import Monitor
 from .opening import open_job
 from .outcome import outcome_of
 from .parts import FetcherParts
+from .pulse import Pulse
 from .readers import Readers, is_deleted_stream
-from .retention import Retention
 from .roster import Roster
 from .shard_table import ShardEntry, ShardTable
 from .sink import Checkpoint
 from .snapshot import to_json
 from .subtask_view import SubtaskView
+from .succession import Succession
 from .watch import Watch
 
 log = logging.getLogger("recordpublisher.fetcher")
@@ -41,27 +43,43 @@ class DataFetcher:
         self._parts = parts
         settings, clock = parts.settings, parts.clock
         self._table = ShardTable(parts.tracker.is_finished)
+        self._pulse = Pulse(clock, self._woke_up)
         self._alignment = Alignment(
             parts.tracker, parts.subtask, settings.lookahead_ms, settings.startup_timeout_ms, clock
         )
         self._intake = Intake(
-            ByteBudget(settings.budget), settings.idle_interval_ms, clock, self._changed, self._found_children
+            ByteBudget(settings.budget),
+            settings.idle_interval_ms,
+            clock,
+            self._pulse,
+            self._changed,
+            self._found_children,
         )
         self._emitter = Emitter(
-            parts.sink, self._alignment, self._intake, clock, settings.emit_interval_ms, self._shard_ended
+            parts.sink, self._alignment, self._intake, clock, self._pulse, settings.emit_interval_ms, self._shard_ended
         )
-        self._readers = Readers(parts.factory, self._table, self._intake, parts.stamping_of, parts.use_continuations)
+        self._readers = Readers(
+            parts.factory,
+            self._table,
+            self._intake,
+            parts.stamping_of,
+            parts.use_continuations,
+            parts.tracker.last_watermark,
+        )
+        self._succession = Succession(self._table, parts.tracker, settings.tracker_timeout_ms, clock, self._note)
+        self._laggards = Laggards(self._table, parts.tracker, settings.max_lag_ms, self._note)
         self._roster = Roster(parts, self._table, self._changed_quietly, self._forgotten)
         self._keeper = CheckpointKeeper(settings.checkpoint_interval_ms, self.checkpoint)
         self._monitor = Monitor(parts, self._table, self._alignment, self._emitter)
-        self._retention = Retention(parts)
+        self._view = SubtaskView(
+            self._table, parts.tracker, self._alignment, self._emitter, self._intake, self._monitor, self._pulse
+        )
         self._checkpointing = asyncio.Lock()
         self._finish_line = FinishLine(Bounds())
         self._ending = Ending()
         self._stopped = False
         self._pinned_ms: int | None = None
         self._generation = 0
-        self._loop_lag_ms = 0
         self._last_heads: dict[str, int | None] = {}
 
     async def open(self) -> None:
@@ -75,7 +93,7 @@ class DataFetcher:
         self._roster.open(opened.listed, opened.states)
         await parts.tracker.open(parts.subtask, parts.parallelism)
         parts.tracker.start_at(opened.lowest_watermark)
-        parts.tracker.finished(key for key, state in opened.states.items() if state.ended)
+        parts.tracker.finished({key: state.watermark for key, state in opened.states.items() if state.ended})
         parts.tracker.on_advance(self._emitter.wake)
         self._alignment.begin()
         self._monitor.start = opened.start
@@ -99,10 +117,11 @@ class DataFetcher:
                 self._emit(),
                 self._keeper.run(),
                 self._heartbeat(),
+                self._pulse.run(),
                 self._discover(),
-                self._end_in(bounds.max_time),
+                self._ending.finish_in(bounds.max_time),
                 self._monitor.run(),
-                self._retention.run(),
+                self._monitor.retention.run(),
             )
         ]
         try:
@@ -134,7 +153,8 @@ class DataFetcher:
                 await self._parts.sink.flush(Checkpoint(state))
             if self._parts.checkpoints is not None:
                 await self._parts.checkpoints.store(state)
-            self._parts.tracker.finished({key for key, entry in state["shards"].items() if entry.get("ended")})
+            ended = {key: entry.get("watermark") for key, entry in state["shards"].items() if entry.get("ended")}
+            self._parts.tracker.finished(ended)
         return state
 
     async def close(self) -> None:
@@ -150,17 +170,7 @@ class DataFetcher:
 
     def metrics(self) -> dict[str, Any]:
         """Metrics as a plain dict: `subtask` and `shards` by `stream/shard-id` (A1)."""
-        parts = self._parts
-        view = SubtaskView(
-            list(self._table),
-            parts.tracker,
-            self._alignment,
-            self._emitter,
-            self._intake,
-            self._monitor,
-            self._loop_lag_ms,
-        )
-        return metrics_of(view, self._retention, parts.clock)
+        return metrics_of(self._view, self._parts.clock)
 
     # --- what happens while it runs ---------------------------------------------------------------------------------------------
 
@@ -170,14 +180,19 @@ class DataFetcher:
         self._alignment.until = bounds.until_event_time
         self._emitter.begin()
         self._keeper.begin()
+        self._pulse.begin()
         if self._stopped:
             self._ending.finish(EndReason.STOPPED)
 
     def _changed(self, entry: ShardEntry) -> None:
-        self._emitter.note(entry, self._finish_line)
-        self._emitter.wake()
+        self._note(entry)
         if not entry.queue and not entry.is_open:
             self._shard_ended(entry)
+
+    def _note(self, entry: ShardEntry) -> None:
+        """What a shard counts for has changed."""
+        self._emitter.note(entry, self._finish_line)
+        self._emitter.wake()
 
     def _changed_quietly(self, entry: ShardEntry) -> None:
         self._alignment.changed(entry)
@@ -193,6 +208,7 @@ class DataFetcher:
             return
         log.info("shard %s was read to its end, children: %s", entry.key, [child.shard_id for child in entry.children])
         self._keeper.ask_for_one()
+        self._succession.ended(entry)
         self._start_readers()
 
     def _found_children(self, children: Sequence[Shard]) -> None:
@@ -202,10 +218,29 @@ class DataFetcher:
     def _start_readers(self) -> None:
         if not self._ending.is_running:
             return
-        self._readers.start(self._changed, self._reader_failed)
+        begun = self._readers.start(self._changed, self._reader_failed)
+        self._succession.look()
+        self._announce(begun)
         is_bounded = self._finish_line.has_shard_bounds and not any(entry.is_open for entry in self._table)
         if is_bounded or self._table.is_exhausted:
             self._ending.finish(EndReason.ALL_ENDED)
+
+    def _announce(self, begun: Sequence[ShardEntry]) -> None:
+        """Children of shards elsewhere are taken over; a report that counts them goes first (W5)."""
+        heirs = [entry.key for entry in begun if entry.shard.parents]
+        if heirs:
+            self._alignment.report()
+            self._parts.tracker.taken_over(heirs)
+
+    def _woke_up(self, gap_seconds: float) -> None:
+        """The process was suspended or starved: read and ask for the global watermark before judging (W3, W7)."""
+        log.warning("subtask %d did not run for %.1f s", self._parts.subtask, gap_seconds)
+        for entry in self._table:
+            entry.silence.slept()
+            if entry.idle:
+                entry.idle = False
+                self._note(entry)
+        self._alignment.report()
 
     def _reader_failed(self, entry: ShardEntry, error: BaseException) -> None:
         if not is_deleted_stream(error):
@@ -226,17 +261,11 @@ class DataFetcher:
         if reason is not None:
             self._ending.finish(reason)
 
-    async def _end_in(self, seconds: float | None) -> None:
-        if seconds is not None:
-            await asyncio.sleep(seconds)
-            self._ending.finish(EndReason.MAX_TIME)
-
     async def _heartbeat(self) -> None:
-        clock, seconds = self._parts.clock, self._parts.settings.sync_interval_ms / 1000
         while True:
-            due = clock.monotonic() + seconds
-            await asyncio.sleep(seconds)
-            self._loop_lag_ms = max(0, round((clock.monotonic() - due) * 1000))
+            await asyncio.sleep(self._parts.settings.sync_interval_ms / 1000)
+            self._laggards.look()
+            self._alignment.furthest = self._laggards.furthest
             self._emitter.tick()
             self._watch.look()
             self._start_readers()
@@ -245,6 +274,7 @@ class DataFetcher:
     async def _discover(self) -> None:
         async def looked(stream: str, listed: list[Shard]) -> None:
             self._roster.look(stream, listed)
+            self._succession.listed(stream, listed)
             self._start_readers()
 
         await self._parts.discovery.run(looked)

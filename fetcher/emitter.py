@@ -9,7 +9,9 @@ from ..publishers.clock import Clock
 from .alignment import Alignment
 from .finish_line import FinishLine
 from .intake import Intake
+from .lateness import late_after_idle
 from .local_watermark import LocalWatermark
+from .pulse import Pulse
 from .shard_table import ShardEntry, Stage
 from .sink import Sink
 
@@ -27,6 +29,7 @@ class Emitter:
         alignment: Alignment,
         intake: Intake,
         clock: Clock,
+        pulse: Pulse,
         emit_interval_ms: int,
         ended: Callable[[ShardEntry], None],
     ) -> None:
@@ -34,6 +37,7 @@ class Emitter:
         self._alignment = alignment
         self._intake = intake
         self._clock = clock
+        self._pulse = pulse
         self._emit_interval = emit_interval_ms / 1000
         self._ended = ended
         self._wake = asyncio.Event()
@@ -72,6 +76,7 @@ class Emitter:
             await self._tell_watermark()
             if self._alignment.next_emission() is None:
                 await self._wake.wait()
+                self._pulse.look()  # after a suspension everything is looked at anew before anything is gated (W7)
                 self._turn_began = self._clock.monotonic()
         self._last_told = float("-inf")
         await self._tell_watermark()
@@ -100,8 +105,10 @@ class Emitter:
         if len(batch):
             entry.is_writing = True
             async with self.sink_calls:
+                late = late_after_idle(batch, entry.state.watermark, self._alignment.global_watermark)
                 await self._sink.write(batch)
                 entry.is_writing = False
+                entry.late_after_idle += late
                 entry.emitted(batch, self._clock.now_ms())
             self.records += len(batch)
             finish_line.emitted(entry, batch)

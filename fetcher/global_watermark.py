@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -18,11 +18,15 @@ class SubtaskStatus(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a subtask says: status and, when ACTIVE, its lowest watermark (epoch ms; None: no record yet)."""
+    """What a subtask says: status and, when ACTIVE, its lowest watermark (epoch ms; None: no record yet).
+
+    `furthest`: where its furthest active shard stands (epoch ms), against which those far behind are measured (W12).
+    """
 
     subtask: int
     status: SubtaskStatus
     watermark: int | None = None
+    furthest: int | None = None
 
 
 class WatermarkTracker(ABC):
@@ -59,12 +63,27 @@ class WatermarkTracker(ABC):
     def on_advance(self, heard: Callable[[], None]) -> None:  # noqa: B027 - optional on purpose
         """Call `heard` when the global watermark rises through somebody else (W9a). Default: only the sync interval tells."""
 
-    def finished(self, shards: Iterable[str]) -> None:  # noqa: B027 - optional on purpose
-        """Announce shards (by `Shard.key`) whose end is confirmed, for children owned by other subtasks (S2)."""
+    def finished(self, shards: Mapping[str, int | None]) -> None:  # noqa: B027 - optional on purpose
+        """Announce shards (by `Shard.key`) whose end is confirmed, with their last watermarks, for children elsewhere (S2, W5)."""
 
     def is_finished(self, shard: str) -> bool:
         """Whether some subtask announced the shard as finished."""
         return False
+
+    def last_watermark(self, shard: str) -> int | None:
+        """The last watermark (epoch ms) of a finished shard: its children begin there (W5). Default: the global one."""
+        return self.current()
+
+    def taken_over(self, shards: Iterable[str]) -> None:  # noqa: B027 - optional on purpose
+        """Announce shards that this subtask reads from now on; called after a report that counts them (W5)."""
+
+    def is_taken_over(self, shard: str) -> bool:
+        """Whether some subtask announced that it reads the shard: until then the owner of its parent stands for it (W5)."""
+        return False
+
+    def furthest(self) -> int | None:
+        """The furthest place that an active subtask has reported (epoch ms, W12). Default: only the subtask's own is known."""
+        return None
 
     def missing(self) -> list[int]:
         """Subtasks that were expected and never joined: an error at the start-up timeout (W6). Default: none are known of."""
@@ -114,7 +133,8 @@ class InProcessTracker(WatermarkTracker):
         self._joined.clear()
         self._reports: dict[int, Report] = {}
         self._value = value
-        self._finished: set[str] = set()
+        self._finished: dict[str, int | None] = {}
+        self._taken_over: set[str] = set()
         self._listeners: list[Callable[[], None]] = []
 
     def _has_left(self, subtask: int) -> bool:
@@ -143,9 +163,9 @@ class InProcessTracker(WatermarkTracker):
         """Wake the other subtasks at once."""
         self._listeners.append(heard)
 
-    def finished(self, shards: Iterable[str]) -> None:
+    def finished(self, shards: Mapping[str, int | None]) -> None:
         """Remember finished shards and wake those who wait for them."""
-        fresh = set(shards) - self._finished
+        fresh = {key: watermark for key, watermark in shards.items() if key not in self._finished}
         if fresh:
             self._finished |= fresh
             self._tell()
@@ -153,6 +173,23 @@ class InProcessTracker(WatermarkTracker):
     def is_finished(self, shard: str) -> bool:
         """Whether it was announced."""
         return shard in self._finished
+
+    def last_watermark(self, shard: str) -> int | None:
+        """As it was announced."""
+        return self._finished.get(shard)
+
+    def taken_over(self, shards: Iterable[str]) -> None:
+        """Remember shards that are read."""
+        self._taken_over.update(shards)
+
+    def is_taken_over(self, shard: str) -> bool:
+        """Whether it was announced."""
+        return shard in self._taken_over
+
+    def furthest(self) -> int | None:
+        """The furthest of the last reports."""
+        active = [report for report in self._reports.values() if report.status is SubtaskStatus.ACTIVE]
+        return max((report.furthest for report in active if report.furthest is not None), default=None)
 
     def _tell(self) -> None:
         for heard in self._listeners:

@@ -8,6 +8,7 @@ from ..publishers.clock import Clock
 from ..publishers.records import RecordBatch
 from ..publishers.shards import Shard
 from .budget import ByteBudget, new_room
+from .pulse import Pulse
 from .shard_table import ShardEntry, Stage
 
 
@@ -19,12 +20,14 @@ class Intake:
         budget: ByteBudget,
         idle_interval_ms: int,
         clock: Clock,
+        pulse: Pulse,
         changed: Callable[[ShardEntry], None],
         found_children: Callable[[Sequence[Shard]], None],
     ) -> None:
         self._budget = budget
         self._idle_interval_ms = idle_interval_ms
         self._clock = clock
+        self._pulse = pulse
         self._changed = changed
         self._found_children = found_children
         self._waiting: dict[str, ShardEntry] = {}
@@ -45,6 +48,7 @@ class Intake:
 
     async def put(self, entry: ShardEntry, batch: RecordBatch) -> int:
         """Queue a batch and wait for room for the next."""
+        self._pulse.look()
         self._take_evidence(entry, batch)
         is_queued = len(batch) > 0 or batch.read_position is not None
         self._budget.settle(entry, batch.held_bytes if is_queued else 0)
@@ -93,11 +97,11 @@ class Intake:
             entry.seen_tip = True
             entry.tip_seen_ms = (entry.tip_seen_ms[0] if entry.tip_seen_ms else now_ms, now_ms)
         if entry.at_tip and not len(batch) and not entry.queued_records:
-            entry.silence.saw_silence(self._clock.monotonic())
+            entry.silence.saw_silence(self._clock.monotonic(), self._pulse.lost_seconds)
             entry.tip_ms = self._clock.now_ms()
         else:
             entry.silence.saw_life()
-        entry.idle = self._idle_interval_ms > 0 and entry.silence.observed_ms >= self._idle_interval_ms
+        entry.idle = entry.silence.lasts(self._idle_interval_ms)
 
 
 class ShardQueue:

@@ -88,8 +88,8 @@ OF_SUBTASK: tuple[Metric[SubtaskView], ...] = (
         "loopLagMs",
         GAUGE,
         "ms",
-        "how late the last heartbeat came: a busy loop, a starved or a suspended process",
-        lambda view: view.loop_lag_ms,
+        "how late the last beat of the loop came: a busy loop, a starved or a suspended process",
+        lambda view: view.pulse.lag_ms,
     ),
     Metric("records", COUNTER, "records", "written to the sink", lambda view: view.emitter.records),
     Metric(
@@ -116,6 +116,27 @@ OF_SUBTASK: tuple[Metric[SubtaskView], ...] = (
         "shards",
         "whose next record lies above the ceiling of alignment",
         lambda view: sum(entry.held_since is not None for entry in view.entries),
+    ),
+    Metric(
+        "leftOutShards",
+        GAUGE,
+        "shards",
+        "so far behind that nobody waits for them (`flink.watermark.alignment.max.lag`)",
+        lambda view: sum(entry.left_behind for entry in view.entries),
+    ),
+    Metric(
+        "alignmentLagMs",
+        GAUGE,
+        "ms",
+        "how far the furthest shard stands above the global watermark; much more than the lookahead: one shard holds the others",
+        lambda view: view.alignment.lag_ms,
+    ),
+    Metric(
+        "lateAfterIdle",
+        COUNTER,
+        "records",
+        "below the global watermark only because their shard was idle or left out",
+        lambda view: sum(entry.late_after_idle for entry in view.entries),
     ),
     Metric(
         "alarms",
@@ -197,6 +218,14 @@ OF_SHARD: tuple[Metric[ShardView], ...] = (
         lambda view: view.entry.idle and view.entry.is_open,
     ),
     Metric("silentMs", GAUGE, "ms", "evidence of silence so far", lambda view: view.entry.silence.observed_ms),
+    Metric("leftOut", FLAG, "", "so far behind that nobody waits for it", lambda view: view.entry.left_behind),
+    Metric(
+        "lateAfterIdle",
+        COUNTER,
+        "records",
+        "below the global watermark when they were written, and not late in their shard",
+        lambda view: view.entry.late_after_idle,
+    ),
     Metric("held", FLAG, "", "held back by alignment now", lambda view: view.entry.held_since is not None),
     Metric("heldMs", COUNTER, "ms", "held back by alignment so far", lambda view: view.held_ms),
     Metric(

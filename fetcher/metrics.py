@@ -6,14 +6,14 @@ from typing import Any
 
 from ..publishers.clock import Clock
 from .metric_table import OF_SHARD, OF_SUBTASK, shown
-from .retention import Retention
 from .shard_view import ShardView
 from .subtask_view import SubtaskView
 
 
-def metrics_of(subtask: SubtaskView, retention: Retention, clock: Clock) -> dict[str, Any]:
+def metrics_of(subtask: SubtaskView, clock: Clock) -> dict[str, Any]:
     """`{"subtask": {...}, "shards": {"stream/shard-id": {...}}}`; costs no call."""
     now_ms, now, board = clock.now_ms(), clock.monotonic(), subtask.monitor.board
+    retention = subtask.monitor.retention
     views = [
         ShardView(entry, now_ms, now, retention.of(entry.shard.stream), entry.key in board) for entry in subtask.entries
     ]

@@ -14,6 +14,7 @@ from .alarms import Alarm, AlarmBoard, AlarmKind
 from .alignment import Alignment
 from .elsewhere import guarded, unread_by
 from .parts import FetcherParts
+from .retention import Retention
 from .seeding import seeded_states
 from .shard_state import ShardState
 from .shard_table import ShardTable, Stage
@@ -58,6 +59,7 @@ class Monitor:
         self._unread = UnreadWatch(interval_ms, 2 * self._seconds)
         self._standstill = Standstill(2 * self._seconds)
         self.board = AlarmBoard(interval_ms, parts.on_alarm)
+        self.retention = Retention(parts)
         self.start = parts.start
         """Where shards without a state begin: the pinned start of the job."""
 

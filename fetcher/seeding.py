@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from ..publishers.errors import DataLossError
 from ..publishers.positions import StartingPosition
@@ -19,10 +20,11 @@ def seeded_states(listed: Iterable[Shard], restored: Restored, start: StartingPo
     """
     shards = {shard.key: shard for shard in listed}
     finished = _ancestors(restored.shards, shards) - set(restored.shards)
-    return {
+    states = {
         key: restored.shards.get(key) or _state_of_unknown(shard, key in finished, restored, start)
         for key, shard in shards.items()
     }
+    return {key: _with_inherited(state, shards[key], states) for key, state in states.items()}
 
 
 def vanished(listed: Iterable[Shard], restored: Restored, streams: Iterable[str]) -> list[str]:
@@ -65,6 +67,15 @@ def _state_of_unknown(shard: Shard, is_finished: bool, restored: Restored, start
     if shard.stream in restored.streams:
         return ShardState(StartingPosition.trim_horizon())
     return ShardState(start)
+
+
+def _with_inherited(state: ShardState, child: Shard, states: Mapping[str, ShardState]) -> ShardState:
+    """A child that may start now begins at the lowest watermark of its parents, also when they ended in another life of the job (W5)."""
+    parents = [states[key] for parent in child.parents if (key := f"{child.stream}/{parent}") in states]
+    known = [parent.watermark for parent in parents if parent.watermark is not None]
+    if state.watermark is not None or state.ended or not known or not all(parent.ended for parent in parents):
+        return state
+    return replace(state, watermark=min(known))
 
 
 def _ancestors(keys: Iterable[str], shards: Mapping[str, Shard]) -> set[str]:

@@ -28,6 +28,7 @@ class Stage(Enum):
 class ShardEntry:
     """One shard: emitted state, queue, evidence of silence and counters.
 
+    `awaits_heirs`: ended, and a child was not yet taken over (W5). `left_behind`: so far behind that nobody waits (W12).
     `offset` is how many records of the queue's first batch were emitted already. `tip_seen_ms`: when the first and the last read of
     this run that stood at the tip were answered (epoch ms); `answered_ms`: when the last read at all was.
     """
@@ -48,6 +49,8 @@ class ShardEntry:
     seen_tip: bool = False
     tip_seen_ms: tuple[int, int] | None = None
     idle: bool = False
+    awaits_heirs: bool = False
+    left_behind: bool = False
     tip_ms: int | None = None
     held_since: float | None = None
     held_seconds: float = 0.0
@@ -57,6 +60,7 @@ class ShardEntry:
     last_emit_ms: int | None = None
     owned_since_ms: int | None = None
     answered_ms: int | None = None
+    late_after_idle: int = 0
     metrics: ShardMetrics = field(default_factory=ShardMetrics)
 
     @property
@@ -76,8 +80,10 @@ class ShardEntry:
 
     @property
     def is_active(self) -> bool:
-        """Whether others wait for the shard: open, and not idle unless records are queued (W4)."""
-        return self.is_open and (self.queued_records > 0 or not self.idle)
+        """Whether others wait for the shard: open, and not idle unless records are queued (W4); or ended and not inherited yet (W5)."""
+        if self.awaits_heirs:
+            return True
+        return self.is_open and not self.left_behind and (self.queued_records > 0 or not self.idle)
 
     @property
     def head_watermark(self) -> int | None:
@@ -200,12 +206,12 @@ class ShardTable:
         """
         return all(self._is_finished(f"{shard.stream}/{parent}", shard) for parent in shard.parents)
 
-    def inherited_watermark(self, shard: Shard) -> int | None:
-        """The lowest watermark of a shard's parents, at which a child begins to count (W5)."""
-        parents = [self._entries.get(f"{shard.stream}/{parent}") for parent in shard.parents]
-        watermarks = [entry.state.watermark for entry in parents if entry is not None]
-        known = [watermark for watermark in watermarks if watermark is not None]
-        return min(known, default=None)
+    def inherited_watermark(self, shard: Shard, elsewhere: Callable[[str], int | None]) -> int | None:
+        """The lowest watermark of a shard's parents, at which a child begins to count (W5); `elsewhere` tells those of other subtasks."""
+        parents = [f"{shard.stream}/{parent}" for parent in shard.parents]
+        own = [self._entries[key].state.watermark for key in parents if key in self._entries]
+        others = [elsewhere(key) for key in parents if key not in self._entries and key in self._listed]
+        return min([watermark for watermark in own + others if watermark is not None], default=None)
 
     def expired(self, stream: str, listed: Iterable[Shard]) -> list[str]:
         """Shards that the last whole listing of a stream had and this one has not, as soon as they may be forgotten (S5).

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .alignment import Alignment
@@ -10,17 +9,23 @@ from .emitter import Emitter
 from .global_watermark import WatermarkTracker
 from .intake import Intake
 from .monitor import Monitor
-from .shard_table import ShardEntry
+from .pulse import Pulse
+from .shard_table import ShardEntry, ShardTable
 
 
 @dataclass(frozen=True, slots=True)
 class SubtaskView:
-    """The parts of a fetcher that know something of it; `loop_lag_ms`: how late the last heartbeat came."""
+    """The parts of a fetcher that know something of it."""
 
-    entries: Sequence[ShardEntry]
+    table: ShardTable
     tracker: WatermarkTracker
     alignment: Alignment
     emitter: Emitter
     intake: Intake
     monitor: Monitor
-    loop_lag_ms: int
+    pulse: Pulse
+
+    @property
+    def entries(self) -> list[ShardEntry]:
+        """Every shard that the subtask has."""
+        return list(self.table)

@@ -157,8 +157,16 @@ def test_a_child_begins_at_the_lowest_watermark_of_its_parents():  # W5
     for key, watermark in (("s/a", 50), ("s/b", 20)):
         made[key].state = replace(made[key].state, watermark=watermark)
 
-    assert made.inherited_watermark(shard("c", "a", "b")) == 20
-    assert made.inherited_watermark(shard("c", "x")) is None
+    assert made.inherited_watermark(shard("c", "a", "b"), lambda key: None) == 20
+
+
+def test_a_parent_of_another_subtask_counts_too():  # W5
+    made = table(shard("a"))
+    made["s/a"].state = replace(made["s/a"].state, watermark=50)
+    made.learn([shard("b"), shard("c", "a", "b")])
+
+    assert made.inherited_watermark(shard("c", "a", "b"), {"s/b": 20}.get) == 20
+    assert made.inherited_watermark(shard("c", "x"), lambda key: 7) is None, "past retention: nobody can tell"
 
 
 class TestExpired:  # S5
