@@ -28,14 +28,18 @@ def _guards(subtask: int, owner: int, parallelism: int) -> bool:
     return owner != subtask and guardian_of(owner, parallelism) == subtask
 
 
-def unread_by(owner: int, parallelism: int, missing: Collection[int], has_stored_positions: bool) -> str | None:
+def unread_by(
+    owner: int, parallelism: int, missing: Collection[int], left_out: Collection[int], has_stored_positions: bool
+) -> str | None:
     """Who should read a shard of another subtask; None when nobody here can judge whether it is read.
 
     That needs the owner's stored position, or the certainty that there is no owner: an assigner that names none, or a subtask that is
-    missing. Without either nobody knows what another subtask has emitted.
+    has not joined. Without either nobody knows what another subtask has emitted.
     """
     if not 0 <= owner < parallelism:
         return f"nobody owns it: it was given to subtask {owner} of {parallelism}"
     if owner in missing:
-        return f"its owner, subtask {owner}, is missing"
-    return f"its owner, subtask {owner}, stores no progress" if has_stored_positions else None
+        return f"its owner, subtask {owner}, has not joined"
+    if not has_stored_positions:
+        return None
+    return f"its owner, subtask {owner}, {'is not heard of' if owner in left_out else 'stores no progress'}"

@@ -39,8 +39,8 @@ class WatermarkTracker(ABC):
         return True
 
     @property
-    def answer_age_ms(self) -> int:
-        """How long ago the tracker last answered, ms (A1). Default: 0, it is always at hand."""
+    def answer_age_ms(self) -> int | None:
+        """How long ago the tracker last answered, ms (A1); None: never. Default: 0, it is always at hand."""
         return 0
 
     def start_at(self, watermark: int | None) -> None:  # noqa: B027 - optional on purpose

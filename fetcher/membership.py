@@ -32,6 +32,11 @@ class Place:
     timeout_ms: int = 30_000
     startup_ms: int = 60_000
 
+    @property
+    def silence_ms(self) -> float:
+        """After how long without an answer the coordinator counts as not answering."""
+        return max(3 * self.sync_ms, self.timeout_ms / 3)
+
 
 class Membership:
     """Owns the last global value known, which never falls while this subtask lives, and what is still to be said.
@@ -108,7 +113,11 @@ class Membership:
 
     def is_answering(self, now: float) -> bool:
         """Whether the coordinator was heard of lately (W10)."""
-        return now - self._heard_at < max(3 * self._place.sync_ms, self._place.timeout_ms / 3)
+        return now - self._heard_at < self._place.silence_ms
+
+    def answer_age_ms(self, now: float) -> int | None:
+        """How long ago the coordinator was last heard of (A1); None: never."""
+        return None if self._heard_at == float("-inf") else round(now - self._heard_at)
 
     def connected(self) -> None:
         """A new connection: what was under way is lost."""

@@ -92,9 +92,9 @@ class Monitor:
     def _elsewhere(self, shards: Mapping[str, tuple[Shard, int]], states: Mapping[str, ShardState]) -> Iterator[Sight]:
         """Shards that this subtask guards, in the light of what the whole job has stored."""
         parts = self._parts
-        missing = parts.tracker.missing()
+        missing, left_out, has_store = parts.tracker.missing(), parts.tracker.left_out(), parts.checkpoints is not None
         for key, (shard, owner) in shards.items():
-            reason = unread_by(owner, parts.parallelism, missing, parts.checkpoints is not None)
+            reason = unread_by(owner, parts.parallelism, missing, left_out, has_store)
             state = states.get(key)
             if reason is not None and state is not None and not state.ended and not parts.tracker.is_finished(key):
                 unread = False if self._was_at_tip(state) else None

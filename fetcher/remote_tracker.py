@@ -25,18 +25,23 @@ class RemoteTracker(WatermarkTracker):
         self._properties = properties
         self._clock = clock or SystemClock()
         self._listeners: list[Callable[[], None]] = []
-        self._place = Place("", 0, 1)
-        self._membership = Membership(self._place, 0, 0)
+        self.place = Place(NO_GROUP, 0, 1)
+        self.membership = Membership(self.place, 0, 0)
 
     @abstractmethod
     def send(self, statement: Statement) -> None:
         """Send a statement or drop it; never blocks, never raises."""
 
+    @property
+    def silence_ms(self) -> float:
+        """After how long without an answer the coordinator counts as not answering."""
+        return self.place.silence_ms
+
     async def open(self, subtask: int, parallelism: int) -> None:
         """Take a place; the first report joins."""
         given = self._properties
         sync_ms = given.value(table.SYNC_INTERVAL)
-        self._place = Place(
+        self.place = Place(
             group=given.value(table.WATERMARK_GROUP) or NO_GROUP,
             subtask=subtask,
             parallelism=parallelism,
@@ -44,26 +49,31 @@ class RemoteTracker(WatermarkTracker):
             timeout_ms=max(given.value(table.TRACKER_TIMEOUT), 3 * sync_ms),
             startup_ms=given.value(table.STARTUP_TIMEOUT),
         )
-        self._membership = Membership(self._place, self._clock.now_ms() * 1000, self.now())
+        self.membership = Membership(self.place, self._clock.now_ms() * 1000, self.now())
 
     def report(self, report: Report) -> int | None:
         """State where the subtask stands; answers the last value known."""
-        self._membership.state(report)
+        self.membership.state(report)
         self.send_due()
-        return self._membership.value
+        return self.membership.value
 
     def current(self) -> int | None:
         """The last value known."""
-        return self._membership.value
+        return self.membership.value
 
     @property
     def is_answering(self) -> bool:
         """Whether the coordinator was heard of lately."""
-        return self._membership.is_answering(self.now())
+        return self.membership.is_answering(self.now())
+
+    @property
+    def answer_age_ms(self) -> int | None:
+        """How long ago the coordinator was last heard of."""
+        return self.membership.answer_age_ms(self.now())
 
     def start_at(self, watermark: int | None) -> None:
         """The lowest watermark in the restored state."""
-        self._membership.start_at(watermark)
+        self.membership.start_at(watermark)
 
     def on_advance(self, heard: Callable[[], None]) -> None:
         """Call `heard` when the value rises or a shard that was asked about is finished."""
@@ -71,46 +81,51 @@ class RemoteTracker(WatermarkTracker):
 
     def waiting_for(self, value: int) -> None:
         """State what the subtask is held for."""
-        self._membership.wait_for(value)
+        self.membership.wait_for(value)
         self.send_due()
 
     def finished(self, shards: Iterable[str]) -> None:
         """Announce shards."""
-        self._membership.announce(shards)
+        self.membership.announce(shards)
         self.send_due()
 
     def is_finished(self, shard: str) -> bool:
         """Whether somebody announced the shard; if not, the next statement asks."""
-        return self._membership.is_finished(shard)
+        return self.membership.is_finished(shard)
 
     def left_out(self) -> tuple[int, ...]:
         """Some of the subtasks that nobody hears of."""
-        return self._membership.left_out
+        return self.membership.left_out
 
     def furthest(self) -> int | None:
         """Where the furthest shard of the job stood when the coordinator was last heard of."""
-        return self._membership.furthest
+        return self.membership.furthest
 
     def holder(self) -> int | None:
         """Who held the value when the coordinator was last heard of."""
-        return self._membership.holder
+        return self.membership.holder
 
     def hear(self, answer: Answer) -> None:
         """Take an answer of the coordinator."""
-        if self._membership.hear(answer, self.now()):
+        if self.membership.hear(answer, self.now()):
             for heard in self._listeners:
                 heard()
         self.send_due()
 
+    def reconnected(self) -> None:
+        """A new way to the coordinator: what was under way is lost, and said again at once."""
+        self.membership.connected()
+        self.send_due()
+
     def send_due(self) -> None:
         """Send what is to be said now."""
-        statement = self._membership.due(self.now())
+        statement = self.membership.due(self.now())
         if statement is not None:
             self.send(statement)
 
     async def close(self) -> None:
         """Leave, if the subtask has not said so already."""
-        self.report(Report(self._place.subtask, SubtaskStatus.LEFT))
+        self.report(Report(self.place.subtask, SubtaskStatus.LEFT))
 
     def now(self) -> float:
         """Milliseconds that only grow."""

@@ -18,7 +18,7 @@ Status = Literal["ACTIVE", "IDLE", "LEFT"]
 Refusal = Literal["", "OLD", "GENERATION", "PARALLELISM"]
 
 MOST_SUBTASKS = 100_000
-MOST_KEY_CHARACTERS = 32_768
+MOST_KEY_CHARACTERS = 8_192
 """How many characters of shard keys one message carries; a longer list goes in several."""
 
 
@@ -47,7 +47,7 @@ class Statement(msgspec.Struct, frozen=True, array_like=True):
     furthest: Millis | None = None
 
 
-class Answer(msgspec.Struct, frozen=True, array_like=True):
+class Answer(msgspec.Struct, frozen=True, array_like=True, tag="answer"):
     """What the coordinator says: to the statement `counter`, or (0) without being asked.
 
     `needed` is the lowest value that somebody waits for, `finished` the shards among those asked about, `coordinator` tells one that was
