@@ -19,8 +19,7 @@ log = logging.getLogger("recordpublisher.tracker")
 CONNECT_SECONDS = 5.0
 FAREWELL_SECONDS = 1.0
 """How long a leaver waits for its last word to be sent."""
-AGAIN = RetryPolicy(max_retries=0, base_ms=200, max_ms=5_000, exponent=2.0)
-"""Pauses between connections; there is no last one."""
+LONGEST_PAUSE_MS = 5_000
 MINUTE = 60.0
 
 
@@ -76,12 +75,15 @@ class TcpTracker(RemoteTracker):
                 self._link.hang_up()
 
     async def _stay_connected(self) -> None:
+        # a tracker that is back must not lose patience before we try again
+        longest = min(LONGEST_PAUSE_MS, self.place.timeout_ms // 6)
+        pauses = RetryPolicy(max_retries=0, base_ms=100, max_ms=longest, exponent=2.0)
         while True:
             try:
                 await self._one_connection()
             except OSError as error:  # TimeoutError is one
                 self._warn(str(error) or type(error).__name__)
-            await asyncio.sleep(AGAIN.delay_seconds(self._failures))
+            await asyncio.sleep(pauses.delay_seconds(self._failures))
             self._failures += 1
 
     async def _one_connection(self) -> None:
