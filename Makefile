@@ -1,20 +1,23 @@
-# Everything a person or CI does here, by name: `make demo`, `make test`, `make check`, `make kills`, `make bench`.
+# Everything a person or CI does here, by name: `make demo`, `make test`, `make check`, `make kills`, `make time`, `make bench`.
 PYTHON ?= python3
 PUBLISHER ?= EFO
 BIN := .venv/bin
 STAMP := .venv/.installed
 FOREIGN := tests/plugins/local/foreign
 
-.PHONY: demo test lint types imports check kills bench coverage docs pins clean servers
+.PHONY: demo test lint types imports check kills time bench coverage docs pins clean servers
 
 demo: $(STAMP)  ## the main job, live: PUBLISHER=EFO (default) or POLLING
 	$(BIN)/recordpublisher demo --publisher $(PUBLISHER)
 
 test: $(STAMP) servers  ## the whole suite, without the long kill runs
-	$(BIN)/pytest -m "not kills and not benchmark"
+	$(BIN)/pytest -m "not kills and not time and not benchmark"
 
 kills: $(STAMP)  ## real processes killed for real
 	$(BIN)/pytest -m kills
+
+time: $(STAMP)  ## the outage replayed with real processes, by Flink's old rule and by ours (a minute)
+	$(BIN)/pytest -m time
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -32,7 +35,7 @@ bench: $(STAMP)  ## CPU per record through the whole pipeline, beside boto3 (fiv
 	$(BIN)/python -m pytest -m benchmark -s tests/benchmarks
 
 coverage: $(STAMP)
-	$(BIN)/pytest -m "not kills and not benchmark and not spark" --cov --cov-report=term
+	$(BIN)/pytest -m "not kills and not time and not benchmark and not spark" --cov --cov-report=term
 
 docs: $(STAMP)  ## the reference pages that are written from the code
 	$(BIN)/python docs/generate_reference.py

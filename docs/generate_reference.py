@@ -188,12 +188,21 @@ its own in `query.lastProgress`: see [Spark](../spark.md)."""
 
 def _command_line_page() -> str:
     group: Any = typer.main.get_command(app)
-    helps = {"recordpublisher": group} | {f"recordpublisher {name}": one for name, one in group.commands.items()}
+    helps = {"recordpublisher": group, **_commands("recordpublisher", group)}
     parts = ["# Command line", NOTE.replace("docstrings", "commands' `--help`"), COMMAND_LINE_WORDS]
     for name, one in helps.items():
         text = one.get_help(one.context_class(one, info_name=name, terminal_width=100))
         parts.append(f"## {name}\n\n```text\n{text}\n```")
     return "\n\n".join(parts) + "\n"
+
+
+def _commands(name: str, group: Any) -> dict[str, Any]:
+    """Every command below a group, each followed by those below it."""
+    found: dict[str, Any] = {}
+    for last, one in group.commands.items():
+        found[f"{name} {last}"] = one
+        found |= _commands(f"{name} {last}", one) if hasattr(one, "commands") else {}
+    return found
 
 
 COMMAND_LINE_WORDS = """Needs the extra `cli`. `python -m recordpublisher` is the same. Results go to stdout, everything else to stderr.

@@ -18,7 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("demo")(demo.demo)
+app.add_typer(demo.app, name="demo")
 app.command("local")(local.local)
 app.command("tail")(tail.tail)
 app.command("lag")(lag.lag)

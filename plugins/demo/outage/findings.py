@@ -43,7 +43,7 @@ def findings_of_ours(evidence: Evidence) -> list[Finding]:
             evidence.unread == 0 and seconds is not None,
         ),
         went_on(evidence),
-        _steps_back(recording, allowed=False),
+        _steps_back(recording),
         Finding("alarms that last", ", ".join(lasting) or "none", not lasting),
         Finding("recordpublisher lag --check", f"exit code {evidence.lag_code}", evidence.lag_code == 0),
     ]
@@ -63,7 +63,6 @@ def findings_of_flink(evidence: Evidence) -> list[Finding]:
         ),
         Finding("the other shards go on", f"{sum(written.values()):,} of {sum(others.values()):,}", written == others),
         went_on(evidence),
-        _steps_back(recording, allowed=True),
         Finding("alarms that last", ", ".join(lasting) or "none", evidence.late in lasting),
         Finding("recordpublisher lag --check", f"exit code {evidence.lag_code}", evidence.lag_code == ALARM_CODE),
     ]
@@ -100,6 +99,6 @@ def lasting_alarms(recording: Recording) -> list[str]:
     return sorted({alarm["subject"] for alarm in latest.values() if not alarm["is_over"]})
 
 
-def _steps_back(recording: Recording, allowed: bool) -> Finding:
+def _steps_back(recording: Recording) -> Finding:
     back = recording.steps_back()
-    return Finding("largest step back of the global watermark", f"{back / MINUTE_MS:.1f} minutes", allowed or not back)
+    return Finding("largest step back of the global watermark", f"{back / MINUTE_MS:.1f} minutes", not back)

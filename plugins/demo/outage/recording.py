@@ -28,17 +28,28 @@ class Moment:
         """The furthest that was written of any of its shards."""
         return max((one["watermark"] for one in self.shards.values() if one["watermark"] is not None), default=None)
 
+    @property
+    def waiting(self) -> int | None:
+        """The watermark of the lowest record that is held back."""
+        heads = [one["headWatermark"] for one in self.shards.values() if one["held"]]
+        return min((head for head in heads if head is not None), default=None)
+
 
 @dataclass
 class Recording:
     """Owns everything that was heard, in order; `acts` are what was done to whom, and when."""
 
-    began: float
+    began: float = 0.0
     moments: list[Moment] = field(default_factory=list)
     acts: list[tuple[float, str, int | None]] = field(default_factory=list)
     alarms: list[tuple[float, int, Mapping[str, Any]]] = field(default_factory=list)
     latest: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     earlier_rows: Counter[str] = field(default_factory=Counter)
+
+    def begin(self, now: float) -> None:
+        """The play begins; what was said while everybody got ready is not part of it."""
+        self.began = now
+        self.moments.clear()
 
     def hear(self, told: Mapping[str, Any]) -> None:
         """Take one document of a subtask."""

@@ -14,9 +14,11 @@ from .subtask import FLINK
 from .theatre import Theatre
 
 TICK_SECONDS = 0.1
-PATIENCE_SECONDS = 12.0
-"""How long after the last event everything may take to be written; by the old rule, how long the shard is watched to stay unread."""
-LEAST_SECONDS = 4.0
+PATIENCE_SECONDS = 15.0
+"""How long after the last event everything may take to be written."""
+WATCHED_SECONDS = 7.0
+"""How long after the last event the shard is watched to stay unread, by the old rule."""
+LEAST_SECONDS = 3.0
 """So long the end is watched in any case."""
 
 
@@ -29,7 +31,10 @@ def replay(rule: str, folder: Path, say: Callable[[str], None], script: Script |
         theatre.start_subtasks(STREAM, SUBTASKS, PROPERTIES)
         play = _Play(theatre, producer, script, say)
         play.until_sent()
-        play.until_written(watches_to_the_end=rule == FLINK)
+        if rule == FLINK:
+            play.for_seconds(WATCHED_SECONDS)
+        else:
+            play.until_written()
         code, words = lag_check(theatre.access, STREAM, folder / "state", PROPERTIES)
         say(f"recordpublisher lag --check answers {code}{': ' + words if words else ''}")
         theatre.hear()
@@ -44,7 +49,7 @@ class _Play:
         self._producer = producer
         self._say = say
         recording = theatre.recording
-        recording.began = time.time()
+        recording.begin(time.time())
         silent, self.late = recording.shards_of(STOPPED)
         own = {_number(silent), _number(self.late)}
         others = [number for number in range(SHARDS) if number not in own]
@@ -52,10 +57,14 @@ class _Play:
         producer.plan(script.events(others, _number(silent), _number(self.late), base_ms))
         stopped = theatre.subtasks[STOPPED]
         self._cues: list[tuple[float, str, Callable[[], None]]] = [
-            (script.silent_from, f"{silent} of subtask {STOPPED} falls silent, its queue is empty", lambda: None),
+            (
+                script.silent_from,
+                f"shard {_number(silent)} of subtask {STOPPED} falls silent, its queue is empty",
+                _nothing,
+            ),
             (script.stopped_at, f"subtask {STOPPED} is stopped (SIGSTOP)", stopped.pause),
             (script.continued_at, f"subtask {STOPPED} runs again (SIGCONT)", stopped.resume),
-            (script.spoken_from, f"{self.late} of subtask {STOPPED} gets its first records", lambda: None),
+            (script.spoken_from, f"shard {_number(self.late)} of subtask {STOPPED} gets its first records", _nothing),
         ]
 
     def until_sent(self) -> None:
@@ -63,14 +72,18 @@ class _Play:
         while not self._producer.has_finished:
             self._tick()
 
-    def until_written(self, watches_to_the_end: bool) -> None:
+    def until_written(self) -> None:
         """Watch until everything was written, or for as long as the patience lasts."""
-        begun = time.time()
-        while (watched := time.time() - begun) < PATIENCE_SECONDS:
+        self.for_seconds(LEAST_SECONDS)
+        until = time.time() + PATIENCE_SECONDS
+        while time.time() < until and self._theatre.recording.rows != dict(self._producer.sent):
             self._tick()
-            is_written = self._theatre.recording.rows == dict(self._producer.sent)
-            if watched >= LEAST_SECONDS and is_written and not watches_to_the_end:
-                break
+
+    def for_seconds(self, seconds: float) -> None:
+        """Watch."""
+        until = time.time() + seconds
+        while time.time() < until:
+            self._tick()
 
     def _tick(self) -> None:
         elapsed = time.time() - self._theatre.recording.began
@@ -82,6 +95,10 @@ class _Play:
         self._producer.send_due(elapsed)
         self._theatre.hear()
         time.sleep(TICK_SECONDS)
+
+
+def _nothing() -> None:
+    """The script itself makes it happen."""
 
 
 def _number(key: str) -> int:

@@ -52,8 +52,8 @@ class Script:
         yield from steady(late, self.spoken_from, self.ends_at, base_ms)
 
 
-def steady(shard: int, begin: float, end: float, base_ms: int) -> Iterator[tuple[float, int, int]]:
-    """Events of one shard from second to second."""
+def steady(shard: int, begin: float, end: float, base_ms: int, speed: int = 60) -> Iterator[tuple[float, int, int]]:
+    """Events of one shard from second to second; event time runs `speed` times as fast as the clock."""
     for number in range(round(begin * PER_SECOND), round(end * PER_SECOND)):
         at = number / PER_SECOND
-        yield at, shard, base_ms + round(at * MINUTE_MS)
+        yield at, shard, base_ms + round(at * 1000 * speed)

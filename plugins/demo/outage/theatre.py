@@ -33,7 +33,7 @@ class Theatre:
         self._timeout_ms = timeout_ms
         self._stack = ExitStack()
         self.subtasks: list[Actor] = []
-        self.recording = Recording(time.time())
+        self.recording = Recording()
 
     def __enter__(self) -> Self:
         try:
