@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..publishers.properties import Properties
@@ -66,35 +64,15 @@ class ByteBudget:
         fair_share = max(limits.subtask_bytes // max(readers, 1), min(SMALLEST_ROOM_BYTES, limits.subtask_bytes))
         return min(limits.shard_bytes, max(entry.reserved_bytes, fair_share))
 
-    def grant(self, waiting: Iterable[ShardEntry], readers: int) -> list[ShardEntry]:
-        """Give room to those who wait for it, the lowest head watermark first; answers who still waits."""
-        still_waiting = []
-        for entry in sorted(waiting, key=_head_order):
-            if entry.room is None or entry.room.done():
-                continue
-            room = self.room_for(entry, readers)
-            if room:
-                entry.room.set_result(room)
-            else:
-                still_waiting.append(entry)
-        return still_waiting
-
-    def _may_borrow(self, entry: ShardEntry) -> bool:
-        limits, more = self._limits, entry.expected_bytes
-        return (
-            entry.held_since is None
-            and entry.queued_bytes + more <= limits.shard_bytes
-            and entry.queued_records < limits.shard_records
-            and self.used + more <= limits.subtask_bytes
+    def is_over_its_own_bounds(self, entry: ShardEntry) -> bool:
+        """Whether a shard may borrow nothing before it has emitted, whatever is free: held at the gate, or too much queued."""
+        limits = self._limits
+        return entry.queued_records > 0 and (
+            entry.held_since is not None
+            or entry.queued_bytes + entry.expected_bytes > limits.shard_bytes
+            or entry.queued_records >= limits.shard_records
         )
 
-
-def new_room(entry: ShardEntry) -> asyncio.Future[int]:
-    """The future that a shard's reader waits on until there is room."""
-    entry.room = asyncio.get_running_loop().create_future()
-    return entry.room
-
-
-def _head_order(entry: ShardEntry) -> float:
-    head = entry.head_watermark
-    return float("-inf") if head is None else head
+    def _may_borrow(self, entry: ShardEntry) -> bool:
+        fits = self.used + entry.expected_bytes <= self._limits.subtask_bytes
+        return fits and not self.is_over_its_own_bounds(entry)

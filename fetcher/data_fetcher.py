@@ -269,7 +269,7 @@ class DataFetcher:
             self._emitter.tick()
             self._watch.look()
             self._start_readers()
-            self._intake.emitted(0)
+            self._intake.tick()
 
     async def _discover(self) -> None:
         async def looked(stream: str, listed: list[Shard]) -> None:

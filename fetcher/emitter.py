@@ -116,7 +116,7 @@ class Emitter:
             entry.emitted(batch, self._clock.now_ms())
         self._alignment.took_its_turn(entry)
         self._after(entry, finish_line)
-        self._intake.emitted(freed)
+        self._intake.emitted(entry, freed)
         await self._tell_watermark()
         await self._give_way()
 

@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from ..publishers.clock import Clock
 from ..publishers.records import RecordBatch
 from ..publishers.shards import Shard
-from .budget import ByteBudget, new_room
+from .budget import ByteBudget
 from .pulse import Pulse
 from .shard_table import ShardEntry, Stage
+from .waiting_room import WaitingRoom
 
 
 class Intake:
-    """The fetcher's side of every ShardOutput. Owns the budget and who waits for room."""
+    """The fetcher's side of every ShardOutput."""
 
     def __init__(
         self,
@@ -30,7 +31,7 @@ class Intake:
         self._pulse = pulse
         self._changed = changed
         self._found_children = found_children
-        self._waiting: dict[str, ShardEntry] = {}
+        self._waiting = WaitingRoom(budget)
         self.readers = 1
 
     @property
@@ -66,26 +67,22 @@ class Intake:
         self._found_children(children)
         self._changed(entry)
 
-    def emitted(self, freed_bytes: int) -> None:
-        """Emission gave bytes back, or moved the ceiling: wake who waits for room."""
+    def emitted(self, entry: ShardEntry, freed_bytes: int) -> None:
+        """An emission gave bytes back: wake who waits for room."""
         self._budget.release(freed_bytes)
-        if self._waiting:
-            still = self._budget.grant(self._waiting.values(), self.readers)
-            self._waiting = {entry.key: entry for entry in still}
+        self._waiting.emitted(entry, self.readers)
+
+    def tick(self) -> None:
+        """The heartbeat: look at all who wait for room."""
+        self._waiting.look_at_all(self.readers)
 
     def forget(self, entry: ShardEntry) -> None:
         """Drop what a shard has queued, at the end of a run."""
-        self._waiting.pop(entry.key, None)
         self._budget.release(entry.drop_queue())
 
     async def _wait_for_room(self, entry: ShardEntry) -> int:
-        self._waiting[entry.key] = entry
         entry.silence.interrupted()
-        try:
-            return await new_room(entry)
-        finally:
-            entry.room = None
-            self._waiting.pop(entry.key, None)
+        return await self._waiting.wait(entry)
 
     def _take_evidence(self, entry: ShardEntry, batch: RecordBatch) -> None:
         if batch.millis_behind_latest is not None:

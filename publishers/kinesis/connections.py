@@ -12,7 +12,9 @@ from botocore import xform_name
 
 from ..properties import Properties
 from ..property_table import REQUEST_TIMEOUT
+from . import direct
 from .credentials import session_with_credentials
+from .direct import DirectCalls
 from .location import endpoint_of, region_of
 from .parsing import RecordParserFactory
 from .translation import translated
@@ -38,6 +40,7 @@ class Connections:
         self._session.register_component("response_parser_factory", RecordParserFactory())
         self._open = AsyncExitStack()
         self._clients: dict[str, Any] = {}
+        self._direct: DirectCalls | None = None
         self._opening = asyncio.Lock()
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
@@ -45,7 +48,11 @@ class Connections:
         with translated(api):
             async with asyncio.timeout(self._seconds):
                 client = await self._client("calls", self._seconds)
-                answer: dict[str, Any] = await getattr(client, xform_name(api))(**parameters)
+                answer: dict[str, Any] | None = None
+                if api == direct.API and self._direct is not None:
+                    answer = await self._direct.call(parameters)
+                if answer is None:
+                    answer = await getattr(client, xform_name(api))(**parameters)
                 return answer
 
     async def subscribe(self, api: str, **parameters: Any) -> dict[str, Any]:
@@ -58,12 +65,15 @@ class Connections:
     async def close(self) -> None:
         """Close both clients; open subscriptions end."""
         self._clients.clear()
+        self._direct = None
         await self._open.aclose()
 
     async def _client(self, purpose: str, read_seconds: float | None) -> Any:
         async with self._opening:
             if purpose not in self._clients:
-                self._clients[purpose] = await self._open.enter_async_context(self._create(read_seconds))
+                self._clients[purpose] = client = await self._open.enter_async_context(self._create(read_seconds))
+                if purpose == "calls":
+                    self._direct = DirectCalls(self._session, client)
             return self._clients[purpose]
 
     def _create(self, read_seconds: float | None) -> Any:

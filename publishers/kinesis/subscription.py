@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -17,9 +18,10 @@ API = "SubscribeToShard"
 
 
 class EventSubscription:
-    """The Subscription port. Owns one HTTP response; reads from it only while `__anext__` is awaited (F1).
+    """The Subscription port. Owns one HTTP response; reads from its socket only while `__anext__` is awaited (F1).
 
-    A cancelled `__anext__` loses nothing: bytes stay buffered and the next call goes on. Not for concurrent callers.
+    The HTTP client alone would read 512 KiB ahead of us: half a gigabyte for a thousand held shards. A cancelled `__anext__` loses
+    nothing: bytes stay buffered and the next call goes on. Not for concurrent callers.
     """
 
     def __init__(self, response: Any, shard: Shard) -> None:
@@ -31,7 +33,7 @@ class EventSubscription:
         return self
 
     async def __anext__(self) -> ReadAnswer:
-        with translated(API):
+        with translated(API), self._reading():
             answer = await self._next_answer()
         if answer is None:
             await self.close()
@@ -41,6 +43,19 @@ class EventSubscription:
     async def close(self) -> None:
         """Close the connection; safe to call twice."""
         self._response.close()
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """The socket is read inside; outside, the connection's own buffers fill and hold the sender back."""
+        connection = self._response.connection  # None once the body has ended
+        if connection is not None and connection.transport is not None:
+            connection.transport.resume_reading()
+        try:
+            yield
+        finally:
+            connection = self._response.connection
+            if connection is not None and connection.transport is not None:
+                connection.transport.pause_reading()
 
     async def _next_answer(self) -> ReadAnswer | None:
         """The next event, None at the end of the stream."""

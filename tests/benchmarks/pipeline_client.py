@@ -20,7 +20,8 @@ class NoSink(rp.Sink):
         pass
 
 
-async def main(url, publisher, lookahead, records):
+def properties_of(url, publisher, lookahead):
+    """How the replayed stream is read."""
     properties = {
         "aws.endpoint": url,
         "aws.region": "us-east-1",
@@ -33,6 +34,11 @@ async def main(url, publisher, lookahead, records):
     }
     if lookahead != "off":
         properties["flink.watermark.lookahead.millis"] = lookahead
+    return properties
+
+
+async def main(url, publisher, lookahead, records):
+    properties = properties_of(url, publisher, lookahead)
     async with rp.DataFetcher(["replay"], properties, sink=NoSink()) as fetcher:
         before = time.process_time()
         result = await fetcher.run()
@@ -41,4 +47,5 @@ async def main(url, publisher, lookahead, records):
     print(spent / result.records * 1e6)
 
 
-asyncio.run(main(*sys.argv[1:]))
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

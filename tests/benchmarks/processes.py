@@ -28,6 +28,11 @@ def replay_server(shards: int, records: int, event: int, size: int) -> Iterator[
 
 def micros_of(script: str, *arguments: object) -> float:
     """What a reading process says: microseconds of its own CPU (user and system, all threads) per record."""
+    return float(said_by(script, *arguments))
+
+
+def said_by(script: str, *arguments: object) -> str:
+    """What a process of a benchmark prints."""
     command = [sys.executable, str(HERE / script), *map(str, arguments)]
     said = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT, check=True, timeout=110)
-    return float(said.stdout)
+    return said.stdout

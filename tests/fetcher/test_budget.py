@@ -1,12 +1,10 @@
 """P6: memory in flight is bounded, and the shard that holds the minimum can always read."""
 
-import asyncio
-
 from entries import entry, marker, stamped
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.fetcher.budget import BudgetLimits, ByteBudget, new_room
+from recordpublisher.fetcher.budget import BudgetLimits, ByteBudget
 
 LIMITS = BudgetLimits(subtask_bytes=10_000, shard_bytes=4_000, shard_records=8)
 LARGE = BudgetLimits(subtask_bytes=1_000_000, shard_bytes=400_000, shard_records=8)
@@ -94,27 +92,6 @@ def test_a_silent_shard_reserves_less_and_less():
         budget.settle(one, 0)
     budget.room_for(one, 1)
 
-    assert budget.used == 0
-
-
-async def test_the_lowest_head_gets_room_first():
-    budget = ByteBudget(BudgetLimits(5_000, 4_000, 100))
-    late, early = full_entry(budget, "late", head=50), full_entry(budget, "early", head=0)
-    rooms = {each.key: new_room(each) for each in (late, early)}
-    still = budget.grant([late, early], readers=2)
-
-    assert [each.key for each in still] == ["s/late"]
-    assert rooms["s/early"].done()
-
-
-async def test_a_cancelled_reader_gets_nothing():
-    budget = ByteBudget(LIMITS)
-    one = entry()
-    room = new_room(one)
-    room.cancel()
-    await asyncio.sleep(0)
-
-    assert budget.grant([one], readers=1) == []
     assert budget.used == 0
 
 

@@ -112,7 +112,7 @@ async def test_a_full_queue_waits_until_something_was_emitted():  # P6
     await asyncio.sleep(0)
     assert not waiting.done()
     _, freed = scene.entry.pop(2)
-    scene.intake.emitted(freed)
+    scene.intake.emitted(scene.entry, freed)
 
     assert await waiting == 1_000
 

@@ -203,3 +203,18 @@ async def test_f1_nothing_is_read_while_nobody_asks():
         await asyncio.sleep(0.3)
         assert sent < 100  # 13 MB: socket buffers and little else
         await events.close()
+
+
+async def test_f1_the_socket_is_read_only_while_an_event_is_asked_for():
+    """The HTTP client alone reads 512 KiB ahead: half a gigabyte for a thousand held shards."""
+    go_on = asyncio.Event()
+    chunks = (an_event(continuation="0"), lambda _: go_on.wait(), an_event(continuation="1"))
+    async with subscribed(initial_response(), *chunks) as events:
+        assert (await anext(events)).continuation == "0"
+        transport = events._response.connection.transport
+        assert not transport.is_reading()
+        waiting = asyncio.ensure_future(anext(events))
+        await asyncio.sleep(0)
+        assert transport.is_reading()
+        go_on.set()
+        assert (await waiting).continuation == "1"

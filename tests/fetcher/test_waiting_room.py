@@ -1,0 +1,142 @@
+"""P6: who waits for room gets it, the lowest head first, and nobody is forgotten."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+from entries import entry, stamped
+
+from recordpublisher.fetcher.budget import BudgetLimits, ByteBudget
+from recordpublisher.fetcher.waiting_room import WaitingRoom
+
+BATCH = stamped(1, 2, 3)
+
+
+class Scene:
+    """A budget that holds two batches for everybody, and one for each shard with a little to spare."""
+
+    def __init__(self, subtask_batches=2):
+        size = BATCH.held_bytes
+        self.budget = ByteBudget(BudgetLimits(subtask_batches * size, 2 * size, 100))
+        self.room = WaitingRoom(self.budget)
+        self.entries = {}
+        self.tasks = {}
+
+    def full(self, shard_id, head=0):
+        one = self.entries[shard_id] = entry(shard_id)
+        batch = stamped(head, head + 1, head + 2)
+        self.budget.settle(one, batch.held_bytes)
+        one.push(batch)
+        return one
+
+    async def waits(self, shard_id):
+        self.tasks[shard_id] = asyncio.create_task(self.room.wait(self.entries[shard_id]))
+        await asyncio.sleep(0)
+
+    async def emits(self, shard_id):
+        one = self.entries[shard_id]
+        self.budget.release(one.pop(len(one.queue[0]))[1])
+        self.room.emitted(one, readers=4)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    def has_room(self):
+        return {shard_id for shard_id, task in self.tasks.items() if task.done()}
+
+
+@asynccontextmanager
+async def scene(**given):
+    made = Scene(**given)
+    yield made
+    for task in made.tasks.values():
+        task.cancel()
+    await asyncio.gather(*made.tasks.values(), return_exceptions=True)
+
+
+async def test_a_shard_that_emptied_its_queue_gets_room():
+    async with scene() as s:
+        s.full("a")
+        await s.waits("a")
+        await s.emits("a")
+
+        assert s.has_room() == {"a"}
+
+
+async def test_freed_bytes_go_to_the_lowest_head_and_stop_where_they_end():
+    async with scene(subtask_batches=3) as s:
+        s.full("other"), s.full("late", head=50), s.full("early", head=10)
+        await s.waits("late")
+        await s.waits("early")
+        assert s.has_room() == set()
+        await s.emits("other")
+
+        assert s.has_room() == {"early"}
+
+
+async def test_a_held_shard_gets_none_of_what_others_free():
+    async with scene() as s:
+        s.full("other"), s.full("held")
+        s.entries["held"].held_since = 1.0
+        await s.waits("held")
+        await s.emits("other")
+
+        assert s.has_room() == set()
+
+
+async def test_one_that_was_held_asks_again_with_its_own_emission():
+    async with scene(subtask_batches=4) as s:
+        held = s.full("held")
+        s.budget.settle(held, BATCH.held_bytes)
+        held.push(BATCH)
+        held.held_since = 1.0
+        await s.waits("held")
+        held.held_since = None
+        await s.emits("held")
+
+        assert s.has_room() == {"held"}
+
+
+async def test_the_heartbeat_finds_what_changed_without_an_emission():
+    async with scene(subtask_batches=4) as s:
+        held = s.full("held")
+        held.held_since = 1.0
+        await s.waits("held")
+        held.held_since = None
+        s.room.look_at_all(readers=4)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+        assert s.has_room() == {"held"}
+
+
+async def test_a_cancelled_reader_gets_nothing_and_stops_nobody():
+    async with scene(subtask_batches=3) as s:
+        s.full("other"), s.full("late", head=50), s.full("early", head=10)
+        await s.waits("late")
+        await s.waits("early")
+        used = s.budget.used
+        s.tasks["early"].cancel()
+        await s.emits("other")
+
+        assert s.tasks["early"].cancelled()
+        assert s.has_room() == {"early", "late"}
+        assert s.budget.used == used  # what "other" freed is reserved for "late"
+
+
+async def test_an_emission_costs_the_same_however_many_are_held():
+    async with scene(subtask_batches=1_000) as s:
+        looked = 0
+        s.full("busy")
+        for number in range(500):
+            s.full(f"held-{number}").held_since = 1.0
+            await s.waits(f"held-{number}")
+        room_for = s.budget.room_for
+
+        def counting(*arguments):
+            nonlocal looked
+            looked += 1
+            return room_for(*arguments)
+
+        s.budget.room_for = counting
+        await s.emits("busy")
+
+        assert looked == 0

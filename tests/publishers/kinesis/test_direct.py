@@ -1,0 +1,125 @@
+"""The short way of GetRecords answers, refuses and fails as the SDK's whole way does."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+from event_frames import wire_record
+from kinesis_stub import drop_connection, never, raw, refusal, stub_and_client
+
+from recordpublisher.plugins.local.thread import serve_in_thread
+from recordpublisher.publishers.errors import FatalKinesisError, KinesisError, ThrottledError, TransientError
+from recordpublisher.publishers.kinesis import KinesisClient
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.shards import Shard
+
+SHARD = Shard("orders", "shardId-000000000000")
+ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
+
+
+@asynccontextmanager
+async def stub_and_warm_client(**properties):
+    """A client whose next GetRecords goes the short way; the stub has forgotten the first."""
+    async with stub_and_client(**properties) as (stub, client):
+        stub.script("GetRecords", {"Records": []})
+        await client.get_records(SHARD, "warm", 1)
+        stub.asked.clear(), stub.headers.clear(), stub.arrived.clear()
+        yield stub, client
+
+
+async def said(started, answer):
+    """What a call gives: the answer, or the error in all that a caller may look at."""
+    async with started as (stub, client):
+        stub.script("GetRecords", answer)
+        try:
+            return await client.get_records(SHARD, "it", 7)
+        except KinesisError as error:
+            return type(error), error.code, str(error).replace(stub.url, "URL")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"Records": [wire_record(b"\x00x", "4", arrival=1.5)], "NextShardIterator": "n", "MillisBehindLatest": 5},
+        {"Records": [], "MillisBehindLatest": 0},
+        refusal("ExpiredIteratorException", "Iterator expired."),
+        refusal("com.amazonaws.kinesis.v20131202#ProvisionedThroughputExceededException", "slow down"),
+        refusal("AccessDeniedException", "not for you"),
+        refusal("InternalFailure", "oh", 500),
+        raw(b'{"Message": "a gateway said no"}', 403),
+        raw(b'{"Records": [{"Data": 5}]}'),
+        raw(b""),
+        drop_connection,
+    ],
+    ids=str,
+)
+async def test_both_ways_say_the_same(answer):
+    assert await said(stub_and_warm_client(), answer) == await said(stub_and_client(), answer)
+
+
+@pytest.mark.parametrize("body", [b"<html>Service Unavailable</html>", b'["no object"]', b""])
+@pytest.mark.parametrize(("status", "kind"), [(503, TransientError), (400, FatalKinesisError), (429, ThrottledError)])
+async def test_an_answer_that_is_none_of_the_services_goes_by_its_status(body, status, kind):
+    error = await said(stub_and_warm_client(), raw(body, status))
+    assert error[:2] == (kind, str(status))
+
+
+async def test_the_request_is_the_same_to_the_service():
+    async with stub_and_warm_client() as (stub, client):
+        stub.script("GetRecords", {"Records": []})
+        await client.get_records(SHARD, "it", 500)
+        (headers,) = stub.headers
+    assert stub.asked == [("GetRecords", {"ShardIterator": "it", "Limit": 500})]
+    assert headers["X-Amz-Target"] == "Kinesis_20131202.GetRecords"
+    assert headers["Content-Type"] == "application/x-amz-json-1.1"
+    assert "botocore" in headers["User-Agent"].lower()
+    assert "verysecret" not in str(stub.headers)
+
+
+async def test_an_arn_has_a_route_of_its_own():
+    """The SDK may send calls that carry an ARN elsewhere, by its endpoint rules."""
+    other = Shard("orders", SHARD.shard_id, stream_arn=ARN)
+    async with stub_and_warm_client() as (stub, client):
+        stub.script("GetRecords", {"Records": []}, {"Records": []})
+        await client.get_records(other, "it", 1)
+        await client.get_records(other, "it", 1)
+    assert [asked["StreamARN"] for _, asked in stub.asked] == [ARN, ARN]
+    assert "amz-sdk-invocation-id" in {name.lower() for name in stub.headers[0]}  # the SDK's own way
+    assert "amz-sdk-invocation-id" not in {name.lower() for name in stub.headers[1]}
+
+
+async def test_a_call_that_is_not_answered_in_time_is_transient():
+    async with stub_and_warm_client(aws_request_timeout="1500") as (stub, client):
+        stub.script("GetRecords", never)
+        with pytest.raises(KinesisError, match=r"in time|[Tt]imeout"):
+            await client.get_records(SHARD, "it", 1)
+
+
+async def test_r3_a_cancelled_call_ends_at_once_and_the_next_one_works():
+    async with stub_and_warm_client() as (stub, client):
+        stub.script("GetRecords", never, {"Records": [], "NextShardIterator": "n"})
+        task = asyncio.ensure_future(client.get_records(SHARD, "it", 1))
+        await stub.arrived.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (await client.get_records(SHARD, "it", 1)).next_iterator == "n"
+
+
+@pytest.mark.parametrize("token", [None, "a session token"])
+async def test_an_endpoint_that_checks_signatures_takes_it(token):
+    with serve_in_thread(credentials={"me": "open sesame"}, streams={"orders": 1}) as endpoint:
+        basic = "aws.credentials.provider.basic"
+        given = {
+            "aws.endpoint": endpoint.url,
+            "aws.region": "us-east-1",
+            f"{basic}.accesskeyid": "me",
+            f"{basic}.secretkey": "open sesame",
+            **({} if token is None else {f"{basic}.sessiontoken": token}),
+        }
+        async with KinesisClient(Properties(given)) as client:
+            (shard,) = await client.list_shards("orders")
+            iterator = await client.get_shard_iterator(shard, StartingPosition.trim_horizon())
+            for _ in range(3):
+                iterator = (await client.get_records(shard, iterator, 10)).next_iterator
