@@ -27,7 +27,7 @@ from .pulse import Pulse
 from .readers import Readers, is_deleted_stream
 from .roster import Roster
 from .shard_table import ShardEntry, ShardTable
-from .sink import Checkpoint
+from .sink import Checkpoint, State
 from .snapshot import to_json
 from .subtask_view import SubtaskView
 from .succession import Succession
@@ -80,6 +80,7 @@ class DataFetcher:
         self._stopped = False
         self._pinned_ms: int | None = None
         self._generation = 0
+        self._earlier: Sequence[State] = ()
         self._last_heads: dict[str, int | None] = {}
 
     async def open(self) -> None:
@@ -89,7 +90,7 @@ class DataFetcher:
         """
         parts = self._parts
         opened = await open_job(parts)
-        self._generation, self._pinned_ms = opened.generation, opened.pinned_ms
+        self._generation, self._pinned_ms, self._earlier = opened.generation, opened.pinned_ms, opened.earlier
         self._roster.open(opened.listed, opened.states)
         await parts.tracker.open(parts.subtask, parts.parallelism)
         parts.tracker.start_at(opened.lowest_watermark)
@@ -142,8 +143,8 @@ class DataFetcher:
 
     def snapshot(self) -> dict[str, Any]:
         """Exactly what `write` has returned for (S1), as a plain JSON-able dict."""
-        parts = self._parts
-        return to_json(self._table.states(), self._pinned_ms, self._generation, parts.subtask, parts.parallelism)
+        parts, states = self._parts, self._table.states()
+        return to_json(states, self._pinned_ms, self._generation, parts.subtask, parts.parallelism, self._earlier)
 
     async def checkpoint(self) -> dict[str, Any]:
         """Flush, snapshot, store: kept only after the sink confirmed everything before it (S6). Raises: FencedError, SinkError."""

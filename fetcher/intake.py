@@ -54,7 +54,7 @@ class Intake:
         is_queued = len(batch) > 0 or batch.read_position is not None
         self._budget.settle(entry, batch.held_bytes if is_queued else 0)
         if is_queued:
-            entry.push(batch)
+            self._budget.release(entry.push(batch))
         self._changed(entry)
         return self._budget.room_for(entry, self.readers) or await self._wait_for_room(entry)
 

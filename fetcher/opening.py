@@ -11,8 +11,8 @@ from ..publishers.shards import Shard
 from .parts import FetcherParts
 from .seeding import data_loss, past_retention, seeded_states, vanished
 from .shard_state import ShardState
-from .sink import SinkContext
-from .snapshot import Restored, overlaid, union
+from .sink import SinkContext, State
+from .snapshot import Restored, handed_over, overlaid, union
 
 log = logging.getLogger("recordpublisher.fetcher")
 
@@ -26,6 +26,8 @@ class OpenedJob:
     start: StartingPosition
     pinned_ms: int | None
     generation: int
+    earlier: Sequence[State] = ()
+    """What the last start of this subtask stored of shards that others own now, and have not stored yet (S5)."""
 
     @property
     def lowest_watermark(self) -> int | None:
@@ -49,7 +51,9 @@ async def open_job(parts: FetcherParts) -> OpenedJob:
     await _check_for_gaps(listed, restored, parts)
     start, pinned_ms = await _pinned_start(restored, parts)
     states = seeded_states(listed, restored, start)
-    return OpenedJob(listed, states, start, pinned_ms, max(generation, restored.generation + 1))
+    foreign = {shard.key for shard in listed if parts.assigner(shard, parts.parallelism) != parts.subtask}
+    earlier = handed_over(kept, parts.subtask, foreign)
+    return OpenedJob(listed, states, start, pinned_ms, max(generation, restored.generation + 1), earlier)
 
 
 async def _check_for_gaps(listed: Sequence[Shard], restored: Restored, parts: FetcherParts) -> None:

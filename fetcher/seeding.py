@@ -15,11 +15,13 @@ from .snapshot import Restored
 def seeded_states(listed: Iterable[Shard], restored: Restored, start: StartingPosition) -> dict[str, ShardState]:
     """The state to start from for every listed shard, whoever owns it.
 
-    Fresh: every shard at the start. Restored: a known shard at its state; an ancestor of a known shard that the state dropped is
-    finished; a descendant of a known shard begins at TRIM_HORIZON, as does a new root of a known stream; a new stream begins at the start.
+    Fresh: every shard at the start. Restored: a known shard at its state; an ancestor of a started shard that the state dropped is
+    finished (one of a shard that only waits is not: its owner may have stored nothing yet); a descendant of a known shard begins at
+    TRIM_HORIZON, as does a new root of a known stream; a new stream begins at the start.
     """
     shards = {shard.key: shard for shard in listed}
-    finished = _ancestors(restored.shards, shards) - set(restored.shards)
+    started = [key for key, state in restored.shards.items() if state.is_started]
+    finished = _ancestors(started, shards) - set(restored.shards)
     states = {
         key: restored.shards.get(key) or _state_of_unknown(shard, key in finished, restored, start)
         for key, shard in shards.items()

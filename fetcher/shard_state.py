@@ -36,6 +36,11 @@ class ShardState:
         return self.start if self.position is None else StartingPosition.after(self.position)
 
     @property
+    def is_started(self) -> bool:
+        """Whether reading has begun, as far as it shows: then the parents were read to their ends (S5)."""
+        return self.ended or any(each is not None for each in (self.position, self.continuation, self.watermark))
+
+    @property
     def _stands_inside_aggregate(self) -> bool:
         return self.position is not None and self.position.is_inside_aggregate
 

@@ -92,11 +92,19 @@ class ShardEntry:
             return None
         return self.queue[0].watermarks[self.offset]
 
-    def push(self, batch: RecordBatch) -> None:
-        """Queue a batch behind the others."""
+    def push(self, batch: RecordBatch) -> int:
+        """Queue a batch behind the others; answers the bytes that it made free.
+
+        Of markers in a row only the last counts: while a sink stalls they would pile up without a bound (P6).
+        """
+        freed = 0
+        if self.queue and not len(batch) and not len(self.queue[-1]):
+            freed = self.queue.pop().held_bytes
+            self.queued_bytes -= freed
         self.queue.append(batch)
         self.queued_bytes += batch.held_bytes
         self.queued_records += len(batch)
+        return freed
 
     def pop(self, count: int) -> tuple[RecordBatch, int]:
         """Take the next `count` records of the first batch; also how many queued bytes that gave back."""

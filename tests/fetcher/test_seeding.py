@@ -74,3 +74,26 @@ def test_the_error_names_the_gap_and_the_way_out():
 
     assert "s/a after 5" in str(error)
     assert "flink.state.dataloss=CONTINUE" in str(error)
+
+
+def test_an_ancestor_of_a_shard_that_only_waits_is_not_finished():  # S5: its owner may have stored nothing yet
+    waiting = ShardState(StartingPosition.trim_horizon(), parents=("p",))
+    states = seeded_states([shard("p"), shard("a", "p")], Restored({"s/a": waiting}), PINNED)
+
+    assert not states["s/p"].ended
+
+
+def test_an_ancestor_of_an_empty_shard_that_was_read_is_finished():  # S5
+    read = ShardState(StartingPosition.trim_horizon(), continuation="5", parents=("p",))
+    states = seeded_states([shard("p"), shard("a", "p")], Restored({"s/a": read}), PINNED)
+
+    assert states["s/p"].ended
+
+
+def test_a_child_begins_at_the_lowest_watermark_of_its_ended_parents():  # W5
+    ended = [ShardState(START, SequenceNumber("5"), watermark=at, ended=True) for at in (30, 20)]
+    states = seeded_states(
+        [shard("p"), shard("q"), shard("a", "p", "q")], Restored({"s/p": ended[0], "s/q": ended[1]}), PINNED
+    )
+
+    assert states["s/a"].watermark == 20

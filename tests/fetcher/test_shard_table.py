@@ -205,3 +205,23 @@ class TestExpired:  # S5
         made["s/a"].stage, made["s/b"].stage = Stage.ENDED, Stage.READING
 
         assert made.expired("t", []) == []
+
+
+def test_markers_in_a_row_count_once():  # P6
+    one = entry()
+    one.push(stamped(1))
+    one.push(marker("7"))
+    freed = one.push(marker("9"))
+
+    assert freed == marker().held_bytes
+    assert [len(batch) for batch in one.queue] == [1, 0]
+    assert one.queue[-1] == marker("9")
+    assert one.queued_bytes == stamped(1).held_bytes + freed
+
+
+def test_a_marker_behind_records_and_records_behind_a_marker_stay():  # F6
+    one = entry()
+    for batch in (marker("1"), stamped(1), marker("2"), stamped(2)):
+        assert one.push(batch) == 0
+
+    assert len(one.queue) == 4
