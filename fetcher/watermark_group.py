@@ -13,6 +13,9 @@ from .active_minimum import ActiveMinimum
 from .lowest import LowestOf
 from .subtask_report import SubtaskStatus
 
+MOST_FINISHED_CHARACTERS = 8 * 2**20
+"""Room for the names of finished shards of one generation: a few hundred thousand."""
+
 
 @dataclass(frozen=True, slots=True)
 class Patience:
@@ -45,6 +48,7 @@ class WatermarkGroup:
         """Shards whose end is confirmed (S2), by `Shard.key`."""
         self.left_out: tuple[int, ...] = ()
         """Subtasks that do not count since nobody hears of them."""
+        self._room = MOST_FINISHED_CHARACTERS
         self._patience = patience
         self._counting: ActiveMinimum[int] = ActiveMinimum()
         self._furthest: LowestOf[int] = LowestOf()
@@ -96,7 +100,7 @@ class WatermarkGroup:
     def join(self, subtask: int, now: float) -> None:
         """A subtask is there, with nothing to say yet: it holds the value."""
         self._heard_of(subtask, now)
-        self._rise()
+        self._counting.set(subtask, True, None)
 
     def start_at(self, watermark: int | None) -> None:
         """The lowest watermark that the first subtask restored: there the generation begins; a later start moves nothing."""
@@ -130,8 +134,11 @@ class WatermarkGroup:
         self._present.discard(subtask)
 
     def finish(self, shards: Iterable[str]) -> None:
-        """Shards whose end is in a confirmed checkpoint (S2)."""
-        self.finished.update(shards)
+        """Shards whose end is in a confirmed checkpoint (S2); more than fit into the room for them are not kept."""
+        for shard in shards:
+            if shard not in self.finished and len(shard) <= self._room:
+                self._room -= len(shard)
+                self.finished.add(shard)
 
     # --- time -------------------------------------------------------------------------------------------------------------------
 

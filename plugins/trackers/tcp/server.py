@@ -15,6 +15,7 @@ from .visitor import Visitor
 
 log = logging.getLogger("recordpublisher.tracker")
 
+READ_BYTES = 64 * 1024
 LOOK_SECONDS = 0.25
 TALK_SECONDS = 60.0
 GREETING_SECONDS = 5.0
@@ -46,6 +47,7 @@ class TrackerServer:
         self.host = host
         self.port = port
         self.token = token
+        self.buffer = memoryview(bytearray(READ_BYTES))
         self.offices = Offices(lambda seconds, call: asyncio.get_running_loop().call_later(seconds, call))
         self._clock = clock or SystemClock()
         self._most_connections = most_connections
