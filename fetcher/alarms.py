@@ -15,14 +15,15 @@ class AlarmKind(StrEnum):
 
     UNREAD = "a shard is written to, and nothing of it comes out"
     STALLED = "the global watermark stands still while there is something to emit"
+    ALONE = "the tracker was never reached, and the subtask goes by its own watermark"
 
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
     """Something that a person must look at.
 
-    `subject` is a shard as `stream/shard-id`, or `global watermark`; `lasting_ms` for how long it was seen; `reason` who or what is
-    waited for, as far as it is known. `is_over`: it was raised before and is no more.
+    `subject` is a shard as `stream/shard-id`, `global watermark` or `tracker`; `lasting_ms` for how long it was seen; `reason` who or what
+    is waited for, as far as it is known. `is_over`: it was raised before and is no more.
     """
 
     kind: AlarmKind

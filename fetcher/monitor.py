@@ -20,6 +20,7 @@ from .shard_state import ShardState
 from .shard_table import ShardTable, Stage
 from .sink import Sink
 from .snapshot import union
+from .standing import Standing
 from .standstill import Standstill
 from .unread import ShardSight, UnreadWatch, family_mark, sight_of
 from .waited_for import waited_for
@@ -58,6 +59,7 @@ class Monitor:
         self._seconds = min(interval_ms / 1000 / LOOKS, MOST_SECONDS)
         self._unread = UnreadWatch(interval_ms, 2 * self._seconds)
         self._standstill = Standstill(2 * self._seconds)
+        self._alone_for = Standing(2 * self._seconds)
         self.board = AlarmBoard(interval_ms, parts.on_alarm)
         self.retention = Retention(parts)
         self.start = parts.start
@@ -81,7 +83,7 @@ class Monitor:
         states = await self._states(bool(others) or self._waits_for_others())
         sights = await self._completed([*self._own(states), *self._elsewhere(others, states)])
         found = self._unread.look(sights, parts.clock.monotonic())
-        self.board.show([*found, *self._stalled()])
+        self.board.show([*found, *self._stalled(), *self._alone()])
 
     def _own(self, states: Mapping[str, ShardState]) -> Iterator[Sight]:
         now_ms, fresh_ms, holder = self._parts.clock.now_ms(), round(2000 * self._seconds), self._waited_for()
@@ -160,6 +162,15 @@ class Monitor:
             return []
         reason = f"it stands at {value}, waiting for {self._waited_for()}"
         return [Alarm(AlarmKind.STALLED, "global watermark", round(seconds * 1000), reason)]
+
+    def _alone(self) -> list[Alarm]:
+        """Not aligned with the others (W10): an alarm at once."""
+        if not self._alignment.is_alone:
+            self._alone_for.over()
+            return []
+        seconds = self._alone_for.saw(True, self._parts.clock.monotonic())
+        reason = "records are not aligned with those of other subtasks"
+        return [Alarm(AlarmKind.ALONE, "tracker", round(seconds * 1000), reason)]
 
     def _waited_for(self) -> str:
         return waited_for(self._parts.tracker, self._alignment.holder, self._parts.subtask)

@@ -4,6 +4,7 @@ import asyncio
 
 from recordpublisher.fetcher.alarms import AlarmKind
 from recordpublisher.fetcher.checkpoints import Checkpoints
+from recordpublisher.fetcher.global_watermark import InProcessTracker
 from recordpublisher.fetcher.state_store import StateStore
 from recordpublisher.publishers.errors import StateError, TransientError
 from recordpublisher.publishers.tip import Tip
@@ -258,3 +259,30 @@ def test_a_child_that_waits_for_a_parent_elsewhere_is_none_while_that_one_is_rea
         fetcher.stop()
 
     assert others(source, stored, during=reads_on, tips=Tips("b", "c", "d")) == []
+
+
+class Unreachable(InProcessTracker):
+    """A tracker that nobody reaches until the test says so."""
+
+    is_answering = False
+
+    def report(self, report):
+        return super().report(report) if self.is_answering else None
+
+    def current(self):
+        return super().current() if self.is_answering else None
+
+
+def test_a_subtask_that_goes_alone_is_raised_at_once_and_over_when_the_tracker_answers():  # W10
+    source, tracker = ScriptedSource(), Unreachable()
+    source.add("a", *range(200))
+
+    async def reached_later(fetcher):
+        await asyncio.sleep(20)
+        tracker.is_answering = True
+
+    properties = {**ALIGNED, "flink.watermark.startup.timeout": 5_000}
+    alarms = alarms_of(source, properties=properties, during=reached_later, tracker=tracker, seconds=10)
+
+    told = [(alarm.subject, alarm.is_over) for alarm in alarms if alarm.kind is AlarmKind.ALONE]
+    assert told == [("tracker", False), ("tracker", True)]

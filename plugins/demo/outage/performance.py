@@ -20,6 +20,7 @@ from .subtask import FLINK
 OURS = "ours"
 RULES = {OURS: "TCP", "flink": FLINK}
 """The rules by name, and the tracker that each goes by."""
+PICTURES = {OURS: "outage-our-rule", "flink": "outage-flink-rule"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +49,12 @@ def perform(rule: str, folder: Path | None, say: Callable[[str], None]) -> list[
         evidence = replay(RULES[rule], place / rule, say)
         found = findings_of_ours(evidence) if rule == OURS else findings_of_flink(evidence)
         title = f"The outage by {_words(rule)}"
-        halves = [Half(f"outage-{rule}", title, "minutes", found, evidence.recording)]
+        halves = [Half(PICTURES[rule], title, "minutes", found, evidence.recording)]
         if rule == OURS:
             say("the morning after: one shard is three days behind")
             seen = morning_after(place / "morning", say)
             title = "The morning after: one shard is three days behind"
-            halves.append(Half("outage-morning", title, "days", findings_of_morning(seen), seen.recording))
+            halves.append(Half("outage-morning-after", title, "days", findings_of_morning(seen), seen.recording))
         return halves
 
 

@@ -34,7 +34,7 @@ def test_by_flinks_old_rule_the_shard_stays_unread_and_both_alarms_name_it(playe
     assert code == 0, stdout + stderr
     assert "stays unread: 55 of 55 records" in stdout
     assert "ok    recordpublisher lag --check: exit code 3" in stdout
-    assert (folder / "outage-flink.png").exists()
+    assert (folder / "outage-flink-rule.png").exists()
 
 
 @pytest.mark.time
@@ -46,7 +46,7 @@ def test_by_ours_it_is_read_and_the_morning_after_lets_the_others_go(played):
     assert "ok    records written: 815 of 815" in stdout
     assert "ok    recordpublisher lag --check: exit code 0" in stdout
     assert "ok    records written: 7,720 of 7,720" in stdout
-    assert {path.name for path in folder.glob("*.png")} >= {"outage-ours.png", "outage-morning.png"}
+    assert {path.name for path in folder.glob("*.png")} >= {"outage-our-rule.png", "outage-morning-after.png"}
 
 
 def test_another_rule_is_refused_in_one_line():
