@@ -10,6 +10,10 @@ from enum import StrEnum
 log = logging.getLogger("recordpublisher.alarm")
 
 
+NAMED = 20
+"""How many alarms of one look the log names."""
+
+
 class AlarmKind(StrEnum):
     """What an alarm is about."""
 
@@ -59,19 +63,30 @@ class AlarmBoard:
     def show(self, found: Iterable[Alarm]) -> None:
         """Everything that is wrong now; what was raised before and is not among it is over."""
         now = {(alarm.kind, alarm.subject): alarm for alarm in found}
-        for key in self._raised.keys() - now.keys():
-            self._tell(replace(self._raised.pop(key), is_over=True))
-        for key, alarm in now.items():
-            told = self._raised.get(key)
-            if told is None or alarm.lasting_ms - told.lasting_ms >= self._interval_ms:
-                self._raised[key] = alarm
-                self._tell(alarm)
+        over = [replace(alarm, is_over=True) for key, alarm in self._raised.items() if key not in now]
+        due = {key: alarm for key, alarm in now.items() if self._is_due(key, alarm)}
+        self._raised = {key: due.get(key) or self._raised[key] for key in now}
+        _log(logging.INFO, over)
+        _log(logging.ERROR, list(due.values()))
+        for alarm in (*over, *due.values()):
+            self._tell(alarm)
+
+    def _is_due(self, key: tuple[AlarmKind, str], alarm: Alarm) -> bool:
+        told = self._raised.get(key)
+        return told is None or alarm.lasting_ms - told.lasting_ms >= self._interval_ms
 
     def _tell(self, alarm: Alarm) -> None:
-        log.log(logging.INFO if alarm.is_over else logging.ERROR, "%s", alarm)
         if self._listener is None:
             return
         try:
             self._listener(alarm)
         except Exception:
             log.exception("the alarm listener failed; the job goes on")
+
+
+def _log(level: int, alarms: list[Alarm]) -> None:
+    """A job that stands has as many alarms as shards: the log names some."""
+    for alarm in alarms[:NAMED]:
+        log.log(level, "%s", alarm)
+    if len(alarms) > NAMED:
+        log.log(level, "and %d further alarms like these", len(alarms) - NAMED)

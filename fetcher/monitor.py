@@ -29,8 +29,10 @@ log = logging.getLogger("recordpublisher.alarm")
 
 LOOKS = 10
 """So many looks in an alarm interval."""
-MOST_SECONDS = 30.0
-"""Between two looks, at most."""
+LEAST_SECONDS, MOST_SECONDS = 0.2, 30.0
+"""Between two looks."""
+FRESH_SECONDS = 7.0
+"""An answer at the tip is believed for so long at least: a healthy subscription says something about every 5 s."""
 AT_ONCE = 8
 """Shards whose tip is looked at side by side."""
 
@@ -56,7 +58,9 @@ class Monitor:
         self._alignment = alignment
         self._emitted = emitted
         interval_ms = parts.settings.alarm_interval_ms
-        self._seconds = min(interval_ms / 1000 / LOOKS, MOST_SECONDS)
+        self._is_off = interval_ms < 0
+        self._seconds = min(max(interval_ms / 1000 / LOOKS, LEAST_SECONDS), MOST_SECONDS)
+        self._fresh_ms = round(1000 * max(2 * self._seconds, FRESH_SECONDS))
         self._unread = UnreadWatch(interval_ms, 2 * self._seconds)
         self._standstill = Standstill(2 * self._seconds)
         self._alone_for = Standing(2 * self._seconds)
@@ -72,9 +76,12 @@ class Monitor:
 
     async def run(self) -> None:
         """Look until cancelled."""
-        while self._seconds > 0:
+        while not self._is_off:
             await asyncio.sleep(self._seconds)
-            await self.look()
+            try:
+                await self.look()
+            except Exception:
+                log.exception("a look for unread shards failed; the job goes on")
 
     async def look(self) -> None:
         """One look; trouble on the way leaves what is not known as it was, and never ends the job."""
@@ -86,7 +93,7 @@ class Monitor:
         self.board.show([*found, *self._stalled(), *self._alone()])
 
     def _own(self, states: Mapping[str, ShardState]) -> Iterator[Sight]:
-        now_ms, fresh_ms, holder = self._parts.clock.now_ms(), round(2000 * self._seconds), self._waited_for()
+        now_ms, fresh_ms, holder = self._parts.clock.now_ms(), self._fresh_ms, self._waited_for()
         for entry in self._table:
             mark = family_mark(entry.shard, states)
             yield entry.shard, entry.state, sight_of(entry, mark, now_ms, fresh_ms, holder)
@@ -113,7 +120,7 @@ class Monitor:
         return {entry.key for entry in self._table}
 
     def _was_at_tip(self, state: ShardState) -> bool:
-        return state.tip_ms is not None and self._parts.clock.now_ms() - state.tip_ms < 2000 * self._seconds
+        return state.tip_ms is not None and self._parts.clock.now_ms() - state.tip_ms < self._fresh_ms
 
     async def _states(self, with_others: bool) -> Mapping[str, ShardState]:
         """Own states, and on request that of every listed shard: as its owner stored it, else where it would begin."""

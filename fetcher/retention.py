@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from .parts import FetcherParts
+
+log = logging.getLogger("recordpublisher.fetcher")
 
 HOUR = 3600.0
 SPREAD_SECONDS = 0.1
@@ -29,5 +32,8 @@ class Retention:
         await asyncio.sleep(self._parts.subtask * SPREAD_SECONDS)
         while True:
             for stream in self._parts.streams:
-                self._known[stream] = await self._parts.retention_ms(stream)
+                try:
+                    self._known[stream] = await self._parts.retention_ms(stream)
+                except Exception:
+                    log.exception("the retention of %s is not known; the job goes on", stream)
             await asyncio.sleep(HOUR)

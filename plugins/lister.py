@@ -59,10 +59,12 @@ class StreamLister:
         self._has_answered = False
         self._clock = clock
         self._client: KinesisClient | None = None
+        self._is_own: dict[str, bool] = {}
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
         """Every shard of the stream. Raises: StreamNotFoundError, KinesisError."""
         own = await self._factory.discover(stream, after)
+        self._is_own[stream] = own is not None
         if own is not None:
             return own
         client = self._opened()
@@ -70,7 +72,7 @@ class StreamLister:
 
     async def server_time_ms(self, stream: str) -> int:
         """The service's wall clock, epoch ms (P3); this machine's where the publisher has a source of its own."""
-        if await self._factory.discover(stream, None) is not None:
+        if await self._has_own_source(stream):
             return self._clock.now_ms()
         client = self._opened()
         return await self._asked(lambda: client.server_time_ms(self._names[stream]))
@@ -90,12 +92,18 @@ class StreamLister:
 
     async def tip(self, shard: Shard, position: StartingPosition) -> Tip | None:
         """What lies behind a position of a shard (A2); None where the publisher has a source of its own. Raises: KinesisError."""
-        if await self._factory.discover(shard.stream, None) is not None:
+        if await self._has_own_source(shard.stream):
             return None
         return await tip_behind(self._opened(), shard, position)
 
+    async def _has_own_source(self, stream: str) -> bool:
+        """Whether the publisher lists the stream by itself; asked once."""
+        if stream not in self._is_own:
+            self._is_own[stream] = await self._factory.discover(stream, None) is not None
+        return self._is_own[stream]
+
     async def _known_retention_ms(self, stream: str) -> int | None:
-        if await self._factory.discover(stream, None) is not None:
+        if await self._has_own_source(stream):
             return None
         client = self._opened()
         try:

@@ -64,22 +64,26 @@ async def _look(stream: str, properties: Properties, patience_seconds: float | N
     from ...publishers.property_table import GETRECORDS_RETRIES
     from ..lag.looking import Watcher
     from ..manager import load_registry
-    from ..stores import state_store_of
+    from ..stores_by_uri import state_store_of
 
-    has_store = properties.is_set(STATE_URI)
     _check_folder(properties)
     registry = load_registry()
     properties.check()
+    store = state_store_of(registry, properties)
     async with KinesisClient(properties, [stream]) as service:
         watcher = Watcher(
             service=service,
             stream=stream,
-            store=state_store_of(registry, properties) if has_store else None,
+            store=store,
             start=initial_position(properties),
             interval_ms=properties.value(ALARM_INTERVAL),
             policy=GETRECORDS_RETRIES.policy(properties),
         )
-        return await (watcher.look() if patience_seconds is None else watcher.look_for_alarms(patience_seconds))
+        try:
+            return await (watcher.look() if patience_seconds is None else watcher.look_for_alarms(patience_seconds))
+        finally:
+            if store is not None:
+                await store.close()
 
 
 def _check_folder(properties: Properties) -> None:

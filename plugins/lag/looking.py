@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from ...fetcher.state_store import StateStore
 from ...fetcher.unread import family_mark
 from ...publishers.backoff import RetryPolicy, retrying
-from ...publishers.errors import StateError
+from ...publishers.errors import FatalKinesisError, StateError
 from ...publishers.polling.pacing import retry_pause_seconds
 from ...publishers.positions import StartingPosition
 from ...publishers.shards import Shard
@@ -86,7 +86,7 @@ class Watcher:
 
     async def _lags(self, listed: Sequence[Shard], job: StoredJob) -> list[ShardLag]:
         now_ms = await self._asked(functools.partial(self.service.server_time_ms, self.stream))
-        retention_ms = await self._asked(functools.partial(self.service.retention_ms, self.stream))
+        retention_ms = await self._retention_ms()
         left = [shard for shard in listed if not (shard.key in job.states and job.states[shard.key].ended)]
         looks: list[Look] = []
         for begin in range(0, len(left), AT_ONCE):
@@ -96,6 +96,13 @@ class Watcher:
             *(lag_of(look, now_ms, self.interval_ms, retention_ms) for look in looks),
             *(lost_shard(key, state, job.subtasks.get(key)) for key, state in job.lost.items()),
         ]
+
+    async def _retention_ms(self) -> int | None:
+        """Not knowing it, for want of a right, hides only when records are lost."""
+        try:
+            return await self._asked(functools.partial(self.service.retention_ms, self.stream))
+        except FatalKinesisError:
+            return None
 
     async def _look(self, shard: Shard, job: StoredJob, now_ms: int) -> Look:
         state = job.states.get(shard.key)

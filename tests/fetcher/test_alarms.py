@@ -2,7 +2,7 @@
 
 import logging
 
-from recordpublisher.fetcher.alarms import Alarm, AlarmBoard, AlarmKind
+from recordpublisher.fetcher.alarms import NAMED, Alarm, AlarmBoard, AlarmKind
 
 
 def alarm(subject="s/a", lasting_ms=10_000):
@@ -58,3 +58,13 @@ def test_a_listener_that_fails_is_logged_and_nothing_else(caplog):
 
     assert len(board) == 1
     assert "no pager" in caplog.text
+
+
+def test_a_job_that_stands_as_a_whole_does_not_flood_the_log_but_every_alarm_is_told(caplog):
+    heard = []
+    board = AlarmBoard(10_000, heard.append)
+    board.show([alarm(f"s/{number}") for number in range(NAMED + 5)])
+
+    assert len(heard) == NAMED + 5
+    assert len(caplog.records) == NAMED + 1
+    assert caplog.records[-1].message == "and 5 further alarms like these"

@@ -286,3 +286,15 @@ def test_a_subtask_that_goes_alone_is_raised_at_once_and_over_when_the_tracker_a
 
     told = [(alarm.subject, alarm.is_over) for alarm in alarms if alarm.kind is AlarmKind.ALONE]
     assert told == [("tracker", False), ("tracker", True)]
+
+
+def test_a_look_that_fails_ends_nothing(caplog):
+    source = ScriptedSource()
+    source.add("a")
+    source.silent.add("s/a")
+
+    async def fails(shard, position):
+        raise ValueError("a plugin's own error")
+
+    assert alarms_of(source, tip=fails) == []
+    assert "a plugin's own error" in caplog.text
