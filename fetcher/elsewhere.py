@@ -21,11 +21,7 @@ def guarded(
 ) -> dict[str, tuple[Shard, int]]:
     """The listed shards that this subtask looks after for others, by key, each with its owner."""
     owners = {shard.key: (shard, assigner(shard, parallelism)) for shard in listed if shard.key not in own}
-    return {key: (shard, owner) for key, (shard, owner) in owners.items() if _guards(subtask, owner, parallelism)}
-
-
-def _guards(subtask: int, owner: int, parallelism: int) -> bool:
-    return owner != subtask and guardian_of(owner, parallelism) == subtask
+    return {key: found for key, found in owners.items() if guardian_of(found[1], parallelism) == subtask}
 
 
 def unread_by(
