@@ -79,13 +79,17 @@ class StreamLister:
 
     async def oldest_retained_ms(self, stream: str) -> int | None:
         """The arrival time before which the service has forgotten records, epoch ms; None where nobody says (S5)."""
-        retention_ms = await self._known_retention_ms(stream)
+        try:
+            retention_ms = await self._asked_retention_ms(stream)
+        except FatalKinesisError as error:
+            log.warning("whether the position in %s is past retention is not known: %s", stream, error)
+            return None
         return None if retention_ms is None else await self.server_time_ms(stream) - retention_ms
 
     async def retention_ms(self, stream: str) -> int | None:
         """How long the stream keeps its records; None where nobody says, or not now (A1)."""
         try:
-            return await self._known_retention_ms(stream)
+            return await self._asked_retention_ms(stream)
         except RecordPublisherError as error:
             log.info("the retention of %s is not known: %s", stream, error)
             return None
@@ -96,26 +100,22 @@ class StreamLister:
             return None
         return await tip_behind(self._opened(), shard, position)
 
+    async def close(self) -> None:
+        """Close the client."""
+        if self._client is not None:
+            await self._client.close()
+
     async def _has_own_source(self, stream: str) -> bool:
         """Whether the publisher lists the stream by itself; asked once."""
         if stream not in self._is_own:
             self._is_own[stream] = await self._factory.discover(stream, None) is not None
         return self._is_own[stream]
 
-    async def _known_retention_ms(self, stream: str) -> int | None:
+    async def _asked_retention_ms(self, stream: str) -> int | None:
         if await self._has_own_source(stream):
             return None
         client = self._opened()
-        try:
-            return await self._asked(lambda: client.retention_ms(self._names[stream]))
-        except FatalKinesisError as error:
-            log.warning("whether the position in %s is past retention is not known: %s", stream, error)
-            return None
-
-    async def close(self) -> None:
-        """Close the client."""
-        if self._client is not None:
-            await self._client.close()
+        return await self._asked(lambda: client.retention_ms(self._names[stream]))
 
     async def _asked(self, call: Callable[[], Awaitable[T]]) -> T:
         """Retry a call; until the endpoint has answered once, a dead one is a wrong setting and is said so after a few tries."""
