@@ -60,6 +60,9 @@ class Monitor:
         interval_ms = parts.settings.alarm_interval_ms
         self._is_off = interval_ms < 0
         self._seconds = min(max(interval_ms / 1000 / LOOKS, LEAST_SECONDS), MOST_SECONDS)
+        self._judges_stored = (
+            parts.checkpoints is not None and 0 < parts.settings.checkpoint_interval_ms <= interval_ms / 2
+        )
         self._fresh_ms = round(1000 * max(2 * self._seconds, FRESH_SECONDS))
         self._unread = UnreadWatch(interval_ms, 2 * self._seconds)
         self._standstill = Standstill(2 * self._seconds)
@@ -101,9 +104,9 @@ class Monitor:
     def _elsewhere(self, shards: Mapping[str, tuple[Shard, int]], states: Mapping[str, ShardState]) -> Iterator[Sight]:
         """Shards that this subtask guards, in the light of what the whole job has stored."""
         parts = self._parts
-        missing, left_out, has_store = parts.tracker.missing(), parts.tracker.left_out(), parts.checkpoints is not None
+        missing, left_out = parts.tracker.missing(), parts.tracker.left_out()
         for key, (shard, owner) in shards.items():
-            reason = unread_by(owner, parts.parallelism, missing, left_out, has_store)
+            reason = unread_by(owner, parts.parallelism, missing, left_out, self._judges_stored)
             state = states.get(key)
             if reason is not None and state is not None and not state.ended and not parts.tracker.is_finished(key):
                 unread = False if self._was_at_tip(state) else None

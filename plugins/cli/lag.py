@@ -11,12 +11,14 @@ import typer
 
 from ...publishers.errors import ConfigurationError
 from ...publishers.properties import Properties
-from ...publishers.property_table import ALARM_INTERVAL, STATE_URI
+from ...publishers.property_table import ALARM_INTERVAL, CHECKPOINT_INTERVAL, STATE_URI
 from ..lag.shard_lag import ShardLag
 from .failures import ALARM, tell
 from .lag_table import table
 from .options import Pairs, PropertiesFile, read_properties
 from .until_signal import run_until_signal
+
+LEAST_PATIENCE_SECONDS = 30.0
 
 
 def lag(
@@ -30,13 +32,13 @@ def lag(
         bool, typer.Option("--check", help="Exit with 3 when a shard is written to and the job does not read it.")
     ] = False,
     patience: Annotated[
-        float,
+        float | None,
         typer.Option(
             min=0,
             metavar="SECONDS",
-            help="With --check: a suspicious shard may still move its stored position for so long; more than the checkpoint interval.",
+            help="With --check: so long a suspicious shard may still move its stored position; default 30, or three checkpoint intervals.",
         ),
-    ] = 30.0,
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each shard.")] = False,
 ) -> None:
     """Show for each shard how old its oldest unread record is, whether it is written to, and what is left before loss.
@@ -49,6 +51,8 @@ def lag(
         properties = properties.merged({STATE_URI.key: state})
     if check and not properties.is_set(STATE_URI):
         raise ConfigurationError("--check", None, "together with --state", reason="it compares with stored positions")
+    if check and patience is None:
+        patience = max(LEAST_PATIENCE_SECONDS, 3 * properties.value(CHECKPOINT_INTERVAL) / 1000)
     lags = run_until_signal(_look(stream, properties, patience if check else None)) or []
     typer.echo(_json_lines(lags) if as_json else table(lags))
     alarms = [each for each in lags if each.alarm]

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from recordpublisher.fetcher.alarms import AlarmKind
 from recordpublisher.fetcher.checkpoints import Checkpoints
 from recordpublisher.fetcher.global_watermark import InProcessTracker
@@ -170,7 +172,7 @@ def test_a_shard_that_nobody_owns_is_raised_also_without_a_store():
     assert unread(alarms) == [("s/lost", "nobody owns it: it was given to subtask 7 of 1")]
 
 
-def others(source, stored, during=None, tips=None, subtask=0):
+def others(source, stored, during=None, tips=None, subtask=0, checkpoint_ms=1_000):
     """Alarms of one of two subtasks; shard a is of the first, b of the second, which does not run."""
 
     async def told(fetcher):
@@ -181,6 +183,7 @@ def others(source, stored, during=None, tips=None, subtask=0):
 
     return alarms_of(
         source,
+        properties={**INTERVAL, "flink.state.checkpoint.interval": checkpoint_ms},
         during=told,
         tip=tips or Tips("b"),
         parallelism=2,
@@ -216,6 +219,11 @@ def test_a_subtask_that_stores_progress_is_left_alone():
         fetcher.stop()
 
     assert others(two_shards(), stored, during=advances) == []
+
+
+@pytest.mark.parametrize("checkpoint_ms", [-1, 6_000])
+def test_positions_that_are_stored_too_rarely_say_nothing_of_others(checkpoint_ms):
+    assert others(two_shards(), Stored(), checkpoint_ms=checkpoint_ms) == []
 
 
 def test_without_a_store_nobody_judges_what_another_subtask_reads():
