@@ -97,7 +97,7 @@ class DataFetcher:
         parts.tracker.finished({key: state.watermark for key, state in opened.states.items() if state.ended})
         parts.tracker.on_advance(self._emitter.wake)
         self._alignment.begin()
-        self._monitor.start = opened.start
+        self._monitor.sightings.start = opened.start
         self._watch = Watch(
             parts.subtask, self._table, self._alignment, self._emitter.local_watermark, parts.tracker, parts.clock
         )

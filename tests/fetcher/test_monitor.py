@@ -226,6 +226,30 @@ def test_positions_that_are_stored_too_rarely_say_nothing_of_others(checkpoint_m
     assert others(two_shards(), Stored(), checkpoint_ms=checkpoint_ms) == []
 
 
+def test_what_others_store_is_read_only_now_and_then():
+    stored, loads = Stored(), []
+    load = stored.load
+
+    async def counted():
+        loads.append(1)
+        return await load()
+
+    async def counts(fetcher):
+        stored.load = counted
+
+    others(two_shards(), stored, during=counts)
+
+    assert 10 <= len(loads) <= 17  # every 2.5 s of 40 s
+
+
+def test_a_child_that_waits_for_others_is_not_judged_without_a_store():  # S2
+    source = ScriptedSource()
+    source.add("b")
+    source.split("b", "c", "d")
+
+    assert others(source, None, tips=Tips("b", "c", "d")) == []
+
+
 def test_without_a_store_nobody_judges_what_another_subtask_reads():
     tips = Tips("b")
 
