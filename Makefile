@@ -5,13 +5,19 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 FOREIGN := tests/plugins/local/foreign
 
-.PHONY: demo test lint types imports check kills time bench coverage docs pins clean servers
+.PHONY: demo test lint types imports check kills time simulation nightly bench coverage docs pins clean servers
 
 demo: $(STAMP)  ## the main job, live: PUBLISHER=EFO (default) or POLLING
 	$(BIN)/recordpublisher demo --publisher $(PUBLISHER)
 
 test: $(STAMP) servers  ## the whole suite, without the long kill runs
-	$(BIN)/pytest -m "not kills and not time and not benchmark"
+	$(BIN)/pytest -m "not kills and not time and not benchmark and not simulation"
+
+simulation: $(STAMP)  ## random schedules on virtual time: SCHEDULES=2000 of them from FIRST on, or one SEED again
+	$(BIN)/pytest -q -m simulation tests/fetcher/test_simulation.py
+
+nightly: $(STAMP)  ## a hundred thousand of them (half an hour)
+	SCHEDULES=100000 $(BIN)/pytest -q -m simulation tests/fetcher/test_simulation.py
 
 kills: $(STAMP)  ## real processes killed for real
 	$(BIN)/pytest -m kills
@@ -35,7 +41,7 @@ bench: $(STAMP) .venvs/peers/.installed  ## CPU per record through the whole pip
 	$(BIN)/python -m pytest -m benchmark -s tests/benchmarks
 
 coverage: $(STAMP)
-	$(BIN)/pytest -m "not kills and not time and not benchmark and not spark" --cov --cov-report=term
+	$(BIN)/pytest -m "not kills and not time and not benchmark and not spark and not simulation" --cov --cov-report=term
 
 docs: $(STAMP)  ## the reference pages that are written from the code
 	$(BIN)/python docs/generate_reference.py
