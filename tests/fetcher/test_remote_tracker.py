@@ -94,10 +94,10 @@ def two_shards(**more):
     return source
 
 
-@pytest.mark.parametrize("lookahead", [0, 1_000])
-def test_subtasks_are_aligned_with_each_other(lookahead):  # W8
+@pytest.mark.parametrize(("lookahead", "delay"), [(0, 0.02), (1_000, 0.02), (1_000, 4.0)])
+def test_subtasks_are_aligned_with_each_other_also_over_a_slow_network(lookahead, delay):  # W8, W10
     given = {**ALIGNED, "flink.watermark.lookahead.millis": lookahead}
-    order, _ = run_virtual(run_all(two_shards(), Network(), given, {"a": 0, "b": 1}))
+    order, _ = run_virtual(run_all(two_shards(), Network(delay), given, {"a": 0, "b": 1}))
 
     assert len(order) == 3_030
     assert spread_of(order) <= lookahead
