@@ -55,7 +55,7 @@ def test_the_built_ins_enter_by_the_same_door():
 
     assert {"POLLING", "EFO"} <= set(registry.publishers.names())
     assert {"memory", "reactive"} <= set(registry.sinks.names())
-    assert registry.trackers.names() == ["IN_PROCESS"]
+    assert registry.trackers.names() == ["IN_PROCESS", "TCP"]
     assert registry.deserializers.names() == ["bytes", "json", "text"]
     assert status_of(registry, "recordpublisher").state == "loaded"
 
