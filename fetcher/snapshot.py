@@ -35,7 +35,12 @@ def to_json(
     parallelism: int,
     earlier: Sequence[State] = (),
 ) -> dict[str, Any]:
-    """A snapshot of one subtask, with what it still keeps for others (see `handed_over`)."""
+    """A snapshot of one subtask, with what it still keeps for others (see `handed_over`).
+
+    Raises: StateError when it knows neither generation nor shard: it would take a whole one's place.
+    """
+    if generation < 1 and not shards:
+        raise StateError("the fetcher is not open yet and knows no shard")
     kept = {"earlier": list(earlier)} if earlier else {}
     return {
         "version": VERSION,
