@@ -159,13 +159,13 @@ def test_a_child_elsewhere_starts_after_its_parent_was_emitted():  # S2
 def test_a_parent_stands_for_its_child_elsewhere_until_it_was_taken_over():  # W5, W13
     source, late = ScriptedSource(per_read=10), []
     source.add("a", *range(0, 1_000, 10))
-    source.add("busy", *range(0, 100_000, 10))
+    source.add("busy", *range(0, 1_000_000, 1_000))
     source.close_shard("a", source.add("child", *range(1_000, 100_000, 1_000), parents=("a",)).shard)
     network = Network()
 
     class Witness(list):
         def extend(self, rows):
-            value = network.coordinator.value
+            value, rows = network.coordinator.value, list(rows)
             super().extend(rows)
             late.extend(time for name, time in rows if name == "child" and value is not None and time < value)
 
