@@ -1,4 +1,4 @@
-# Everything a person or CI does here, by name: `make demo`, `make test`, `make check`, `make kills`, `make faults`, `make bench`.
+# Everything a person or CI does here, by name: `make demo`, `make test`, `make check`, `make kills`, `make time`, `make faults`, `make bench`.
 PYTHON ?= python3
 PUBLISHER ?= EFO
 SEEDS ?= 5000
@@ -6,14 +6,15 @@ FIRST ?= 0
 BIN := .venv/bin
 STAMP := .venv/.installed
 FOREIGN := tests/plugins/local/foreign
+LONG := kills or time or simulation or faults or benchmark
 
-.PHONY: demo test lint types imports check kills simulation nightly faults soak proof bench coverage docs pins clean servers
+.PHONY: demo test lint types imports check kills time simulation nightly faults soak proof bench coverage docs pins clean servers
 
 demo: $(STAMP)  ## the main job, live: PUBLISHER=EFO (default) or POLLING
 	$(BIN)/recordpublisher demo --publisher $(PUBLISHER)
 
 test: $(STAMP) servers  ## the whole suite, without the long kill runs
-	$(BIN)/pytest -m "not kills and not benchmark and not simulation and not faults"
+	$(BIN)/pytest -m "not ($(LONG))"
 
 simulation: $(STAMP)  ## random schedules on virtual time: SCHEDULES=2000 of them from FIRST on, or one SEED again
 	$(BIN)/pytest -q -m simulation tests/fetcher/test_simulation.py
@@ -23,6 +24,9 @@ nightly: $(STAMP)  ## a hundred thousand of them (half an hour)
 
 kills: $(STAMP)  ## real processes killed for real
 	$(BIN)/pytest -m kills
+
+time: $(STAMP)  ## the outage replayed with real processes, by Flink's old rule and by ours (a minute)
+	$(BIN)/pytest -m time
 
 faults: $(STAMP)  ## random faults, reshards and restarts: 600 seeds in memory, 24 over sockets; prints what struck (three minutes)
 	$(BIN)/pytest -m faults -s tests/soak
@@ -49,7 +53,7 @@ bench: $(STAMP) .venvs/peers/.installed  ## CPU per record through the whole pip
 	$(BIN)/python -m pytest -m benchmark -s tests/benchmarks
 
 coverage: $(STAMP)
-	$(BIN)/pytest -m "not kills and not benchmark and not spark and not simulation and not faults" --cov --cov-report=term
+	$(BIN)/pytest -m "not ($(LONG) or spark)" --cov --cov-report=term
 
 docs: $(STAMP)  ## the reference pages that are written from the code
 	$(BIN)/python docs/generate_reference.py

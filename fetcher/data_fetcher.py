@@ -18,8 +18,10 @@ from .finish_line import FinishLine
 from .global_watermark import Report, SubtaskStatus
 from .intake import Intake
 from .lagging import Laggards
+from .metrics import metrics_of
+from .monitor import Monitor
 from .opening import open_job
-from .outcome import outcome_of, subtask_metrics
+from .outcome import outcome_of
 from .parts import FetcherParts
 from .pulse import Pulse
 from .readers import Readers, is_deleted_stream
@@ -27,6 +29,7 @@ from .roster import Roster
 from .shard_table import ShardEntry, ShardTable
 from .sink import Checkpoint, State
 from .snapshot import to_json
+from .subtask_view import SubtaskView
 from .succession import Succession
 from .watch import Watch
 
@@ -67,6 +70,10 @@ class DataFetcher:
         self._laggards = Laggards(self._table, parts.tracker, settings.max_lag_ms, self._note)
         self._roster = Roster(parts, self._table, self._changed_quietly, self._forgotten)
         self._keeper = CheckpointKeeper(settings.checkpoint_interval_ms, self.checkpoint)
+        self._monitor = Monitor(parts, self._table, self._alignment, self._emitter)
+        self._view = SubtaskView(
+            self._table, parts.tracker, self._alignment, self._emitter, self._intake, self._monitor, self._pulse
+        )
         self._checkpointing = asyncio.Lock()
         self._finish_line = FinishLine(Bounds())
         self._ending = Ending()
@@ -90,6 +97,7 @@ class DataFetcher:
         parts.tracker.finished({key: state.watermark for key, state in opened.states.items() if state.ended})
         parts.tracker.on_advance(self._emitter.wake)
         self._alignment.begin()
+        self._monitor.sightings.start = opened.start
         self._watch = Watch(
             parts.subtask, self._table, self._alignment, self._emitter.local_watermark, parts.tracker, parts.clock
         )
@@ -112,7 +120,9 @@ class DataFetcher:
                 self._heartbeat(),
                 self._pulse.run(),
                 self._discover(),
-                self._end_in(bounds.max_time),
+                self._ending.finish_in(bounds.max_time),
+                self._monitor.run(),
+                self._monitor.retention.run(),
             )
         ]
         try:
@@ -161,7 +171,7 @@ class DataFetcher:
 
     def metrics(self) -> dict[str, Any]:
         """Metrics as a plain dict: `subtask` and `shards` by `stream/shard-id` (A1)."""
-        return subtask_metrics(self._table, self._alignment, self._emitter, self._intake, self._parts.clock)
+        return metrics_of(self._view, self._parts.clock)
 
     # --- what happens while it runs ---------------------------------------------------------------------------------------------
 
@@ -251,11 +261,6 @@ class DataFetcher:
         reason = self._finish_line.reason()
         if reason is not None:
             self._ending.finish(reason)
-
-    async def _end_in(self, seconds: float | None) -> None:
-        if seconds is not None:
-            await asyncio.sleep(seconds)
-            self._ending.finish(EndReason.MAX_TIME)
 
     async def _heartbeat(self) -> None:
         while True:

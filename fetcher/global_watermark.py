@@ -38,6 +38,11 @@ class WatermarkTracker(ABC):
         """False while the tracker cannot be reached: only then may a subtask go by its own minimum (W10). Default: True."""
         return True
 
+    @property
+    def answer_age_ms(self) -> int | None:
+        """How long ago the tracker last answered, ms (A1); None: never. Default: 0, it is always at hand."""
+        return 0
+
     def start_at(self, watermark: int | None) -> None:  # noqa: B027 - optional on purpose
         """A new generation begins at the lowest watermark in the restored state (W6)."""
 

@@ -87,6 +87,7 @@ class Intake:
     def _take_evidence(self, entry: ShardEntry, batch: RecordBatch) -> None:
         if batch.millis_behind_latest is not None:
             entry.metrics.millis_behind_latest = batch.millis_behind_latest
+        entry.answered_ms = self._clock.now_ms()
         entry.at_tip = batch.millis_behind_latest == 0
         if entry.at_tip:
             now_ms = self._clock.now_ms()

@@ -119,6 +119,10 @@ class Membership:
         """Whether the coordinator was heard of lately (W10)."""
         return now - self._heard_at < self._place.silence_ms
 
+    def answer_age_ms(self, now: float) -> int | None:
+        """How long ago the coordinator was last heard of (A1); None: never."""
+        return None if self._heard_at == float("-inf") else round(now - self._heard_at)
+
     def connected(self) -> None:
         """A new connection: what was under way is lost."""
         self._in_flight = 0

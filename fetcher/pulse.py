@@ -25,6 +25,8 @@ class Pulse:
         self._clock = clock
         self._woke_up = woke_up
         self._lost = 0.0
+        self.lag_ms = 0
+        """How late the last beat came (A1)."""
         self.begin()
 
     @property
@@ -40,7 +42,9 @@ class Pulse:
     async def run(self) -> None:
         """Beat."""
         while True:
+            due = self._clock.monotonic() + BEAT_SECONDS
             await asyncio.sleep(BEAT_SECONDS)
+            self.lag_ms = max(0, round((self._clock.monotonic() - due) * 1000))
             self.look()
             self.begin()
 

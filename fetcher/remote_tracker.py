@@ -67,6 +67,11 @@ class RemoteTracker(WatermarkTracker):
         """Whether the coordinator was heard of lately."""
         return self.membership.is_answering(self.now())
 
+    @property
+    def answer_age_ms(self) -> int | None:
+        """How long ago the coordinator was last heard of."""
+        return self.membership.answer_age_ms(self.now())
+
     def start_at(self, watermark: int | None) -> None:
         """The lowest watermark in the restored state."""
         self.membership.start_at(watermark)

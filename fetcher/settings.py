@@ -25,6 +25,7 @@ class FetcherSettings:
     discovery_interval_ms: int
     checkpoint_interval_ms: int
     continue_on_data_loss: bool
+    alarm_interval_ms: int
 
     @classmethod
     def of(cls, properties: Properties) -> FetcherSettings:
@@ -42,6 +43,7 @@ class FetcherSettings:
             discovery_interval_ms=properties.value(table.DISCOVERY_INTERVAL),
             checkpoint_interval_ms=properties.value(table.CHECKPOINT_INTERVAL),
             continue_on_data_loss=properties.value(table.ON_DATA_LOSS) == "CONTINUE",
+            alarm_interval_ms=properties.value(table.ALARM_INTERVAL),
         )
 
 

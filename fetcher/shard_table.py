@@ -30,7 +30,8 @@ class ShardEntry:
 
     `awaits_heirs`: ended, and a child was not yet taken over (W5). `left_behind`: so far behind that nobody waits (W12).
     `offset` is how many records of the queue's first batch were emitted already. `expected_bytes` is what the last read brought, None
-    before the first one. `tip_seen_ms`: when the first and the last read of this run that stood at the tip were answered (epoch ms).
+    before the first one. `tip_seen_ms`: when the first and the last read of this run that stood at the tip were answered (epoch ms);
+    `answered_ms`: when the last read at all was.
     """
 
     shard: Shard
@@ -58,6 +59,8 @@ class ShardEntry:
     records: int = 0
     payload_bytes: int = 0
     last_emit_ms: int | None = None
+    owned_since_ms: int | None = None
+    answered_ms: int | None = None
     late_after_idle: int = 0
     metrics: ShardMetrics = field(default_factory=ShardMetrics)
 

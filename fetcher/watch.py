@@ -11,6 +11,7 @@ from .alignment import Alignment
 from .global_watermark import WatermarkTracker
 from .local_watermark import LocalWatermark
 from .shard_table import ShardTable
+from .waited_for import waited_for
 
 log = logging.getLogger("recordpublisher.fetcher")
 
@@ -107,7 +108,7 @@ class Watch:
             seconds,
             held,
             self._subtask,
-            self._waited_for(),
+            waited_for(self._tracker, self._alignment.holder, self._subtask),
         )
 
     def _warn_of_crawling(self, held: int, seconds: float) -> None:
@@ -120,14 +121,6 @@ class Watch:
             self._subtask,
             held,
             lag,
-            self._waited_for(),
+            waited_for(self._tracker, self._alignment.holder, self._subtask),
             MAX_LAG.key,
         )
-
-    def _waited_for(self) -> str:
-        holder, missing = self._tracker.holder(), self._tracker.missing()
-        if missing:
-            return f"subtasks that have not joined: {missing}"
-        if holder is not None and holder != self._subtask:
-            return f"subtask {holder}"
-        return f"shard {self._alignment.holder}"

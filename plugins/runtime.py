@@ -12,6 +12,7 @@ from ..consumer.event_time import event_times
 from ..consumer.shard_consumer import Stamping
 from ..consumer.watermarks import AssignedWatermarks, WatermarkStrategy
 from ..fetcher import data_fetcher as floor
+from ..fetcher.alarms import AlarmListener
 from ..fetcher.assignment import ShardAssigner
 from ..fetcher.bounded import BoundedResult, Bounds
 from ..fetcher.checkpoints import Checkpoints
@@ -51,7 +52,8 @@ class DataFetcher:
     `streams` are names or ARNs. `deserializer` makes a value of a record (None: by property, bytes by default),
     `timestamp_assigner` its event time in epoch ms (None: by property, arrival by default), `watermark_assigner` the watermark that it
     carries, epoch ms (None: by `flink.watermark.strategy`). `restore` takes one snapshot or a list
-    of them; `state_store` keeps checkpoints. `subtask` of `parallelism` reads its share of the shards.
+    of them; `state_store` keeps checkpoints. `subtask` of `parallelism` reads its share of the shards. `on_alarm` is called with each
+    `Alarm` in the loop's thread and must return soon (A2).
 
     Raises: ConfigurationError for anything that can be known wrong before it runs, StateError for a snapshot that cannot be read.
     """
@@ -69,6 +71,7 @@ class DataFetcher:
         state_store: StateStore | None = None,
         subtask: int = 0,
         parallelism: int = 1,
+        on_alarm: AlarmListener | None = None,
         clock: Clock | None = None,
         registry: Registry | None = None,
     ) -> None:
@@ -80,6 +83,7 @@ class DataFetcher:
         check_store(state_store)
         check_function("deserializer", deserializer)
         check_function("timestamp_assigner", timestamp_assigner)
+        check_function("on_alarm", on_alarm, "a function of an Alarm")
         check_function("watermark_assigner", watermark_assigner)
         registry = registry or load_registry()
         publisher = registry.publishers.get(given.value(table.RECORD_PUBLISHER) or "", table.RECORD_PUBLISHER.key)
@@ -105,6 +109,9 @@ class DataFetcher:
                 streams=tuple(names),
                 pin_latest=lister.server_time_ms,
                 oldest_retained=lister.oldest_retained_ms,
+                tip=lister.tip,
+                retention_ms=lister.retention_ms,
+                on_alarm=on_alarm,
                 use_continuations=publisher.resumes_by_continuation,
                 checkpoints=None if state_store is None else Checkpoints(state_store, subtask),
                 restore=snapshots,

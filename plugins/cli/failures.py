@@ -14,6 +14,7 @@ from ...publishers.errors import ConfigurationError, PluginError, RecordPublishe
 
 FAILED = 1
 BAD_CONFIGURATION = 2
+ALARM = 3
 
 
 class Commands(TyperGroup):
