@@ -23,8 +23,9 @@ def recordpublisher_register_publishers(registry: Registrar[RecordPublisherFacto
 
 @hookimpl
 def recordpublisher_register_sinks(registry: Registrar[Sink]) -> None:
-    """The sinks that need no setting."""
+    """The bundled sinks."""
     registry.add("memory", f"{PROJECT}.plugins.sinks.memory:MemorySink")
+    registry.add("kinesis", f"{PROJECT}.plugins.sinks.kinesis:KinesisSink")
     registry.add("reactive", f"{PROJECT}.plugins.sinks.reactive:ReactiveSink")
 
 

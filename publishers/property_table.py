@@ -11,6 +11,7 @@ from .property_alarms import *  # noqa: F403
 from .property_reading import *  # noqa: F403
 from .property_retries import *  # noqa: F403
 from .property_subtask import *  # noqa: F403
+from .property_writing import *  # noqa: F403
 
 declare_without_meaning(
     {

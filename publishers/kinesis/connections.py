@@ -18,6 +18,7 @@ from .direct import DirectCalls
 from .location import endpoint_of, region_of
 from .parsing import RecordParserFactory
 from .translation import translated
+from .writing import put_body_in_place, sending
 
 _UNLIMITED = 0
 _CONNECT_SECONDS = 10.0
@@ -55,6 +56,11 @@ class Connections:
                     answer = await getattr(client, xform_name(api))(**parameters)
                 return answer
 
+    async def call_with_body(self, api: str, body: bytes, **parameters: Any) -> dict[str, Any]:
+        """A call whose body was encoded by us; `parameters` are what the SDK needs to resolve the endpoint."""
+        with sending(body):
+            return await self.call(api, **parameters)
+
     async def subscribe(self, api: str, **parameters: Any) -> dict[str, Any]:
         """One call whose answer stays open; the caller sets the deadline. Raises: the translated error."""
         with translated(api):
@@ -72,6 +78,7 @@ class Connections:
         async with self._opening:
             if purpose not in self._clients:
                 self._clients[purpose] = client = await self._open.enter_async_context(self._create(read_seconds))
+                client.meta.events.register("before-call.kinesis.PutRecords", put_body_in_place)
                 if purpose == "calls":
                     self._direct = DirectCalls(self._session, client)
             return self._clients[purpose]
