@@ -134,6 +134,7 @@ class Engine:
             adopt=self._adopt,
             acknowledged=settlement.acknowledged,
             send_again=settlement.send_again,
+            on_change=self._changed,
         )
         self._sender = Sender(
             self._port,

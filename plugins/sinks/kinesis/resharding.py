@@ -33,6 +33,7 @@ class Resharding:
         adopt: Callable[[ShardMap], None],
         acknowledged: Callable[[Sequence[Outgoing]], None],
         send_again: Callable[[Sequence[Outgoing]], None],
+        on_change: Callable[[], None],
     ) -> None:
         self._port = port
         self._stream = stream
@@ -42,6 +43,7 @@ class Resharding:
         self._adopt = adopt
         self._acknowledged = acknowledged
         self._send_again = send_again
+        self._on_change = on_change
         self._strays: list[Stray] = []
         self._is_asked = False
         self._bell = Bell()
@@ -67,6 +69,7 @@ class Resharding:
             self._adopt(found)
             for outgoing, shard_id in strays:
                 self._look_into(outgoing, shard_id, found)
+            self._on_change()
             await asyncio.sleep(LISTINGS_APART_SECONDS)
 
     def _look_into(self, outgoing: Outgoing, shard_id: str, found: ShardMap) -> None:
