@@ -8,8 +8,12 @@ from collections.abc import Sequence
 from ....publishers.kpl import sealed_aggregate
 from .outgoing import Outgoing, size_of
 
-_PART_OVERHEAD = 8
-"""Bytes of an aggregate for each part besides data and key: field tags, lengths, indexes; a little more than they are."""
+_PART_OVERHEAD = 12
+"""Bytes of a part besides its data: two tags with lengths of up to three bytes, and an index."""
+_KEY_OVERHEAD = 3
+"""Bytes of a key in its table besides itself."""
+_HASH_KEY_BYTES = 39 + _KEY_OVERHEAD + 4
+"""Of an explicit hash key in its table, and of the index that points to it."""
 _FRAME = 20
 """Magic and digest."""
 
@@ -29,15 +33,17 @@ class Aggregation:
 
         `of_one_key`: the queue is of one partition key, and its records may be for several shards by their explicit hash keys.
         """
-        parts = [queue.popleft()]
-        size = _FRAME + parts[0].size + _PART_OVERHEAD
+        first = queue.popleft()
+        parts, keys = [first], {first.partition_key}
+        size = _FRAME + _bytes_of(first, is_new_key=True)
         most_bytes = min(most_bytes, self.most_bytes)
-        while queue and not parts[0].parts and len(parts) < self.most_records:
+        while queue and not first.parts and len(parts) < self.most_records:
             following = queue[0]
-            size += following.size + _PART_OVERHEAD + (39 if following.explicit_hash_key else 0)
-            is_elsewhere = of_one_key and following.explicit_hash_key != parts[0].explicit_hash_key
+            size += _bytes_of(following, is_new_key=following.partition_key not in keys)
+            is_elsewhere = of_one_key and following.explicit_hash_key != first.explicit_hash_key
             if following.parts or is_elsewhere or size > most_bytes:
                 break
+            keys.add(following.partition_key)
             parts.append(queue.popleft())
         return parts
 
@@ -57,3 +63,9 @@ def apart(outgoing: Outgoing) -> tuple[Outgoing, ...]:
     if all((part.partition_key, part.explicit_hash_key) == (first.partition_key, first.explicit_hash_key) for part in outgoing.parts):
         return (outgoing,)
     return outgoing.parts
+
+
+def _bytes_of(part: Outgoing, *, is_new_key: bool) -> int:
+    """What a part adds to an aggregate, at most; its key stands in the table once."""
+    size = (part.size + _KEY_OVERHEAD if is_new_key else len(part.data)) + _PART_OVERHEAD
+    return size if part.explicit_hash_key is None else size + _HASH_KEY_BYTES
