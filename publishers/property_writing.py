@@ -55,7 +55,11 @@ PUT_RETRIES = retry_properties(
     "flink.sink.kinesis.putrecords", "PutRecords, for one record,", 50, 100, 2_000, group=_GROUP
 )
 AGGREGATION_ENABLED = boolean(
-    "AggregationEnabled", "Whether records are put in KPL aggregates (K4).", default=False, group=_GROUP, connector="true"
+    "AggregationEnabled",
+    "Whether records are put in KPL aggregates (K4).",
+    default=False,
+    group=_GROUP,
+    connector="true",
 )
 AGGREGATION_MAX_COUNT = integer(
     "AggregationMaxCount",

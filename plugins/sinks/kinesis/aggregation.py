@@ -60,7 +60,10 @@ class Aggregation:
 def apart(outgoing: Outgoing) -> tuple[Outgoing, ...]:
     """What goes to the lanes of a newer shard map: the parts, unless they have one hash key and so stay together."""
     first = outgoing.user_records[0]
-    if all((part.partition_key, part.explicit_hash_key) == (first.partition_key, first.explicit_hash_key) for part in outgoing.parts):
+    if all(
+        (part.partition_key, part.explicit_hash_key) == (first.partition_key, first.explicit_hash_key)
+        for part in outgoing.parts
+    ):
         return (outgoing,)
     return outgoing.parts
 

@@ -122,7 +122,7 @@ class Engine:
             settings.retries,
             self._clock,
             self._metrics,
-            on_strays=lambda strays: self._resharding.noticed(strays),
+            on_strays=self._resharding.noticed,
             on_change=self._changed,
         )
         self._resharding = Resharding(

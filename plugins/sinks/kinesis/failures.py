@@ -67,7 +67,9 @@ class Failures:
     def _hand_over(self, failed: FailedRecord) -> None:
         if self._callback is None:
             if not self._logged:
-                log.warning("%s; without a callback, later ones are only counted (numRecordsOutErrors)", self._error_of(failed))
+                log.warning(
+                    "%s; without a callback, later ones are only counted (numRecordsOutErrors)", self._error_of(failed)
+                )
             self._logged = True
             return
         try:

@@ -36,4 +36,6 @@ class KeyOrder:
             return None
         if self._aggregation is None:
             return waiting.popleft()
-        return self._aggregation.record_of(self._aggregation.cut(waiting, self._aggregation.most_bytes, of_one_key=True))
+        return self._aggregation.record_of(
+            self._aggregation.cut(waiting, self._aggregation.most_bytes, of_one_key=True)
+        )

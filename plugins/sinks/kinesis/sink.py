@@ -47,9 +47,7 @@ class KinesisSink(Sink):
     ) -> None:
         name, given = _stream_and_properties(stream, properties)
         settings = Settings.of(given, queue_limit, ordering, fail_on_error)
-        self._writer = KinesisWriter(
-            port or _client(given, name), name, settings, clock or SystemClock(), on_failure
-        )
+        self._writer = KinesisWriter(port or _client(given, name), name, settings, clock or SystemClock(), on_failure)
 
     async def __aenter__(self) -> Self:
         try:

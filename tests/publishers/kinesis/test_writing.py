@@ -82,7 +82,10 @@ async def test_a_stream_that_is_gone_is_named_with_those_that_are_there():
     ("said", "facts"),
     [
         ({}, StreamFacts(2**20, keys_decide=True)),
-        ({"MaxRecordSizeInKiB": 10_240, "RecordDistributionStrategy": "AUTO"}, StreamFacts(10 * 2**20, keys_decide=False)),
+        (
+            {"MaxRecordSizeInKiB": 10_240, "RecordDistributionStrategy": "AUTO"},
+            StreamFacts(10 * 2**20, keys_decide=False),
+        ),
     ],
 )
 async def test_what_the_summary_says_of_a_stream(said, facts):

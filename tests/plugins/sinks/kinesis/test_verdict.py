@@ -73,6 +73,8 @@ def test_where_nothing_is_predicted_nothing_strays():
 
 
 def test_a_call_that_fails_refuses_all_its_records():
-    assert [one.error_code for one in refused_by(TransientError("PutRecords", "TimeoutError", "x"), 2)] == ["TimeoutError"] * 2
+    assert [one.error_code for one in refused_by(TransientError("PutRecords", "TimeoutError", "x"), 2)] == [
+        "TimeoutError"
+    ] * 2
     throttled = ThrottledError("PutRecords", "KMSThrottlingException", "x")
     assert [one.error_code for one in refused_by(throttled, 1)] == [THROTTLED]

@@ -87,11 +87,13 @@ async def test_k2_a_shard_that_is_written_to_too_fast_takes_everything_in_the_en
 
 
 async def test_a_writer_that_keeps_the_pace_is_never_throttled():
-    async with LocalKinesis(streams={"out": 2}, quotas=Quotas.service()) as endpoint:
-        async with KinesisSink("out", endpoint.properties()) as sink:
-            await put_numbers(sink, range(4_000))
-            await sink.flush()
-            metrics = sink.metrics()
+    async with (
+        LocalKinesis(streams={"out": 2}, quotas=Quotas.service()) as endpoint,
+        KinesisSink("out", endpoint.properties()) as sink,
+    ):
+        await put_numbers(sink, range(4_000))
+        await sink.flush()
+        metrics = sink.metrics()
     assert metrics["throttles"] == 0
 
 
@@ -198,14 +200,16 @@ async def test_a_stream_that_does_not_exist_is_named_with_those_that_do():
 
 
 async def test_a_stream_that_is_deleted_meanwhile_ends_the_sink():
-    async with LocalKinesis(streams={"out": 1, "other": 1}) as endpoint:
-        async with KinesisSink("out", endpoint.properties()) as sink:
-            await sink.put(b"1", "k")
+    async with (
+        LocalKinesis(streams={"out": 1, "other": 1}) as endpoint,
+        KinesisSink("out", endpoint.properties()) as sink,
+    ):
+        await sink.put(b"1", "k")
+        await sink.flush()
+        endpoint.stream("out").set_busy("DELETING", 0)
+        await sink.put(b"2", "k")
+        with pytest.raises(rp.StreamNotFoundError, match="other"):
             await sink.flush()
-            endpoint.stream("out").set_busy("DELETING", 0)
-            await sink.put(b"2", "k")
-            with pytest.raises(rp.StreamNotFoundError, match="other"):
-                await sink.flush()
 
 
 async def test_an_endpoint_that_dies_and_comes_back_costs_nothing():

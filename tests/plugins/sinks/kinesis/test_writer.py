@@ -19,7 +19,9 @@ from virtual_time import VirtualClock, run_virtual
 
 
 def a_sink(fake, properties=None, **arguments):
-    return KinesisSink("out", {"aws.region": "eu-west-1", **(properties or {})}, port=fake, clock=VirtualClock(), **arguments)
+    return KinesisSink(
+        "out", {"aws.region": "eu-west-1", **(properties or {})}, port=fake, clock=VirtualClock(), **arguments
+    )
 
 
 def now():
@@ -145,7 +147,7 @@ def test_k1_the_limit_may_be_a_function_of_what_was_measured():
     async def job():
         fake = FakeKinesis(3)
         async with a_sink(fake, queue_limit=limit) as sink:
-            for number in range(100):
+            for _number in range(100):
                 await sink.put(bytes(99), "k")
                 assert sink.metrics()["outstandingRecordsCount"] <= 30
             assert sink.metrics()["queueLimit"] == 30
