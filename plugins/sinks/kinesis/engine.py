@@ -17,7 +17,7 @@ from .lanes import Lanes
 from .outgoing import Outgoing
 from .queue import OutstandingRecords
 from .request import RequestLimits
-from .resharding import Resharding
+from .resharding import Resharding, Stray
 from .sender import Sender
 from .settings import Settings
 from .settlement import Settlement
@@ -122,7 +122,7 @@ class Engine:
             settings.retries,
             self._clock,
             self._metrics,
-            on_strays=self._resharding.noticed,
+            on_strays=self._noticed,
             on_change=self._changed,
         )
         self._resharding = Resharding(
@@ -146,6 +146,9 @@ class Engine:
             self._metrics,
             settlement.settle,
         )
+
+    def _noticed(self, strays: list[Stray]) -> None:
+        self._resharding.noticed(strays)
 
     def _adopt(self, shard_map: ShardMap) -> None:
         self._lanes.adopt(shard_map, self._clock.monotonic())

@@ -26,7 +26,7 @@ class KeyOrder:
         return False
 
     def next_after(self, done: Iterable[Outgoing]) -> list[Outgoing]:
-        """What may go now that these user records were acknowledged or given up: for each key the next, or an aggregate of the next ones."""
+        """What may go now that these user records are acknowledged or given up: of each key the next, or the next ones as an aggregate."""
         return [one for key in {one.partition_key for one in done} if (one := self._next_of(key)) is not None]
 
     def _next_of(self, key: str) -> Outgoing | None:
