@@ -42,6 +42,12 @@ def size_of(data: bytes, partition_key: str) -> int:
     return len(data) + (len(partition_key) if partition_key.isascii() else len(partition_key.encode()))
 
 
+def is_plain(outgoing: Outgoing, max_record_bytes: int) -> bool:
+    """Whether nothing can be said against the record; the quick answer for nearly all."""
+    is_sized = 0 < len(outgoing.partition_key) <= MAX_KEY_LENGTH and outgoing.size <= max_record_bytes
+    return is_sized and outgoing.explicit_hash_key is None
+
+
 def objection_to(outgoing: Outgoing, max_record_bytes: int) -> str | None:
     """Why the service would refuse this record, and with it the whole call; None when it would not."""
     if not 0 < len(outgoing.partition_key) <= MAX_KEY_LENGTH:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Sequence
 
 from ....publishers.errors import ConfigurationError
 from .outgoing import Outgoing
@@ -19,14 +20,17 @@ NO_LIMIT = 2**62
 
 
 class OutstandingRecords:
-    """Owns the counts of outstanding records and bytes, by flush epoch, and the limits that they are held against."""
+    """Owns the counts of outstanding records and bytes, by flush epoch, and the limits that they are held against.
+
+    Adding costs a few operations; what can be counted for a whole answer is counted there.
+    """
 
     def __init__(self, limit: QueueLimit | None, limit_bytes: int | None) -> None:
         self._limit = limit
         self._limit_bytes = limit_bytes
         self._mean = MeanSize()
         self._shards = 1
-        self._of_epoch = {0: 0}
+        self._older: dict[int, int] = {}
         self.epoch = 0
         self.records = 0
         self.bytes = 0
@@ -37,7 +41,8 @@ class OutstandingRecords:
     @property
     def statistics(self) -> SinkStatistics:
         """What was measured."""
-        return SinkStatistics(self._mean.value, self._shards, self.records, self.bytes)
+        waiting = self.bytes / self.records - OVERHEAD_BYTES if self.records else 0.0
+        return SinkStatistics(self._mean.value or waiting, self._shards, self.records, self.bytes)
 
     def has_room(self, size: int) -> bool:
         """Whether a record of `size` bytes may be handed over; one that is larger than the limit may when nothing else is there."""
@@ -48,33 +53,38 @@ class OutstandingRecords:
     def add(self, outgoing: Outgoing) -> None:
         """A record was handed over."""
         outgoing.epoch = self.epoch
-        self._of_epoch[self.epoch] += 1
         self.records += 1
         self.bytes += outgoing.size + OVERHEAD_BYTES
-        self._mean.add(1, outgoing.size)
 
-    def settle(self, done: Iterable[Outgoing]) -> tuple[int, int]:
+    def settle(self, done: Sequence[Outgoing]) -> tuple[int, int]:
         """User records were acknowledged or given up; answers how many, and their bytes of data and key."""
-        records = size = 0
-        for one in done:
-            self._of_epoch[one.epoch] -= 1
-            size += one.size
-            records += 1
+        records, size = len(done), sum([one.size for one in done])
+        if self._older:
+            self._settle_older(done)
         self.records -= records
         self.bytes -= size + OVERHEAD_BYTES * records
+        self._mean.add(records, size)
         self.measure(self._shards)
         return records, size
 
     def next_epoch(self) -> int:
         """What is handed over from now on belongs to another epoch; answers the one that ended."""
-        self._of_epoch = {epoch: count for epoch, count in self._of_epoch.items() if count}
-        self.epoch += 1
-        self._of_epoch[self.epoch] = 0
-        return self.epoch - 1
+        ended, self.epoch = self.epoch, self.epoch + 1
+        count = self.records - sum(self._older.values())
+        if count:
+            self._older[ended] = count
+        return ended
 
     def is_settled(self, epoch: int) -> bool:
-        """Whether everything up to this epoch was acknowledged or given up."""
-        return not any(count for of, count in self._of_epoch.items() if of <= epoch)
+        """Whether everything up to this epoch, which has ended, was acknowledged or given up."""
+        return not any(older <= epoch for older in self._older)
+
+    def _settle_older(self, done: Sequence[Outgoing]) -> None:
+        for epoch, count in Counter([one.epoch for one in done]).items():
+            if epoch in self._older:
+                self._older[epoch] -= count
+                if not self._older[epoch]:
+                    del self._older[epoch]
 
     def measure(self, shards: int) -> None:
         """Work the limits out again for so many shards. Raises: ConfigurationError when the function answers no number above 0."""

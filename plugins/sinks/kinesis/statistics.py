@@ -13,7 +13,7 @@ _REMEMBERED = 10_000
 class SinkStatistics:
     """What a `queue_limit` function is given.
 
-    `mean_record_bytes`: data and key of a user record, lately (0 before the first); `shards`: open shards of the stream;
+    `mean_record_bytes`: data and key of a user record, lately (0 before the first record); `shards`: open shards of the stream;
     `outstanding_records`, `outstanding_bytes`: handed over and not yet acknowledged, bytes as held in memory.
     """
 
@@ -24,14 +24,14 @@ class SinkStatistics:
 
 
 class MeanSize:
-    """The mean size of the records handed over lately."""
+    """The mean size of the records that were settled lately."""
 
     def __init__(self) -> None:
         self._records = 0
         self._bytes = 0
 
     def add(self, records: int, size: int) -> None:
-        """Records of together `size` bytes were handed over."""
+        """Records of together `size` bytes."""
         if self._records >= _REMEMBERED:
             self._records //= 2
             self._bytes //= 2

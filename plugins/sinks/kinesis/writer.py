@@ -11,7 +11,7 @@ from ....publishers.errors import SinkError
 from ....publishers.wire import WritingPort
 from .engine import DEFAULT_FACTS, Engine
 from .failures import FailedRecord, Failures
-from .outgoing import Outgoing, objection_to, size_of
+from .outgoing import Outgoing, is_plain, objection_to, size_of
 from .queue import NO_LIMIT, OutstandingRecords
 from .settings import Settings
 from .statistics import SinkMetrics
@@ -61,19 +61,21 @@ class KinesisWriter:
         Raises: SinkError for what the service would refuse, after `close`, and for records that failed since.
         """
         outgoing = Outgoing(data, partition_key, explicit_hash_key, size_of(data, partition_key))
-        self._check()
-        if self._is_refused(outgoing):
+        if self._failures.error is not None or self._closed_because is not None:
+            self._check()
+        if not is_plain(outgoing, self._largest) and self._is_refused(outgoing):
             return
-        await self._wait_for_room(outgoing)
+        if self._must_wait(outgoing):
+            await self._wait_for_room(outgoing)
         self._take(outgoing)
 
     async def put_all(self, records: Sequence[Outgoing]) -> None:
         """Take records in their order, waiting for room as `put` does. What was taken before an error or cancellation stays taken."""
         self._check()
         for outgoing in records:
-            if len(self._line) or self._taken_in_turn >= TURN_RECORDS or not self._queue.has_room(outgoing.size):
+            if self._must_wait(outgoing):
                 await self._wait_for_room(outgoing)
-            if not self._is_refused(outgoing):
+            if is_plain(outgoing, self._largest) or not self._is_refused(outgoing):
                 self._take(outgoing)
 
     async def flush(self) -> None:
@@ -131,12 +133,15 @@ class KinesisWriter:
         self._failures.check()
         return True
 
+    def _must_wait(self, outgoing: Outgoing) -> bool:
+        return self._taken_in_turn >= TURN_RECORDS or bool(self._line) or not self._queue.has_room(outgoing.size)
+
     async def _wait_for_room(self, outgoing: Outgoing) -> None:
         if self._taken_in_turn >= TURN_RECORDS:
             self._taken_in_turn = 0
             await asyncio.sleep(0)
             self._check()
-        if len(self._line) == 0 and self._queue.has_room(outgoing.size):
+        if not self._line and self._queue.has_room(outgoing.size):
             return
         self._taken_in_turn = 0
         await self._line.wait_until(lambda: self._may_go_on(outgoing), self._limits_in_words)

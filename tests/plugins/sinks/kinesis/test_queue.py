@@ -44,7 +44,7 @@ def test_epochs_do_not_pile_up():
     for _ in range(1_000):
         queue.settle([queue_added(queue)])
         queue.next_epoch()
-    assert len(queue._of_epoch) <= 2
+    assert queue._older == {}
 
 
 def queue_added(queue):
