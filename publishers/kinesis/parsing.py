@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -27,10 +28,10 @@ class RecordParser(AioJSONParser):  # type: ignore[misc] # the SDK is untyped
     """
 
     async def _do_parse(self, response: dict[str, Any], shape: Any) -> dict[str, Any]:
-        if shape is None or shape.name not in _SHORT_CUTS:
+        if shape is None or shape.name not in SHORT_CUTS:
             parsed: dict[str, Any] = await super()._do_parse(response, shape)
             return parsed
-        short_cut = _SHORT_CUTS[shape.name](response["body"])
+        short_cut = SHORT_CUTS[shape.name](response["body"])
         self._inject_response_metadata(short_cut, response["headers"])
         return short_cut
 
@@ -57,7 +58,7 @@ def _events(body: Any) -> dict[str, Any]:
     return {RAW_EVENTS: body}
 
 
-_SHORT_CUTS = {"GetRecordsOutput": _read, "PutRecordsOutput": _put, "SubscribeToShardOutput": _events}
+SHORT_CUTS: dict[str, Callable[[Any], dict[str, Any]]] = {"GetRecordsOutput": _read, "PutRecordsOutput": _put, "SubscribeToShardOutput": _events}
 
 
 class RecordParserFactory(AioResponseParserFactory):  # type: ignore[misc] # the SDK is untyped

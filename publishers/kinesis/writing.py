@@ -32,8 +32,8 @@ def decode_put(body: bytes) -> PutAnswer:
 
 
 @contextmanager
-def sending(body: bytes) -> Iterator[None]:
-    """The next call of this task sends `body`."""
+def sending(body: bytes | None) -> Iterator[None]:
+    """The next call of this task sends `body`, if it is one."""
     token = _BODY.set(body)
     try:
         yield
@@ -45,4 +45,9 @@ def put_body_in_place(params: dict[str, Any], **_: Any) -> None:
     """Handler of the SDK's event `before-call.kinesis.PutRecords`: it runs before signing and in the task of the caller."""
     body = _BODY.get()
     if body is not None:
-        params["body"] = io.BytesIO(body) if len(body) > LARGE_BYTES else body
+        params["body"] = as_sent(body)
+
+
+def as_sent(body: bytes | None) -> bytes | io.BytesIO | None:
+    """What the HTTP client is given."""
+    return io.BytesIO(body) if body is not None and len(body) > LARGE_BYTES else body

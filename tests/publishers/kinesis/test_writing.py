@@ -5,7 +5,7 @@ import json
 import pytest
 from kinesis_stub import refusal, stub_and_client
 
-from recordpublisher.publishers.errors import StreamNotFoundError, ThrottledError
+from recordpublisher.publishers.errors import KinesisError, StreamNotFoundError, ThrottledError
 from recordpublisher.publishers.wire import PutEntry, PutResult, StreamFacts
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
@@ -92,3 +92,24 @@ async def test_what_the_summary_says_of_a_stream(said, facts):
     async with stub_and_client() as (stub, client):
         stub.script("DescribeStreamSummary", {"StreamDescriptionSummary": {"StreamARN": ARN, **said}})
         assert await client.stream_facts("orders") == facts
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [ANSWER, refusal("ProvisionedThroughputExceededException", "slow"), refusal("AccessDeniedException", "no")],
+    ids=str,
+)
+@pytest.mark.parametrize("data", [b"small", bytes(900_000)], ids=len)
+async def test_the_short_way_of_later_calls_asks_and_says_the_same(answer, data):
+    said = []
+    async with stub_and_client() as (stub, client):
+        stub.script("PutRecords", ANSWER, answer)
+        for _ in range(2):
+            try:
+                said.append(await client.put_records("orders", [PutEntry(data, "k")]))
+            except KinesisError as error:
+                said.append((type(error), error.code))
+    first, second = stub.asked
+    assert first == second
+    assert "amz-sdk-invocation-id" not in {name.lower() for name in stub.headers[1]}
+    assert (said[1] == said[0]) == (answer is ANSWER)
