@@ -1,5 +1,5 @@
 """Draws what the queue limit of the Kinesis sink does, as the pictures of FLINK-9374 do: a copy ten times as fast as its target, with
-and without the limit. `python docs/draw_kinesis_sink.py` takes two minutes and writes docs/images/kinesis-sink-back-pressure.png.
+and without the limit. `python docs/draw_kinesis_sink.py` takes five minutes and writes docs/images/kinesis-sink-back-pressure.png.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ sys.path.insert(0, str(HERE.parent / "tests"))
 from slow_copy.processes import copy, server  # noqa: E402 - the tests' processes
 
 PICTURE = HERE / "images" / "kinesis-sink-back-pressure.png"
-RECORDS, SECONDS = 400_000, 30
+RECORDS, SECONDS = 300_000, 20
 NO_LIMIT = 10**9
 
 
@@ -49,6 +49,7 @@ def draw(runs: dict[str, list[dict[str, Any]]]) -> None:
         axis.set_ylim(bottom=0)
         axis.axvline(SECONDS, color="grey", linestyle="--", linewidth=1)
         axis.grid(visible=True, alpha=0.3)
+    axes[0].set_xlim(0, 60)
     axes[0].legend()
     figure.suptitle(f"A copy that reads 10,000 records/s and writes 1,000; reading stops after {SECONDS} s")
     PICTURE.parent.mkdir(exist_ok=True)

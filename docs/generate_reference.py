@@ -31,7 +31,10 @@ AREAS = {
         "Records and shards",
         ["Record", "RecordBatch", "UserRecord", "Shard", "HashRange", "SequenceNumber", "StartingPosition", "PositionType"],
     ),
-    "sinks": ("Sinks", ["Sink", "SinkContext", "Checkpoint", "MemorySink", "ReactiveSink"]),
+    "sinks": (
+        "Sinks",
+        ["Sink", "SinkContext", "Checkpoint", "MemorySink", "ReactiveSink", "KinesisSink", "SinkStatistics", "FailedRecord"],
+    ),
     "settings": ("Settings", ["Properties", "Property", "UnknownPropertyWarning"]),
     "plugins": (
         "What plugins implement",

@@ -58,7 +58,11 @@ def _events(body: Any) -> dict[str, Any]:
     return {RAW_EVENTS: body}
 
 
-SHORT_CUTS: dict[str, Callable[[Any], dict[str, Any]]] = {"GetRecordsOutput": _read, "PutRecordsOutput": _put, "SubscribeToShardOutput": _events}
+SHORT_CUTS: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "GetRecordsOutput": _read,
+    "PutRecordsOutput": _put,
+    "SubscribeToShardOutput": _events,
+}
 
 
 class RecordParserFactory(AioResponseParserFactory):  # type: ignore[misc] # the SDK is untyped

@@ -1,7 +1,7 @@
 """Read Amazon Kinesis Data Streams: publishers chosen by one property, exact state, event-time alignment, Spark.
 
 Everything a user needs stands here; `rp.spark` is there on access (extra `spark`). What is heavy (the AWS SDK, reactivex, pyspark)
-is imported when its name is first used, so that `import recordpublisher` stays fast. `KinesisSink` is not part of this version.
+is imported when its name is first used, so that `import recordpublisher` stays fast.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from .plugins.hookspecs import hookimpl
     from .plugins.runtime import DataFetcher
     from .plugins.sinks import spark as spark
+    from .plugins.sinks.kinesis import FailedRecord, KinesisSink, SinkStatistics
     from .plugins.sinks.memory import MemorySink
     from .plugins.sinks.reactive import ReactiveSink
     from .plugins.state.file import FileStateStore
@@ -58,6 +59,9 @@ _LAZY = {
     "DataFetcher": ".plugins.runtime",
     "consume": ".plugins.streaming",
     "stream": ".plugins.streaming",
+    "KinesisSink": ".plugins.sinks.kinesis",
+    "SinkStatistics": ".plugins.sinks.kinesis",
+    "FailedRecord": ".plugins.sinks.kinesis",
     "MemorySink": ".plugins.sinks.memory",
     "ReactiveSink": ".plugins.sinks.reactive",
     "hookimpl": ".plugins.hookspecs",
@@ -85,6 +89,9 @@ __all__ = [
     "Checkpoint",
     "MemorySink",
     "ReactiveSink",
+    "KinesisSink",
+    "SinkStatistics",
+    "FailedRecord",
     # settings
     "Properties",
     "Property",

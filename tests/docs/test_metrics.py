@@ -3,6 +3,7 @@
 from command_line import ROOT
 
 from recordpublisher.fetcher.bounded import Bounds
+from recordpublisher.plugins.sinks.kinesis import KinesisSink
 
 from scripted import RecordingSink, ScriptedSource, a_fetcher
 from virtual_time import run_virtual
@@ -30,3 +31,9 @@ def test_every_metric_is_on_the_page_in_its_order():
 
     assert named("Of a subtask") == list(shown["subtask"])
     assert named("Of a shard") == list(shown["shards"]["s/a"])
+
+
+def test_every_metric_of_the_kinesis_sink_is_on_the_page_in_its_order():
+    shown = KinesisSink("out", {"aws.region": "eu-west-1"}).metrics()
+
+    assert named("Of a Kinesis sink") == list(shown)

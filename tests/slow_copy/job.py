@@ -24,6 +24,7 @@ PROPERTIES = {
     "flink.stream.recordpublisher": PUBLISHER,
     "flink.stream.efo.consumername": "copy",
     "flink.sink.kinesis.stream": "out",
+    "flink.state.checkpoint.interval": "-1",  # a checkpoint waits for everything: that would be a limit too
 }
 UNBOUNDED = {"flink.sink.kinesis.queue.bytes": 2**50}
 
