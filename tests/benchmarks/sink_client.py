@@ -19,11 +19,17 @@ async def put(sink, payloads, records):
         await sink.put(payloads[number % 1_000], KEYS[number % 997])
 
 
-async def write(sink, payloads, records):
+async def write(sink, batches, records):
+    for number in range(records // 1_000):
+        await sink.write(batches[number % len(batches)])
+
+
+def batches_of(payloads):
+    """As a job has them when it calls the sink."""
     shard = rp.Shard("in", "shardId-000000000000")
-    for start in range(0, records, 1_000):
-        batch = [rp.UserRecord(payloads[n], str(n), 17.0, KEYS[(start + n) % 997]) for n in range(1_000)]
-        await sink.write(rp.RecordBatch(shard, batch))
+    for start in range(0, 10_000, 1_000):
+        records = [rp.UserRecord(payloads[n], str(n), 17.0, KEYS[(start + n) % 997]) for n in range(1_000)]
+        yield rp.RecordBatch(shard, records)
 
 
 async def main(url, how, records):
@@ -37,11 +43,11 @@ async def main(url, how, records):
     }
     payloads = [os.urandom(200) for _ in range(1_000)]
     async with KinesisSink("out", properties) as sink:
-        hand_over = write if how == "write" else put
-        await hand_over(sink, payloads, 5_000)
+        hand_over, what = (write, list(batches_of(payloads))) if how == "write" else (put, payloads)
+        await hand_over(sink, what, 5_000)
         await sink.flush()
         before = time.process_time()
-        await hand_over(sink, payloads, int(records))
+        await hand_over(sink, what, int(records))
         await sink.flush()
         print((time.process_time() - before) / int(records) * 1e6)
 

@@ -1,5 +1,6 @@
 import pytest
 
+from recordpublisher.plugins.manager import load_registry
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.plugins.sinks.kinesis.settings import Settings
 from recordpublisher.publishers.errors import ConfigurationError
@@ -57,3 +58,7 @@ def test_built_from_properties_the_stream_is_a_property():
     KinesisSink({"flink.sink.kinesis.stream": "out", "aws.region": "eu-west-1"})
     with pytest.raises(ConfigurationError, match=r"flink\.sink\.kinesis\.stream"):
         KinesisSink({"aws.region": "eu-west-1"})
+
+
+def test_it_is_registered_by_name():
+    assert load_registry().sinks.get("Kinesis", "a key") is KinesisSink

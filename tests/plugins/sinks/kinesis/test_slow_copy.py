@@ -13,12 +13,11 @@ SECONDS, WARM_UP = 60, 15
 @pytest.mark.kills
 @pytest.mark.slow
 @pytest.mark.timeout(280)
-@pytest.mark.parametrize("publisher", ["EFO", "POLLING"])
-async def test_a_sink_at_a_tenth_of_the_sources_speed(publisher):
+async def test_a_sink_at_a_tenth_of_the_sources_speed():
     with server(200_000) as url:
-        samples, end = copy(url, publisher, SECONDS)
+        samples, end = copy(url, "EFO", SECONDS)
         read = await read_back(url)
-    sys.stderr.write(f"\n{publisher}: {end['lag']}, {samples[-1]}\n")
+    sys.stderr.write(f"\nlag of the loop, ms: {end['lag']}; {samples[-1]}\n")
 
     steady = [one for one in samples if WARM_UP <= one["seconds"] <= SECONDS]
     assert steady[-1]["resident_mb"] < steady[0]["resident_mb"] * 1.05
