@@ -67,6 +67,8 @@ class Sender:
             for call in self._calls:
                 call.cancel()
             await asyncio.gather(*self._calls, return_exceptions=True)
+            if not self._failed.cancel():
+                self._failed.exception()  # looked at: asyncio need not warn of it
 
     async def _step(self) -> None:
         if len(self._calls) >= self._connections:

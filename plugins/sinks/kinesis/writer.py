@@ -17,6 +17,7 @@ from .settings import Settings
 from .statistics import SinkMetrics
 from .waiting import Bell, WaitingLine
 
+NOT_OPEN = "is not open: use `async with`, or call open()"
 TURN_RECORDS = 500
 """Records taken before the rest of the loop has its turn (F1): about a millisecond."""
 
@@ -48,7 +49,7 @@ class KinesisWriter:
         self._settled = Bell()
         self._largest = DEFAULT_FACTS.max_record_bytes
         self._taken_in_turn = 0
-        self._closed_because: str | None = "is not open: use `async with`, or call open()"
+        self._closed_because: str | None = NOT_OPEN
 
     async def open(self) -> None:
         """Look at the stream and its shards. Raises: StreamNotFoundError, and what else no retry can help."""
@@ -88,10 +89,11 @@ class KinesisWriter:
 
     async def close(self) -> None:
         """Flush, then let go. Raises: what failed, unless an earlier call has raised it; later calls do nothing."""
-        if self._closed_because is not None:
-            await self._port.close()
+        was_open, self._closed_because = self._closed_because is None, self._closed_because or "is closed"
+        if not was_open:
+            if self._closed_because == NOT_OPEN:
+                await self._port.close()
             return
-        self._closed_because = "is closed"
         try:
             if self._failures.error is None:
                 await self._drain()
