@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.publishers.errors import StreamNotFoundError, ThrottledError, TransientError
 from recordpublisher.publishers.kpl import hash_key_of, parse_aggregate
 from recordpublisher.publishers.shards import MAX_HASH_KEY, HashRange, Shard
 from recordpublisher.publishers.wire import PutAnswer, PutEntry, PutResult, StreamFacts
+
+from virtual_time import VirtualClock
 
 THROTTLED = "ProvisionedThroughputExceededException"
 
@@ -150,3 +154,19 @@ def _read(entry: PutEntry, shard: Shard) -> list[tuple[str, bytes]]:
         if hash_key_of(key, hash_key) in shard.hash_range:
             found.append((key, part.data))
     return found
+
+
+def a_sink(fake: FakeKinesis, properties: dict[str, object] | None = None, **arguments: object) -> KinesisSink:
+    """A sink of the fake stream on virtual time."""
+    given = {"aws.region": "eu-west-1", **(properties or {})}
+    return KinesisSink("out", given, port=fake, clock=VirtualClock(), **arguments)
+
+
+async def put_numbers(sink: KinesisSink, numbers: Iterable[int], key: str = "k") -> None:
+    for number in numbers:
+        await sink.put(str(number).encode(), key)
+
+
+def now() -> float:
+    """Virtual seconds."""
+    return asyncio.get_running_loop().time()

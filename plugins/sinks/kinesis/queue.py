@@ -11,7 +11,7 @@ from .settings import QueueLimit
 from .statistics import MeanSize, SinkStatistics
 
 OVERHEAD_BYTES = 220
-"""What a record costs in memory besides data and key: 180 B with distinct keys (tracemalloc, CPython 3.11), and what allocators round up."""
+"""What a record costs in memory besides data and key: 180 B with distinct keys (tracemalloc, CPython 3.11), and what is rounded up."""
 SHARD_BYTES = 10_000_000
 """Default room for each shard: about ten seconds of what it takes (reviewers of FLINK-9374)."""
 MOST_BYTES = 128 * 2**20
