@@ -84,5 +84,5 @@ def test_hours_of_back_pressure_with_a_flush_of_half_an_hour_among_them():
     assert sorted(int(data) for _, data in read) == list(range(1, RECORDS + 1))
     assert flushed > 1_800
     assert RECORDS / RATE * 0.99 <= hours < RECORDS / RATE * 1.1
-    assert metrics["backpressureCycles"] > 10_000
+    assert metrics["backpressureCycles"] > 1_000
     assert metrics["outstandingRecordsCount"] == 0
