@@ -217,11 +217,12 @@ async def test_an_endpoint_that_dies_and_comes_back_costs_nothing():
     async with LocalKinesis(streams={"out": 2}) as endpoint:
         given = {**endpoint.properties(), **UNPACED}
         async with KinesisSink("out", given, queue_limit=500) as sink:
-            putting = asyncio.create_task(put_numbers(sink, range(4_000)))
-            await asyncio.sleep(0.05)
-            endpoint.faults.drop_next("PutRecords", 5)
+            await put_numbers(sink, range(1_000))
+            endpoint.faults.drop_next("PutRecords", 1)
             await endpoint.close()
-            await asyncio.sleep(0.5)
+            putting = asyncio.create_task(put_numbers(sink, range(1_000, 4_000)))
+            while not sink.metrics()["failedRequests"]:  # noqa: ASYNC110 - a test looks from outside
+                await asyncio.sleep(0.05)
             revived = LocalKinesis(port=endpoint.port)
             revived.account._streams = endpoint.account._streams
             async with revived:
