@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.publishers.errors import StreamNotFoundError, ThrottledError, TransientError
 from recordpublisher.publishers.kpl import hash_key_of, parse_aggregate
+from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shards import MAX_HASH_KEY, HashRange, Shard
 from recordpublisher.publishers.wire import PutAnswer, PutEntry, PutResult, StreamFacts
 
@@ -146,14 +147,9 @@ def _read(entry: PutEntry, shard: Shard) -> list[tuple[str, bytes]]:
     aggregate = parse_aggregate(entry.data)
     if aggregate is None:
         return [(entry.partition_key, entry.data)]
-    found = []
-    for part in aggregate.parts:
-        key = aggregate.partition_keys[part.partition_key_index]
-        explicit = aggregate.explicit_hash_keys
-        hash_key = explicit[part.explicit_hash_key_index] if part.HasField("explicit_hash_key_index") else None
-        if hash_key_of(key, hash_key) in shard.hash_range:
-            found.append((key, part.data))
-    return found
+    owned = aggregate.owned_by(shard.hash_range)
+    parts = aggregate.sub_records(UserRecord(entry.data, "0"), 0, len(aggregate), owned)
+    return [(part.partition_key or "", part.data) for part in parts]
 
 
 def a_sink(fake: FakeKinesis, properties: dict[str, object] | None = None, **arguments: object) -> KinesisSink:
