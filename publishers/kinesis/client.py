@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
-from ..errors import KinesisError, ResourceNotFoundError, StreamNotFoundError
+from ..errors import KinesisError, ResourceNotFoundError, StreamNotFoundError, TransientError
 from ..positions import PositionType, StartingPosition
 from ..properties import Properties
 from ..shards import Shard
@@ -113,6 +113,10 @@ class KinesisClient:
         except ResourceNotFoundError as error:
             raise await self._not_found(stream) from error
         found: PutAnswer = answer[PUT]
+        if len(found.results) != len(entries):
+            raise TransientError(
+                "PutRecords", "MalformedAnswer", f"{len(found.results)} results for {len(entries)} records"
+            )
         return found
 
     async def stream_facts(self, stream: str) -> StreamFacts:

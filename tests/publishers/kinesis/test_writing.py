@@ -5,7 +5,7 @@ import json
 import pytest
 from kinesis_stub import refusal, stub_and_client
 
-from recordpublisher.publishers.errors import KinesisError, StreamNotFoundError, ThrottledError
+from recordpublisher.publishers.errors import KinesisError, StreamNotFoundError, ThrottledError, TransientError
 from recordpublisher.publishers.wire import PutEntry, PutResult, StreamFacts
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
@@ -106,10 +106,17 @@ async def test_the_short_way_of_later_calls_asks_and_says_the_same(answer, data)
         stub.script("PutRecords", ANSWER, answer)
         for _ in range(2):
             try:
-                said.append(await client.put_records("orders", [PutEntry(data, "k")]))
+                said.append(await client.put_records("orders", [PutEntry(data, "k"), PutEntry(b"", "k")]))
             except KinesisError as error:
                 said.append((type(error), error.code))
     first, second = stub.asked
     assert first == second
     assert "amz-sdk-invocation-id" not in {name.lower() for name in stub.headers[1]}
     assert (said[1] == said[0]) == (answer is ANSWER)
+
+
+async def test_an_answer_without_a_result_for_each_record_is_tried_again():
+    async with stub_and_client() as (stub, client):
+        stub.script("PutRecords", {"FailedRecordCount": 0})
+        with pytest.raises(TransientError, match="0 results for 2 records"):
+            await client.put_records("orders", ENTRIES)
