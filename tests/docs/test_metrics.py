@@ -36,4 +36,5 @@ def test_every_metric_is_on_the_page_in_its_order():
 def test_every_metric_of_the_kinesis_sink_is_on_the_page_in_its_order():
     shown = KinesisSink("out", {"aws.region": "eu-west-1"}).metrics()
 
-    assert named("Of a Kinesis sink") == list(shown)
+    rows = (ROOT / "docs/reference/kinesis-sink-metrics.md").read_text().splitlines()
+    assert [row.split("`")[1] for row in rows if row.startswith("| `")] == list(shown)

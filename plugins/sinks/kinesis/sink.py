@@ -81,7 +81,7 @@ class KinesisSink(Sink):
         await self._writer.close()
 
     def metrics(self) -> dict[str, Any]:
-        """`outstandingRecordsCount`, `backpressureCycles` and others, plain values; docs/reference/metrics.md (A1)."""
+        """`outstandingRecordsCount`, `backpressureCycles` and others, plain values; docs/reference/kinesis-sink-metrics.md (A1)."""
         return self._writer.metrics()
 
     async def open(self, context: SinkContext) -> State | None:

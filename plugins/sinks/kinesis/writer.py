@@ -105,7 +105,7 @@ class KinesisWriter:
             self._failures.check()
 
     def metrics(self) -> dict[str, Any]:
-        """Counters and gauges by the names of docs/reference/metrics.md."""
+        """Counters and gauges by the names of docs/reference/kinesis-sink-metrics.md."""
         statistics = self._queue.statistics
         return self._metrics.shown(
             outstandingRecordsCount=statistics.outstanding_records,
