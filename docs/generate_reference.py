@@ -20,6 +20,7 @@ import recordpublisher as rp
 from recordpublisher.fetcher.metric_table import OF_SHARD, OF_SUBTASK
 from recordpublisher.plugins.cli.app import app
 from recordpublisher.publishers import errors
+from recordpublisher.publishers.kinesis import advice, translation
 
 REFERENCE = Path(__file__).parent / "reference"
 NOTE = "Written by `make docs` from the docstrings: change the code, not this page."
@@ -74,12 +75,50 @@ def _area_page(area: str) -> str:
     parts = [f"# {title}", NOTE, "`import recordpublisher as rp`; every name here is `rp.<name>`."]
     if area == "errors":
         parts.append(f"```text\n{inspect.getdoc(errors)}\n```")
+        parts.append(_classification())
     parts += [_entry(name, getattr(rp, name)) for name in names]
     for module_name, further in FURTHER.get(area, []):
         module = import_module(f"recordpublisher.{module_name}")
         parts.append(f"## From `{module.__name__}`")
         parts += [_entry(name, getattr(module, name), level=3) for name in further]
     return "\n\n".join(parts) + "\n"
+
+
+def _classification() -> str:
+    """What helps against which error, from the tables that the code decides by."""
+    exact = sorted(translation.EXACT, key=lambda code: list(errors.Remedy).index(translation.EXACT[code].remedy))
+    rows = [
+        ("throttling", translation.THROTTLED, "`ThrottledError`", errors.Remedy.RETRY),
+        (
+            "the service's own trouble, and every status from 500",
+            translation.TRANSIENT,
+            "`TransientError`",
+            errors.Remedy.RETRY,
+        ),
+        (
+            "the network: time-outs, resets, connections that break off; bodies and frames that are cut, that fail their checksum or that "
+            "somebody on the way wrote",
+            [],
+            "`TransientError`",
+            errors.Remedy.RETRY,
+        ),
+        *(("", [code], f"`{translation.EXACT[code].__name__}`", translation.EXACT[code].remedy) for code in exact),
+        ("every other code", [], "`FatalKinesisError`", errors.Remedy.ACT),
+    ]
+    lines = [
+        "## What happens on which error",
+        "Everything that the service, the SDK and the network raise is of one of these, in every call. The error's `remedy` says which.",
+        "| what was raised | error | what happens (`Remedy`) |\n|---|---|---|\n"
+        + "\n".join(
+            f"| {': '.join(filter(None, [what, ', '.join(f'`{code}`' for code in sorted(codes))]))} | {name} "
+            f"| {remedy.name}: {remedy.value} |"
+            for what, codes, name, remedy in rows
+        ),
+        "What a person can do about the fatal ones stands at the end of their message:",
+        "| code | what to do |\n|---|---|\n"
+        + "\n".join(f"| `{code}` | {words} |" for code, words in advice.ADVICE.items()),
+    ]
+    return "\n\n".join(lines)
 
 
 def _entry(name: str, thing: Any, level: int = 2) -> str:

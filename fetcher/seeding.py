@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..publishers.errors import DataLossError
 from ..publishers.positions import StartingPosition
-from ..publishers.shards import Shard
+from ..publishers.shards import Shard, is_too_old_for
 from .shard_state import ShardState
 from .snapshot import Restored
 from .unread_children import with_unread_children
@@ -17,11 +17,11 @@ def seeded_states(listed: Iterable[Shard], restored: Restored, start: StartingPo
     """The state to start from for every listed shard, whoever owns it.
 
     Fresh: every shard at the start. Restored: a known shard at its state; an ancestor of a started shard that the state dropped is
-    finished (one of a shard that only waits is not: its owner may have stored nothing yet); a descendant of a known shard begins at
+    finished (one of a shard that waits may be what it waits for); a descendant of a known shard begins at
     TRIM_HORIZON, as does a new root of a known stream; a new stream begins at the start.
     """
     shards = {shard.key: shard for shard in listed}
-    started = [key for key, state in restored.shards.items() if state.is_started]
+    started = [key for key, state in restored.shards.items() if not state.waiting]
     finished = _ancestors(started, shards) - set(restored.shards)
     states = {
         key: restored.shards.get(key) or _state_of_unknown(shard, key in finished, restored, start)
@@ -39,6 +39,15 @@ def vanished(listed: Iterable[Shard], restored: Restored, streams: Iterable[str]
         for key, state in restored.shards.items()
         if not state.ended and key not in known and key.rsplit("/", 1)[0] in wanted
     ]
+
+
+def not_listed_yet(listed: Iterable[Shard], restored: Restored, streams: Iterable[str]) -> list[str]:
+    """Restored shards, ended ones included, that are younger than anything listed of their stream: the listing is an old one."""
+    listed, wanted = list(listed), set(streams)
+    known = {shard.key for shard in listed}
+    places = [key.rpartition("/") for key in restored.shards if key not in known]
+    unknown = [Shard(stream, shard_id) for stream, _, shard_id in places]
+    return [shard.key for shard in unknown if shard.stream in wanted and is_too_old_for(shard, listed)]
 
 
 def past_retention(

@@ -10,7 +10,7 @@ from enum import Enum
 
 from ..publishers.metrics import ShardMetrics
 from ..publishers.records import RecordBatch, to_millis
-from ..publishers.shards import Shard
+from ..publishers.shards import Shard, is_too_old_for
 from .shard_state import ShardState
 from .silence import SilenceClock
 
@@ -29,8 +29,9 @@ class ShardEntry:
     """One shard: emitted state, queue, evidence of silence and counters.
 
     `awaits_heirs`: ended, and a child was not yet taken over (W5). `left_behind`: so far behind that nobody waits (W12).
-    `offset` is how many records of the queue's first batch were emitted already. `tip_seen_ms`: when the first and the last read of
-    this run that stood at the tip were answered (epoch ms); `answered_ms`: when the last read at all was.
+    `offset` is how many records of the queue's first batch were emitted already. `expected_bytes` is what the last read brought, None
+    before the first one. `tip_seen_ms`: when the first and the last read of this run that stood at the tip were answered (epoch ms);
+    `answered_ms`: when the last read at all was.
     """
 
     shard: Shard
@@ -42,7 +43,7 @@ class ShardEntry:
     queued_records: int = 0
     reserved_bytes: int = 0
     is_writing: bool = False
-    expected_bytes: int = 0
+    expected_bytes: int | None = None
     room: asyncio.Future[int] | None = None
     silence: SilenceClock = field(default_factory=SilenceClock)
     at_tip: bool = False
@@ -70,8 +71,9 @@ class ShardEntry:
 
     @property
     def confirmed_state(self) -> ShardState:
-        """The emitted state with when a read last stood at the tip behind it (S5)."""
-        return self.state if self.tip_ms is None else replace(self.state, tip_ms=self.tip_ms)
+        """The emitted state with when a read last stood at the tip behind it, and whether it has started (S5)."""
+        tip_ms = self.state.tip_ms if self.tip_ms is None else self.tip_ms
+        return replace(self.state, tip_ms=tip_ms, waiting=self.stage is Stage.WAITING)
 
     @property
     def is_open(self) -> bool:
@@ -225,10 +227,14 @@ class ShardTable:
         """Shards that the last whole listing of a stream had and this one has not, as soon as they may be forgotten (S5).
 
         That is an ended shard of ours whose children here have started; those elsewhere may start since nobody lists their parent.
+        A listing older than the one before says nothing about younger shards: forgotten, they would be read again from their start.
         """
+        listed = list(listed)
         now = {shard.key for shard in listed}
-        self._gone = (self._gone | (self._last_listing.get(stream, set()) - now)) - now
-        self._last_listing[stream] = now
+        missing = self._last_listing.get(stream, set()) - now
+        young = {key for key in missing if key in self._listed and is_too_old_for(self._listed[key], listed)}
+        self._gone = (self._gone | missing) - now - young
+        self._last_listing[stream] = now | young
         awaited = {
             f"{entry.shard.stream}/{parent}"
             for entry in self

@@ -46,10 +46,15 @@ def _say_so(error: TransientError) -> None:
 
 
 class StreamLister:
-    """The job's ShardLister. Owns the client it lists with, opened when first needed."""
+    """The job's ShardLister. Owns the client it lists with: the given one, or one opened when first needed."""
 
     def __init__(
-        self, factory: RecordPublisherFactory, properties: Properties, names: Mapping[str, str], clock: Clock
+        self,
+        factory: RecordPublisherFactory,
+        properties: Properties,
+        names: Mapping[str, str],
+        clock: Clock,
+        client: KinesisClient | None = None,
     ) -> None:
         self._factory = factory
         self._properties = properties
@@ -58,7 +63,7 @@ class StreamLister:
         self._first_policy = replace(self._policy, max_retries=min(self._policy.max_retries, FIRST_RETRIES))
         self._has_answered = False
         self._clock = clock
-        self._client: KinesisClient | None = None
+        self._client = client
         self._is_own: dict[str, bool] = {}
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:

@@ -127,6 +127,13 @@ def test_children_wait_for_both_parents():  # S2
     assert made.parents_finished(shard("c", "a", "b"))
 
 
+def test_the_state_says_which_shards_wait():  # S5
+    made = table(shard("a"), shard("b", "a"))
+    made["s/a"].stage = Stage.READING
+
+    assert {key: state.waiting for key, state in made.states().items()} == {"s/a": False, "s/b": True}
+
+
 @pytest.mark.parametrize(("finished", "may_start"), [((), False), (("s/a",), True)])
 def test_a_parent_elsewhere_is_finished_when_it_is_announced(finished, may_start):  # S2
     made = ShardTable(lambda key: key in finished)
@@ -205,6 +212,16 @@ class TestExpired:  # S5
         made["s/a"].stage, made["s/b"].stage = Stage.ENDED, Stage.READING
 
         assert made.expired("t", []) == []
+
+    def test_a_listing_older_than_the_one_before_takes_nothing_away(self):
+        """ListShards is consistent only eventually; a forgotten shard would be new again, and read from its start."""
+        old, young = shard("shardId-000000000000"), shard("shardId-000000000001", "shardId-000000000000")
+        made = table(old, young)
+        made.expired("s", [old, young])
+        made["s/shardId-000000000001"].stage = Stage.ENDED
+
+        assert made.expired("s", [old]) == []
+        assert made.expired("s", [old, young]) == []
 
 
 def test_markers_in_a_row_count_once():  # P6
