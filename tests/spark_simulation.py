@@ -82,6 +82,9 @@ class SimulatedKinesis:
     start: StartingPosition = field(default_factory=StartingPosition.trim_horizon)
     discovered: list[Shard] = field(default_factory=list)
     reads: list[tuple[str, list[str]]] = field(default_factory=list)
+    oldest_ms: int | None = None
+    watched: Mapping[Shard, ShardState] | None = None
+    crawl: dict[str, int] = field(default_factory=dict)
 
     def add(self, shard_id: str, times: list[int], parents: tuple[str, ...] = (), stream: str = "s") -> Shard:
         shard = Shard(stream, shard_id, parents)
@@ -95,7 +98,25 @@ class SimulatedKinesis:
     # the Service port
 
     def list_shards(self, stream: str) -> list[Shard]:
-        return [each.shard for each in self.shards.values() if each.shard.stream == stream]
+        listed = [each.shard for each in self.shards.values() if each.shard.stream == stream]
+        self.discovered = [shard for shard in self.discovered if shard.stream != stream] + listed
+        return listed
+
+    def oldest_retained_ms(self, stream: str) -> int | None:
+        return self.oldest_ms
+
+    def watch(self, shards: Mapping[Shard, ShardState]) -> None:
+        self.watched = self.watched or shards
+
+    def has_news(self, seconds: float) -> bool:
+        self.clock.sleep(seconds)
+        return any(self._is_news(self.shards[shard.key], state) for shard, state in (self.watched or {}).items())
+
+    def end_watch(self) -> None:
+        self.watched = None
+
+    def _is_news(self, model: SimulatedShard, state: ShardState) -> bool:
+        return model.closed or self._first(state, model) < len(model.times)
 
     def server_time_ms(self, stream: str) -> int:
         return self.clock.now_ms()
@@ -121,7 +142,13 @@ class SimulatedKinesis:
         model = self.shards[shard.key]
         first = self._first(state, model)
         taken, watermark, head = [], state.watermark, None
-        limit = bounds.shard_limits.get(shard.key, 10**9)
+        if self.crawl.get(shard.key, 0) > (
+            bounds.max_time or 0
+        ):  # so many seconds of empty answers before the next record
+            return ShardOutcome(shard, state, millis_behind_latest=10**6)
+        limit = min(
+            bounds.shard_limits.get(shard.key, 10**9), 10**9 if bounds.max_records is None else bounds.max_records
+        )
         for time in model.times[first:]:
             mark = max(time - self.out_of_orderness, watermark if watermark is not None else -(2**62))
             if bounds.until_event_time is not None and mark > bounds.until_event_time:
@@ -215,12 +242,12 @@ class SimulatedQuery:
             rows += list(zip(keys, columns["sequenceNumber"], times, strict=True))
         return rows
 
-    def run(self, batches: int = 200) -> None:
-        """Until nothing was planned for long enough, or `batches` were run."""
+    def run(self, batches: int = 200, patience: int = 30) -> None:
+        """Until nothing was planned `patience` times in a row (0.05 s each), or `batches` looks."""
         silent = 0
         for _ in range(batches):
             silent = 0 if self.batch() else silent + 1
-            if silent > 30:
+            if silent > patience:
                 return
 
     def delivered(self) -> list[tuple[str, str]]:

@@ -75,6 +75,23 @@ def test_every_record_once_by_fan_out_through_a_split(spark, kinesis, tmp_path):
     assert all("continuation" in shard["at"] for shard in ends)  # F6: quiet shards go on behind their last event
 
 
+def test_a_quiet_stream_runs_no_batches_and_a_record_ends_the_rest(spark, kinesis, tmp_path):
+    stream = kinesis("quiet", 4)
+    stream.put(100)
+    query = to_parquet(stream.load(spark, tmp_path), tmp_path)
+    wait_for_rows(query, 100)
+    wait_until_quiet(query)
+    before = query.lastProgress["batchId"]
+    time.sleep(5)
+    assert query.lastProgress["batchId"] == before
+    told = json.loads(query.lastProgress["sources"][0]["latestOffset"])
+    assert (told["shards"], told["atTip"], told["records"], told["millisBehindLatest"]) == (4, 4, 100, 0)
+    stream.put(1)
+    wait_for_rows(query, 101)
+    query.stop()
+    assert numbers(spark, tmp_path) == list(range(101))
+
+
 def test_available_now_stops_at_the_tip_and_the_next_run_goes_on_there(spark, kinesis, tmp_path):
     stream = kinesis("now", 3)
     for count in (500, 300):
