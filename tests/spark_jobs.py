@@ -44,6 +44,15 @@ class Kinesis:
 
         self.served.call(cut)
 
+    def merge(self, index: int) -> None:
+        """Merge the shard at a place on the ring with the next one."""
+
+        def join() -> None:
+            first, second = self.stream.open_shards[index : index + 2]
+            resharding.merge(self.stream, first, second)
+
+        self.served.call(join)
+
     def options(self, folder: Path, **more: object) -> dict[str, str]:
         """The reader's options."""
         given = {
