@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
+import uuid
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from spark_killable import KillableSource, stand
@@ -37,10 +40,25 @@ def main() -> None:
 
 
 def act(batch: Any, number: int, folder: Path) -> None:
-    """Three actions, each of which reads the batch anew, into folders that a second run of the batch replaces."""
+    """Three actions, each of which reads the batch anew, into folders of which the first to be finished counts.
+
+    An overwrite in place would not do: a driver that was stopped in the middle of one adds its files to those of its replacement.
+    """
     for action in range(ACTIONS):
-        batch.write.mode("overwrite").parquet(str(folder / f"out-{action}" / f"batch={number}"))
+        output = folder / f"out-{action}"
+        aside, done = output / f".{uuid.uuid4().hex}", output / f"batch={number}"
+        batch.write.parquet(str(aside))
+        try:
+            aside.rename(done)
+        except OSError:  # somebody was first: with the same rows, or the promise is broken
+            assert rows_in(aside) == rows_in(done), f"batch {number} was read twice with different rows"
+            shutil.rmtree(aside)
     stand(folder, "acted")
+
+
+def rows_in(folder: Path) -> list[tuple[str, str]]:
+    table = pq.read_table(folder, columns=["shardId", "sequenceNumber"], partitioning=None)
+    return sorted(zip(table["shardId"].to_pylist(), table["sequenceNumber"].to_pylist(), strict=True))
 
 
 def watch(query: Any) -> None:

@@ -124,12 +124,12 @@ class Running:
 
 @contextmanager
 def producing(stream: Any) -> Iterator[None]:
-    """About 500 records a second, until the block ends."""
+    """About 200 records a second, until the block ends."""
     stopped = threading.Event()
 
     def produce() -> None:
         while not stopped.wait(0.1):
-            stream.put(50)
+            stream.put(20)
 
     thread = threading.Thread(target=produce)
     thread.start()

@@ -14,8 +14,8 @@ import pytest
 from spark_kills import Job, producing, rounds, seeded
 
 pytestmark = [pytest.mark.spark, pytest.mark.kills, pytest.mark.timeout(3600)]
-POLLING = {"flink.stream.recordpublisher": "POLLING", "maxRecordsPerBatch": 3000}
-FAN_OUT = {"flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "k", "maxRecordsPerBatch": 3000}
+POLLING = {"flink.stream.recordpublisher": "POLLING", "maxRecordsPerBatch": 5000}
+FAN_OUT = {"flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "k", "maxRecordsPerBatch": 5000}
 LOCAL = "local[2]"
 PLACES = {"parquet": ("claimed", "read", "anywhere", "anywhere"), "foreach": ("claimed", "read", "acted", "anywhere")}
 

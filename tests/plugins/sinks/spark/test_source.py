@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from spark_jobs import numbers, rows_so_far, to_parquet, wait_for_rows, wait_until_quiet
@@ -118,6 +119,30 @@ def test_two_actions_on_one_batch_see_the_same_rows_while_more_arrive(spark, kin
     assert seen
     assert all(first == second for first, second in seen)
     assert seen[0][0][:400] == list(range(400))
+
+
+def test_concurrent_jobs_over_one_batch_see_the_same_rows(spark, kinesis, tmp_path):
+    stream = kinesis("concurrent")
+    stream.put(400)
+    seen: list[list[list[int]]] = []
+
+    def two_jobs_at_once(frame, batch):
+        def numbers_of(_):
+            rows = sorted(row.n for row in frame.select("n").collect())
+            stream.put(25)
+            return rows
+
+        with ThreadPoolExecutor(2) as pool:
+            seen.append(list(pool.map(numbers_of, range(2))))
+
+    # one task, so that both jobs have a slot and race for the claim
+    frame = stream.load(spark, tmp_path, maxTasks=1)
+    query = frame.writeStream.foreachBatch(two_jobs_at_once).trigger(**NOW).start()
+    query.awaitTermination()
+    assert all(first == second for first, second in seen)
+    rows = [number for first, _ in seen for number in first]
+    assert len(rows) == len(set(rows))
+    assert set(rows) >= set(range(400))
 
 
 def test_nothing_is_lost_when_the_claims_are(spark, kinesis, tmp_path):
