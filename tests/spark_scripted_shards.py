@@ -22,7 +22,7 @@ class ScriptedFactory(rp.RecordPublisherFactory):
         pass
 
     async def create(self, shard, starting_position, metrics):
-        return ScriptedPublisher(shard, int(starting_position.sequence_number or there() - 1))
+        return ScriptedPublisher(shard, int(starting_position.sequence_number or there() - PER_SECOND - 1))
 
     async def discover(self, stream, after):
         return [rp.Shard(stream, f"shardId-{n:012}") for n in range(int(os.environ[SHARDS]))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from spark_planning import IDLE, LOOKAHEAD, query
-from spark_simulation import SimulatedKinesis
+from spark_simulation import NOW, SimulatedKinesis
 
 HOUR = 3_600_000
 
@@ -77,6 +77,7 @@ def test_w3_held_records_need_only_the_batches_that_prove_the_silence_of_the_oth
     while not job.delivered():
         job.batch()
     assert len(job.log) < 8
+    assert kinesis.clock.ms < NOW + 65_000
     job.run()
     assert sorted(job.delivered()) == sorted(job.expected())
 
