@@ -15,11 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import spark_job_to_kill
 import spark_killable
 
 JOB = Path(spark_job_to_kill.__file__)
-PATIENCE = 120.0
+PATIENCE = 300.0
 
 
 class Job:
@@ -41,7 +42,7 @@ class Job:
     def finish(self) -> None:
         """Run to the tip as of now."""
         with self.start(finish=True) as running:
-            assert running.process.wait(300) == 0, running.errors()
+            assert running.process.wait(600) == 0, running.errors()
 
     def numbers(self, spark: Any) -> list[list[int]]:
         """The numbers of the records in each output, sorted."""
@@ -63,7 +64,7 @@ class Running:
             **os.environ,
             "PYTHONPATH": os.pathsep.join([paths, os.environ.get("PYTHONPATH", "")]),
             "PYSPARK_PYTHON": sys.executable,
-            "SPARK_WORKER_DIR": str(folder / "workers"),
+            "SPARK_HOME": str(home_in(folder)),
         }
         with self._log.open("w") as errors:
             self.process = subprocess.Popen(
@@ -120,6 +121,16 @@ class Running:
     def _read(self) -> None:
         assert self.process.stdout is not None
         self.lines.extend(iter(self.process.stdout.readline, ""))  # grows while it is read
+
+
+def home_in(folder: Path) -> Path:
+    """A Spark home of its own: the workers of local-cluster write into theirs."""
+    home = folder / "spark"
+    if not home.exists():
+        home.mkdir()
+        for entry in Path(pyspark.__file__).parent.iterdir():
+            (home / entry.name).symlink_to(entry)
+    return home
 
 
 @contextmanager

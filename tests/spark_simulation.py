@@ -13,6 +13,7 @@ from recordpublisher.plugins.sinks.spark.offset import Offset
 from recordpublisher.plugins.sinks.spark.options import SparkOptions
 from recordpublisher.plugins.sinks.spark.task import TaskPlan, TaskRead
 from recordpublisher.plugins.state.claims import BatchId, ClaimStore
+from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
@@ -26,6 +27,11 @@ class MemoryClaims(ClaimStore):
     """Claims in a dict."""
 
     claims: dict[tuple[BatchId, str], bytes] = field(default_factory=dict)
+    probes: set[tuple[str, str]] = field(default_factory=set)
+
+    def lose_everything(self) -> None:
+        self.claims.clear()
+        self.probes.clear()
 
     def put_if_absent(self, batch: BatchId, name: str, claim: bytes) -> bytes:
         return self.claims.setdefault((batch, name), claim)
@@ -41,9 +47,12 @@ class MemoryClaims(ClaimStore):
         for key in old:
             del self.claims[key]
 
-    def plant_probe(self, query: str, token: str) -> None: ...
+    def plant_probe(self, query: str, token: str) -> None:
+        self.probes.add((query, token))
 
-    def see_probe(self, query: str, token: str) -> None: ...
+    def see_probe(self, query: str, token: str) -> None:
+        if (query, token) not in self.probes:
+            raise ConfigurationError("metadataLocation", "memory", "the same for driver and executors")
 
 
 @dataclass

@@ -23,9 +23,12 @@ class Rest:
 
 
 def nothing_is_new(start: Offset, offset: Offset, claimed: Claimed) -> bool:
-    """Whether the last batch looked at every shard that `offset` would read, and brought nothing; `start` planned that batch."""
+    """Whether the last batch, planned by `start`, brought nothing, and it or one before it stood at the tip of every other shard to read.
+
+    A limit below the number of shards lets a batch look at some of them only; what came to the others since, the watch will see.
+    """
     same = start.shards.keys() == offset.shards.keys() and start.bound == offset.bound
-    all_seen = all(entry.key in claimed.shards for entry in _all_runnable(offset))
+    all_seen = all(entry.key in claimed.shards or entry.at_tip for entry in _all_runnable(offset))
     return start.batch > 0 and same and all_seen and claimed.is_quiet
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from spark_planning import IDLE, LOOKAHEAD, options, spread
 from spark_simulation import MemoryClaims, SimulatedKinesis, SimulatedQuery, StillClock
@@ -62,13 +62,61 @@ def test_alignment_keeps_the_spread_and_never_stalls(kinesis, lookahead, tasks):
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(worlds(resharded=False), st.integers(0, 3000), st.one_of(st.none(), st.integers(1, 7)))
-def test_w8_event_times_of_a_batch_lie_within_lookahead_and_out_of_orderness(kinesis, lookahead, limit):
+@given(
+    worlds(resharded=False),
+    st.integers(0, 3000),
+    st.one_of(st.none(), st.integers(1, 7)),
+    st.randoms(use_true_random=False),
+)
+def test_w8_event_times_of_a_batch_lie_within_lookahead_and_out_of_orderness_whatever_restarts(
+    kinesis, lookahead, limit, chance: random.Random
+):
     aligned = options(Path("memory"), max_records=limit, **{LOOKAHEAD: lookahead})
     job = SimulatedQuery(kinesis, MemoryClaims(), aligned)
     for _ in range(100):
         job.batch()
+        if chance.random() < 0.3:
+            job.restart()
+        if chance.random() < 0.3:
+            before = job.rows[job.last.batch]
+            job.run_again()
+            assert job.rows[job.last.batch] == before
     assert spread(job) <= lookahead + kinesis.out_of_orderness
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=[Phase.generate])
+@given(worlds(), st.one_of(st.none(), st.integers(3, 20)), st.randoms(use_true_random=False))
+def test_nothing_is_lost_whenever_all_claims_are_and_whatever_the_sink_had_taken(kinesis, limit, chance: random.Random):
+    store = MemoryClaims()
+    job = SimulatedQuery(kinesis, store, options(Path("memory"), max_records=limit))
+    taken: dict[int, list[tuple[str, str, int]]] = {}
+    for _ in range(60):
+        job.batch()
+        take_committed(job, taken)
+        if job.last.batch not in taken and chance.random() < 0.5:
+            taken[job.last.batch] = job.rows[job.last.batch]  # the sink has it, Spark has not noted so
+        if chance.random() < 0.2:
+            for shard in kinesis.shards.values():
+                if not shard.closed:
+                    shard.times.append(max(shard.times, default=0) + 1)
+            if chance.random() < 0.5:
+                store.lose_everything()
+            job.restart()
+            job.run_again()
+            taken.setdefault(job.last.batch, job.rows[job.last.batch])  # a batch that it has is passed over
+    silent = 0
+    while silent < 60:  # three seconds without a batch
+        silent = 0 if job.batch() else silent + 1
+        take_committed(job, taken)
+    taken.setdefault(job.last.batch, job.rows[job.last.batch])
+    assert {row[:2] for rows in taken.values() for row in rows} == job.expected()
+
+
+def take_committed(job: SimulatedQuery, taken: dict[int, list[tuple[str, str, int]]]) -> None:
+    """Spark plans a batch when the one before is in the sink."""
+    for batch, rows in job.rows.items():
+        if batch < job.last.batch:
+            taken.setdefault(batch, rows)
 
 
 def check_exactly_once(job: SimulatedQuery) -> None:

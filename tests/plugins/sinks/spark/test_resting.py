@@ -32,6 +32,14 @@ def test_no_batch_is_planned_while_nothing_is_new(kinesis, tmp_path):
     assert len(job.log) == before
 
 
+def test_a_query_rests_although_a_batch_looks_at_some_of_the_shards_only(kinesis, tmp_path):
+    job = rested(kinesis, tmp_path, max_records=1)
+    before = len(job.log)
+    job.run()
+    assert len(job.log) == before
+    assert sorted(job.delivered()) == sorted(job.expected())
+
+
 def test_a_record_ends_the_rest_at_once(kinesis, tmp_path):
     job = rested(kinesis, tmp_path)
     kinesis.shards["s/b"].times.append(3)
