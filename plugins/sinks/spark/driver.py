@@ -9,23 +9,23 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from ....fetcher.bounded import Bounds
 from ....publishers.clock import Clock, SystemClock
 from ....publishers.positions import PositionType, StartingPosition
 from ....publishers.shards import Shard
 from ...state.claims import ClaimStore
 from .alignment import AlignmentRules
-from .claimed import Claimed, identity, load_claims
+from .claimed import Claimed, load_claims
+from .dealing import task_plans
 from .folding import AvailableNow, Planned, advance
 from .lineage import children_of, new_entry, newcomers
 from .notices import Notices
-from .offset import NOTHING, Offset, ShardEntry
+from .offset import Offset, ShardEntry
 from .options import SparkOptions
-from .planning import groups, patience, records_per_shard, runnable
+from .planning import runnable
 from .probes import Probes
 from .progress import line
 from .resting import Rest, next_look_ms, nothing_is_new
-from .retention import goes_on_after_loss, gone_shards
+from .retention import gone_shards
 from .service import Service
 from .task import TaskPlan
 
@@ -91,28 +91,10 @@ class BatchPlanner:
         """The tasks of a batch: a function of the offset, so that a replay finds its claims."""
         is_replay = self.last is None or self.last.plan != offset.plan
         is_forgotten = is_replay and not self._probes.remembers(offset)
-        probe = self._probes.plant(offset)
-        arns = self.service.consumer_arns()
-        again = "POLLING" if self.options.is_fan_out else self.options.publisher
-        first = self.options.publisher if self._subscribes(offset) and not is_forgotten else again
         if is_forgotten:
             self._notices.of_forgotten(offset)
-        dealt = groups(offset)
-        return [
-            TaskPlan(
-                batch=identity(offset),
-                group=number,
-                shards=tuple(group),
-                # the sink may have taken the batch before its claims were lost, and then takes it no more: its rows belong to the next
-                bounds=Bounds(max_records=0) if is_forgotten else self._bounds(offset, group, len(dealt)),
-                publisher=first,
-                again=again,
-                probe=probe,
-                consumer_arns=arns,
-                accepts_loss=goes_on_after_loss(self.options.properties),
-            )
-            for number, group in enumerate(dealt)
-        ]
+        probe = self._probes.plant(offset)
+        return task_plans(offset, self.options, probe, self.service.consumer_arns(), is_forgotten)
 
     def commit(self, end: Offset) -> None:
         """A batch is done for good: forget the claims of batches long before it. What goes wrong is tried again by the next commit."""
@@ -152,24 +134,6 @@ class BatchPlanner:
         if not runnable(offset) or self._may_wait(start, offset, claimed):
             return Verdict.NOT_YET
         return self._adopt(start, offset, claimed)
-
-    def _subscribes(self, offset: Offset) -> bool:
-        """Whether first reads subscribe; a look at the heads polls, it is over long before the five seconds of F9."""
-        return self.options.is_fan_out and offset.bound != NOTHING
-
-    def _bounds(self, offset: Offset, group: list[ShardEntry], tasks: int) -> Bounds:
-        share = records_per_shard(offset)
-        fan_out = self._subscribes(offset)
-        window_ms = self.options.fan_out_window_ms if fan_out else self.options.window_ms
-        return Bounds(
-            max_time=window_ms * patience(group) / 1000,
-            max_records=self.options.max_task_records,
-            max_bytes=self.options.task_bytes(tasks),
-            until_event_time=offset.bound,
-            # a fan-out window lasts: its successor may not subscribe before (F9)
-            stop_at_tip=not fan_out,
-            shard_limits={} if share is None else {entry.key: share for entry in group},
-        )
 
     def _planned(self, start: Offset, limit: int | None) -> Planned:
         known = {entry.shard.stream for entry in start.shards.values()}

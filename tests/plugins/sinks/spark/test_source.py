@@ -155,6 +155,32 @@ def test_nothing_is_lost_when_the_claims_are(spark, kinesis, tmp_path):
     assert set(numbers(spark, tmp_path)) == set(range(1000))
 
 
+def test_nothing_is_lost_when_the_claims_of_a_batch_are_that_the_sink_has_and_spark_did_not_note(
+    spark, kinesis, tmp_path
+):
+    stream = kinesis("lost-uncommitted")
+    stream.put(500)
+    taken: dict[int, list[int]] = {}
+
+    def take(frame, batch, dies=False):
+        rows = [row.n for row in frame.select("n").collect()]
+        taken.setdefault(batch, rows)  # a batch that it has is passed over
+        if dies:
+            raise RuntimeError("after the sink has the batch")
+
+    def run(dies):
+        writer = stream.load(spark, tmp_path).writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        return writer.foreachBatch(lambda frame, batch: take(frame, batch, dies)).trigger(**NOW).start()
+
+    with pytest.raises(Exception, match="after the sink has the batch"):
+        run(dies=True).awaitTermination()
+    shutil.rmtree(tmp_path / "metadata")
+    stream.put(500)
+    run(dies=False).awaitTermination()
+    assert len(taken[0]) == 500
+    assert {number for rows in taken.values() for number in rows} == set(range(1000))
+
+
 def test_event_times_of_a_batch_lie_within_the_lookahead(spark, kinesis, tmp_path):
     stream = kinesis("aligned", 2)
     stream.put(600, lambda n: n * 100, shard=0)
