@@ -171,10 +171,10 @@ class BatchPlanner:
         if not (claimed.is_unread or nothing_is_new(start, offset, claimed)):
             return False
         now, probe_ms = self.clock.now_ms(), self.options.probe_ms
-        if claimed.is_unread or self._available_now is not None or now < start.planned_ms + probe_ms:
+        if claimed.is_unread or self._available_now is not None:
             return now < start.planned_ms + probe_ms
-        due = next_look_ms(offset, AlignmentRules.of(self.options.properties))
-        if now >= due or (self._rest is not None and self.service.has_news(0)):
+        due = max(next_look_ms(offset, AlignmentRules.of(self.options.properties)), start.planned_ms + probe_ms)
+        if now >= due or self.service.has_news(0):
             return False
         self._rest = Rest(start.plan, min(due, now + max(probe_ms, 1000)))
         self.service.watch({entry.shard: entry.state for entry in runnable(offset, limited=False)})
