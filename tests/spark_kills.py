@@ -28,7 +28,7 @@ class Job:
 
     def __init__(self, options: dict[str, str], folder: Path, sink: str, master: str, **conf: str) -> None:
         self.folder = folder
-        self._given = {
+        self._given: dict[str, Any] = {
             "options": {**options, spark_killable.FOLDER: str(folder)},
             "folder": str(folder),
             "sink": sink,
@@ -37,7 +37,9 @@ class Job:
         }
 
     def start(self, finish: bool = False) -> Running:
-        return Running([sys.executable, str(JOB), json.dumps({**self._given, "finish": finish})], self.folder)
+        options = {**self._given["options"], **({"maxRecordsPerBatch": "1000000"} if finish else {})}
+        given = {**self._given, "options": options, "finish": finish}
+        return Running([sys.executable, str(JOB), json.dumps(given)], self.folder)
 
     def finish(self) -> None:
         """Run to the tip as of now."""
