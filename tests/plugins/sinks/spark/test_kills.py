@@ -70,6 +70,8 @@ def test_every_record_once_on_a_cluster_whose_executors_are_killed(kinesis, spar
             running.disarm()
         running.wait_for_lines(len(running.lines) + 2)
         running.stand_at("claimed")
+        running.kill()  # the driver and, with it, the cluster
+        running.disarm()
     job.finish()
     check_once(job, spark, stream)
 
