@@ -25,7 +25,7 @@ def test_scripted_shards(tmp_path):
     options = {"stream": "scripted", "flink.stream.recordpublisher": "SCRIPTED", "flink.stream.initpos": "TRIM_HORIZON"}
     told = measure("scripted", options, tmp_path)
     assert told["peakMb"] <= GOAL_MB
-    assert all(batch["rows"] >= SHARDS for batch in told["batches"][1:])
+    assert sum(batch["rows"] for batch in told["batches"]) >= SHARDS
 
 
 def test_shards_over_http(tmp_path):

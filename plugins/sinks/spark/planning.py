@@ -5,8 +5,8 @@ from __future__ import annotations
 from .lineage import is_startable
 from .offset import Offset, ShardEntry
 
-LONGEST_PATIENCE = 6
-"""Doublings: 96 s instead of 1.5 s."""
+LONGEST_PATIENCE = 4
+"""Doublings: 24 s instead of 1.5 s."""
 
 
 def is_held(entry: ShardEntry, bound: int | None) -> bool:
