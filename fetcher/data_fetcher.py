@@ -84,7 +84,7 @@ class DataFetcher:
         self._last_heads: dict[str, int | None] = {}
 
     async def open(self) -> None:
-        """Open the sink, restore, look for shards, pin a LATEST start and store it before the first read (P3).
+        """Open the sink, restore, look for shards, pin a LATEST start and store it before the first read (P3), also in the sink (S6).
 
         Raises: StateError, DataLossError, StreamNotFoundError, KinesisError.
         """
@@ -101,8 +101,10 @@ class DataFetcher:
         self._watch = Watch(
             parts.subtask, self._table, self._alignment, self._emitter.local_watermark, parts.tracker, parts.clock
         )
+        state = self.snapshot()
+        await parts.sink.flush(Checkpoint(state))
         if parts.checkpoints is not None:
-            await parts.checkpoints.store(self.snapshot())
+            await parts.checkpoints.store(state)
 
     async def run(self) -> BoundedResult:
         """Run until stop(), an error, or the deletion of every stream (S8)."""
