@@ -20,8 +20,9 @@ from recordpublisher.publishers.properties import declared_properties
 from virtual_time import VirtualClock, run_virtual
 
 load_registry()  # plugins declare properties of their own
-DECLARED = declared_properties()
-KEYS = [key for each in DECLARED for key in (each.key, *each.aliases)]
+OURS = ("aws.", "flink.")  # Spark's options are declared too where they were imported
+DECLARED = [each for each in declared_properties() if each.key.startswith(OURS)]
+KEYS = [key for each in DECLARED for key in (each.key, *each.aliases) if key.startswith(OURS)]
 WORDS = [word.strip(" .") for each in DECLARED for word in each.valid.replace(" or ", ",").split(",") if len(word) < 30]
 NUMBERS = [
     "-1",
