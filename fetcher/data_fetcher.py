@@ -7,6 +7,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+from ..consumer.poison import OnPoison
 from ..publishers.shards import Shard
 from .alignment import Alignment
 from .bounded import BoundedResult, Bounds, EndReason
@@ -21,9 +22,10 @@ from .opening import open_job
 from .outcome import outcome_of, subtask_metrics
 from .parts import FetcherParts
 from .readers import Readers, is_deleted_stream
+from .rejections import Rejections
 from .roster import Roster
 from .shard_table import ShardEntry, ShardTable
-from .sink import Checkpoint
+from .sink import Checkpoint, SinkContext
 from .snapshot import to_json
 from .watch import Watch
 
@@ -43,8 +45,15 @@ class DataFetcher:
         self._intake = Intake(
             ByteBudget(settings.budget), settings.idle_interval_ms, clock, self._changed, self._found_children
         )
+        self._rejections = Rejections(self._table, settings.on_poison is OnPoison.SKIP, parts.dead_letters)
         self._emitter = Emitter(
-            parts.sink, self._alignment, self._intake, clock, settings.emit_interval_ms, self._shard_ended
+            parts.sink,
+            self._alignment,
+            self._intake,
+            clock,
+            settings.emit_interval_ms,
+            self._shard_ended,
+            self._rejections.poisoned,
         )
         self._readers = Readers(parts.factory, self._table, self._intake, parts.stamping_of, parts.use_continuations)
         self._roster = Roster(parts, self._table, self._changed_quietly, self._forgotten)
@@ -58,12 +67,16 @@ class DataFetcher:
         self._last_heads: dict[str, int | None] = {}
 
     async def open(self) -> None:
-        """Open the sink, restore, look for shards, pin a LATEST start and store it before the first read (P3).
+        """Open the sink, restore, look for shards, pin a LATEST start and checkpoint it before the first read (P3).
 
         Raises: StateError, DataLossError, StreamNotFoundError, KinesisError.
         """
         parts = self._parts
-        opened = await open_job(parts)
+        context = SinkContext(
+            parts.subtask, parts.parallelism, parts.streams, self._keeper.ask_for_one, self._rejections.reject
+        )
+        await self._rejections.open(context)
+        opened = await open_job(parts, context)
         self._generation, self._pinned_ms = opened.generation, opened.pinned_ms
         self._roster.open(opened.listed, opened.states)
         await parts.tracker.open(parts.subtask, parts.parallelism)
@@ -74,8 +87,7 @@ class DataFetcher:
         self._watch = Watch(
             parts.subtask, self._table, self._alignment, self._emitter.local_watermark, parts.tracker, parts.clock
         )
-        if parts.checkpoints is not None:
-            await parts.checkpoints.store(self.snapshot())
+        await self.checkpoint()
 
     async def run(self) -> BoundedResult:
         """Run until stop(), an error, or the deletion of every stream (S8)."""
@@ -121,6 +133,7 @@ class DataFetcher:
         async with self._checkpointing:
             async with self._emitter.sink_calls:
                 state = self.snapshot()
+                await self._rejections.flush()
                 await self._parts.sink.flush(Checkpoint(state))
             if self._parts.checkpoints is not None:
                 await self._parts.checkpoints.store(state)
@@ -132,7 +145,12 @@ class DataFetcher:
         parts = self._parts
         parts.tracker.report(Report(parts.subtask, SubtaskStatus.LEFT))
         results = await asyncio.gather(
-            parts.factory.close(), parts.tracker.close(), parts.sink.close(), return_exceptions=True
+            parts.factory.close(),
+            parts.tracker.close(),
+            parts.sink.close(),
+            self._rejections.close(),
+            *([] if parts.checkpoints is None else [parts.checkpoints.close()]),
+            return_exceptions=True,
         )
         for result in results:
             if isinstance(result, BaseException):

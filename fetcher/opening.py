@@ -34,17 +34,18 @@ class OpenedJob:
         return min((state.watermark for state in open_states if state.watermark is not None), default=None)
 
 
-async def open_job(parts: FetcherParts) -> OpenedJob:
+async def open_job(parts: FetcherParts, context: SinkContext) -> OpenedJob:
     """Open the sink, restore, look for shards, pin a LATEST start.
 
     Of `restore=` and the state store the newer generation wins for each shard, so that a job started again with the same arguments goes
     on from its last checkpoint; what the sink stored wins over both.
     """
-    stored = await parts.sink.open(SinkContext(parts.subtask, parts.parallelism, parts.streams))
+    stored = await parts.sink.open(context)
     generation, kept = (0, []) if parts.checkpoints is None else await parts.checkpoints.open()
     restored = union([*parts.restore, *kept], parts.factory.order_of)
     if stored is not None:
-        restored = overlaid(restored, union([stored], parts.factory.order_of))
+        snapshots = [stored] if isinstance(stored, Mapping) else stored
+        restored = overlaid(restored, union(snapshots, parts.factory.order_of))
     listed = await parts.discovery.initial()
     await _check_for_gaps(listed, restored, parts)
     start, pinned_ms = await _pinned_start(restored, parts)

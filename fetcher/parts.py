@@ -25,7 +25,7 @@ class FetcherParts:
 
     `pin_latest` answers the server's time (epoch ms) for a LATEST start (P3), `oldest_retained` the arrival time (epoch ms) before which
     a stream has forgotten its records (S5; None: unknown). `use_continuations` is True for publishers that resume by
-    ContinuationSequenceNumber (F6).
+    ContinuationSequenceNumber (F6). `dead_letters` is the sink for records that nobody can use (S7).
     """
 
     factory: RecordPublisherFactory
@@ -42,6 +42,7 @@ class FetcherParts:
     use_continuations: bool = False
     oldest_retained: Callable[[str], Awaitable[int | None]] | None = None
     checkpoints: Checkpoints | None = None
+    dead_letters: Sink | None = None
     restore: tuple[State, ...] = ()
     subtask: int = 0
     parallelism: int = 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..consumer.poison import OnPoison
 from ..publishers import property_table as table
 from ..publishers.properties import Properties
 from .budget import BudgetLimits
@@ -22,6 +23,7 @@ class FetcherSettings:
     discovery_interval_ms: int
     checkpoint_interval_ms: int
     continue_on_data_loss: bool
+    on_poison: OnPoison
 
     @classmethod
     def of(cls, properties: Properties) -> FetcherSettings:
@@ -36,4 +38,5 @@ class FetcherSettings:
             discovery_interval_ms=properties.value(table.DISCOVERY_INTERVAL),
             checkpoint_interval_ms=properties.value(table.CHECKPOINT_INTERVAL),
             continue_on_data_loss=properties.value(table.ON_DATA_LOSS) == "CONTINUE",
+            on_poison=OnPoison[properties.value(table.ON_POISON)],
         )

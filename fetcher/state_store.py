@@ -21,3 +21,6 @@ class StateStore(ABC):
     @abstractmethod
     async def store(self, subtask: int, generation: int, state: State) -> None:
         """Keep a snapshot if `generation` is still the subtask's newest. Raises: FencedError when it is not."""
+
+    async def close(self) -> None:  # noqa: B027 - optional on purpose
+        """Release what the store holds. Called once, when the job closes."""

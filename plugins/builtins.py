@@ -23,9 +23,10 @@ def recordpublisher_register_publishers(registry: Registrar[RecordPublisherFacto
 
 @hookimpl
 def recordpublisher_register_sinks(registry: Registrar[Sink]) -> None:
-    """The sinks that need no setting."""
+    """Memory and observers, functions, files, databases."""
     registry.add("memory", f"{PROJECT}.plugins.sinks.memory:MemorySink")
     registry.add("reactive", f"{PROJECT}.plugins.sinks.reactive:ReactiveSink")
+    registry.add("sql", f"{PROJECT}.plugins.sinks.sql:SqlSink")
 
 
 @hookimpl
@@ -36,8 +37,9 @@ def recordpublisher_register_trackers(registry: Registrar[WatermarkTracker]) -> 
 
 @hookimpl
 def recordpublisher_register_state_stores(registry: Registrar[StateStore]) -> None:
-    """Checkpoints in a folder."""
+    """Checkpoints in a folder or a database."""
     registry.add("FILE", f"{PROJECT}.plugins.state.file:FileStateStore")
+    registry.add("SQL", f"{PROJECT}.plugins.state.sql:SqlStateStore")
 
 
 @hookimpl

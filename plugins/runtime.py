@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from ..consumer.deserialization import CallableDeserializer, Deserializer
 from ..consumer.event_time import event_times
+from ..consumer.poison import OnPoison
 from ..consumer.shard_consumer import Stamping
 from ..fetcher import data_fetcher as floor
 from ..fetcher.bounded import BoundedResult, Bounds
@@ -37,6 +38,8 @@ from .lister import StreamLister, stream_names
 from .manager import load_registry
 from .registry import Registry
 from .shared_trackers import tracker_of
+from .sinks_by_name import dead_letters_of, sink_of
+from .stores_by_uri import state_store_of
 
 Assigner = Callable[[Record], int]
 
@@ -46,7 +49,8 @@ class DataFetcher:
 
     `streams` are names or ARNs. `deserializer` makes a value of a record (None: by property, bytes by default),
     `timestamp_assigner` its event time in epoch ms (None: by property, arrival by default). `restore` takes one snapshot or a list
-    of them; `state_store` keeps checkpoints. `subtask` of `parallelism` reads its share of the shards.
+    of them; `state_store` keeps checkpoints. `subtask` of `parallelism` reads its share of the shards. What is not given as an
+    argument is taken from the properties: `flink.sink`, `flink.state.uri`.
 
     Raises: ConfigurationError for anything that can be known wrong before it runs, StateError for a snapshot that cannot be read.
     """
@@ -56,7 +60,7 @@ class DataFetcher:
         streams: str | Sequence[str],
         properties: Mapping[str, object],
         *,
-        sink: Sink,
+        sink: Sink | None = None,
         deserializer: Callable[[Record], Any] | None = None,
         timestamp_assigner: Assigner | None = None,
         restore: State | Sequence[State] | None = None,
@@ -70,7 +74,8 @@ class DataFetcher:
         names = stream_names(streams)
         snapshots = checked_snapshots(restore)
         check_share(subtask, parallelism)
-        check_sink(sink)
+        if sink is not None:
+            check_sink(sink)
         check_store(state_store)
         check_function("deserializer", deserializer)
         check_function("timestamp_assigner", timestamp_assigner)
@@ -79,6 +84,8 @@ class DataFetcher:
         given.check()  # after the plugins were imported, which declare properties of their own
         publisher.check(given, list(names))
         settings = FetcherSettings.of(given)
+        sink = sink_of(registry, given) if sink is None else sink
+        store = state_store_of(registry, given) if state_store is None else state_store
         factory = publisher(given)  # type: ignore[call-arg]
         union(snapshots, factory.order_of)
         clock = clock or SystemClock()
@@ -99,7 +106,8 @@ class DataFetcher:
                 pin_latest=lister.server_time_ms,
                 oldest_retained=lister.oldest_retained_ms,
                 use_continuations=publisher.resumes_by_continuation,
-                checkpoints=None if state_store is None else Checkpoints(state_store, subtask),
+                checkpoints=None if store is None else Checkpoints(store, subtask),
+                dead_letters=dead_letters_of(registry, given),
                 restore=snapshots,
                 subtask=subtask,
                 parallelism=parallelism,
@@ -180,11 +188,11 @@ def stamping_maker(
     strategy = registry.watermark_strategies.get(
         properties.value(table.WATERMARK_STRATEGY) or "", table.WATERMARK_STRATEGY.key
     )
-    skips, limit = properties.value(table.ON_POISON) == "SKIP", properties.value(table.FUTURE_LIMIT)
+    on_poison, limit = OnPoison[properties.value(table.ON_POISON)], properties.value(table.FUTURE_LIMIT)
 
     def stamping_of(shard: Shard, metrics: ShardMetrics) -> Stamping:
         made = strategy(properties)  # type: ignore[call-arg]
-        return Stamping(values, times, made, metrics, skips_poison=skips, future_limit_ms=limit)
+        return Stamping(values, times, made, metrics, on_poison=on_poison, future_limit_ms=limit)
 
     return stamping_of
 

@@ -75,7 +75,8 @@ DEREGISTER_RETRIES = _retries(
     "flink.stream.deregisterstreamconsumer", "DeregisterStreamConsumer", 10, 200, 1_000, ("", "500", "2000")
 )
 SUBSCRIBE_RETRIES = _retries("flink.shard.subscribetoshard", "SubscribeToShard", 5, 1_000, 2_000, ("10", "", ""))
+SQL_RETRIES = _retries("flink.sql.transaction", "a transaction of the sql sink or state store", 10, 200, 5_000)
 ALL_RETRIES = (
     GETRECORDS_RETRIES, GETITERATOR_RETRIES, LIST_SHARDS_RETRIES, DESCRIBE_STREAM_RETRIES, DESCRIBE_CONSUMER_RETRIES,
-    LIST_CONSUMERS_RETRIES, REGISTER_RETRIES, DEREGISTER_RETRIES, SUBSCRIBE_RETRIES,
+    LIST_CONSUMERS_RETRIES, REGISTER_RETRIES, DEREGISTER_RETRIES, SUBSCRIBE_RETRIES, SQL_RETRIES,
 )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from . import demo, local, plugins, properties, tail
+from . import demo, local, plugins, properties, run, tail
 from .failures import Commands, show_warnings_in_one_line
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("local")(local.local)
 app.command("tail")(tail.tail)
+app.command("run")(run.run)
 app.command("plugins")(plugins.plugins)
 app.command("properties")(properties.properties)
 
@@ -32,7 +33,7 @@ def prepare(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what happens, on stderr.")] = False,
 ) -> None:
     """Send logs and warnings to stderr, so that stdout holds results only."""
-    context.obj = {"debug": debug}
+    context.obj = {"debug": debug, "verbose": verbose}
     level = logging.DEBUG if debug else logging.INFO if verbose else logging.WARNING
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING, force=True)
     logging.getLogger("recordpublisher").setLevel(level)

@@ -42,7 +42,12 @@ class Scene:
         self.line = FinishLine(Bounds(**bounds))
         self.alignment = Alignment(InProcessTracker(), 0, None, 60_000, clock)
         intake = Intake(ByteBudget(BudgetLimits(10**6, 10**6, 100)), -1, clock, lambda _: None, lambda _: None)
-        self.emitter = Emitter(self.sink, self.alignment, intake, clock, emit_interval_ms, self.ended.append)
+        self.emitter = Emitter(
+            self.sink, self.alignment, intake, clock, emit_interval_ms, self.ended.append, self.poisoned
+        )
+
+    async def poisoned(self, batch):
+        self.sink.calls.append(("poisoned", len(batch.poisoned)))
 
     def queue(self, *batches, shard_id="a"):
         one = entry(shard_id)
