@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import signal
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -40,6 +42,7 @@ def run(
 
     SIGTERM or Ctrl-C drains, takes a checkpoint and exits 0; a second one exits at once. A subtask that fails ends the job.
     """
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # nothing has begun yet: until the job listens itself
     from .run_display import log_in
 
     console = log_in(log_format.value, context.obj["verbose"])

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, OperationalError
@@ -15,7 +15,7 @@ from ...publishers.backoff import retrying
 from ...publishers.errors import TransientError
 from ...publishers.properties import Properties
 from ...publishers.property_table import SQL_RETRIES
-from .engines import engine_of
+from .engines import engine_of, on_connect
 
 log = logging.getLogger("recordpublisher.database")
 T = TypeVar("T")
@@ -30,8 +30,11 @@ class Database:
     """
 
     def __init__(self, uri: str, key: str, properties: Properties) -> None:
-        """`key` is the property that the URI stood at. Raises: ConfigurationError."""
+        """`key` is the property that the URI stood at; `session_name` is what the next connection will be called in PostgreSQL's list of
+        sessions. Raises: ConfigurationError."""
+        self.session_name = ""
         self._engine = engine_of(uri, key)
+        on_connect(self._engine, self._name_session)
         self._policy = SQL_RETRIES.policy(properties)
         self._thread: ThreadPoolExecutor | None = None
 
@@ -58,6 +61,9 @@ class Database:
             await asyncio.get_running_loop().run_in_executor(thread, self._engine.dispose)
         finally:
             thread.shutdown(wait=False)
+
+    def _name_session(self, cursor: Any) -> None:
+        cursor.execute("SELECT set_config('application_name', %s, false)", [self.session_name or "recordpublisher"])
 
     def _attempt(self, work: Callable[[Connection], T]) -> T:
         try:

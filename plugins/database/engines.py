@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from sqlalchemy import URL, Engine, create_engine, event, make_url
@@ -14,8 +15,9 @@ _DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"
 _VALID = "postgresql://user@host/database or sqlite:////path/file.db"
 _CONNECT_SECONDS = 10
 _LOCK_SECONDS = 30
-_SILENCE_MS = 10_000
-"""A process that is suspended inside a transaction holds locks that its successor needs; the server ends it after so long."""
+_SILENCE_MS = 30_000
+"""A session that falls silent inside a transaction holds locks; the server ends it after so long. Successors do not wait for it: they end
+their predecessor's session (positions.py)."""
 
 
 def engine_of(uri: str, key: str) -> Engine:
@@ -67,8 +69,16 @@ def _begin_at_once(engine: Engine) -> None:
 
 
 def _end_when_silent(engine: Engine) -> None:
+    on_connect(engine, lambda cursor: cursor.execute(f"SET idle_in_transaction_session_timeout = {_SILENCE_MS}"))
+
+
+def on_connect(engine: Engine, work: Callable[[Any], object]) -> None:
+    """PostgreSQL: do this with a cursor of every new connection; nothing with SQLite."""
+    if engine.dialect.name != "postgresql":
+        return
+
     @event.listens_for(engine, "connect")
-    def limit(connection: Any, record: Any) -> None:
+    def connected(connection: Any, record: Any) -> None:
         with connection.cursor() as cursor:
-            cursor.execute(f"SET idle_in_transaction_session_timeout = {_SILENCE_MS}")
+            work(cursor)
         connection.commit()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import Any
 
@@ -19,6 +20,7 @@ class PositionTable:
 
     def __init__(self, name: str, job: str) -> None:
         self._job = job
+        self._session = f"recordpublisher {hashlib.sha256(f'{name} {job}'.encode()).hexdigest()[:20]}"
         self._metadata = MetaData()
         self._table = Table(
             name,
@@ -34,6 +36,7 @@ class PositionTable:
     def open(self, connection: Connection, subtask: int, parallelism: int | None = None) -> int:
         """Take a generation above all before it. Earlier starts of the subtask can commit nothing any more, nor, when the parallelism
         is told, can any subtask of a start with another one."""
+        self._end_predecessors(connection, subtask, parallelism or 0)
         self._prepare(connection)
         table, mine = self._table.c, self._row(subtask)
         known = connection.scalar(select(func.max(table.generation)).where(table.job == self._job))
@@ -84,6 +87,32 @@ class PositionTable:
         committed = sum(row.parallelism == parallelism and row.checkpoint > 0 for row in rows)
         if 0 < parallelism <= committed:
             connection.execute(self._table.delete().where(self._of_job() & (table.parallelism != parallelism)))
+
+    def _end_predecessors(self, connection: Connection, subtask: int, parallelism: int) -> None:
+        """PostgreSQL: end the sessions that this start replaces, which have its name.
+
+        A process may be suspended in the middle of a commit; its locks would be held until it wakes up, for ever if need be. (The server
+        ends sessions that are silent between two statements, but not those that fell silent inside the sending of one.)
+        """
+        if connection.dialect.name != "postgresql":
+            return
+        given = {
+            "mine": self.session_name(subtask, parallelism),
+            "team": f"{self._session} {parallelism} %",
+            "job": f"{self._session} %",
+        }
+        connection.execute(
+            text(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND usename = current_user"
+                " AND datname = current_database() AND application_name LIKE :job"
+                " AND (application_name = :mine OR application_name NOT LIKE :team)"
+            ),
+            given,
+        )
+
+    def session_name(self, subtask: int, parallelism: int) -> str:
+        """What a subtask's session is called in PostgreSQL's list of sessions."""
+        return f"{self._session} {parallelism} {subtask}"
 
     def _prepare(self, connection: Connection) -> None:
         """One opens at a time: tables are made once, and no two starts take one number. SQLite's lock is held already."""

@@ -53,13 +53,15 @@ class Supervisor:
         self._report = report
         self._drain_seconds = properties.value(DRAIN_TIMEOUT)
         self._processes: dict[int, Process] = {}
+        self._is_draining = False
 
     async def run(self) -> None:
         """Until every subtask has ended. Raises: SubtaskFailedError for the first that did not end well, when all have ended."""
         stop_on_signals(self._drain, self._kill)
         try:
             for subtask in range(self._parallelism):
-                await self._start(subtask)
+                if not self._is_draining:
+                    await self._start(subtask)
             await self._until_ended()
         finally:
             self._kill()
@@ -71,6 +73,8 @@ class Supervisor:
         self._processes[subtask] = process
         if process.stdin is not None:
             process.stdin.write(json.dumps(dict(self._properties)).encode() + b"\n")
+        if self._is_draining:
+            self._drain()
 
     async def _until_ended(self) -> None:
         watching = {asyncio.create_task(self._watch(subtask)) for subtask in self._processes}
@@ -99,7 +103,7 @@ class Supervisor:
         return SubtaskFailedError(subtask, code) if code else None
 
     def _drain(self) -> None:
-        log.info("the job drains")
+        self._is_draining = True
         for process in self._processes.values():
             if process.stdin is not None:
                 process.stdin.close()

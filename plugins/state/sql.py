@@ -32,6 +32,7 @@ class SqlStateStore(StateStore):
 
     async def open_generation(self, subtask: int) -> int:
         """The next number; later stores of this subtask's earlier starts raise FencedError."""
+        self._database.session_name = self._positions.session_name(subtask, 0)
         return await self._database.transaction(lambda connection: self._positions.open(connection, subtask))
 
     async def store(self, subtask: int, generation: int, state: State) -> None:

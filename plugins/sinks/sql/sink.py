@@ -14,6 +14,7 @@ from ....publishers.property_table import JOB_NAME, SQL_BUFFER, SQL_TABLE, SQL_U
 from ....publishers.records import RecordBatch
 from ...database.database import Database
 from ...database.positions import PositionTable
+from ..commit_guard import CommitGuard
 from .rows import Row
 from .target import RefusedRowsError, Target
 
@@ -45,7 +46,7 @@ class SqlSink(Sink):
         self._checkpoints = 0
         self._waiting: list[RecordBatch] = []
         self._waiting_bytes = 0
-        self._is_committing = False
+        self._guard = CommitGuard()
 
     async def open(self, context: SinkContext) -> Sequence[State] | None:
         """Take the next generation; answers the positions of all subtasks.
@@ -53,7 +54,8 @@ class SqlSink(Sink):
         Raises: ConfigurationError, RetriesExhaustedError, StateError.
         """
         self._context = context
-        self._checkpoints, self._waiting, self._waiting_bytes, self._is_committing = 0, [], 0, False
+        self._checkpoints, self._waiting, self._waiting_bytes, self._guard = 0, [], 0, CommitGuard()
+        self._database.session_name = self._positions.session_name(context.subtask, context.parallelism)
         return await self._database.transaction(self._open) or None
 
     async def write(self, batch: RecordBatch) -> None:
@@ -73,15 +75,11 @@ class SqlSink(Sink):
             if self._waiting:
                 raise SinkError("the sql sink commits rows with their positions only: it needs a checkpoint to flush")
             return
-        if self._is_committing:
-            raise SinkError(
-                "the last commit was cut off and may or may not have come through: the sink must be opened again"
-            )
-        self._is_committing = True
-        rows = await self._database.in_thread(self._rows)
-        await self._reject([row for row in rows if row.reason])
-        await self._commit([row for row in rows if not row.reason], checkpoint.state)
-        self._waiting, self._waiting_bytes, self._is_committing = [], 0, False
+        with self._guard:
+            rows = await self._database.in_thread(self._rows)
+            await self._reject([row for row in rows if row.reason])
+            await self._commit([row for row in rows if not row.reason], checkpoint.state)
+        self._waiting, self._waiting_bytes = [], 0
 
     async def close(self) -> None:
         """Close the connection; what waits for a checkpoint was never written."""

@@ -199,7 +199,7 @@ async def test_after_a_commit_that_was_cut_off_the_sink_is_opened_again_before_i
     flushing.cancel()
     await asyncio.gather(flushing, return_exceptions=True)
 
-    with pytest.raises(rp.SinkError, match="opened again"):
+    with pytest.raises(rp.SinkError, match="cut off"):
         await sink.flush(rp.Checkpoint(STATE))
     await sink.close()
 
