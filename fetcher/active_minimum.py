@@ -1,40 +1,46 @@
-"""ActiveMinimum: the lowest watermark of the shards that count, and what a subtask may say of itself."""
+"""ActiveMinimum: the lowest watermark of those that count, and what may be said of all of them."""
 
 from __future__ import annotations
 
-from .global_watermark import SubtaskStatus
-from .lowest import LowestOf
+from typing import Generic
+
+from .lowest import K, LowestOf
+from .subtask_report import SubtaskStatus
 
 
-class ActiveMinimum:
-    """Watermarks of active shards by key; an active shard without a value counts as lowest (W2)."""
+class ActiveMinimum(Generic[K]):
+    """Watermarks by key, of a subtask's shards or a group's subtasks; an active one without a value counts as lowest (W2)."""
 
     def __init__(self) -> None:
-        self._known = LowestOf()
-        self._unknown: set[str] = set()
+        self._known: LowestOf[K] = LowestOf()
+        self._unknown: dict[K, None] = {}
 
-    def set(self, key: str, active: bool, watermark: int | None) -> None:
-        """State a shard; an inactive one does not count."""
+    def set(self, key: K, active: bool, watermark: int | None) -> None:
+        """State one; an inactive one does not count."""
         self._known.set(key, watermark if active else None)
         if active and watermark is None:
-            self._unknown.add(key)
+            self._unknown[key] = None
         else:
-            self._unknown.discard(key)
+            self._unknown.pop(key, None)
 
-    def forget(self, key: str) -> None:
-        """A shard is no more."""
+    def forget(self, key: K) -> None:
+        """It is no more."""
         self.set(key, False, None)
 
     def status(self) -> tuple[SubtaskStatus, int | None]:
-        """ACTIVE with the lowest watermark (None while some shard has none), or IDLE when no shard counts."""
+        """ACTIVE with the lowest watermark (None while some have none), or IDLE when none counts."""
         if self._unknown:
             return SubtaskStatus.ACTIVE, None
         lowest = self._known.lowest()
         return (SubtaskStatus.IDLE, None) if lowest is None else (SubtaskStatus.ACTIVE, int(lowest[0]))
 
-    def holder(self) -> str | None:
-        """The shard that holds the minimum."""
+    def holder(self) -> K | None:
+        """Who holds the minimum: of those without a watermark the one that has none for longest."""
         if self._unknown:
-            return min(self._unknown)
+            return next(iter(self._unknown))
         lowest = self._known.lowest()
         return None if lowest is None else lowest[1]
+
+    def below(self, bound: int, count: int) -> list[K]:
+        """At most `count` of the lowest that have a value, and one below `bound`."""
+        return [key for value, key in self._known.lowest_few(count) if value < bound]

@@ -98,6 +98,8 @@ class Alignment:
         if entry.head_watermark is None:
             return entry, 0
         count = self._below(entry, self.ceiling())
+        if not count:
+            self._wait_for(entry.head_watermark)
         return (entry, count) if count else None
 
     def ceiling(self) -> float:
@@ -107,6 +109,11 @@ class Alignment:
             return bound
         value = self.value()
         return -math.inf if value is None else min(bound, value + self._lookahead)
+
+    def _wait_for(self, head: int) -> None:
+        """Say which global watermark lets the held record go, to be told when it is reached (W9a)."""
+        if self._lookahead is not None and (self.until is None or head <= self.until):
+            self._tracker.waiting_for(head - self._lookahead)
 
     def _turn(self, entry: ShardEntry, head: int | None) -> float:
         """What orders the heads: markers first, then event time, or a ticket that is kept until the turn comes."""

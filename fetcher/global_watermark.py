@@ -4,25 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from enum import Enum
 
+from ..publishers.clock import Clock, SystemClock
+from .subtask_report import Report, SubtaskStatus
+from .watermark_group import Patience, WatermarkGroup
 
-class SubtaskStatus(Enum):
-    """How a subtask counts in the global minimum."""
-
-    ACTIVE = "counts with its watermark; without one it holds the value where it is"
-    IDLE = "does not count; it still learns the value (FLINK-29099)"
-    LEFT = "has ended or moved away; does not count"
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What a subtask says: status and, when ACTIVE, its lowest watermark (epoch ms; None: no record yet)."""
-
-    subtask: int
-    status: SubtaskStatus
-    watermark: int | None = None
+__all__ = ["InProcessTracker", "Report", "SubtaskStatus", "WatermarkTracker"]
 
 
 class WatermarkTracker(ABC):
@@ -54,6 +41,12 @@ class WatermarkTracker(ABC):
     def on_advance(self, heard: Callable[[], None]) -> None:  # noqa: B027 - optional on purpose
         """Call `heard` when the global watermark rises through somebody else (W9a). Default: only the sync interval tells."""
 
+    def waiting_for(self, value: int) -> None:  # noqa: B027 - optional on purpose
+        """The subtask is held until the global watermark reaches `value`; what `on_advance` was given is called then (W9a).
+
+        Default: nothing, for trackers that tell of every rise.
+        """
+
     def finished(self, shards: Iterable[str]) -> None:  # noqa: B027 - optional on purpose
         """Announce shards (by `Shard.key`) whose end is confirmed, for children owned by other subtasks (S2)."""
 
@@ -62,8 +55,12 @@ class WatermarkTracker(ABC):
         return False
 
     def missing(self) -> list[int]:
-        """Subtasks that were expected and never joined: an error at the start-up timeout (W6). Default: none are known of."""
+        """Subtasks that were expected and cannot join any more: an error at the start-up timeout (W6). Default: none are known of."""
         return []
+
+    def left_out(self) -> tuple[int, ...]:
+        """Subtasks that do not count since nobody heard of them for the timeout (W6). Default: none are known of."""
+        return ()
 
     def holder(self) -> int | None:
         """The subtask that holds the global minimum, where the tracker knows it (W10)."""
@@ -76,63 +73,68 @@ class WatermarkTracker(ABC):
 class InProcessTracker(WatermarkTracker):
     """The global watermark of subtasks that share one process: current at every decision (W9a).
 
-    Owns the last report of each subtask and the value, which never falls.
+    Owns the group of the running generation and who wants to hear of a rise. A subtask that never joins is waited for: that it cannot
+    join is an error of its own at the start-up timeout (`missing`).
     """
 
-    def __init__(self, properties: object = None, parallelism: int = 1, start_at: int | None = None) -> None:
-        self._expected = parallelism
-        self._joined: set[int] = set()
-        self._begin(start_at)
+    def __init__(
+        self,
+        properties: object = None,
+        parallelism: int = 1,
+        start_at: int | None = None,
+        clock: Clock | None = None,
+        timeout_ms: int = 30_000,
+    ) -> None:
+        self._clock = clock or SystemClock()
+        self._patience = Patience(timeout_ms, startup_ms=None)
+        self._begin(parallelism)
+        self.start_at(start_at)
 
     async def open(self, subtask: int, parallelism: int) -> None:
         """Join; the parallelism is known, so that an expected subtask that has not reported yet holds the value (W6).
 
-        When everybody has left, one who comes again or in another number opens a new generation: nothing is known of it.
+        When nobody is there any more, one who comes again or in another number opens a new generation: nothing is known of it.
         """
-        has_everybody_left = all(self._has_left(each) for each in self._joined)
-        if has_everybody_left and (subtask in self._joined or parallelism != self._expected):
-            self._begin(None)
-            self._expected = parallelism
-        self._joined.add(subtask)
+        group = self._group
+        group.look(self._now())
+        if group.is_deserted() and (group.has_joined(subtask) or parallelism != group.parallelism):
+            self._begin(parallelism)
+        self._group.join(subtask, self._now())
 
     def missing(self) -> list[int]:
         """Subtasks that have never joined."""
-        return sorted(set(range(self._expected)) - self._joined)
+        return self._group.unheard
+
+    def left_out(self) -> tuple[int, ...]:
+        """Subtasks that were silent for the timeout."""
+        return self._group.left_out
 
     def holder(self) -> int | None:
         """The active subtask with the lowest watermark, one without any first."""
-        active = [report for report in self._reports.values() if report.status is SubtaskStatus.ACTIVE]
-        lowest = min(active, key=lambda report: (report.watermark is not None, report.watermark or 0), default=None)
-        return None if lowest is None else lowest.subtask
-
-    def _begin(self, value: int | None) -> None:
-        self._joined.clear()
-        self._reports: dict[int, Report] = {}
-        self._value = value
-        self._finished: set[str] = set()
-        self._listeners: list[Callable[[], None]] = []
-
-    def _has_left(self, subtask: int) -> bool:
-        report = self._reports.get(subtask)
-        return report is not None and report.status is SubtaskStatus.LEFT
+        return self._group.holder()
 
     def report(self, report: Report) -> int | None:
         """Take a report and answer the value."""
-        if self._reports.get(report.subtask) != report:
-            self._reports[report.subtask] = report
-            before, self._value = self._value, _advanced(self._value, list(self._reports.values()), self._expected)
-            if self._value != before and len(self._listeners) > 1:
-                self._tell()
-        return self._value
+        group, now = self._group, self._now()
+        before = group.value
+        for silent in group.look(now):
+            self._last.pop(silent, None)
+        if self._last.get(report.subtask) == report:
+            group.still_there(report.subtask, now)
+        else:
+            self._last[report.subtask] = report
+            group.state(report.subtask, report.status, report.watermark, now)
+        if group.value != before and len(self._listeners) > 1:
+            self._tell()
+        return group.value
 
     def current(self) -> int | None:
         """The global watermark."""
-        return self._value
+        return self._group.value
 
     def start_at(self, watermark: int | None) -> None:
         """Begin at the lowest restored watermark; never moves a value back."""
-        if watermark is not None and (self._value is None or watermark > self._value) and not self._reports:
-            self._value = watermark
+        self._group.start_at(watermark)
 
     def on_advance(self, heard: Callable[[], None]) -> None:
         """Wake the other subtasks at once."""
@@ -140,25 +142,23 @@ class InProcessTracker(WatermarkTracker):
 
     def finished(self, shards: Iterable[str]) -> None:
         """Remember finished shards and wake those who wait for them."""
-        fresh = set(shards) - self._finished
+        fresh = set(shards) - self._group.finished
         if fresh:
-            self._finished |= fresh
+            self._group.finish(fresh)
             self._tell()
 
     def is_finished(self, shard: str) -> bool:
         """Whether it was announced."""
-        return shard in self._finished
+        return shard in self._group.finished
+
+    def _begin(self, parallelism: int) -> None:
+        self._group = WatermarkGroup(parallelism, self._patience, self._now())
+        self._last: dict[int, Report] = {}
+        self._listeners: list[Callable[[], None]] = []
+
+    def _now(self) -> float:
+        return self._clock.monotonic() * 1000
 
     def _tell(self) -> None:
         for heard in self._listeners:
             heard()
-
-
-def _advanced(value: int | None, reports: list[Report], expected: int) -> int | None:
-    """The new global value: the lowest active watermark, never below the old value; unchanged while somebody is unknown."""
-    active = [report.watermark for report in reports if report.status is SubtaskStatus.ACTIVE]
-    known = [watermark for watermark in active if watermark is not None]
-    if len(reports) < expected or len(known) < len(active) or not known:
-        return value
-    lowest = min(known)
-    return lowest if value is None else max(value, lowest)

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import heapq
+from typing import Generic, TypeVar
+
+K = TypeVar("K", str, int)
 
 
-class LowestOf:
+class LowestOf(Generic[K]):
     """Values by key; setting one and asking for the lowest cost O(log n).
 
     Entries that were replaced stay in the heap until they reach its top or outnumber the live ones.
     """
 
     def __init__(self) -> None:
-        self._values: dict[str, float] = {}
-        self._heap: list[tuple[float, str]] = []
+        self._values: dict[K, float] = {}
+        self._heap: list[tuple[float, K]] = []
 
     def __len__(self) -> int:
         return len(self._values)
 
-    def value(self, key: str) -> float | None:
+    def value(self, key: K) -> float | None:
         """The value of one key."""
         return self._values.get(key)
 
-    def set(self, key: str, value: float | None) -> None:
+    def set(self, key: K, value: float | None) -> None:
         """Give `key` a value; None takes it out."""
         if value is None:
             self._values.pop(key, None)
@@ -32,7 +35,7 @@ class LowestOf:
             if len(self._heap) > 2 * len(self._values) + 64:
                 self._rebuild()
 
-    def lowest(self) -> tuple[float, str] | None:
+    def lowest(self) -> tuple[float, K] | None:
         """The lowest value with its key; None when there is none."""
         heap, values = self._heap, self._values
         while heap:
@@ -41,6 +44,17 @@ class LowestOf:
                 return heap[0]
             heapq.heappop(heap)
         return None
+
+    def lowest_few(self, count: int) -> list[tuple[float, K]]:
+        """At most `count` of the lowest, in order."""
+        few: list[tuple[float, K]] = []
+        while len(few) < count and self.lowest() is not None:
+            top = heapq.heappop(self._heap)
+            if not few or few[-1] != top:  # a value that was set again stands twice
+                few.append(top)
+        for each in few:
+            heapq.heappush(self._heap, each)
+        return few
 
     def _rebuild(self) -> None:
         self._heap = [(value, key) for key, value in self._values.items()]

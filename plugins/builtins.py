@@ -34,8 +34,9 @@ def recordpublisher_register_sinks(registry: Registrar[Sink]) -> None:
 
 @hookimpl
 def recordpublisher_register_trackers(registry: Registrar[WatermarkTracker]) -> None:
-    """The global watermark within one process."""
+    """The global watermark within one process, and over TCP."""
     registry.add("IN_PROCESS", f"{PROJECT}.fetcher.global_watermark:InProcessTracker")
+    registry.add("TCP", f"{PROJECT}.plugins.trackers.tcp.client:TcpTracker")
 
 
 @hookimpl

@@ -96,7 +96,7 @@ class DataFetcher:
                 factory=factory,
                 discovery=Discovery(lister, list(names), settings.discovery_interval_ms),
                 sink=sink,
-                tracker=tracker_of(registry, given, tuple(names), parallelism),
+                tracker=tracker_of(registry, given, tuple(names), parallelism, clock),
                 stamping_of=stamping_maker(registry, given, deserializer, timestamp_assigner),
                 settings=settings,
                 clock=clock,

@@ -6,7 +6,7 @@ import weakref
 
 from ..fetcher.global_watermark import InProcessTracker, WatermarkTracker
 from ..publishers import property_table as table
-from ..publishers.errors import ConfigurationError
+from ..publishers.clock import Clock
 from ..publishers.properties import Properties
 from .registry import Registry
 
@@ -15,17 +15,24 @@ _SHARED: weakref.WeakValueDictionary[tuple[object, ...], InProcessTracker] = wea
 
 
 def tracker_of(
-    registry: Registry, properties: Properties, streams: tuple[str, ...], parallelism: int
+    registry: Registry,
+    properties: Properties,
+    streams: tuple[str, ...],
+    parallelism: int,
+    clock: Clock | None = None,
 ) -> WatermarkTracker:
-    """The tracker that the properties name. Raises: ConfigurationError for an unknown name or TCP without an address (C2)."""
-    name = properties.value(table.TRACKER) or ""
-    made = registry.trackers.get(name, table.TRACKER.key)
-    if name.upper() == "TCP" and not properties.is_set(table.TRACKER_ADDRESS):
-        raise ConfigurationError(table.TRACKER_ADDRESS.key, None, "host:port of the tracker")
-    if made is not InProcessTracker:
-        return made(properties)  # type: ignore[call-arg]
+    """The tracker that the properties name; one for many processes hears the streams' names where no group is set.
+
+    Raises: ConfigurationError for an unknown name or what the tracker cannot do without (C2).
+    """
+    made = registry.trackers.get(properties.value(table.TRACKER) or "", table.TRACKER.key)
     group = properties.value(table.WATERMARK_GROUP)
+    if made is not InProcessTracker:
+        known = properties if group is not None else properties.merged({table.WATERMARK_GROUP.key: ",".join(streams)})
+        return made(known)  # type: ignore[call-arg]
+    timeout_ms = max(properties.value(table.TRACKER_TIMEOUT), 3 * properties.value(table.SYNC_INTERVAL))
+    tracker = InProcessTracker(parallelism=parallelism, clock=clock, timeout_ms=timeout_ms)
     if group is None and parallelism == 1:
-        return InProcessTracker()
+        return tracker
     job = (group,) if group is not None else (streams, parallelism, frozenset(properties.items()))
-    return _SHARED.setdefault(job, InProcessTracker(parallelism=parallelism))
+    return _SHARED.setdefault(job, tracker)

@@ -160,7 +160,7 @@ def fetcher_parts(source: Any, sink: Sink, properties: dict[str, Any] | None = N
         "factory": source,
         "discovery": Discovery(source, more.get("streams", ("s",)), settings.discovery_interval_ms),
         "sink": sink,
-        "tracker": InProcessTracker(),
+        "tracker": InProcessTracker(clock=VirtualClock()),
         "stamping_of": stamping,
         "settings": settings,
         "clock": VirtualClock(),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from . import demo, local, plugins, properties, run, tail
+from . import demo, local, plugins, properties, run, tail, tracker
 from .failures import Commands, show_warnings_in_one_line
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app.command("demo")(demo.demo)
 app.command("local")(local.local)
 app.command("tail")(tail.tail)
 app.command("run")(run.run)
+app.command("tracker")(tracker.tracker)
 app.command("plugins")(plugins.plugins)
 app.command("properties")(properties.properties)
 

@@ -9,7 +9,7 @@ import signal
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,9 @@ from ...publishers.errors import RecordPublisherError
 from ...publishers.properties import Properties
 from .failures import exit_code, one_line
 from .options import Pairs, read_properties
+
+if TYPE_CHECKING:
+    from ..job.progress import ProgressBoard
 
 log = logging.getLogger("recordpublisher.run")
 
@@ -75,7 +78,6 @@ def _run_as_subtask(subtask: int, parallelism: int) -> None:
 async def _run(properties: Properties, job: Path, parallelism: int, log_format: LogFormat, console: object) -> None:
     from ..job.progress import ProgressBoard
     from ..job.subtask import run_subtask, streams_of
-    from ..job.supervisor import Supervisor
     from .run_display import shown
 
     streams_of(properties)
@@ -84,6 +86,16 @@ async def _run(properties: Properties, job: Path, parallelism: int, log_format: 
         if parallelism == 1:
             await run_subtask(properties, 0, 1, board.take)
         else:
-            command = [sys.executable, "-m", "recordpublisher", "run", str(job)]
-            options = ["--parallelism", str(parallelism), "--log-format", log_format.value]
-            await Supervisor([*command, *options], properties, parallelism, board.take).run()
+            await _supervise(properties, job, parallelism, log_format, board)
+
+
+async def _supervise(
+    properties: Properties, job: Path, parallelism: int, log_format: LogFormat, board: ProgressBoard
+) -> None:
+    from ..job.supervisor import Supervisor
+    from ..job.tracking import tracked
+
+    command = [sys.executable, "-m", "recordpublisher", "run", str(job)]
+    options = ["--parallelism", str(parallelism), "--log-format", log_format.value]
+    async with tracked(properties) as told:
+        await Supervisor([*command, *options], told, parallelism, board.take).run()

@@ -103,6 +103,7 @@ class Supervisor:
         return SubtaskFailedError(subtask, code) if code else None
 
     def _drain(self) -> None:
+        log.info("the job drains")
         self._is_draining = True
         for process in self._processes.values():
             if process.stdin is not None:

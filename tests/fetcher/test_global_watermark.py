@@ -148,7 +148,7 @@ async def test_a_rescaled_job_is_a_new_generation():
 
 async def test_the_holder_is_who_has_no_value_or_the_lowest():  # W10
     tracker = await joined(0, 1)
-    assert tracker.holder() is None
+    assert tracker.holder() == 0
     tracker.report(Report(0, ACTIVE, 7))
     tracker.report(Report(1, ACTIVE, 5))
     assert tracker.holder() == 1

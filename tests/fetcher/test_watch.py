@@ -38,7 +38,7 @@ class Scene:
 @pytest.fixture
 def scene():
     made = Scene()
-    made.tracker._joined.add(0)
+    made.tracker._group.join(0, 0)
     return made
 
 
@@ -76,7 +76,7 @@ def test_nothing_held_is_nothing_stalled(scene, caplog):
 
 def test_subtasks_that_never_join_are_an_error():  # W6
     scene = Scene(parallelism=2)
-    scene.tracker._joined.add(0)
+    scene.tracker._group.join(0, 0)
     scene.look_for(29)
     with pytest.raises(ConfigurationError, match=r"subtasks \[1\] have not joined"):
         scene.look_for(2)

@@ -4,7 +4,6 @@ import gc
 
 import pytest
 
-from recordpublisher.fetcher.global_watermark import WatermarkTracker
 from recordpublisher.plugins.manager import load_registry
 from recordpublisher.plugins.shared_trackers import tracker_of
 from recordpublisher.publishers.errors import ConfigurationError
@@ -47,21 +46,17 @@ def test_a_tracker_lives_as_long_as_its_job():
     assert first is not None
 
 
-def test_tcp_needs_an_address():  # C2
-    class Tcp(WatermarkTracker):
-        def __init__(self, properties): ...
-        def report(self, report): ...
-        def current(self): ...
-
-    class Trackers:
-        def get(self, name, key):
-            return Tcp
-
-    class Registry:
-        trackers = Trackers()
-
+@pytest.mark.parametrize(
+    "given", [{}, {"flink.watermark.tracker.address": "nowhere"}, {"flink.watermark.tracker.address": "a:0"}]
+)
+def test_tcp_needs_an_address(given):  # C2
     with pytest.raises(ConfigurationError, match=r"flink.watermark.tracker.address"):
-        tracker_of(Registry(), Properties({"flink.watermark.tracker": "tcp"}), ("s",), 2)
+        tracker(**{"flink.watermark.tracker": "tcp", **given})
+
+
+def test_tcp_needs_a_token():  # C2, C4
+    with pytest.raises(ConfigurationError, match=r"flink.watermark.tracker.token"):
+        tracker(**{"flink.watermark.tracker": "tcp", "flink.watermark.tracker.address": "localhost:1"})
 
 
 def test_an_unknown_tracker_is_named():

@@ -1,0 +1,53 @@
+"""`recordpublisher tracker`: the global watermark for jobs of many processes and machines."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ...publishers.errors import ConfigurationError
+from .failures import tell
+from .until_signal import run_until_signal
+
+VARIABLE = "RECORDPUBLISHER_TRACKER_TOKEN"
+
+
+def tracker(
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one.")] = 4570,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; other machines reach 0.0.0.0 or one of this machine's addresses.")
+    ] = "127.0.0.1",
+    token: Annotated[
+        str | None, typer.Option(help="What every subtask must know; other users of this machine may see it here.")
+    ] = None,
+    token_file: Annotated[Path | None, typer.Option(help="File with the token.")] = None,
+) -> None:
+    """Carry the global watermark among the processes of jobs, until stopped. The token may also stand in RECORDPUBLISHER_TRACKER_TOKEN."""
+    run_until_signal(_serve(host, port, token_of(token, token_file)))
+
+
+async def _serve(host: str, port: int, token: str) -> None:
+    from ..trackers.tcp.server import TrackerServer
+
+    logging.getLogger("recordpublisher.tracker").setLevel(logging.INFO)
+    async with TrackerServer(token, host, port) as server:
+        tell(f"the tracker listens at {server.address}")
+        await asyncio.Event().wait()
+
+
+def token_of(token: str | None, file: Path | None) -> str:
+    """The token, from one of the three places. Raises: ConfigurationError."""
+    if file is not None:
+        try:
+            token = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError("--token-file", str(file), "a file with the token", reason=str(error)) from error
+    found = (token or os.environ.get(VARIABLE) or "").strip()
+    if not found:
+        raise ConfigurationError("--token", None, f"--token, --token-file or the variable {VARIABLE}")
+    return found

@@ -1,0 +1,1 @@
+"""Trackers that carry the global watermark over processes and machines."""

@@ -1,0 +1,93 @@
+"""`recordpublisher tracker` as a process: started, suspended, ended."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import pytest
+from command_line import command, process_environment
+from tracker_visits import TOKEN, a_job, says, until
+
+
+@contextmanager
+def a_tracker(*arguments, **environment):
+    """The command, once it listens, and its address."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "recordpublisher", "tracker", "--port", "0", *arguments],
+        env=process_environment(**environment),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process, process.stderr.readline().split()[-1]
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_it_serves_until_it_is_stopped_and_never_says_the_token(number):
+    with a_tracker("--token", TOKEN) as (process, address):
+        async with a_job(address, 1) as job:
+            one = await job.start(0)
+            await until(lambda: one.current() == 5, (one, 5))
+            process.send_signal(number)
+            assert process.wait(timeout=20) == 0
+            said = process.stdout.read() + process.stderr.read()
+
+    assert said == ""
+
+
+async def test_a_suspended_tracker_stops_nobody_and_leaves_nobody_out():  # W6, W10
+    with a_tracker("--token", TOKEN) as (process, address):
+        async with a_job(address, 2, **{"flink.watermark.tracker.timeout": 1_000}) as job:
+            a, b = await job.start_all()
+            await until(lambda: a.current() == b.current() == 5, (a, 9), (b, 5))
+            process.send_signal(signal.SIGSTOP)
+            for _ in range(30):
+                assert says(a, 9) == 5, "the last value stands"
+                says(b, 6)
+                await asyncio.sleep(0.1)
+            assert not a.is_answering
+            process.send_signal(signal.SIGCONT)
+            await until(lambda: a.current() == b.current() == 8, (a, 9), (b, 8))
+
+            assert a.left_out() == b.left_out() == ()
+
+
+async def test_a_killed_tracker_that_starts_again_goes_on_from_what_is_known():  # W6
+    with a_tracker("--token", TOKEN) as (process, address):
+        async with a_job(address, 2) as job:
+            a, b = await job.start_all()
+            await until(lambda: a.current() == b.current() == 50, (a, 60), (b, 50))
+            process.kill()
+            process.wait()
+            port = address.rsplit(":", 1)[1]
+            with a_tracker("--token", TOKEN, "--port", port):
+                seen = []
+                await until(lambda: seen.append(a.current()) or a.current() == 70, (a, 70), (b, 80))
+
+            assert seen == sorted(seen)
+
+
+@pytest.mark.parametrize("place", ["file", "variable"])
+async def test_the_token_stands_in_a_file_or_a_variable(tmp_path, place):
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    arguments = ("--token-file", str(file)) if place == "file" else ()
+    environment = {"RECORDPUBLISHER_TRACKER_TOKEN": TOKEN} if place == "variable" else {}
+    with a_tracker(*arguments, **environment) as (_, address):
+        async with a_job(address, 1) as job:
+            one = await job.start(0)
+            await until(lambda: one.current() == 5, (one, 5))
+
+
+@pytest.mark.parametrize("arguments", [(), ("--token", ""), ("--token-file", "/nowhere/token")])
+def test_without_a_token_it_does_not_start(arguments):  # C4
+    done = command("tracker", "--port", "0", *arguments)
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("recordpublisher: option '--token")
+    assert done.stderr.count("\n") == 1
