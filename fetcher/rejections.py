@@ -67,10 +67,10 @@ class Rejections:
 
 
 def dead_letter(shard: Shard, record: UserRecord, reason: str) -> RecordBatch:
-    """A batch of one: the record as it came; its value says what is wrong with it, and its data as text, else as base64."""
+    """A batch of one: the record as it came; its value says what is wrong with it and shows its payload as text, else as base64."""
     value: dict[str, Any] = {"error": reason}
     try:
-        value["data"] = record.data.decode()
+        value["payload"] = record.data.decode()
     except UnicodeDecodeError:
-        value |= {"data": base64.b64encode(record.data).decode(), "base64": True}
+        value |= {"payload": base64.b64encode(record.data).decode(), "base64": True}
     return RecordBatch(shard, [record], raw_count=1, raw_bytes=len(record.data), values=[value])

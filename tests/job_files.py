@@ -1,5 +1,6 @@
 """Jobs as properties files, run by the real command in processes of their own."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -16,16 +17,15 @@ def job_file(folder: Path, properties: dict[str, object], name: str = "job.prope
     return path
 
 
-def start_job(path: Path, *options: str, stderr: Path | None = None, **environment: str) -> subprocess.Popen:
-    """Start `recordpublisher run`; its stderr is appended to a file."""
-    out = (stderr or path.with_suffix(".err")).open("a")
-    with out:
+def start_job(job: Path, *options: str, stdout: Path | None = None, path: Path | None = None) -> subprocess.Popen:
+    """Start `recordpublisher run`; its stderr is appended to the job's `.err`, modules are searched in `path` first."""
+    with job.with_suffix(".err").open("a") as err, (stdout or Path(os.devnull)).open("w") as out:
         return subprocess.Popen(
-            [sys.executable, "-m", "recordpublisher", "run", str(path), *options],
-            env=process_environment(**environment),
+            [sys.executable, "-m", "recordpublisher", "run", str(job), *options],
+            env=process_environment(path),
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=out,
+            stdout=out,
+            stderr=err,
             start_new_session=True,
         )
 

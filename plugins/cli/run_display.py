@@ -60,5 +60,7 @@ async def _live(board: ProgressBoard, console: Any) -> None:
 
 
 def _say(board: ProgressBoard) -> None:
+    if not board.has_news:
+        return
     total = board.total(time.monotonic())
     log.info("%s", total, extra={"fields": {"progress": asdict(total)}})

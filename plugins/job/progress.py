@@ -66,6 +66,11 @@ class ProgressBoard:
         self._last: dict[int, SubtaskProgress] = {}
         self._seen: tuple[float, int] | None = None
 
+    @property
+    def has_news(self) -> bool:
+        """Whether any subtask has spoken yet."""
+        return bool(self._last)
+
     def take(self, progress: SubtaskProgress) -> None:
         """A subtask's newest word."""
         self._last[progress.subtask] = progress

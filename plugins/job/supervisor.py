@@ -6,30 +6,19 @@ import asyncio
 import json
 import logging
 import os
-import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Sequence
 
 import msgspec
 
-from ...publishers.errors import RecordPublisherError
 from ...publishers.properties import Properties
 from ...publishers.property_table import DRAIN_TIMEOUT
+from .failure import SubtaskFailedError
 from .progress import SubtaskProgress
 from .stopping import stop_on_signals
 
 log = logging.getLogger("recordpublisher.run")
-BAD_CONFIGURATION = 2
-
-
-class SubtaskFailedError(RecordPublisherError):
-    """A subtask ended by an error, which it has told itself, or was killed. Attribute: `code`, its exit code, below 0 a signal."""
-
-    def __init__(self, subtask: int, code: int) -> None:
-        self.code = code
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"failed with exit code {code}"
-        super().__init__(f"subtask {subtask} {how}; the job ends")
 
 
 class Supervisor:

@@ -33,10 +33,14 @@ class Row:
 
 class RowMaker:
     """Makes rows for one table. A field without a column is not stored; a column without a field gets what the record has under its
-    name (`RECORD_COLUMNS`), else its default."""
+    name (`RECORD_COLUMNS`), else its default. In a table of records (see `is_of_records`) the record's names come first."""
 
     def __init__(self, table: Table) -> None:
-        self._conversions = {column.name: conversion_of(column.type) for column in table.columns}
+        taken = RECORD_COLUMNS.keys() if is_of_records(table) else ()
+        self._columns = [column.name for column in table.columns]
+        self._conversions = {
+            column.name: conversion_of(column.type) for column in table.columns if column.name not in taken
+        }
         self._by_itself = {column.name for column in table.columns if _fills_itself(column)}
         self._of_record = [column.name for column in table.columns if column.name in RECORD_COLUMNS]
 
@@ -55,8 +59,13 @@ class RowMaker:
             return Row(batch, index, {}, f"{type(error).__name__}: {error}")
         if not named and not known:
             return Row(batch, index, {}, f"no column of the table fits its value, a {type(value).__name__}")
-        missing = {name: None for name in self._conversions if name not in self._by_itself}
+        missing = {name: None for name in self._columns if name not in self._by_itself}
         return Row(batch, index, missing | known | named)
+
+
+def is_of_records(table: Table) -> bool:
+    """Whether the table's key is the record's identity, as in one that was made by us."""
+    return {column.name for column in table.primary_key.columns} == set(IDENTITY)
 
 
 def record_columns() -> list[Column[Any]]:

@@ -11,7 +11,7 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, StatementError
 
 from ....publishers.errors import ConfigurationError
 from ....publishers.property_table import SQL_TABLE
-from .rows import IDENTITY, Row, RowMaker, record_columns
+from .rows import Row, RowMaker, is_of_records, record_columns
 
 
 class RefusedRowsError(Exception):
@@ -65,7 +65,7 @@ class Target:
 
 def _insertion(table: Table, dialect: str) -> Insert:
     """Into a table keyed by the record's identity the same record goes once, however often it comes."""
-    if {column.name for column in table.primary_key.columns} != set(IDENTITY):
+    if not is_of_records(table):
         return table.insert()
     made = postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
     return made.on_conflict_do_nothing()

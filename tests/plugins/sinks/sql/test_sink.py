@@ -158,6 +158,17 @@ async def test_the_same_record_goes_into_a_table_of_records_once(path):
     assert query(path, "select data from records") == [(b"a",)]
 
 
+async def test_fields_do_not_pass_themselves_off_as_the_record(path):
+    sink = sink_on(path)
+    await sink.open(rp.SinkContext())
+    await sink.write(with_values({"stream": "forged", "data": "forged", "n": 1}))
+    await sink.flush(rp.Checkpoint(STATE))
+
+    assert query(path, "select stream, data, value from records") == [
+        ("orders", b"0", '{"stream": "forged", "data": "forged", "n": 1}')
+    ]
+
+
 async def test_a_full_buffer_asks_for_a_checkpoint(path):
     asked = []
     sink = sink_on(path, **{"flink.sink.sql.buffer.bytes": 1000})
