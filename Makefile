@@ -5,13 +5,19 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 FOREIGN := tests/plugins/local/foreign
 
-.PHONY: demo test lint types imports check kills bench coverage docs pins clean servers
+.PHONY: demo test lint types imports check kills sinks soak bench coverage docs pins clean servers
 
 demo: $(STAMP)  ## the main job, live: PUBLISHER=EFO (default) or POLLING
 	$(BIN)/recordpublisher demo --publisher $(PUBLISHER)
 
 test: $(STAMP) servers  ## the whole suite, without the long kill runs
-	$(BIN)/pytest -m "not kills and not benchmark"
+	$(BIN)/pytest -m "not kills and not sinks and not benchmark"
+
+sinks: $(STAMP)  ## a job into PostgreSQL, killed and cut off for three minutes
+	RECORDPUBLISHER_ROUNDS=1000 RECORDPUBLISHER_SECONDS=150 $(BIN)/pytest -m sinks -s
+
+soak: $(STAMP)  ## the same, 60 rounds
+	RECORDPUBLISHER_ROUNDS=60 $(BIN)/pytest -m sinks -s
 
 kills: $(STAMP)  ## real processes killed for real
 	$(BIN)/pytest -m kills
@@ -32,7 +38,7 @@ bench: $(STAMP)  ## CPU per record through the whole pipeline, beside boto3 (fiv
 	$(BIN)/python -m pytest -m benchmark -s tests/benchmarks
 
 coverage: $(STAMP)
-	$(BIN)/pytest -m "not kills and not benchmark and not spark" --cov --cov-report=term
+	$(BIN)/pytest -m "not kills and not sinks and not benchmark and not spark" --cov --cov-report=term
 
 docs: $(STAMP)  ## the reference pages that are written from the code
 	$(BIN)/python docs/generate_reference.py

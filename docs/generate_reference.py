@@ -28,13 +28,20 @@ AREAS = {
         "Records and shards",
         ["Record", "RecordBatch", "UserRecord", "Shard", "HashRange", "SequenceNumber", "StartingPosition", "PositionType"],
     ),
-    "sinks": ("Sinks", ["Sink", "SinkContext", "Checkpoint", "MemorySink", "ReactiveSink"]),
+    "sinks": (
+        "Sinks",
+        [
+            "Sink", "SinkContext", "Checkpoint", "MemorySink", "ReactiveSink", "CallbackSink", "JsonlSink", "ParquetSink",
+            "SqlSink",
+        ],
+    ),
     "settings": ("Settings", ["Properties", "Property", "UnknownPropertyWarning"]),
     "plugins": (
         "What plugins implement",
         [
             "RecordPublisher", "RecordPublisherFactory", "RunResult", "BatchConsumer", "ShardMetrics",
-            "WatermarkTracker", "Report", "SubtaskStatus", "StateStore", "FileStateStore", "hookimpl",
+            "WatermarkTracker", "Report", "SubtaskStatus", "StateStore", "FileStateStore", "S3StateStore",
+            "DynamoDbStateStore", "SqlStateStore", "hookimpl",
         ],
     ),
     "errors": ("Errors", [name for name in rp.__all__ if name.endswith("Error")]),

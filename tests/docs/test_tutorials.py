@@ -27,7 +27,25 @@ def test_first_sink(served, tmp_path):
     for number in range(10):
         served.call(served.endpoint.stream("orders").put, b'{"order": %d}' % number, str(number))
 
-    assert play(TUTORIAL / "first-sink.md", tmp_path, {"http://127.0.0.1:4567": served.url}) == 4
+    page, replacing = TUTORIAL / "first-sink.md", {"http://127.0.0.1:4567": served.url}
+    package, site = tmp_path / "package", tmp_path / "site"
+    write_files(page, package)
+    install(package, site)
+
+    assert play(page, tmp_path, replacing, site) == 7
+
+
+def write_files(page, folder):
+    for block in blocks(page, {}):
+        if block.file_name is not None:
+            (folder / block.file_name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / block.file_name).write_text(block.text)
+
+
+def install(package, site):
+    options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check"]
+    line = [sys.executable, "-m", "pip", "install", *options, "--target", site, package]
+    subprocess.run(line, check=True, env={**os.environ, "PIP_NO_INPUT": "1"})
 
 
 def test_first_publisher_shows_the_sample_package():
@@ -39,13 +57,8 @@ def test_first_publisher_shows_the_sample_package():
 
 def test_first_publisher(tmp_path):
     package, site = tmp_path / "package", tmp_path / "site"
-    for block in blocks(TUTORIAL / "first-publisher.md", {}):
-        if block.file_name is not None:
-            (package / block.file_name).parent.mkdir(parents=True, exist_ok=True)
-            (package / block.file_name).write_text(block.text)
-    options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check"]
-    install = [sys.executable, "-m", "pip", "install", *options, "--target", site, package]
-    subprocess.run(install, check=True, env={**os.environ, "PIP_NO_INPUT": "1"})
+    write_files(TUTORIAL / "first-publisher.md", package)
+    install(package, site)
 
     assert play(TUTORIAL / "first-publisher.md", tmp_path, {}, site) == 4
 
