@@ -67,7 +67,7 @@ class DataFetcher:
         self._last_heads: dict[str, int | None] = {}
 
     async def open(self) -> None:
-        """Open the sink, restore, look for shards, pin a LATEST start and checkpoint it before the first read (P3).
+        """Open the sink, restore, look for shards, pin a LATEST start and store it before the first read (P3), also in the sink (S6).
 
         Raises: StateError, DataLossError, StreamNotFoundError, KinesisError.
         """
@@ -87,7 +87,10 @@ class DataFetcher:
         self._watch = Watch(
             parts.subtask, self._table, self._alignment, self._emitter.local_watermark, parts.tracker, parts.clock
         )
-        await self.checkpoint()
+        state = self.snapshot()
+        await parts.sink.flush(Checkpoint(state))
+        if parts.checkpoints is not None:
+            await parts.checkpoints.store(state)
 
     async def run(self) -> BoundedResult:
         """Run until stop(), an error, or the deletion of every stream (S8)."""

@@ -64,7 +64,10 @@ class Sink(ABC):
         """The subtask turned idle: do not wait for its watermark (W1). Default: nothing."""
 
     async def flush(self, checkpoint: Checkpoint | None = None) -> None:  # noqa: B027 - optional on purpose
-        """Return when everything written is safe; raise when something is not (S6). Default: nothing."""
+        """Return when everything written is safe; raise when something is not (S6). Default: nothing.
+
+        Called once before the first write, with the state that the job starts from: a pinned LATEST start is kept by then (P3).
+        """
 
     async def close(self) -> None:  # noqa: B027 - optional on purpose
         """Release what `open` took. Called once, also after an error."""

@@ -1,25 +1,15 @@
 """S3 and DynamoDB as moto plays them, and every store by its URI."""
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
+from moto_aws import KEYS, serve_moto
 
 from recordpublisher import Properties
-
-KEYS = {"aws.credentials.provider.basic.accesskeyid": "a", "aws.credentials.provider.basic.secretkey": "s3cr3t"}
 
 
 @pytest.fixture(scope="session")
 def moto_endpoint():
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    url = f"http://{host}:{port}"
-    s3 = boto3.client("s3", endpoint_url=url, region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="s")
-    s3.create_bucket(Bucket="bucket")
-    s3.close()
-    yield url
-    server.stop()
+    with serve_moto() as url:
+        yield url
 
 
 @pytest.fixture
