@@ -13,8 +13,8 @@ demo: $(STAMP)  ## the main job, live: PUBLISHER=EFO (default) or POLLING
 test: $(STAMP) servers  ## the whole suite, without the long kill runs
 	$(BIN)/pytest -m "not kills and not sinks and not benchmark"
 
-sinks: $(STAMP)  ## a job into PostgreSQL, killed and cut off for three minutes
-	RECORDPUBLISHER_ROUNDS=1000 RECORDPUBLISHER_SECONDS=150 $(BIN)/pytest -m sinks -s
+sinks: $(STAMP)  ## a job into PostgreSQL and into files, killed and cut off for three minutes
+	RECORDPUBLISHER_ROUNDS=1000 RECORDPUBLISHER_SECONDS=110 $(BIN)/pytest -m sinks -s
 
 soak: $(STAMP)  ## the same, 60 rounds
 	RECORDPUBLISHER_ROUNDS=60 $(BIN)/pytest -m sinks -s

@@ -56,7 +56,8 @@ async def _live(board: ProgressBoard, console: Any) -> None:
     with console.status("starting") as status:
         while True:
             await asyncio.sleep(_LIVE_SECONDS)
-            status.update(str(board.total(time.monotonic())))
+            if board.has_news:
+                status.update(str(board.total(time.monotonic())))
 
 
 def _say(board: ProgressBoard) -> None:

@@ -1,6 +1,7 @@
 """S1, W1, F1: writing and moving the position are one step; the watermark follows; the loop is never kept."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from entries import entry, marker, stamped
@@ -14,6 +15,7 @@ from recordpublisher.fetcher.global_watermark import InProcessTracker
 from recordpublisher.fetcher.intake import Intake
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.clock import SystemClock
+from recordpublisher.publishers.records import PoisonedRecord, UserRecord
 
 from scripted import RecordingSink, ScriptedPublisher, ScriptedSource, a_fetcher
 from virtual_time import VirtualClock, run_virtual
@@ -201,3 +203,18 @@ def test_f1_busy_readers_do_not_fill_the_queues_before_a_sink_that_never_waits()
 
     assert len(sink.rows) == 4000
     assert sink.most_queued <= 4 * 2 * 10  # a read or two of each shard
+
+
+def test_poisoned_records_are_written_before_the_records_behind_them_and_move_the_position():  # S7
+    async def job():
+        scene = Scene()
+        poison = PoisonedRecord(0, UserRecord(b"?", "0"), "why")
+        scene.sink.entry = one = scene.queue(
+            replace(stamped(1), poisoned=(poison, poison)), replace(marker("7"), poisoned=(poison,))
+        )
+        await scene.run_for(1)
+        return [call for call in scene.sink.calls if call[0] != "watermark"], one
+
+    calls, one = run_virtual(job())
+    assert calls == [("poisoned", 2), ("write", 1), ("poisoned", 1)]
+    assert not one.is_writing

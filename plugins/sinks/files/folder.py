@@ -28,7 +28,7 @@ class OutputFolder:
         hidden = path / _HIDDEN
         hidden.mkdir(parents=True, exist_ok=True)
         self._positions = FilePositions(hidden)
-        self._generation = 0
+        self._generation = self._checkpoints = 0
         self._subtask, self._parallelism = 0, 1
 
     def open(self, subtask: int, parallelism: int) -> list[State]:
@@ -51,11 +51,14 @@ class OutputFolder:
         """Write files, given as name and what writes them, and the positions. Raises: FencedError, OSError."""
         aside = self._aside(self._generation)
         aside.mkdir(parents=True, exist_ok=True)
+        self._checkpoints += 1
         files = []
         for number, (name, write) in enumerate(contents.items()):
-            write(aside / str(number))
-            _sync(aside / str(number))
-            files.append([str((aside / str(number)).relative_to(self._path)), name])
+            # a name of its own: the positions of the commit before still name that one's files
+            file = aside / f"{self._checkpoints}-{number}"
+            write(file)
+            _sync(file)
+            files.append([str(file.relative_to(self._path)), name])
         self._store(state, files)
         self._finish({"files": files})
         self._forget_other_parallelisms()

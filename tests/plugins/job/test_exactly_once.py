@@ -1,17 +1,19 @@
-"""Stream to PostgreSQL under fire: every row exactly once and in order, whoever is killed, suspended or cut off (S1, S2, S6)."""
+"""Stream to PostgreSQL, and to files, under fire: every row exactly once and in order, whoever is killed or suspended (S1, S2, S6)."""
 
 import json
+import math
 import os
 import random
 import threading
 import time
+from contextlib import contextmanager
 
 import boto3
-import psycopg
 import pytest
 from job_files import job_file
 from postgresql import serve_postgresql
 from strikes import FAULTS, JobUnderFire
+from written_rows import FileRows, TableRows
 
 from recordpublisher.plugins.local import serve_in_thread
 
@@ -55,61 +57,49 @@ def split_one(endpoint):
     kinesis.split_shard(StreamName="orders", ShardToSplit=shard["ShardId"], NewStartingHashKey=str((low + high) // 2))
 
 
-class Rows:
-    """What the database shows."""
+def wait_for(rows, count, job, seconds=90):
+    deadline = time.monotonic() + seconds
+    while (seen := rows.count()) < count:
+        job.keep_running()
+        assert time.monotonic() < deadline, f"{seen} of {count} rows after {seconds} s"
+        time.sleep(0.05)
 
-    def __init__(self, uri):
-        self._connection = psycopg.connect(uri, autocommit=True)
-        self._connection.execute(
-            "create table orders (id bigserial, number int, key int, shard_id text, sequence_number text)"
-        )
 
-    def count(self):
-        return self._connection.execute("select count(*) from orders").fetchone()[0]
+@contextmanager
+def written(sink, folder):
+    if sink == "jsonl":
+        yield FileRows(folder / "files")
+        return
+    with serve_postgresql() as uri:
+        yield TableRows(uri)
 
-    def close(self):
-        """Every row in the order of writing."""
-        with self._connection:
-            return self._connection.execute(
-                "select number, key, shard_id, sequence_number from orders order by id"
-            ).fetchall()
 
-    def cut_connections(self):
-        """As a restart or a fail-over of the server would."""
-        self._connection.execute(
-            "select pg_terminate_backend(pid) from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()"
-        )
-
-    def wait_for(self, count, job, seconds=90):
-        deadline = time.monotonic() + seconds
-        while (rows := self.count()) < count:
-            job.keep_running()
-            assert time.monotonic() < deadline, f"{rows} of {count} rows after {seconds} s"
-            time.sleep(0.05)
+def strikes_on(job, rows):
+    strikes = {
+        "kill a subtask": job.kill_subtask,
+        "kill the supervisor": job.kill_supervisor,
+        "kill everything": job.kill_everything,
+        "suspend and replace": job.suspend_and_replace,
+        "drain": job.drain,
+    }
+    return strikes | ({"cut the connections": rows.cut_connections} if isinstance(rows, TableRows) else {})
 
 
 @pytest.mark.sinks
-@pytest.mark.timeout(60 + 30 * ROUNDS)
-def test_every_row_exactly_once(tmp_path, record_property):
+@pytest.mark.parametrize(("sink", "share"), [("sql", 1.0), ("jsonl", 0.4)])
+@pytest.mark.timeout(120 + 30 * ROUNDS)
+def test_every_row_exactly_once(tmp_path, sink, share):
     seed = int(os.environ.get("RECORDPUBLISHER_SEED", random.randrange(10**6)))
     chance = random.Random(seed)
     began, struck = time.monotonic(), []
-    with serve_postgresql() as uri, serve_in_thread(streams={"orders": 4}) as endpoint:
-        rows = Rows(uri)
+    with written(sink, tmp_path) as rows, serve_in_thread(streams={"orders": 4}) as endpoint:
         producer = Producer(endpoint, chance)
         producer.start()
-        job = JobUnderFire(job_file(tmp_path, properties(endpoint, uri)), 2, chance)
-        strikes = {
-            "kill a subtask": job.kill_subtask,
-            "kill the supervisor": job.kill_supervisor,
-            "kill everything": job.kill_everything,
-            "suspend and replace": job.suspend_and_replace,
-            "drain": job.drain,
-            "cut the connections": rows.cut_connections,
-        }
+        job = JobUnderFire(job_file(tmp_path, properties(endpoint) | rows.properties()), 2, chance)
+        strikes = strikes_on(job, rows)
         try:
-            for number in range(ROUNDS):
-                if time.monotonic() - began > SECONDS:
+            for number in range(math.ceil(ROUNDS * share)):
+                if time.monotonic() - began > SECONDS * share:
                     break
                 if number % len(strikes) == 0:
                     order = chance.sample(list(strikes), len(strikes))
@@ -118,39 +108,44 @@ def test_every_row_exactly_once(tmp_path, record_property):
                 strikes[name]()
                 if number % 7 == 3:
                     split_one(endpoint)
-                rows.wait_for(rows.count() + 1, job)
+                wait_for(rows, rows.count() + 1, job)
                 job.wake()
                 time.sleep(chance.uniform(0, PAUSE))
             producer.stop()
-            job.drain()  # a child in the other process starts when its parent's end is in a stored position: now, at the latest
-            rows.wait_for(producer.count, job)
+            job.drain()
+            wait_for(rows, producer.count, job)
             job.drain()
         finally:
             producer.stop()
             job.end()
             told = (tmp_path / "job.err").read_text()
             print(f"seed {seed}: {struck}\n{told[-3000:]}")
-        written = rows.close()
+        found = rows.close()
 
-    assert sorted(number for number, *_ in written) == list(range(producer.count))
-    for column, name in ((2, "shard"), (1, "key")):
-        for one in {row[column] for row in written}:
-            order = [int(row[3]) if name == "shard" else row[0] for row in written if row[column] == one]
-            assert order == sorted(order), f"{name} {one} is out of order"
+    judge(found, producer.count)
     seconds, fenced = time.monotonic() - began, told.count("must stop")
-    print(f"{len(written)} rows, {len(struck)} rounds in {seconds:.0f} s, {fenced} fenced, {job.restarts} gave up")
+    print(
+        f"{sink}: {len(found)} rows, {len(struck)} rounds in {seconds:.0f} s, {fenced} fenced, {job.restarts} gave up"
+    )
 
 
-def properties(endpoint, uri):
+def judge(found, count):
+    assert sorted(number for number, *_ in found) == list(range(count)), "each number once"
+    for shard in {row[2] for row in found}:
+        sequences = [row[3] for row in found if row[2] == shard]
+        assert sequences == sorted(sequences), f"{shard} is out of order"
+    for key in range(KEYS):
+        numbers = [row[0] for row in found if row[1] == key]
+        assert numbers == sorted(numbers), f"key {key} is out of order: a child was written before its parent"
+
+
+def properties(endpoint):
     return {
         **endpoint.endpoint.properties(),
         "flink.streams": "orders",
         "flink.stream.initpos": "TRIM_HORIZON",
         "flink.job.name": "orders",
         "flink.deserializer": "json",
-        "flink.sink": "sql",
-        "flink.sink.sql.uri": uri,
-        "flink.sink.sql.table": "orders",
         "flink.state.checkpoint.interval": 300,
         "flink.shard.discovery.intervalmillis": 1000,
         "flink.shard.getrecords.maxretries": 50,

@@ -111,6 +111,27 @@ async def test_a_crash_after_the_commit_is_finished_by_the_next_start(tmp_path, 
     assert all_data(tmp_path, kind) == [b"a", b"b"]
 
 
+async def test_files_of_a_commit_that_was_cut_off_do_not_take_the_place_of_older_ones(
+    tmp_path, kind, monkeypatch
+):  # S6
+    dying = sink_in(tmp_path, kind)
+    await dying.open(rp.SinkContext())
+    await dying.write(batch(b"committed"))
+    await dying.flush(rp.Checkpoint(state(1)))
+    await dying.write(batch(b"cut off", shard_id="shardId-1"))
+
+    def die(*arguments, **more):
+        raise MemoryError("dead")
+
+    monkeypatch.setattr(OutputFolder, "_store", die)
+    with pytest.raises(MemoryError):
+        await dying.flush(rp.Checkpoint(state(2)))
+    monkeypatch.undo()
+
+    assert await sink_in(tmp_path, kind).open(rp.SinkContext()) == [state(1)]
+    assert all_data(tmp_path, kind) == [b"committed"]
+
+
 async def test_a_start_that_was_replaced_adds_no_file(tmp_path, kind):  # S6
     sleeper, successor = sink_in(tmp_path, kind), sink_in(tmp_path, kind)
     await sleeper.open(rp.SinkContext())
