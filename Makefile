@@ -34,7 +34,7 @@ imports: $(STAMP)
 
 check: lint types imports
 
-bench: $(STAMP)  ## CPU per record through the whole pipeline, beside boto3 (five minutes)
+bench: $(STAMP) .venvs/peers/.installed  ## CPU per record through the whole pipeline, beside others (fifteen minutes)
 	$(BIN)/python -m pytest -m benchmark -s tests/benchmarks
 
 coverage: $(STAMP)
@@ -61,6 +61,11 @@ $(FOREIGN)/node_modules/.installed: $(FOREIGN)/package-lock.json
 .venvs/ministack/.installed: $(FOREIGN)/ministack-constraints.txt
 	test -x .venvs/ministack/bin/python || $(PYTHON) -m venv .venvs/ministack
 	.venvs/ministack/bin/python -m pip install --quiet --disable-pip-version-check -c $< ministack
+	touch $@
+
+.venvs/peers/.installed: tests/benchmarks/peers/constraints.txt
+	test -x .venvs/peers/bin/python || $(PYTHON) -m venv .venvs/peers
+	.venvs/peers/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	touch $@
 
 pins: $(STAMP)

@@ -55,6 +55,8 @@ FURTHER = {
         ("plugins.registry", ["Registrar"]),
         ("consumer.deserialization", ["Deserializer"]),
         ("consumer.watermarks", ["WatermarkStrategy"]),
+        ("fetcher.remote_tracker", ["RemoteTracker"]),
+        ("fetcher.coordinator", ["Coordinator"]),
         ("plugins.testing", ["PublisherContract", "PublisherCase", "VirtualClock", "run_virtual"]),
         ("plugins.local", ["LocalKinesis", "serve_in_thread"]),
     ],

@@ -48,6 +48,11 @@ class Alignment:
         return self._clock.monotonic() >= self._patience_ends
 
     @property
+    def is_alone(self) -> bool:
+        """Whether the subtask goes by its own minimum, since nothing was ever heard of the tracker (W10)."""
+        return self.is_out_of_patience and self._tracker.current() is None and not self._tracker.is_answering
+
+    @property
     def global_watermark(self) -> int | None:
         """The last known global watermark (epoch ms)."""
         return self._tracker.current()
@@ -133,8 +138,7 @@ class Alignment:
 
         One that answers and knows no value yet is waited for: some shard has not spoken (W2).
         """
-        is_alone = self.is_out_of_patience and not self._tracker.is_answering
-        return self._reported.status()[1] if is_alone else None
+        return self._reported.status()[1] if self.is_alone else None
 
     def _below(self, entry: ShardEntry, ceiling: float) -> int:
         watermarks = entry.queue[0].watermarks or ()

@@ -28,6 +28,7 @@ class Coordinator:
         self._counters: dict[int, int] = {}
         self._waiting: LowestOf[int] = LowestOf()
         self._needed_told: dict[int, int] = {}
+        self._silent: list[int] = []
         self._is_changed = False
 
     @property
@@ -47,8 +48,7 @@ class Coordinator:
 
     def take(self, said: Statement, now: float) -> Answer:
         """Hear a statement and answer it; one that is older than what was taken changes nothing."""
-        if self._group is not None:
-            self.look(now)
+        self._look(now)
         refusal = self._refusal(said, now)
         group = self._group
         assert group is not None
@@ -60,15 +60,15 @@ class Coordinator:
         group.bring(said.value)
         group.finish(said.finished)
         group.state(said.subtask, SubtaskStatus[said.status], said.watermark, now)
-        is_held = said.awaited is not None and (group.value is None or said.awaited > group.value)
+        is_held = said.status == "ACTIVE" and _is_above(said.awaited, group.value)
         self._waiting.set(said.subtask, said.awaited if is_held else None)
         self._is_changed = True
         return self._answer(said.subtask, said.counter, tuple(key for key in said.asked if key in group.finished))
 
     def look(self, now: float) -> list[int]:
-        """Leave out who was silent for too long, and answer who that was; call it several times a timeout (W6)."""
-        silent = [] if self._group is None else self._group.look(now)
-        self._is_changed |= bool(silent)
+        """Leave out who was silent for too long; call it several times a timeout (W6). Answers who that was since the last call."""
+        self._look(now)
+        silent, self._silent = self._silent, []
         return silent
 
     def lost(self, subtask: int, counter: int) -> None:
@@ -91,6 +91,11 @@ class Coordinator:
         return [(subtask, self._answer(subtask, 0)) for subtask in dict.fromkeys([*reached, *uninformed])]
 
     # --- inside -----------------------------------------------------------------------------------------------------------------
+
+    def _look(self, now: float) -> None:
+        silent = [] if self._group is None else self._group.look(now)
+        self._silent += silent
+        self._is_changed |= bool(silent)
 
     def _refusal(self, said: Statement, now: float) -> Refusal:
         """Why a statement cannot be taken ("": it can); opens a new generation for a start that finds nobody there, or another number."""
@@ -144,3 +149,7 @@ class Coordinator:
             group.left_out[:SHOWN],
             finished,
         )
+
+
+def _is_above(awaited: int | None, value: int | None) -> bool:
+    return awaited is not None and (value is None or awaited > value)

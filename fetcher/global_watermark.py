@@ -99,6 +99,7 @@ class InProcessTracker(WatermarkTracker):
         group.look(self._now())
         if group.is_deserted() and (group.has_joined(subtask) or parallelism != group.parallelism):
             self._begin(parallelism)
+        self._last.pop(subtask, None)
         self._group.join(subtask, self._now())
 
     def missing(self) -> list[int]:

@@ -16,9 +16,10 @@ NO_GROUP = "job"
 
 
 class RemoteTracker(WatermarkTracker):
-    """One subtask's tracker. Owns its membership; a subclass sends statements and hands answers to `hear`.
+    """One subtask's tracker, to build one on for another way of carrying messages. Owns its membership.
 
-    Every call returns at once. What cannot be sent now is not kept: a later statement says it all again.
+    A subclass sends statements (`send`) to wherever a `Coordinator` of the group takes them, and hands what that says to `hear`. Every
+    call returns at once. What cannot be sent now is not kept: a later statement says it all again.
     """
 
     def __init__(self, properties: Properties, clock: Clock | None = None) -> None:

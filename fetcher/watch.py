@@ -37,11 +37,15 @@ class Watch:
         self._tracker = tracker
         self._clock = clock
         self._value: int | None = None
+        self._left_out: tuple[int, ...] = ()
+        self._was_alone = False
         self._spoke = self._stands_since = self._warned = clock.monotonic()
 
     def look(self) -> None:
         """Say what is due. Raises: ConfigurationError when expected subtasks have not joined by the start-up timeout (W6)."""
         self._refuse_missing_subtasks()
+        self._name_who_is_left_out()
+        self._say_whether_alone()
         now = self._clock.monotonic()
         held = sum(entry.held_since is not None for entry in self._table)
         if self._alignment.global_watermark != self._value or not held:
@@ -59,6 +63,22 @@ class Watch:
         if missing and self._alignment.is_out_of_patience:
             reason = f"subtasks {missing} have not joined within {STARTUP_TIMEOUT.key}"
             raise ConfigurationError(TRACKER.key, "IN_PROCESS", "a tracker that all subtasks reach", reason=reason)
+
+    def _name_who_is_left_out(self) -> None:
+        """The others went on without them: their records may be late when they come back (W6)."""
+        before, self._left_out = self._left_out, self._tracker.left_out()
+        if set(self._left_out) - set(before):
+            named = ", ".join(map(str, self._left_out))
+            log.warning("subtasks %s were not heard of in time: the global watermark goes on without them", named)
+
+    def _say_whether_alone(self) -> None:
+        """Not aligned with the others: an alarm, and a sigh of relief (W10)."""
+        if self._alignment.is_alone != self._was_alone:
+            self._was_alone = not self._was_alone
+            line = (
+                "subtask %d is not aligned with the others: the tracker was never reached, it goes by its own watermark"
+            )
+            log.warning(line if self._was_alone else "subtask %d is aligned with the others again", self._subtask)
 
     def _tell(self, held: int) -> None:
         entries = [entry for entry in self._table if entry.is_open]

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from .active_minimum import ActiveMinimum
 from .subtask_report import SubtaskStatus
 
+MOST_FINISHED_CHARACTERS = 8 * 2**20
+"""Room for the names of finished shards of one generation: a few hundred thousand."""
+
 
 @dataclass(frozen=True, slots=True)
 class Patience:
@@ -44,6 +47,7 @@ class WatermarkGroup:
         """Shards whose end is confirmed (S2), by `Shard.key`."""
         self.left_out: tuple[int, ...] = ()
         """Subtasks that do not count since nobody hears of them."""
+        self._room = MOST_FINISHED_CHARACTERS
         self._patience = patience
         self._counting: ActiveMinimum[int] = ActiveMinimum()
         self._members: dict[int, _Member] = {}
@@ -88,7 +92,7 @@ class WatermarkGroup:
     def join(self, subtask: int, now: float) -> None:
         """A subtask is there, with nothing to say yet: it holds the value."""
         self._heard_of(subtask, now)
-        self._rise()
+        self._counting.set(subtask, True, None)
 
     def start_at(self, watermark: int | None) -> None:
         """The lowest watermark that the first subtask restored: there the generation begins; a later start moves nothing."""
@@ -119,8 +123,11 @@ class WatermarkGroup:
         self._present.discard(subtask)
 
     def finish(self, shards: Iterable[str]) -> None:
-        """Shards whose end is in a confirmed checkpoint (S2)."""
-        self.finished.update(shards)
+        """Shards whose end is in a confirmed checkpoint (S2); more than fit into the room for them are not kept."""
+        for shard in shards:
+            if shard not in self.finished and len(shard) <= self._room:
+                self._room -= len(shard)
+                self.finished.add(shard)
 
     # --- time -------------------------------------------------------------------------------------------------------------------
 

@@ -119,11 +119,18 @@ TRACKER = text(
     "IN_PROCESS",
     group="Values and time",
 )
-TRACKER_ADDRESS = text("flink.watermark.tracker.address", "host:port of the tracker.", group="Values and time")
-TRACKER_TOKEN = text("flink.watermark.tracker.token", "Token of the tracker.", group="Values and time", secret=True)
+TRACKER_ADDRESS = text(
+    "flink.watermark.tracker.address", "host:port of the tracker; TCP needs it.", group="Values and time"
+)
+TRACKER_TOKEN = text(
+    "flink.watermark.tracker.token",
+    "What the tracker was started with; TCP needs it.",
+    group="Values and time",
+    secret=True,
+)
 TRACKER_TIMEOUT = integer(
     "flink.watermark.tracker.timeout",
-    "A subtask that has not reported for this long is left out (W6).",
+    "A subtask that has not reported for this long is left out (W6); three sync intervals at least.",
     30_000,
     1,
     unit="ms",
@@ -131,7 +138,7 @@ TRACKER_TIMEOUT = integer(
 )
 STARTUP_TIMEOUT = integer(
     "flink.watermark.startup.timeout",
-    "How long the first value waits for every expected subtask (W6).",
+    "How long the first value waits for every expected subtask (W6, W10).",
     60_000,
     1,
     unit="ms",
@@ -139,7 +146,8 @@ STARTUP_TIMEOUT = integer(
 )
 WATERMARK_GROUP = text(
     "flink.watermark.group",
-    "Jobs with one group share a global watermark; others never do (W6).",
+    "Name of the job: subtasks of one group share a global watermark, others never do (W6). "
+    "Not set: the streams' names over TCP, all that was given in one process.",
     group="Values and time",
 )
 

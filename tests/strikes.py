@@ -23,16 +23,17 @@ FAULTS = (
 class JobUnderFire:
     """Owns the processes of a job that is struck and started again, and those that were left suspended."""
 
-    def __init__(self, path: Path, parallelism: int, chance: random.Random) -> None:
+    def __init__(self, path: Path, parallelisms: tuple[int, ...], chance: random.Random) -> None:
+        """Each start has one of the parallelisms."""
         self._path = path
-        self._options = ("--parallelism", str(parallelism))
+        self._parallelisms = parallelisms
         self._chance = chance
         self._suspended: list[int] = []
         self.restarts = 0
         self.start()
 
     def start(self) -> None:
-        self.process = start_job(self._path, *self._options)
+        self.process = start_job(self._path, "--parallelism", str(self._chance.choice(self._parallelisms)))
 
     def subtasks(self) -> list[int]:
         deadline = time.monotonic() + 30

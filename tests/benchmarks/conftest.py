@@ -6,12 +6,19 @@ import pytest
 from benchmarks.table import Row, head, line
 
 ROWS = pytest.StashKey[list[Row]]()
+GROWTH = pytest.StashKey[list[str]]()
 
 
 @pytest.fixture
 def table(request):
     """Rows to be printed at the end."""
     return request.config.stash.setdefault(ROWS, [])
+
+
+@pytest.fixture
+def growth(request):
+    """Lines to be printed at the end."""
+    return request.config.stash.setdefault(GROWTH, [])
 
 
 def pytest_terminal_summary(terminalreporter, config):
@@ -23,3 +30,7 @@ def pytest_terminal_summary(terminalreporter, config):
         terminalreporter.write_line(
             f"load average of the last minute: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
         )
+    if lines := config.stash.get(GROWTH, []):
+        terminalreporter.section("many shards")
+        for text in lines:
+            terminalreporter.write_line(text)

@@ -137,6 +137,13 @@ def test_a_held_subtask_is_told_once_when_its_value_is_reached(group):
     assert 1 not in dict(group.coordinator.due())
 
 
+@pytest.mark.parametrize("status", ["IDLE", "LEFT"])
+def test_who_is_idle_or_gone_waits_for_nothing(group, status):
+    group.says(1, None, awaited=10, status=status)
+
+    assert group.says(0, 6).needed is None
+
+
 def test_who_holds_others_hears_up_to_where_once(group):
     group.says(1, 60, awaited=10)
     told = group.coordinator.due()
@@ -181,7 +188,8 @@ def test_a_silent_subtask_is_named_and_the_waiting_are_told(group):
     for now in range(0, 30_001, 5_000):
         group.says(1, 60, awaited=10, at=now)
         group.coordinator.due()
-    assert group.coordinator.look(30_001) == []
     told = group.says(1, 60, at=30_002)
 
     assert (told.value, told.left_out) == (60, (0,))
+    assert group.coordinator.look(30_003) == [0], "also when a statement came before the look"
+    assert group.coordinator.look(30_004) == []

@@ -67,6 +67,34 @@ def test_another_subtask_is_named(scene, caplog):
     assert "waiting for subtask 1" in caplog.text
 
 
+def test_who_is_left_out_is_named_once(caplog):  # W6
+    scene = Scene(parallelism=2)
+    scene.tracker._clock = scene.clock
+    scene.tracker.report(Report(1, SubtaskStatus.ACTIVE, 5))
+    for _ in range(40):
+        scene.alignment.report()
+        scene.look_for(1)
+
+    assert caplog.text.count("subtasks 1 were not heard of in time") == 1
+
+
+def test_a_subtask_that_goes_alone_says_so(scene, caplog):  # W10
+    class NeverReached(InProcessTracker):
+        is_answering = False
+
+    alone = NeverReached(parallelism=2)
+    scene.watch._alignment = Alignment(alone, 0, 0, 30_000, scene.clock)
+    scene.watch._alignment.begin()
+    scene.look_for(29)
+    assert "not aligned" not in caplog.text
+    scene.look_for(60)
+    assert caplog.text.count("subtask 0 is not aligned with the others") == 1
+    alone.is_answering = True
+    scene.look_for(1)
+
+    assert "subtask 0 is aligned with the others again" in caplog.text
+
+
 def test_nothing_held_is_nothing_stalled(scene, caplog):
     scene.table["s/late"].held_since = None
     scene.look_for(200)

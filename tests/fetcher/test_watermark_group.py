@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recordpublisher.fetcher import watermark_group
 from recordpublisher.fetcher.subtask_report import SubtaskStatus
 from recordpublisher.fetcher.watermark_group import Patience, WatermarkGroup
 
@@ -109,6 +110,23 @@ def test_a_generation_is_deserted_when_all_left_fell_silent_or_lost_their_connec
     made.look(1_000)
 
     assert made.is_deserted()
+
+
+def test_one_who_joins_again_holds_until_it_speaks():
+    made = group(2, s0=5, s1=7)
+    made.state(1, LEFT, None, 0)
+    made.join(1, 0)
+    made.state(0, ACTIVE, 50, 0)
+
+    assert (made.value, made.holder()) == (5, 1)
+
+
+def test_there_is_only_so_much_room_for_finished_shards(monkeypatch):
+    monkeypatch.setattr(watermark_group, "MOST_FINISHED_CHARACTERS", 7)
+    made = group(1)
+    made.finish(["s/a", "s/b", "s/c", "s/a"])
+
+    assert made.finished == {"s/a", "s/b"}
 
 
 def test_a_value_that_is_brought_only_raises():

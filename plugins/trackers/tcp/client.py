@@ -81,7 +81,7 @@ class TcpTracker(RemoteTracker):
         while True:
             try:
                 await self._one_connection()
-            except OSError as error:  # TimeoutError is one
+            except (OSError, UnicodeError) as error:  # a timeout is an OSError, a host that cannot be a name the other
                 self._warn(str(error) or type(error).__name__)
             await asyncio.sleep(pauses.delay_seconds(self._failures))
             self._failures += 1

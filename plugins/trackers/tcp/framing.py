@@ -26,7 +26,7 @@ class FrameReader:
         self.limit = limit
         self._kept = bytearray()
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes | memoryview) -> None:
         """Take what was read."""
         self._kept += data
 

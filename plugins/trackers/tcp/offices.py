@@ -74,12 +74,13 @@ class Offices:
     def office_of(self, said: Statement) -> Office | None:
         """The office for a group, opened when there is none; None when there is no room for it."""
         office = self._offices.get(said.group)
-        others = sum(each.subtasks for each in self._offices.values() if each is not office) if office is None else 0
-        if office is None:
-            if len(self._offices) >= self._most_groups or others + said.parallelism > self._most_subtasks:
+        if office is None or said.parallelism > office.subtasks:
+            others = sum(each.subtasks for each in self._offices.values() if each is not office)
+            is_full = office is None and len(self._offices) >= self._most_groups
+            if is_full or others + said.parallelism > self._most_subtasks:
                 return None
-            office = Office(said.group, Coordinator(secrets.randbits(62)))
-            self._offices[said.group] = office
+        if office is None:
+            office = self._offices[said.group] = Office(said.group, Coordinator(secrets.randbits(62)))
         return office
 
     def take(self, office: Office, seat: Seat, said: Statement, now: float) -> Answer:
@@ -114,7 +115,7 @@ class Offices:
         for office in list(self._offices.values()):
             silent = office.coordinator.look(now)
             if silent:
-                log.warning("group %s: subtasks %s were not heard of and are left out", office.group, _named(silent))
+                log.warning("group %r: subtasks %s were not heard of and are left out", office.group, _named(silent))
                 self._restless[office.group] = office
             self._forget_if_gone(office, now)
         self.tell_due()
@@ -126,7 +127,7 @@ class Offices:
             office.deserted_since = now
         elif now - office.deserted_since >= self._forget_ms:
             del self._offices[office.group]
-            log.info("group %s is gone and forgotten", office.group)
+            log.info("group %r is gone and forgotten", office.group)
 
 
 def _named(subtasks: list[int]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
+import socket
 from types import TracebackType
 from typing import Self
 
@@ -15,6 +16,9 @@ from .visitor import Visitor
 
 log = logging.getLogger("recordpublisher.tracker")
 
+READ_BYTES = 64 * 1024
+ARRIVALS_A_TURN = 16
+MOST_AT_THE_DOOR = 4_096
 LOOK_SECONDS = 0.25
 TALK_SECONDS = 60.0
 GREETING_SECONDS = 5.0
@@ -46,6 +50,7 @@ class TrackerServer:
         self.host = host
         self.port = port
         self.token = token
+        self.buffer = memoryview(bytearray(READ_BYTES))
         self.offices = Offices(lambda seconds, call: asyncio.get_running_loop().call_later(seconds, call))
         self._clock = clock or SystemClock()
         self._most_connections = most_connections
@@ -65,10 +70,14 @@ class TrackerServer:
         """Listen. Raises: ConfigurationError when the address cannot be had."""
         _allow_many_files()
         try:
-            loop = asyncio.get_running_loop()
-            self._server = await loop.create_server(lambda: Visitor(self), self.host, self.port, backlog=4_096)
+            family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+            listening = socket.create_server((self.host, self.port), family=family)
         except (OSError, OverflowError) as error:
             raise ConfigurationError("port", self.port, "a free port, or 0 for any", reason=str(error)) from error
+        loop = asyncio.get_running_loop()
+        # asyncio takes as many connections a turn as it lets wait: a crowd at the door would keep it from those inside
+        self._server = await loop.create_server(lambda: Visitor(self), sock=listening, backlog=ARRIVALS_A_TURN)
+        listening.listen(MOST_AT_THE_DOOR)
         self.port = self._server.sockets[0].getsockname()[1]
         self._housekeeping = asyncio.create_task(self._keep_house(), name="tracker")
         return self
@@ -125,23 +134,29 @@ class TrackerServer:
     # --- housekeeping -----------------------------------------------------------------------------------------------------------
 
     async def _keep_house(self) -> None:
-        talked = looked = self._clock.monotonic()
+        self._talked = self._looked = self._clock.monotonic()
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            now = self._clock.monotonic()
-            self.offices.look(self.now())
-            self._hang_up_on_the_silent(is_awake=now - looked < GREETING_SECONDS)
-            looked = now
-            if now - talked >= TALK_SECONDS:
-                log.info(self._line_of_the_minute(now - talked))
-                talked = now
+            try:
+                self._look_around(self._clock.monotonic())
+            except Exception:
+                log.exception("the tracker goes on, but look at this")
+
+    def _look_around(self, now: float) -> None:
+        is_awake, self._looked = now - self._looked < GREETING_SECONDS, now
+        self.offices.look(self.now())
+        self._hang_up_on_the_silent(is_awake)
+        if now - self._talked >= TALK_SECONDS:
+            log.info(self._line_of_the_minute(now - self._talked))
+            self._talked = now
 
     def _hang_up_on_the_silent(self, is_awake: bool) -> None:
         if not is_awake:  # we were suspended, and what they said meanwhile is still to be read
             for visitor in [*self._strangers, *self._known]:
                 visitor.last_heard = self.now()
         for visitors, seconds in ((self._strangers, GREETING_SECONDS), (self._known, QUIET_SECONDS)):
-            for visitor in [each for each in visitors if self.now() - each.last_heard > seconds * 1000]:
+            since = self.now() - seconds * 1000
+            for visitor in [each for each in visitors if each.last_heard < since]:
                 self.refused("silent")
                 visitor.hang_up()
 

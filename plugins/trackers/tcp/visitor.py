@@ -33,6 +33,7 @@ class House(Protocol):
 
     offices: Offices
     token: str
+    buffer: memoryview
 
     def now(self) -> float:
         """Milliseconds that only grow."""
@@ -55,7 +56,7 @@ class House(Protocol):
         ...
 
 
-class Visitor(asyncio.Protocol):
+class Visitor(asyncio.BufferedProtocol):
     """Owns one connection: first a greeting, then statements and answers."""
 
     def __init__(self, house: House) -> None:
@@ -64,7 +65,7 @@ class Visitor(asyncio.Protocol):
         self._challenge = new_challenge()
         self._is_known = False
         self._office: Office | None = None
-        self._subtask = -1
+        self._place: tuple[str, int, int] | None = None
         self._turn: asyncio.TimerHandle | None = None
         self.counter = -1
         self.last_heard = house.now()
@@ -76,17 +77,21 @@ class Visitor(asyncio.Protocol):
         self._house.arrived(self)
         self._send(self._challenge)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """One buffer for all connections: it is read from before the next connection is."""
+        return self._house.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Read whole frames, a few at a time."""
-        self._frames.feed(data)
+        self._frames.feed(self._house.buffer[:nbytes])
         self._read_frames()
 
     def connection_lost(self, error: Exception | None) -> None:
         """Leave the seat."""
         if self._turn is not None:
             self._turn.cancel()
-        if self._office is not None:
-            self._house.offices.leave(self._office, self, self._subtask)
+        if self._office is not None and self._place is not None:
+            self._house.offices.leave(self._office, self, self._place[1])
         self._house.gone(self)
 
     def tell(self, answer: Answer) -> None:
@@ -142,14 +147,13 @@ class Visitor(asyncio.Protocol):
 
     def _hear(self, said: Statement) -> None:
         now = self.last_heard = self._house.now()
-        if said.subtask >= said.parallelism:
-            raise FrameError("no such subtask")
+        place = (said.group, said.subtask, said.parallelism)
+        if said.subtask >= said.parallelism or self._place not in (None, place):
+            raise FrameError("a connection speaks for one subtask that there is")
         if self._office is None:
-            self._office, self._subtask = self._house.offices.office_of(said), said.subtask
+            self._office, self._place = self._house.offices.office_of(said), place
         if self._office is None:
             self._refuse("full")
-        elif (said.group, said.subtask) != (self._office.group, self._subtask):
-            raise FrameError("a connection speaks for one subtask")
         else:
             self.tell(self._house.offices.take(self._office, self, said, now))
 

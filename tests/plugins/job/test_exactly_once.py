@@ -95,7 +95,7 @@ def test_every_row_exactly_once(tmp_path, sink, share):
     with written(sink, tmp_path) as rows, serve_in_thread(streams={"orders": 4}) as endpoint:
         producer = Producer(endpoint, chance)
         producer.start()
-        job = JobUnderFire(job_file(tmp_path, properties(endpoint) | rows.properties()), 2, chance)
+        job = JobUnderFire(job_file(tmp_path, properties(endpoint) | rows.properties()), (2, 2, 3), chance)
         strikes = strikes_on(job, rows)
         try:
             for number in range(math.ceil(ROUNDS * share)):

@@ -173,7 +173,7 @@ async def test_a_flood_of_statements_leaves_the_others_their_turn(server, job):
     for watermark in range(2, 12):
         await until(lambda: job.current() == watermark, (job, watermark))  # noqa: B023
 
-    assert server.offices.statements < 20_000, "the flood is still being read, a little at a time"
+    assert server.offices.statements < 20_000, "the flood is still being read"
 
 
 async def test_there_are_only_so_many_groups_and_subtasks(server, job):

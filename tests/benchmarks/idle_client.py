@@ -1,0 +1,39 @@
+"""A process that reads a silent stream of the embedded endpoint: URL POLLING|EFO SECONDS.
+
+Prints the share of one core that it takes once every shard is being read.
+"""
+
+import asyncio
+import sys
+import time
+
+from benchmarks.pipeline_client import NoSink
+
+import recordpublisher as rp
+
+WARM_UP_SECONDS = 25
+
+
+async def main(url, publisher, seconds):
+    properties = {
+        "aws.endpoint": url,
+        "aws.region": "us-east-1",
+        "aws.credentials.provider.basic.accesskeyid": "a",
+        "aws.credentials.provider.basic.secretkey": "s",
+        "flink.stream.initpos": "TRIM_HORIZON",
+        "flink.stream.recordpublisher": publisher,
+        "flink.stream.efo.consumername": "idle",
+    }
+    async with rp.DataFetcher(["silent"], properties, sink=NoSink()) as fetcher:
+        running = asyncio.create_task(fetcher.run())
+        await asyncio.sleep(WARM_UP_SECONDS)
+        cpu, wall = time.process_time(), time.monotonic()
+        await asyncio.sleep(float(seconds))
+        share = (time.process_time() - cpu) / (time.monotonic() - wall)
+        reads = sum(shard["reads"] for shard in fetcher.metrics()["shards"].values())
+        fetcher.stop()
+        await running
+    print(share, reads)
+
+
+asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,22 @@
+"""CPU per record when a call brings few: 100 records of 200 B each (`make bench`)."""
+
+import json
+from statistics import median
+
+import pytest
+from benchmarks.processes import micros_of, replay_server, said_by
+from benchmarks.table import Row
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
+
+SHARDS, RECORDS, BODY, ROUNDS = 100, 2_000, 100, 3
+
+
+def test_cpu_per_record(table):
+    ours, boto3 = [], []
+    with replay_server(SHARDS, RECORDS, 250, 200) as url:
+        for _ in range(ROUNDS):
+            said = json.loads(said_by("growth_client.py", url, "POLLING", "off", SHARDS * RECORDS, BODY))
+            ours.append(said["record"])
+            boto3.append(micros_of("boto3_client.py", url, "get_records", RECORDS, BODY))
+    table.append(Row(f"polling, 200 B x {BODY}", median(ours), median(boto3), 5.0, 3))

@@ -1,0 +1,43 @@
+"""What a tracker costs: 1,800 subtasks that report once a second, from a process of their own."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from benchmarks.processes import ENVIRONMENT, HERE
+
+SUBTASKS, SECONDS = 1_800, 30
+MOST_OF_A_CORE, SLOWEST_MS = 0.10, 100.0
+
+
+def cpu_seconds(pid):
+    """User and system time of a process so far."""
+    with open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.benchmark
+def test_a_tracker_serves_1800_subtasks_on_a_tenth_of_a_core(capsys):
+    command = [sys.executable, "-m", "recordpublisher", "tracker", "--port", "0", "--token", "secret"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) as tracker:
+        address = tracker.stderr.readline().split()[-1]
+        clients = [sys.executable, str(HERE / "tracker_clients.py"), address, "secret", str(SUBTASKS), str(SECONDS)]
+        with subprocess.Popen(clients, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as crowd:
+            assert crowd.stdout.readline() == "begin\n"
+            before = cpu_seconds(tracker.pid)
+            said = json.loads(crowd.stdout.readline())
+            used = (cpu_seconds(tracker.pid) - before) / SECONDS
+        tracker.terminate()
+    with capsys.disabled():
+        print(
+            f"\ntracker: {SUBTASKS} subtasks, {said['reports'] / SECONDS:.0f} reports/s: {used:.1%} of a core "
+            f"(goal {MOST_OF_A_CORE:.0%}), report to answer p50 {said['p50_ms']:.2f} ms, p99 {said['p99_ms']:.2f} ms "
+            f"(goal {SLOWEST_MS:.0f} ms), max {said['max_ms']:.1f} ms, {said['pushed'] / SECONDS:.1f} wake-ups/s; "
+            f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+        )
+
+    assert said["unanswered"] == 0
+    assert said["reports"] >= SUBTASKS * SECONDS

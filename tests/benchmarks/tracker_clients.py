@@ -1,0 +1,104 @@
+"""Many subtasks of one job, each on a connection of its own, reporting once a second; says how long the answers took.
+
+Arguments: host:port, token, how many, seconds. Raw protocol: what is measured is the tracker.
+"""
+
+import asyncio
+import json
+import resource
+import sys
+import time
+
+import msgspec
+
+from recordpublisher.fetcher.tracker_messages import Answer, Statement
+from recordpublisher.plugins.trackers.tcp.framing import FrameReader, framed
+from recordpublisher.plugins.trackers.tcp.greeting import Challenge, Farewell, proof_of
+
+ENCODER = msgspec.msgpack.Encoder()
+DECODER = msgspec.msgpack.Decoder(Challenge | Answer | Farewell)
+HELD = 10
+"""One in so many is held and says which value it waits for."""
+
+
+class Subtask(asyncio.Protocol):
+    def __init__(self, number, parallelism, token, took):
+        self.number, self.parallelism, self.token, self.took = number, parallelism, token, took
+        self.frames, self.sent = FrameReader(2**20), {}
+        self.generation, self.counter, self.value = 0, number + 1, None
+        self.pushed = 0
+
+    def connection_made(self, transport):
+        self.transport = transport
+
+    def data_received(self, data):
+        self.frames.feed(data)
+        while (frame := self.frames.next_frame()) is not None:
+            message = DECODER.decode(frame)
+            if isinstance(message, Challenge):
+                self.transport.write(framed(ENCODER, proof_of(self.token, message)))
+            elif message.counter:
+                self.took.append(time.perf_counter() - self.sent.pop(message.counter))
+                self.generation, self.value = message.generation, message.value
+            else:
+                self.pushed += 1
+
+    def report(self, watermark):
+        self.counter += 1
+        self.sent[self.counter] = time.perf_counter()
+        awaited = None if self.number % HELD or self.value is None else self.value + 500
+        said = Statement(
+            "job",
+            self.number,
+            self.parallelism,
+            self.generation,
+            self.counter,
+            "ACTIVE",
+            watermark,
+            None,
+            self.value,
+            awaited,
+        )
+        self.transport.write(framed(ENCODER, said))
+
+
+async def main(address, token, count, seconds):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    loop, took = asyncio.get_running_loop(), []
+    host, _, port = address.rpartition(":")
+    subtasks = []
+    for number in range(count):
+        _, made = await loop.create_connection(
+            lambda number=number: Subtask(number, count, token, took), host, int(port)
+        )
+        subtasks.append(made)
+    await asyncio.sleep(1)
+
+    async def reports(subtask, rounds):
+        began = loop.time() + subtask.number / count
+        for tick in range(rounds):
+            await asyncio.sleep(began + tick - loop.time())
+            subtask.report(1_700_000_000_000 + 1_000 * tick + subtask.number % 997)
+
+    await asyncio.gather(*(reports(each, 3) for each in subtasks))
+    took.clear()
+    print("begin", flush=True)
+    await asyncio.gather(*(reports(each, seconds) for each in subtasks))
+    await asyncio.sleep(0.2)
+    took.sort()
+    said = {
+        "reports": len(took),
+        "p50_ms": took[len(took) // 2] * 1000,
+        "p99_ms": took[len(took) * 99 // 100] * 1000,
+        "max_ms": took[-1] * 1000,
+        "pushed": sum(each.pushed for each in subtasks),
+        "unanswered": sum(len(each.sent) for each in subtasks),
+    }
+    print(json.dumps(said), flush=True)
+    for each in subtasks:
+        each.transport.abort()
+
+
+if __name__ == "__main__":
+    address, token, count, seconds = sys.argv[1:]
+    asyncio.run(main(address, token, int(count), int(seconds)))

@@ -1,0 +1,156 @@
+"""W8, W9a, W10, S2: whole fetchers whose tracker is elsewhere, on virtual time."""
+
+import asyncio
+
+import pytest
+
+from recordpublisher.fetcher.bounded import Bounds
+from recordpublisher.fetcher.coordinator import Coordinator
+from recordpublisher.fetcher.remote_tracker import RemoteTracker
+from recordpublisher.publishers.properties import Properties
+
+from scripted import RecordingSink, ScriptedSource, a_fetcher
+from virtual_time import VirtualClock, run_virtual
+
+ALIGNED = {"flink.watermark.lookahead.millis": 1_000, "flink.watermark.sync.interval": 1_000}
+
+
+class Network:
+    """A coordinator that every message takes `delay` virtual seconds to reach; None: nothing arrives."""
+
+    def __init__(self, delay=0.02):
+        self.coordinator, self.delay, self.statements, self.trackers = Coordinator(1), delay, 0, {}
+
+    def carry(self, deliver, *arguments):
+        if self.delay is not None:
+            asyncio.get_running_loop().call_later(self.delay, deliver, *arguments)
+
+    def take(self, tracker, said):
+        self.statements += 1
+        self.carry(tracker.hear, self.coordinator.take(said, VirtualClock().monotonic() * 1000))
+        for subtask, answer in self.coordinator.due():
+            self.carry(self.trackers[subtask].hear, answer)
+
+    def tracker(self, properties):
+        network = self
+
+        class Travelling(RemoteTracker):
+            async def open(self, subtask, parallelism):
+                await super().open(subtask, parallelism)
+                network.trackers[subtask] = self
+
+            def send(self, statement):
+                network.carry(network.take, self, statement)
+
+        return Travelling(Properties(properties), VirtualClock())
+
+
+class Ordered(RecordingSink):
+    """Keeps what every subtask wrote in one list."""
+
+    def __init__(self, order):
+        super().__init__()
+        self._order = order
+
+    async def write(self, batch):
+        self._order.extend((batch.shard_id, int(data)) for data in batch.data)
+
+
+async def run_all(source, network, properties, owner, bounds=None, parallelism=2, late=0.0):
+    """Every subtask, until the tip unless told otherwise; answers what was written, in order, and how long it took."""
+    order = []
+
+    async def subtask(number):
+        await asyncio.sleep(late * number)
+        fetcher = a_fetcher(
+            source,
+            Ordered(order),
+            properties,
+            tracker=network.tracker(properties),
+            subtask=number,
+            parallelism=parallelism,
+            assigner=lambda shard, n: owner[shard.shard_id],
+        )
+        await fetcher.open()
+        await fetcher.run_bounded(bounds or Bounds(stop_at_tip=True, max_time=10_000))
+        await fetcher.close()
+
+    await asyncio.gather(*map(subtask, range(parallelism)))
+    return order, asyncio.get_running_loop().time()
+
+
+def spread_of(order):
+    worst, lowest_left = 0, float("inf")
+    for _, each in reversed(order):
+        lowest_left = min(lowest_left, each)
+        worst = max(worst, each - lowest_left)
+    return worst
+
+
+def two_shards(**more):
+    source = ScriptedSource(per_read=50, **more)
+    source.add("a", *range(0, 60_000, 20))
+    source.add("b", *range(0, 60_000, 2_000))
+    return source
+
+
+@pytest.mark.parametrize(("lookahead", "delay"), [(0, 0.02), (1_000, 0.02), (1_000, 4.0)])
+def test_subtasks_are_aligned_with_each_other_also_over_a_slow_network(lookahead, delay):  # W8, W10
+    given = {**ALIGNED, "flink.watermark.lookahead.millis": lookahead}
+    order, _ = run_virtual(run_all(two_shards(), Network(delay), given, {"a": 0, "b": 1}))
+
+    assert len(order) == 3_030
+    assert spread_of(order) <= lookahead
+
+
+def test_one_that_starts_later_is_aligned_too():  # W6
+    order, _ = run_virtual(run_all(two_shards(), Network(), ALIGNED, {"a": 0, "b": 1}, late=20))
+
+    assert spread_of(order) <= 1_000
+
+
+def test_catching_up_is_not_throttled_by_the_sync_interval():  # W9a
+    given = {**ALIGNED, "flink.watermark.sync.interval": 60_000}
+    network = Network()
+    order, took = run_virtual(run_all(two_shards(), network, given, {"a": 0, "b": 1}))
+
+    assert len(order) == 3_030
+    assert took < 60, "thirty steps of the sparse shard, each a round trip of 40 ms and not a minute"
+    assert network.statements < 200
+
+
+def test_out_of_reach_each_goes_by_its_own_watermark_after_the_start_up_timeout():  # W10
+    order, took = run_virtual(run_all(two_shards(), Network(delay=None), ALIGNED, {"a": 0, "b": 1}))
+
+    assert len(order) == 3_030
+    assert took > 60
+
+
+def test_a_network_that_fails_in_mid_run_holds_and_then_lets_go():  # W10
+    source, network = two_shards(), Network()
+
+    async def job():
+        loop = asyncio.get_running_loop()
+        loop.call_later(5, setattr, network, "delay", None)
+        loop.call_later(300, setattr, network, "delay", 0.02)
+        return await run_all(source, network, ALIGNED, {"a": 0, "b": 1})
+
+    order, took = run_virtual(job())
+
+    assert len(order) == 3_030
+    assert spread_of(order) <= 1_000
+    assert took > 300
+
+
+def test_a_child_elsewhere_starts_after_its_parent_was_emitted():  # S2
+    source = ScriptedSource(per_read=50)
+    source.add("p", *range(0, 10_000, 100))
+    source.split("p", "c", "d")
+    for child in "cd":
+        source.shards[f"s/{child}"].put(*range(10_000, 20_000, 100))
+    owner = {"p": 0, "c": 0, "d": 1}
+    order, _ = run_virtual(run_all(source, Network(), ALIGNED, owner, Bounds(max_time=60)))
+
+    shards = [shard for shard, _ in order]
+    assert len(order) == 300
+    assert "p" not in shards[100:]
