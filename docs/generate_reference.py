@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from functools import cached_property
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -67,7 +68,7 @@ FURTHER = {
 def pages() -> dict[str, str]:
     """Every generated page by its file name."""
     made = {f"{area}.md": _area_page(area) for area in AREAS}
-    return made | {"command-line.md": _command_line_page()}
+    return made | {"command-line.md": _command_line_page(), "conformance.md": _conformance_page()}
 
 
 def _area_page(area: str) -> str:
@@ -142,7 +143,7 @@ def _attribute_words(file: Path, owner: str | None) -> dict[str, str]:
 
 def _signature(name: str, thing: Any, width: int = 10_000) -> str:
     """The call as a person writes it; a class that nobody but a subclass makes is a bare name."""
-    if inspect.isclass(thing) and (issubclass(thing, (Exception, Protocol)) or inspect.isabstract(thing)):
+    if inspect.isclass(thing) and ({Exception, Protocol} & {*thing.__mro__} or inspect.isabstract(thing)):
         return f"class {name}"
     given = [each for each in inspect.signature(thing).parameters.values() if each.name != "self"]
     keywords = [place for place, each in enumerate(given) if each.kind is each.KEYWORD_ONLY]
@@ -184,6 +185,14 @@ def _command_line_page() -> str:
         text = one.get_help(one.context_class(one, info_name=name, terminal_width=100))
         parts.append(f"## {name}\n\n```text\n{text}\n```")
     return "\n\n".join(parts) + "\n"
+
+
+def _conformance_page() -> str:
+    """From the data beside the tests: no module of the package knows it."""
+    spec: Any = spec_from_file_location("conformance_table", REFERENCE.parents[1] / "tests/conformance/table.py")
+    table = sys.modules[spec.name] = module_from_spec(spec)
+    spec.loader.exec_module(table)
+    return str(table.markdown())
 
 
 COMMAND_LINE_WORDS = """Needs the extra `cli`. `python -m recordpublisher` is the same. Results go to stdout, everything else to stderr.

@@ -9,7 +9,7 @@ from ..publishers.properties import Properties
 from ..publishers.shards import Shard
 
 ShardAssigner = Callable[[Shard, int], int]
-"""From a shard and the parallelism to the subtask that owns it."""
+"""From a shard and the parallelism to the subtask that owns it; numbers past the last one count round."""
 
 
 def uniform(shard: Shard, parallelism: int) -> int:

@@ -9,6 +9,7 @@ from ..publishers.positions import StartingPosition
 from ..publishers.shards import Shard
 from .shard_state import ShardState
 from .snapshot import Restored
+from .unread_children import with_unread_children
 
 
 def seeded_states(listed: Iterable[Shard], restored: Restored, start: StartingPosition) -> dict[str, ShardState]:
@@ -39,8 +40,9 @@ def vanished(listed: Iterable[Shard], restored: Restored, streams: Iterable[str]
 def past_retention(
     listed: Iterable[Shard], restored: Restored, oldest_retained_ms: Mapping[str, int | None]
 ) -> list[str]:
-    """Restored shards whose last record and last confirmed tip are both older than what their stream retains (S5)."""
-    lost = []
+    """Restored shards whose last record and last confirmed tip are both older than what their stream retains, and those
+    whose children came and went unread (S5)."""
+    listed, lost = tuple(listed), []
     for shard in listed:
         state, oldest = restored.shards.get(shard.key), oldest_retained_ms.get(shard.stream)
         if state is None or state.ended or oldest is None:
@@ -48,7 +50,7 @@ def past_retention(
         seen = [moment for moment in (state.arrival_ms, state.tip_ms) if moment is not None]
         if seen and max(seen) < oldest:
             lost.append(shard.key)
-    return lost
+    return lost + with_unread_children(listed, restored, oldest_retained_ms)
 
 
 def data_loss(keys: list[str], restored: Restored) -> DataLossError:

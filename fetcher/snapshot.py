@@ -30,7 +30,9 @@ class Restored:
 def to_json(
     shards: Mapping[str, ShardState], pinned_ms: int | None, generation: int, subtask: int, parallelism: int
 ) -> dict[str, Any]:
-    """A snapshot of one subtask."""
+    """A snapshot of one subtask. Raises: StateError when it knows neither generation nor shard: it would take a whole one's place."""
+    if generation < 1 and not shards:
+        raise StateError("the fetcher is not open yet and knows no shard")
     return {
         "version": VERSION,
         "generation": generation,

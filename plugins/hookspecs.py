@@ -59,7 +59,7 @@ def recordpublisher_register_watermark_strategies(registry: Registrar[WatermarkS
 
 @hookspec
 def recordpublisher_register_shard_assigners(registry: Registrar[Any]) -> None:
-    """Add shard assigners, which say the subtask of a shard (S9); chosen by `flink.shard.assigner`."""
+    """Add shard assigners: from a shard and the parallelism to its subtask, counted round (S9); chosen by `flink.shard.assigner`."""
 
 
 @hookspec

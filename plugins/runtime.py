@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -11,6 +12,7 @@ from ..consumer.event_time import event_times
 from ..consumer.poison import OnPoison
 from ..consumer.shard_consumer import Stamping
 from ..fetcher import data_fetcher as floor
+from ..fetcher.assignment import ShardAssigner
 from ..fetcher.bounded import BoundedResult, Bounds
 from ..fetcher.checkpoints import Checkpoints
 from ..fetcher.discovery import Discovery
@@ -41,6 +43,7 @@ from .shared_trackers import tracker_of
 from .sinks_by_name import dead_letters_of, sink_of
 from .stores_by_uri import state_store_of
 
+log = logging.getLogger("recordpublisher.fetcher")
 Assigner = Callable[[Record], int]
 
 
@@ -118,15 +121,15 @@ class DataFetcher:
     async def __aenter__(self) -> Self:
         try:
             await self._fetcher.open()
-        except BaseException:
-            await self._close()
+        except BaseException as error:
+            await self._close(error)
             raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._close()
+        await self._close(error)
 
     async def run(self) -> BoundedResult:
         """Run until `stop()`, an error, the deletion of every stream (S8), or the end of a source of a finite size.
@@ -169,11 +172,17 @@ class DataFetcher:
         """`{"subtask": {...}, "shards": {"orders/shardId-...": {...}}}`, plain values; docs/reference/metrics.md (A1)."""
         return self._fetcher.metrics()
 
-    async def _close(self) -> None:
+    async def _close(self, ended_by: BaseException | None) -> None:
+        """Close everything; trouble on the way does not hide the error that the job ended by."""
         try:
-            await self._fetcher.close()
-        finally:
-            await self._lister.close()
+            try:
+                await self._fetcher.close()
+            finally:
+                await self._lister.close()
+        except Exception as trouble:
+            if ended_by is None:
+                raise
+            log.warning("closing the fetcher failed too: %s", trouble, exc_info=trouble)
 
 
 def stamping_maker(
@@ -204,6 +213,8 @@ def _deserializer(registry: Registry, properties: Properties, function: Callable
     return made(properties)  # type: ignore[call-arg]
 
 
-def _assigner(registry: Registry, properties: Properties) -> Any:
+def _assigner(registry: Registry, properties: Properties) -> ShardAssigner:
+    """The assigner, its numbers counted round the subtasks as in the connector: a shard outside of them would be nobody's."""
     made = registry.shard_assigners.get(properties.value(table.SHARD_ASSIGNER) or "", table.SHARD_ASSIGNER.key)
-    return made(properties)
+    assigner: ShardAssigner = made(properties)
+    return lambda shard, parallelism: assigner(shard, parallelism) % parallelism

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from .kpl import MAGIC, Aggregate, hash_key_of, parse_aggregate
+from .kpl import MAGIC, Aggregate, parse_aggregate
 from .metrics import ShardMetrics
 from .positions import SequenceNumber, StartingPosition
 from .records import UserRecord
@@ -53,37 +53,32 @@ class Deaggregator:
         if not any([record.data.startswith(MAGIC) for record in raw if record.data >= MAGIC]):  # noqa: C419 - a list is faster
             return records_behind(raw, start.skip_through)
         records: list[UserRecord] = []
-        own = _OwnKeys(self._range)
         for record in raw:
             aggregate = parse_aggregate(record.data)
             if aggregate is None:
                 records.append(record)
             else:
-                await self._take_apart(record, aggregate, own, records)
+                await self._take_apart(record, aggregate, records)
         return records_behind(records, start.skip_through)
 
-    async def _take_apart(
-        self, record: UserRecord, aggregate: Aggregate, own: _OwnKeys, into: list[UserRecord]
-    ) -> None:
-        for first in range(0, len(aggregate.parts), YIELD_EVERY):
-            some = aggregate.sub_records(record, first, first + YIELD_EVERY)
-            into += await self._without_foreign(some, own)
-            self._worked += len(some)
+    async def _take_apart(self, record: UserRecord, aggregate: Aggregate, into: list[UserRecord]) -> None:
+        owned = await self._owned(aggregate)
+        for first in range(0, len(aggregate), YIELD_EVERY):
+            stop = min(first + YIELD_EVERY, len(aggregate))
+            into += aggregate.sub_records(record, first, stop, owned)
+            self._worked += stop - first
             if self._worked >= YIELD_EVERY:
                 self._worked = 0
                 await asyncio.sleep(0)
 
-    async def _without_foreign(self, records: list[UserRecord], own: _OwnKeys) -> list[UserRecord]:
-        """Those whose hash key lies in the shard: the KPL sends the others again, to their own."""
-        if self._takes_all:
-            return records
-        kept = [record for record in records if own[record.partition_key, record.explicit_hash_key]]
-        foreign = len(records) - len(kept)
-        if foreign and not await self._keys_decide():
-            self._takes_all = True
-            return records
-        self._metrics.foreign_sub_records += foreign
-        return kept
+    async def _owned(self, aggregate: Aggregate) -> list[bool] | None:
+        """Which sub-records the shard owns by their hash keys, None: all. The KPL sends the others again, to their own shard."""
+        owned = None if self._takes_all else aggregate.owned_by(self._range)
+        if owned is not None and not await self._keys_decide():
+            self._takes_all, owned = True, None
+        if owned is not None:
+            self._metrics.foreign_sub_records += owned.count(False)
+        return owned
 
 
 def records_behind(records: list[UserRecord], done: SequenceNumber | None) -> list[UserRecord]:
@@ -94,16 +89,3 @@ def records_behind(records: list[UserRecord], done: SequenceNumber | None) -> li
     if done is None:
         return records
     return [r for r in records if r.sequence_number != done.sequence or r.sub_sequence_number > done.sub_sequence]
-
-
-class _OwnKeys(dict[tuple[str | None, str | None], bool]):
-    """Whether a pair of keys belongs to the shard, worked out once for each pair: hashing costs more than all the rest."""
-
-    def __init__(self, own: HashRange) -> None:
-        super().__init__()
-        self._own = own
-
-    def __missing__(self, pair: tuple[str | None, str | None]) -> bool:
-        partition_key, explicit_hash_key = pair
-        self[pair] = hash_key_of(partition_key or "", explicit_hash_key) in self._own
-        return self[pair]

@@ -25,3 +25,13 @@ def test_a_wait_without_a_timer_is_a_dead_lock():
 
     with pytest.raises(RuntimeError, match="dead-lock"):
         run_virtual(stuck())
+
+
+def test_a_clock_that_is_asked_before_the_loop_runs_makes_none():
+    clock = VirtualClock()
+    assert clock.monotonic() == 0.0
+
+    async def later():
+        return clock.monotonic()
+
+    assert run_virtual(later()) == 0.0

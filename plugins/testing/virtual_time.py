@@ -45,15 +45,18 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class VirtualClock:
-    """The Clock port on the running virtual loop; the wall clock starts at EPOCH_MS."""
+    """The Clock port on the running virtual loop; the wall clock starts at EPOCH_MS. Before a loop runs, nothing has passed."""
 
     def now_ms(self) -> int:
         """Wall-clock time, epoch ms."""
-        return EPOCH_MS + round(asyncio.get_event_loop().time() * 1000)
+        return EPOCH_MS + round(self.monotonic() * 1000)
 
     def monotonic(self) -> float:
         """The loop's seconds."""
-        return asyncio.get_event_loop().time()
+        try:
+            return asyncio.get_running_loop().time()
+        except RuntimeError:
+            return 0.0
 
 
 def run_virtual(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -120,7 +120,7 @@ class FanOutRecordPublisher(RecordPublisher):
             self._position = _advanced(self._position, answered)
             if _went_back(batch, answered):
                 return RunResult.INCOMPLETE
-            if event.continuation is None:
+            if _ends_the_shard(event):
                 self._is_complete = True
                 return RunResult.COMPLETE
             if subscription.is_given_back:
@@ -188,6 +188,11 @@ class FanOutRecordPublisher(RecordPublisher):
         metrics.number_of_deaggregated_records += len(batch)
         if batch.millis_behind_latest is not None:
             metrics.millis_behind_latest = batch.millis_behind_latest
+
+
+def _ends_the_shard(event: ReadAnswer) -> bool:
+    """No continuation, or children, which come at the end of a shard only (API reference); some servers give both (F2)."""
+    return event.continuation is None or bool(event.child_shards)
 
 
 def _position_after(event: ReadAnswer) -> SequenceNumber | None:

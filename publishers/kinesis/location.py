@@ -14,6 +14,7 @@ from ..properties import Properties
 from ..property_table import ENDPOINT, REGION
 
 _ARN = re.compile(r"arn:[^:]+:kinesis:(?P<region>[^:]+):(?P<account>[^:]*):stream/(?P<name>[^/]+)$")
+_REGION = re.compile(r"[a-z]+(-[a-z]+)+-\d+")
 _SIGNING_REGION = "us-east-1"
 
 
@@ -55,6 +56,8 @@ def region_of(properties: Properties, streams: Iterable[str] = ()) -> str:
         raise ConfigurationError(
             REGION.key, None, "a region such as eu-west-1, here or in AWS_REGION, or streams as ARNs"
         )
+    if not properties.is_set(ENDPOINT) and not _REGION.fullmatch(region):
+        raise ConfigurationError(REGION.key, region, "a region such as eu-west-1")
     if in_arns - {region} and not properties.is_set(ENDPOINT):
         raise ConfigurationError(REGION.key, region, f"the region of the streams' ARNs: {', '.join(sorted(in_arns))}")
     return region

@@ -17,8 +17,8 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 FLOORS = ("publishers", "consumer", "fetcher", "plugins")
 LATER = {"flink.watermark.alignment.max.lag"}
 """Named as not there yet."""
-EXAMPLES = ("flink.lines.",)
-"""Properties of the sample plugin."""
+EXAMPLES = ("flink.lines.", "flink.dynamodb.")
+"""Properties of the sample plugins."""
 
 
 def ids(page):

@@ -28,39 +28,51 @@ def test_first_sink(served, tmp_path):
         served.call(served.endpoint.stream("orders").put, b'{"order": %d}' % number, str(number))
 
     page, replacing = TUTORIAL / "first-sink.md", {"http://127.0.0.1:4567": served.url}
-    package, site = tmp_path / "package", tmp_path / "site"
-    write_files(page, package)
-    install(package, site)
 
-    assert play(page, tmp_path, replacing, site) == 7
+    assert play(page, tmp_path, replacing, installed(page, tmp_path)) == 7
 
 
-def write_files(page, folder):
+FIRST_PUBLISHER = TUTORIAL / "first-publisher.md"
+DYNAMODB = ROOT / "docs/how-to/read-dynamodb-streams.md"
+SAMPLES = {FIRST_PUBLISHER: "sample_publisher", DYNAMODB: "dynamodb_publisher"}
+NOT_OF_THE_PACKAGE = (None, "test_lines.py", "job.properties")
+
+
+@pytest.mark.parametrize("page", SAMPLES, ids=lambda page: page.stem)
+def test_the_page_shows_the_package_that_is_tested(page):
     for block in blocks(page, {}):
-        if block.file_name is not None:
-            (folder / block.file_name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / block.file_name).write_text(block.text)
-
-
-def install(package, site):
-    options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check"]
-    line = [sys.executable, "-m", "pip", "install", *options, "--target", site, package]
-    subprocess.run(line, check=True, env={**os.environ, "PIP_NO_INPUT": "1"})
-
-
-def test_first_publisher_shows_the_sample_package():
-    for block in blocks(TUTORIAL / "first-publisher.md", {}):
-        if block.file_name not in (None, "test_lines.py"):
-            sample = ROOT / "tests/plugins/sample_publisher" / block.file_name
+        if block.file_name not in NOT_OF_THE_PACKAGE:
+            sample = ROOT / "tests/plugins" / SAMPLES[page] / block.file_name
             assert block.text.partition("\n")[2] == sample.read_text(), block.file_name
 
 
-def test_first_publisher(tmp_path):
-    package, site = tmp_path / "package", tmp_path / "site"
-    write_files(TUTORIAL / "first-publisher.md", package)
-    install(package, site)
+def installed(page, folder):
+    """A site with the package that a page shows."""
+    package, site = folder / "package", folder / "site"
+    for block in blocks(page, {}):
+        if block.file_name not in NOT_OF_THE_PACKAGE:
+            (package / block.file_name).parent.mkdir(parents=True, exist_ok=True)
+            (package / block.file_name).write_text(block.text)
+    options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check"]
+    install = [sys.executable, "-m", "pip", "install", *options, "--target", site, package]
+    subprocess.run(install, check=True, env={**os.environ, "PIP_NO_INPUT": "1"})
+    return site
 
-    assert play(TUTORIAL / "first-publisher.md", tmp_path, {}, site) == 4
+
+def test_first_publisher(tmp_path):
+    assert play(FIRST_PUBLISHER, tmp_path, {}, installed(FIRST_PUBLISHER, tmp_path)) == 4
+
+
+def test_read_dynamodb_streams(tmp_path):
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        url = "http://{}:{}".format(*server.get_host_and_port())
+        assert play(DYNAMODB, tmp_path, {"http://127.0.0.1:4567": url}, installed(DYNAMODB, tmp_path)) == 2
+    finally:
+        server.stop()
 
 
 def test_the_tests_of_the_guide_pass(tmp_path):

@@ -9,7 +9,7 @@ from recordpublisher.fetcher.bounded import Bounds, EndReason
 from recordpublisher.fetcher.checkpoints import Checkpoints
 from recordpublisher.fetcher.state_store import StateStore
 from recordpublisher.publishers.errors import FatalKinesisError, FencedError, StreamNotFoundError
-from recordpublisher.publishers.positions import PositionType, StartingPosition
+from recordpublisher.publishers.positions import StartingPosition
 
 from scripted import RecordingSink, ScriptedSource, a_fetcher
 from virtual_time import EPOCH_MS, run_virtual
@@ -35,67 +35,6 @@ def test_every_record_of_every_shard_is_written_in_order():
     assert result.reason is EndReason.TIP
     assert [time for shard, time in sink.rows if shard == "a"] == list(range(100))
     assert [time for shard, time in sink.rows if shard == "b"] == list(range(1000, 1035))
-
-
-def test_children_start_when_their_parents_last_record_was_emitted():  # S2
-    source, sink = ScriptedSource(per_read=3), RecordingSink(cost=1.0)
-    source.add("parent", *range(10))
-    source.split("parent", "left", "right")
-    source.shards["s/left"].put(20, 21)
-    source.shards["s/right"].put(30)
-
-    fetcher, _ = run_virtual(read(source, sink))
-
-    assert [shard for shard, _ in sink.rows[:10]] == ["parent"] * 10
-    assert len(sink.rows) == 13
-    assert fetcher.snapshot()["shards"]["s/parent"]["ended"] is True
-    assert fetcher.snapshot()["shards"]["s/left"]["position"] == "1"
-
-
-def test_a_merged_child_waits_for_both_parents():  # S2
-    source, sink = ScriptedSource(per_read=2), RecordingSink()
-    source.add("quick", 1)
-    source.add("slow", *range(100, 140))
-    child = source.add("child", 500, parents=("quick", "slow")).shard
-    source.close_shard("quick", child)
-    source.close_shard("slow", child)
-
-    run_virtual(read(source, sink))
-
-    assert sink.rows[-1] == ("child", 500)
-    assert len(sink.rows) == 42
-
-
-def test_child_shards_of_the_last_answer_are_read_before_discovery_looks():  # S3
-    source, sink = ScriptedSource(), RecordingSink()
-    source.add("parent", 1)
-
-    async def job():
-        fetcher = a_fetcher(source, sink, {"flink.shard.discovery.intervalmillis": 1_000_000})
-        await fetcher.open()
-        source.split("parent", "child")
-        source.shards["s/child"].put(7)
-        await fetcher.run_bounded(TIP)
-
-    run_virtual(job())
-
-    assert sink.rows == [("parent", 1), ("child", 7)]
-    assert source.created[1][1].type is PositionType.TRIM_HORIZON
-
-
-def test_discovery_finds_a_new_shard():
-    source, sink = ScriptedSource(), RecordingSink()
-    source.add("a", 1)
-
-    async def job():
-        fetcher = a_fetcher(source, sink)
-        await fetcher.open()
-        asyncio.get_running_loop().call_later(5, lambda: source.add("b", 9))
-        await fetcher.run_bounded(Bounds(max_records=2))
-
-    run_virtual(job())
-
-    assert sorted(sink.rows) == [("a", 1), ("b", 9)]
 
 
 def test_a_restart_from_a_snapshot_goes_on_exactly():  # S1, S5
@@ -246,30 +185,6 @@ def test_an_event_time_bound_stops_every_shard_before_it():
     assert result.shards["s/a"].past_event_time
 
 
-def test_two_subtasks_share_the_shards_and_the_ends_of_parents():  # S2, S9
-    from recordpublisher.fetcher.global_watermark import InProcessTracker
-
-    source, sinks = ScriptedSource(), (RecordingSink(), RecordingSink())
-    for number in range(6):
-        source.add(f"a{number}", number)
-    owners = {f"a{number}": number % 2 for number in range(6)} | {"child": 1}
-    source.split("a0", "child")
-    source.shards["s/child"].put(77)
-    tracker = InProcessTracker()
-
-    async def job():
-        shared = {"tracker": tracker, "parallelism": 2, "assigner": lambda shard, n: owners[shard.shard_id]}
-        fetchers = [a_fetcher(source, sinks[i], subtask=i, **shared) for i in range(2)]
-        for fetcher in fetchers:
-            await fetcher.open()
-        await asyncio.gather(*(each.run_bounded(Bounds(max_time=30)) for each in fetchers))
-
-    run_virtual(job())
-
-    assert sorted(sinks[0].rows) == [("a0", 0), ("a2", 2), ("a4", 4)]
-    assert sorted(sinks[1].rows) == [("a1", 1), ("a3", 3), ("a5", 5), ("child", 77)]
-
-
 class MemoryStore(StateStore):
     """A StateStore that remembers what it was given, in order."""
 
@@ -349,25 +264,3 @@ def test_a_checkpoint_of_a_later_generation_wins_over_restore():  # S5
     run_virtual(job())
 
     assert [time for _, time in first.rows + second.rows + third.rows] == list(range(30))
-
-
-def test_a_shard_has_not_ended_while_its_last_write_is_going_on():  # S2
-    source, sink = ScriptedSource(per_read=1, latency=1.0), RecordingSink(cost=5.0)
-    source.add("parent", 1)
-
-    async def job():
-        fetcher = a_fetcher(source, sink)
-        await fetcher.open()
-        running = asyncio.create_task(fetcher.run_bounded(TIP))
-        await asyncio.sleep(1.5)
-        source.split("parent", "child")
-        await asyncio.sleep(2)
-        during = fetcher.snapshot()["shards"]["s/parent"].get("ended", False), list(source.created)
-        await running
-        return during, fetcher.snapshot()["shards"]["s/parent"]["ended"]
-
-    (ended, created), at_last = run_virtual(job())
-
-    assert not ended
-    assert [shard for shard, _ in created] == ["parent"]
-    assert at_last

@@ -40,7 +40,7 @@ def test_the_shards_of_a_deleted_stream_hold_nobody():  # S8, W9
     assert len(sink.rows) == 101
 
 
-def test_an_expired_parent_leaves_the_state():  # S5
+def test_an_expired_parent_leaves_state_and_metrics():  # S5, A1
     source, sink = ScriptedSource(), RecordingSink()
     source.add("a", 1)
     source.split("a", "b")
@@ -51,11 +51,12 @@ def test_an_expired_parent_leaves_the_state():  # S5
         loop = asyncio.get_running_loop()
         loop.call_later(15, source.shards.pop, "s/a")
         await fetcher.run_bounded(Bounds(max_time=12))
-        before = set(fetcher.snapshot()["shards"])
+        before = set(fetcher.snapshot()["shards"]), set(fetcher.metrics()["shards"])
         await fetcher.run_bounded(Bounds(max_time=30))
-        return before, set(fetcher.snapshot()["shards"])
+        return before, (set(fetcher.snapshot()["shards"]), set(fetcher.metrics()["shards"]))
 
-    assert run_virtual(job()) == ({"s/a", "s/b"}, {"s/b"})
+    both, child = {"s/a", "s/b"}, {"s/b"}
+    assert run_virtual(job()) == ((both, both), (child, child))
     assert sorted(sink.rows) == [("a", 1), ("b", 2)]
 
 
@@ -185,3 +186,26 @@ def test_a_subtask_that_never_joins_is_an_error():  # W6
 
     with pytest.raises(ConfigurationError, match=r"flink\.watermark\.tracker"):
         run_virtual(job())
+
+
+def test_children_that_came_and_went_while_nobody_read_are_a_gap():  # S5
+    source, sink = ScriptedSource(), RecordingSink()
+    source.add("a", 1, 2)
+    source.split("a", "b")
+    source.split("b", "c")
+
+    async def state():
+        fetcher = await opened(source, sink)
+        await fetcher.run_bounded(Bounds(max_time=10))
+        return fetcher.snapshot()
+
+    kept = run_virtual(state())
+    kept["shards"] = {"s/a": kept["shards"]["s/a"]}  # taken before anybody had heard of the child
+    del source.shards["s/a"], source.shards["s/b"]
+
+    async def late(stream):
+        return EPOCH_MS + 3_600_000
+
+    with pytest.raises(DataLossError, match="s/a after 1"):
+        run_virtual(opened(source, sink, restore=(kept,), oldest_retained=late))
+    run_virtual(opened(source, sink, {"flink.state.dataloss": "CONTINUE"}, restore=(kept,), oldest_retained=late))

@@ -30,7 +30,7 @@ def rank(state: ShardState):
     return (int(state.position.sequence), 1000 if sub < 0 else sub)
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), PLACED), max_size=6), st.randoms(use_true_random=False))
+@given(st.lists(st.tuples(st.integers(1, 3), PLACED), max_size=6), st.randoms(use_true_random=False))
 def test_the_newest_generation_wins_then_the_furthest_position_in_any_order(parts, random):
     snapshots = [snapshot(shards, generation) for generation, shards in parts]
     random.shuffle(snapshots)

@@ -4,6 +4,7 @@ import pytest
 from memory_streams import ARRIVAL, PROPERTIES, MemoryFactory, install
 
 import recordpublisher as rp
+from recordpublisher.plugins.manager import load_registry
 
 
 @pytest.fixture(autouse=True)
@@ -135,3 +136,61 @@ async def test_the_sink_is_closed_when_opening_fails(monkeypatch):
             pass
 
     assert sink.closed == 1
+
+
+async def test_an_error_of_the_run_is_not_hidden_by_one_of_closing(monkeypatch, caplog):
+    class Sink(rp.MemorySink):
+        async def write(self, batch):
+            raise OSError("the disk is full")
+
+    async def cannot(self):
+        raise ValueError("a connection is broken")
+
+    monkeypatch.setattr(MemoryFactory, "close", cannot)
+    with pytest.raises(OSError, match="the disk is full"):
+        async with fetcher(Sink()) as running:
+            await running.run()
+
+    assert "a connection is broken" in caplog.text
+
+
+async def test_an_error_of_closing_alone_is_told(monkeypatch):
+    async def cannot(self):
+        raise ValueError("a connection is broken")
+
+    monkeypatch.setattr(MemoryFactory, "close", cannot)
+    with pytest.raises(ValueError, match="a connection is broken"):
+        async with fetcher() as running:
+            await running.run()
+
+
+@pytest.mark.parametrize(("answer", "owner"), [(0, 0), (2, 2), (5, 2), (-1, 2), (300, 0)])
+async def test_an_assigners_number_counts_round_the_subtasks(answer, owner):  # S9
+    """As the connector takes it: a shard that belonged to nobody would not be read."""
+
+    class Assigner:
+        def __init__(self, properties):
+            pass
+
+        def __call__(self, shard, parallelism):
+            return answer
+
+    class Plugin:
+        @rp.hookimpl
+        def recordpublisher_register_shard_assigners(self, registry):
+            registry.add("FIXED", Assigner)
+
+        @rp.hookimpl
+        def recordpublisher_register_publishers(self, registry):
+            registry.add("MEMORY", MemoryFactory)
+
+    read = []
+    properties = {**PROPERTIES, "flink.shard.assigner": "FIXED"}
+    for subtask in range(3):
+        sink = rp.MemorySink()
+        given = {"subtask": subtask, "parallelism": 3, "registry": load_registry([Plugin()])}
+        async with fetcher(sink, properties=properties, **given) as running:
+            await running.run_bounded(max_time=0.2)
+        read.append(len(sink.records))
+
+    assert read == [4 if subtask == owner else 0 for subtask in range(3)]

@@ -1,7 +1,10 @@
 import asyncio
 import hashlib
+from operator import attrgetter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from kpl import MAGIC, aggregate, sealed, varint
 
 from recordpublisher.publishers.deaggregation import YIELD_EVERY, Deaggregator, records_behind
@@ -94,10 +97,58 @@ async def test_s4_foreign_sub_records_are_dropped_and_counted_after_numbering():
     assert metrics.foreign_sub_records == 2
 
 
+async def test_s4_a_long_aggregate_is_numbered_and_sifted_as_a_whole():
+    upper = Shard("orders", "shardId-1", hash_range=HashRange(1, MAX_HASH_KEY))
+    parts = [("a", b"%d" % number, str(number % 3)) for number in range(2 * YIELD_EVERY + 5)]
+    records = await taken_apart(raw(aggregate(*parts)), shard=upper)
+    assert [r.sub_sequence_number for r in records] == [number for number in range(len(parts)) if number % 3]
+    assert all(r.data == b"%d" % r.sub_sequence_number for r in records)
+
+
 async def test_s4_the_explicit_hash_key_decides_where_there_is_one():
     upper = Shard("orders", "shardId-1", hash_range=HashRange(2**127, MAX_HASH_KEY))
     records = await taken_apart(raw(aggregate(("a", b"1", "0"), ("a", b"2", str(MAX_HASH_KEY)))), shard=upper)
     assert [r.data for r in records] == [b"2"]
+
+
+async def test_s4_a_hash_key_that_is_no_number_leaves_the_partition_key_to_decide():
+    own = Shard("orders", "shardId-1", hash_range=HashRange(hash_of("a"), hash_of("a")))
+    records = await taken_apart(raw(aggregate(("a", b"1", "zero"), ("b", b"2", "zero"))), shard=own)
+    assert [(r.data, r.explicit_hash_key) for r in records] == [(b"1", "zero")]
+
+
+SUB_RECORDS = st.lists(
+    st.one_of(
+        st.tuples(st.text(max_size=4), st.binary(max_size=3)),
+        st.tuples(st.text(max_size=4), st.binary(max_size=3), st.integers(0, MAX_HASH_KEY).map(str)),
+    ),
+    max_size=8,
+)
+MIXED = st.lists(st.one_of(SUB_RECORDS.map(lambda parts: aggregate(*parts)), st.binary(max_size=5)), max_size=5)
+
+
+@given(payloads=MIXED, middle=st.integers(0, MAX_HASH_KEY - 1))
+def test_s4_what_one_half_of_a_split_shard_drops_the_other_half_keeps(payloads, middle):
+    records = [raw(data, str(number)) for number, data in enumerate(payloads)]
+    halves = HashRange(0, middle), HashRange(middle + 1, MAX_HASH_KEY)
+
+    async def read(own):
+        return await taken_apart(*records, shard=Shard("orders", "shardId-1", hash_range=own))
+
+    whole, low, high = (asyncio.run(read(own)) for own in (HashRange(), *halves))
+    plain = [record for record in whole if record.sub_sequence_number < 0]
+    place = attrgetter("sequence_number", "sub_sequence_number")
+    assert sorted(low + high, key=place) == sorted(whole + plain, key=place)
+
+
+@given(payloads=MIXED)
+def test_p2_a_restart_behind_any_record_of_a_mixed_batch_reads_exactly_the_rest(payloads):
+    records = [raw(data, str(number)) for number, data in enumerate(payloads)]
+    whole = asyncio.run(taken_apart(*records))
+    for number, record in enumerate(whole):
+        done = SequenceNumber(record.sequence_number, record.sub_sequence_number)
+        rest = records[int(done.sequence) + (not done.is_inside_aggregate) :]
+        assert asyncio.run(taken_apart(*rest, start=StartingPosition.after(done))) == whole[number + 1 :]
 
 
 async def test_s4_with_auto_distribution_nothing_is_foreign_and_it_is_asked_once():

@@ -53,6 +53,17 @@ def test_a_java_format_is_understood(java, timestamp):
     assert initial_timestamp_ms(start_at(timestamp, **{FORMAT: java})) == 1459799926480
 
 
+def test_the_connectors_own_examples_are_understood():
+    assert initial_timestamp_ms(start_at("2020-08-13T09:18:00.0+01:00")) == 1597306680000
+    assert initial_timestamp_ms(start_at("2020-08-13T09:23", **{FORMAT: "yyyy-MM-dd'T'HH:mm"})) == 1597310580000
+
+
+@pytest.mark.parametrize(("timestamp", "java"), [("stillUnparsable", "yyyy-MM-dd"), ("2016-03-14", "InvalidPattern")])
+def test_text_and_format_that_do_not_go_together_are_an_error(timestamp, java):
+    with pytest.raises(ConfigurationError, match=r"flink\.stream\.initpos\.timestamp"):
+        initial_position(start_at(timestamp, **{FORMAT: java}))
+
+
 def test_a_given_format_is_tried_before_epoch_seconds():
     assert initial_timestamp_ms(start_at("20160404", **{FORMAT: "yyyyMMdd"})) == 1459728000000
     assert initial_timestamp_ms(start_at("1459799926.480", **{FORMAT: "yyyyMMdd"})) == 1459799926480

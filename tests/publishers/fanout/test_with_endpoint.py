@@ -1,102 +1,17 @@
 """Fan-out through the real SDK against the embedded endpoint: real sockets, real event frames, faults of every kind."""
 
 import asyncio
-from contextlib import asynccontextmanager
 
 import pytest
-from fast_time import FastClock, run_fast
+from fanout_endpoint import FIRST, Job, endpoint_with, opened, reading
+from fast_time import run_fast
 
-from recordpublisher.plugins.local import LocalKinesis, StreamFault, serve_in_thread
+from recordpublisher.plugins.local import StreamFault
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import ConsumerError, DataLossError, FatalKinesisError, StreamNotFoundError
-from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
-from recordpublisher.publishers.fanout.holders import ConsumerHolders
 from recordpublisher.publishers.kinesis import KinesisClient
-from recordpublisher.publishers.metrics import ShardMetrics
-from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties import Properties
-from recordpublisher.publishers.shards import HashRange, Shard
-
-FIRST = "shardId-000000000000"
-ACCESS = {"aws.credentials.provider.basic.accesskeyid": "x", "aws.credentials.provider.basic.secretkey": "y"}
-PATIENT = {"aws.request.timeout": 3_600_000, "flink.shard.subscribetoshard.timeout": 3_600}  # time runs fast here
-
-
-class Job:
-    """One subtask on the endpoint: its factory, and a reader task for each shard."""
-
-    def __init__(self, endpoint, holders=None, **properties):
-        self.endpoint = endpoint
-        self.properties = {
-            "aws.endpoint": endpoint.url,
-            "flink.stream.efo.consumername": "app",
-            **ACCESS,
-            **PATIENT,
-            **properties,
-        }
-        self.factory = FanOutRecordPublisherFactory(
-            self.properties, clock=FastClock(), holders=holders or ConsumerHolders()
-        )
-        self.metrics = {}
-        self.batches = []
-        self._news = asyncio.Event()
-
-    @property
-    def data(self):
-        return [record.data.decode() for batch in self.batches for record in batch]
-
-    async def take(self, batch):
-        self.batches.append(batch)
-        self._news.set()
-        return batch.read_position
-
-    def shard(self, shard_id=FIRST):
-        listed = self.endpoint.stream("orders").shard(shard_id)
-        return Shard("orders", shard_id, hash_range=HashRange(listed.hash_range.start, listed.hash_range.end))
-
-    async def read(self, shard=None, consumer=None):
-        shard = shard or self.shard()
-        metrics = self.metrics[shard.shard_id] = ShardMetrics()
-        publisher = await self.factory.create(shard, StartingPosition.trim_horizon(), metrics)
-        result = RunResult.INCOMPLETE
-        while result is RunResult.INCOMPLETE:
-            result = await publisher.run(consumer or self.take)
-        return result
-
-    async def until(self, condition):
-        async with asyncio.timeout(1_000):  # 20 real seconds
-            while not condition():
-                self._news.clear()
-                if not condition():
-                    await self._news.wait()
-
-    async def until_read(self, *data):
-        await self.until(lambda: self.data == list(data))
-
-
-@asynccontextmanager
-async def endpoint_with(shards=1):
-    async with LocalKinesis(streams={"orders": shards}, clock=FastClock()) as endpoint:
-        yield endpoint
-
-
-@asynccontextmanager
-async def reading(shards=1, **properties):
-    """A job that reads the first shard while the block runs."""
-    async with endpoint_with(shards) as endpoint:
-        job = Job(endpoint, **properties)
-        job.task = asyncio.create_task(job.read())
-        job.task.add_done_callback(lambda task: job._news.set())
-        try:
-            yield job, endpoint.stream("orders"), endpoint.faults
-        finally:
-            job.task.cancel()
-            await asyncio.gather(job.task, return_exceptions=True)
-            await job.factory.close()
-
-
-def opened(endpoint):
-    return len(endpoint.account.subscriptions._all)
+from recordpublisher.publishers.shards import Shard
 
 
 def test_a_stream_is_read_live():
@@ -306,87 +221,3 @@ def test_f5_a_consumer_stuck_past_the_unread_time_out_gives_the_connection_back_
             await job.factory.close()
 
     run_fast(main())
-
-
-def test_forty_shards_share_one_client_without_waiting_for_each_other():
-    async def main():
-        async with endpoint_with(40) as endpoint:
-            stream = endpoint.stream("orders")
-            for shard in stream.open_shards:
-                stream.put(shard.id.encode(), "key", shard.hash_range.start)
-            job = Job(endpoint)
-            tasks = [asyncio.create_task(job.read(job.shard(shard.id))) for shard in stream.open_shards]
-            await job.until(lambda: len(job.data) == 40)
-            assert opened(endpoint) == 40
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await job.factory.close()
-
-    run_fast(main())
-
-
-def test_f8_the_last_subtask_out_deregisters():
-    async def main():
-        async with endpoint_with(2) as endpoint:
-            stream, holders = endpoint.stream("orders"), ConsumerHolders()
-            first, second = Job(endpoint, holders), Job(endpoint, holders)
-            for job in (first, second):
-                await job.factory.create(job.shard(), StartingPosition.trim_horizon(), ShardMetrics())
-            await first.factory.close()
-            statuses = [consumer.status(endpoint.clock.now_ms()) for consumer in stream.consumers.all()]
-            await second.factory.close()
-            await asyncio.sleep(1)
-            assert (statuses, stream.consumers.all()) == (["ACTIVE"], [])
-
-    run_fast(main())
-
-
-def test_f8_a_start_that_meets_a_deleting_consumer_registers_it_again():
-    async def main():
-        async with endpoint_with() as endpoint:
-            stream = endpoint.stream("orders")
-            stream.put(b"data", "key")
-            for round_ in range(3):
-                job = Job(endpoint)
-                task = asyncio.create_task(job.read())
-                await job.until_read("data")
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-                await job.factory.close()
-                assert [consumer.status(endpoint.clock.now_ms()) for consumer in stream.consumers.all()] in (
-                    ["DELETING"],
-                    [],
-                ), round_
-
-    run_fast(main())
-
-
-def test_f8_eager_registers_at_construction():
-    with serve_in_thread(streams={"orders": 1}) as server:
-        properties = {
-            **ACCESS,
-            "aws.endpoint": server.url,
-            "flink.stream.efo.consumername": "app",
-            "flink.stream.efo.registration": "EAGER",
-        }
-
-        async def inside_a_running_loop():
-            return FanOutRecordPublisherFactory(properties, ["orders"])
-
-        asyncio.run(inside_a_running_loop())
-        (consumer,) = server.call(server.endpoint.stream("orders").consumers.all)
-        assert consumer.name == "app"
-        assert consumer.status(server.endpoint.clock.now_ms()) == "ACTIVE"
-
-
-def test_f8_eager_on_an_unknown_stream_fails_at_construction():
-    with serve_in_thread(streams={"orders": 1}) as server:
-        properties = {
-            **ACCESS,
-            "aws.endpoint": server.url,
-            "flink.stream.efo.consumername": "app",
-            "flink.stream.efo.registration": "EAGER",
-        }
-        with pytest.raises(StreamNotFoundError, match="'oders' does not exist; existing streams: orders"):
-            FanOutRecordPublisherFactory(properties, ["oders"])

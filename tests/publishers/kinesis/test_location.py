@@ -66,3 +66,20 @@ def test_names_of_streams():
 def test_c2_an_arn_of_something_else_is_an_error():
     with pytest.raises(ConfigurationError, match="arn:aws:s3:::bucket"):
         name_of("arn:aws:s3:::bucket")
+
+
+@pytest.mark.parametrize("region", ["wrongRegionId", "us-east", "us_east_1", "us-east-1a", "EU-WEST-1"])
+def test_c2_what_cannot_be_a_region_is_an_error(region):
+    with pytest.raises(ConfigurationError, match=r"aws\.region.*eu-west-1"):
+        region_of(Properties({"aws.region": region}), ["orders"])
+
+
+@pytest.mark.parametrize(
+    "region", ["us-east-1", "us-gov-west-1", "us-isob-east-1", "ap-southeast-12", "eusc-de-east-1"]
+)
+def test_regions_are_taken(region):
+    assert region_of(Properties({"aws.region": region}), ["orders"]) == region
+
+
+def test_behind_an_own_endpoint_a_region_is_any_word():
+    assert region_of(Properties({"aws.region": "local", "aws.endpoint": "http://h"}), ["orders"]) == "local"

@@ -62,6 +62,25 @@ async def test_the_end_of_the_shard_has_children_and_no_continuation():
 
 
 @pytest.mark.parametrize(
+    ("position", "asked"),
+    [
+        (StartingPosition.trim_horizon(), {"Type": "TRIM_HORIZON"}),
+        (StartingPosition.latest(), {"Type": "LATEST"}),
+        (StartingPosition.at_timestamp(1_459_799_926_480), {"Type": "AT_TIMESTAMP", "Timestamp": 1_459_799_926.48}),
+        (StartingPosition.after(SequenceNumber("5")), {"Type": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": "5"}),
+        (StartingPosition.after(SequenceNumber("5", 2)), {"Type": "AT_SEQUENCE_NUMBER", "SequenceNumber": "5"}),
+    ],
+    ids=lambda given: given["Type"] if isinstance(given, dict) else "",
+)
+async def test_a_subscription_starts_where_the_position_says(position, asked):
+    async with stub_and_client() as (stub, client):
+        stub.script("SubscribeToShard", [initial_response()])
+        await (await client.subscribe_to_shard(CONSUMER, SHARD, position)).close()
+        (call,) = stub.asked_of("SubscribeToShard")
+    assert call == {"ConsumerARN": CONSUMER, "ShardId": SHARD.shard_id, "StartingPosition": asked}
+
+
+@pytest.mark.parametrize(
     ("code", "kind"),
     [
         ("ResourceInUseException", ResourceInUseError),

@@ -1,8 +1,9 @@
-import asyncio
+"""PollingRecordPublisher on virtual time: positions, room, trouble (P1, P2, P4, P6, R4, F4)."""
 
 import pytest
-from fake_polling import CHILD, SHARD, FakeShard
+from fake_polling import CHILD, FakeShard
 from kpl import aggregate
+from polling_bench import Reader, StopError, published, publisher_of, read
 
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import (
@@ -15,67 +16,13 @@ from recordpublisher.publishers.errors import (
     TransientError,
 )
 from recordpublisher.publishers.metrics import ShardMetrics
-from recordpublisher.publishers.polling import PollingConfig, PollingRecordPublisher
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
-from recordpublisher.publishers.properties import Properties
 
-from virtual_time import VirtualClock, run_virtual
+from virtual_time import run_virtual
 
 BROKEN = TransientError("GetRecords", "InternalFailure", "oh")
 THROTTLED = ThrottledError("GetRecords", "ProvisionedThroughputExceededException", "slow down")
 NOT_FOUND = ResourceNotFoundError("GetRecords", "ResourceNotFoundException", "no such shard")
-
-
-class Reader:
-    """A consumer that keeps what it got and answers the read position, or what `answers` says."""
-
-    def __init__(self, hold=0.0, answers=None, stop_after=None):
-        self.batches = []
-        self.at = []
-        self._hold = hold
-        self._answers = list(answers or [])
-        self._stop_after = stop_after
-
-    async def __call__(self, batch):
-        self.batches.append(batch)
-        self.at.append(asyncio.get_running_loop().time())
-        if len(self.batches) == self._stop_after:
-            raise StopError
-        await asyncio.sleep(self._hold.pop(0) if isinstance(self._hold, list) and self._hold else self._hold or 0)
-        return self._answers.pop(0) if self._answers else batch.read_position
-
-    @property
-    def data(self):
-        return [record.data for batch in self.batches for record in batch.records]
-
-
-class StopError(Exception):
-    pass
-
-
-def publisher_of(fake, position=None, metrics=None, **properties):
-    prefixes = {"adaptivereads": "flink.shard."}
-    given = {prefixes.get(key, "flink.shard.getrecords.") + key: value for key, value in properties.items()}
-    config = PollingConfig.of(Properties(given))
-    position = position or StartingPosition.trim_horizon()
-    return PollingRecordPublisher(fake, SHARD, position, config, metrics or ShardMetrics(), VirtualClock())
-
-
-async def published(fake, consumer, **more):
-    return await publisher_of(fake, **more).run(consumer)
-
-
-def read(fake, reader=None, **more):
-    """Read to the shard's end, or until the reader stops."""
-    reader = reader or Reader()
-
-    async def run():
-        try:
-            return await publisher_of(fake, **more).run(reader)
-        except StopError:
-            return RunResult.CANCELLED
-
-    return reader, run_virtual(run())
 
 
 def test_p1_a_closed_shard_is_read_to_its_end_and_its_children_come_with_the_last_batch():
@@ -186,130 +133,6 @@ def test_p6_one_record_is_always_asked_for():
 
     assert run_virtual(run()) is RunResult.COMPLETE
     assert fake.limits == [1]
-
-
-def test_r1_the_interval_is_measured_from_loop_to_loop():
-    fake = FakeShard()
-    fake.latency = 0.3
-    read(fake, Reader(hold=0.4, stop_after=4), intervalmillis=1000)
-    assert [round(b - a, 3) for a, b in zip(fake.read_at, fake.read_at[1:], strict=False)] == [1.0, 1.0, 1.0]
-
-
-def test_r1_five_calls_a_second_are_never_exceeded():
-    fake = FakeShard()
-    _, result = read(fake, Reader(stop_after=20), intervalmillis=0)
-    assert result is RunResult.CANCELLED
-    assert fake.read_at[-1] == pytest.approx(19 * 0.2)
-
-
-def test_r1_two_mebibytes_a_second_are_respected_and_a_full_answer_is_followed_by_five_seconds():
-    megabyte = b"x" * 2**20
-    fake = FakeShard(*[megabyte] * 30, closed=True)
-    fake.page = 10
-    metrics = ShardMetrics()
-    reader, result = read(fake, metrics=metrics)
-    assert result is RunResult.COMPLETE
-    assert len(reader.data) == 30
-    assert metrics.throttles == 0
-    assert reader.at == pytest.approx([0.0, 5.0, 10.0], abs=0.01)
-
-
-def test_r1_adaptive_reads_size_the_limit_from_the_mean_record_size():
-    fake = FakeShard(*[b"x" * (2**20 // 5 - 1)] * 20, closed=True)
-    read(fake, adaptivereads="true", maxrecordcount=4)
-    assert fake.limits[0] == 4
-    assert set(fake.limits[1:]) <= {3, 4, 5}
-
-
-def test_r2_an_iterator_older_than_four_minutes_is_replaced_before_use():
-    fake = FakeShard(b"1", b"2", b"3", closed=True)
-    fake.page = 1
-    metrics = ShardMetrics()
-    reader, result = read(fake, Reader(hold=241.0), metrics=metrics)
-    assert result is RunResult.COMPLETE
-    assert reader.data == [b"1", b"2", b"3"]
-    assert metrics.iterator_refreshes == 2
-    assert fake.positions[1:] == [StartingPosition.after(SequenceNumber(n)) for n in "12"]
-
-
-def test_r2_one_of_three_minutes_is_used():
-    fake = FakeShard(b"1", b"2", closed=True)
-    fake.page = 1
-    read(fake, Reader(hold=180.0))
-    assert len(fake.positions) == 1
-
-
-def test_r2_a_failed_read_keeps_its_fresh_iterator():
-    fake = FakeShard(b"1", b"2", closed=True)
-    fake.page = 1
-
-    async def consumer(batch):
-        await asyncio.sleep(241 if not reader.batches else 0)
-        fake.errors["GetRecords"].extend([BROKEN] * 2)
-        return await reader(batch)
-
-    reader = Reader()
-    run_virtual(published(fake, consumer))
-    assert len(fake.positions) == 2
-
-
-def test_r2_an_expired_iterator_is_refreshed_without_gap_or_duplicate_as_often_as_needed():
-    fake = FakeShard(b"1", b"2", b"3", closed=True)
-    fake.page = 1
-    expired = [fake_expiry() for _ in range(12)]
-    metrics = ShardMetrics()
-
-    async def consumer(batch):
-        fake.errors["GetRecords"].extend(expired[:6])
-        del expired[:6]
-        return await reader(batch)
-
-    reader = Reader()
-    assert run_virtual(published(fake, consumer, metrics=metrics)) is RunResult.COMPLETE
-    assert reader.data == [b"1", b"2", b"3"]
-    assert (metrics.iterator_refreshes, metrics.retries) == (12, 0)
-
-
-def fake_expiry():
-    from recordpublisher.publishers.errors import ExpiredIteratorError
-
-    return ExpiredIteratorError("GetRecords", "ExpiredIteratorException", "Iterator expired.")
-
-
-def test_r2_a_process_that_was_suspended_goes_on_where_it_stood():
-    fake = FakeShard(b"1", b"2", closed=True)
-    fake.page = 1
-
-    async def consumer(batch):
-        asyncio.get_running_loop().suspend(3600)
-        return await reader(batch)
-
-    reader = Reader()
-    run_virtual(published(fake, consumer))
-    assert reader.data == [b"1", b"2"]
-
-
-@pytest.mark.parametrize("awaiting", ["GetShardIterator", "GetRecords", "pause", "consumer"])
-def test_r3_cancelling_is_immediate_at_every_await_and_loses_nothing(awaiting):
-    fake = FakeShard(b"1", b"2", closed=True)
-    fake.page, fake.latency = 1, 1.0
-    hold = 1.0
-    moment = {"GetShardIterator": 0.5, "GetRecords": 1.5, "consumer": 2.5, "pause": 4.0}[awaiting]
-
-    async def run():
-        publisher = publisher_of(fake, intervalmillis=5000)
-        first, second = Reader(hold=hold), Reader()
-        task = asyncio.create_task(publisher.run(first))
-        await asyncio.sleep(moment)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert asyncio.get_running_loop().time() == moment
-        assert await publisher.run(second) is RunResult.COMPLETE
-        done = first.data if awaiting == "pause" else []
-        return done + second.data
-
-    assert run_virtual(run()) == [b"1", b"2"]
 
 
 @pytest.mark.parametrize("api", ["GetRecords", "GetShardIterator"])

@@ -1,0 +1,70 @@
+"""The conformance table names tests that exist, are selected, and run."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import ROOT
+
+
+def _table():
+    spec = importlib.util.spec_from_file_location("conformance_table", Path(__file__).parent / "table.py")
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+TABLE = _table()
+ROWS = TABLE.all_rows()
+RUN_BY_MAKE_TEST = "not kills and not benchmark and not skip and not skipif and not xfail"
+
+
+@pytest.fixture(scope="module")
+def collected() -> set[str]:
+    """Ask pytest itself which tests `make test` would run, and no mark could keep from running."""
+    files = sorted({test.partition("::")[0] for row in ROWS for test in row.tests})
+    line = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-m", RUN_BY_MAKE_TEST]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTEST_ADDOPTS": ""}
+    done = subprocess.run(
+        [*line, *(f"tests/{file}" for file in files)],
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    ids = [line.removeprefix("tests/") for line in done.stdout.splitlines() if "::" in line]
+    return {*ids, *(each.partition("[")[0] for each in ids)}
+
+
+def test_every_test_on_the_table_is_one_that_runs(collected):
+    assert [test for row in ROWS for test in row.tests if test not in collected] == []
+
+
+def test_no_behaviour_is_missing():
+    assert len(ROWS) > 350
+    for row in ROWS:
+        assert row.tests or row.not_here, f"{row.owner}.{row.name} has neither a test nor a reason"
+        assert not (row.differs and row.not_here), f"{row.owner}.{row.name} says two things"
+        assert not (row.not_here and row.tests), f"{row.owner}.{row.name} does not apply and is tested"
+
+
+def test_the_columns_are_about_whole_classes():
+    """The numbers of tests that the connector's classes have; a row more than a method is fine, one less is not."""
+    wanted = {
+        "ShardConsumerTest": 10, "ShardConsumerFanOutTest": 12, "PollingRecordPublisherTest": 8, "FanOutRecordPublisherTest": 20,
+        "FanOutShardSubscriberTest": 11, "FanOutRecordPublisherConfigurationTest": 10, "StreamConsumerRegistrarTest": 13,
+        "KinesisProxyTest": 14, "KinesisProxySyncV2Test": 11, "AwsV2UtilTest": 14, "KinesisDataFetcherTest": 18,
+        "FlinkKinesisConsumerTest": 15, "RecoverableErrorsConfigTest": 5, "StartingPositionTest": 7, "KinesisConfigUtilTest": 64,
+        "FanOutKinesisShardSubscriptionTest": 23, "SplitTrackerTest": 11, "FanOutKinesisShardSplitReaderTest": 5,
+        "PollingKinesisShardSplitReaderTest": 13,
+    }  # fmt: skip
+    counts = {owner: sum(row.owner == owner for row in ROWS) for owner in wanted}
+    assert {owner: count for owner, count in counts.items() if count < wanted[owner]} == {}
+
+
+def test_nothing_on_the_table_was_skipped(skipped):
+    """Runs last. Where CI=true a server that is not installed is a failure already; elsewhere it may be missing."""
+    named = {test for row in ROWS for test in row.tests}
+    left_out = {test: why for test, why in skipped.items() if test in named or test.partition("[")[0] in named}
+    assert {test: why for test, why in left_out.items() if "is not installed" not in why} == {}

@@ -1,0 +1,102 @@
+"""How a fetcher begins and ends at the edges: stopped while it waits, closed before it was opened, parts that fail to close."""
+
+import asyncio
+
+import pytest
+
+from recordpublisher.fetcher.bounded import Bounds, EndReason
+from recordpublisher.fetcher.data_fetcher import DataFetcher
+from recordpublisher.fetcher.global_watermark import InProcessTracker
+from recordpublisher.publishers.errors import StateError
+
+from scripted import RecordingSink, ScriptedSource, a_fetcher, fetcher_parts
+from virtual_time import run_virtual
+
+
+class Closing:
+    """Counts what was closed; `failing` parts raise."""
+
+    def __init__(self, failing=()):
+        self.closed = []
+        self._failing = failing
+
+    def watch(self, part, name):
+        async def close():
+            self.closed.append(name)
+            if name in self._failing:
+                raise OSError(f"{name} cannot be closed")
+
+        part.close = close
+        return part
+
+
+def test_a_stop_ends_a_wait_for_the_next_look_at_the_shards():
+    source, sink = ScriptedSource(), RecordingSink()
+
+    async def job():
+        fetcher = a_fetcher(source, sink, {"flink.shard.discovery.intervalmillis": 10_000_000})
+        await fetcher.open()
+        asyncio.get_running_loop().call_later(5, fetcher.stop)
+        result = await fetcher.run()
+        return result.reason, asyncio.get_running_loop().time()
+
+    assert run_virtual(job()) == (EndReason.STOPPED, 5)
+
+
+def test_every_part_is_closed_whatever_the_others_do():
+    source, sink, tracker = ScriptedSource(), RecordingSink(), InProcessTracker()
+    closing = Closing(failing=("factory",))
+    parts = fetcher_parts(
+        closing.watch(source, "factory"), closing.watch(sink, "sink"), tracker=closing.watch(tracker, "tracker")
+    )
+
+    async def job():
+        fetcher = DataFetcher(parts)
+        await fetcher.open()
+        with pytest.raises(OSError, match="factory cannot be closed"):
+            await fetcher.close()
+
+    run_virtual(job())
+
+    assert sorted(closing.closed) == ["factory", "sink", "tracker"]
+
+
+def test_closing_before_opening_is_nothing():
+    closing = Closing()
+    parts = fetcher_parts(closing.watch(ScriptedSource(), "factory"), RecordingSink())
+
+    async def job():
+        await DataFetcher(parts).close()
+
+    run_virtual(job())
+
+    assert closing.closed == ["factory"]
+
+
+def test_there_is_no_snapshot_before_the_shards_are_known():
+    """An empty one would take the place of a whole one. The connector writes the restored state again instead."""
+
+    async def job():
+        a_fetcher(ScriptedSource(), RecordingSink()).snapshot()
+
+    with pytest.raises(StateError, match="not open"):
+        run_virtual(job())
+
+
+def test_a_snapshot_after_the_end_says_what_the_last_one_said():
+    source, sink = ScriptedSource(), RecordingSink()
+    source.add("a", *range(25))
+
+    async def job():
+        fetcher = a_fetcher(source, sink)
+        await fetcher.open()
+        await fetcher.run_bounded(Bounds(max_records=13))
+        stopped = fetcher.snapshot()
+        await fetcher.close()
+        source.shards["s/a"].put(99)
+        return stopped, fetcher.snapshot()
+
+    stopped, closed = run_virtual(job())
+
+    assert stopped == closed
+    assert stopped["shards"]["s/a"]["position"] == "12"

@@ -1,0 +1,144 @@
+"""Shards that split and merge while a job reads them: parents first, children at once, each of them once (S2, S3)."""
+
+import asyncio
+
+import pytest
+
+from recordpublisher.fetcher.bounded import Bounds
+from recordpublisher.fetcher.global_watermark import InProcessTracker
+from recordpublisher.publishers.positions import PositionType
+
+from scripted import RecordingSink, ScriptedSource, a_fetcher
+from virtual_time import run_virtual
+
+TIP = Bounds(stop_at_tip=True, max_time=600)
+
+
+async def read(source, sink, bounds=TIP, properties=None, **parts):
+    fetcher = a_fetcher(source, sink, properties, **parts)
+    await fetcher.open()
+    result = await fetcher.run_bounded(bounds)
+    await fetcher.close()
+    return fetcher, result
+
+
+def test_children_start_when_their_parents_last_record_was_emitted():  # S2
+    source, sink = ScriptedSource(per_read=3), RecordingSink(cost=1.0)
+    source.add("parent", *range(10))
+    source.split("parent", "left", "right")
+    source.shards["s/left"].put(20, 21)
+    source.shards["s/right"].put(30)
+
+    fetcher, _ = run_virtual(read(source, sink))
+
+    assert [shard for shard, _ in sink.rows[:10]] == ["parent"] * 10
+    assert len(sink.rows) == 13
+    assert fetcher.snapshot()["shards"]["s/parent"]["ended"] is True
+    assert fetcher.snapshot()["shards"]["s/left"]["position"] == "1"
+
+
+def test_a_merged_child_waits_for_both_parents():  # S2
+    source, sink = ScriptedSource(per_read=2), RecordingSink()
+    source.add("quick", 1)
+    source.add("slow", *range(100, 140))
+    child = source.add("child", 500, parents=("quick", "slow")).shard
+    source.close_shard("quick", child)
+    source.close_shard("slow", child)
+
+    run_virtual(read(source, sink))
+
+    assert sink.rows[-1] == ("child", 500)
+    assert len(sink.rows) == 42
+
+
+def test_child_shards_of_the_last_answer_are_read_before_discovery_looks():  # S3
+    source, sink = ScriptedSource(), RecordingSink()
+    source.add("parent", 1)
+
+    async def job():
+        fetcher = a_fetcher(source, sink, {"flink.shard.discovery.intervalmillis": 1_000_000})
+        await fetcher.open()
+        source.split("parent", "child")
+        source.shards["s/child"].put(7)
+        await fetcher.run_bounded(TIP)
+
+    run_virtual(job())
+
+    assert sink.rows == [("parent", 1), ("child", 7)]
+    assert source.created[1][1].type is PositionType.TRIM_HORIZON
+
+
+def test_discovery_finds_a_new_shard():
+    source, sink = ScriptedSource(), RecordingSink()
+    source.add("a", 1)
+
+    async def job():
+        fetcher = a_fetcher(source, sink)
+        await fetcher.open()
+        asyncio.get_running_loop().call_later(5, lambda: source.add("b", 9))
+        await fetcher.run_bounded(Bounds(max_records=2))
+
+    run_virtual(job())
+
+    assert sorted(sink.rows) == [("a", 1), ("b", 9)]
+
+
+def test_two_subtasks_share_the_shards_and_the_ends_of_parents():  # S2, S9
+    source, sinks = ScriptedSource(), (RecordingSink(), RecordingSink())
+    for number in range(6):
+        source.add(f"a{number}", number)
+    owners = {f"a{number}": number % 2 for number in range(6)} | {"child": 1}
+    source.split("a0", "child")
+    source.shards["s/child"].put(77)
+    tracker = InProcessTracker()
+
+    async def job():
+        shared = {"tracker": tracker, "parallelism": 2, "assigner": lambda shard, n: owners[shard.shard_id]}
+        fetchers = [a_fetcher(source, sinks[i], subtask=i, **shared) for i in range(2)]
+        for fetcher in fetchers:
+            await fetcher.open()
+        await asyncio.gather(*(each.run_bounded(Bounds(max_time=30)) for each in fetchers))
+
+    run_virtual(job())
+
+    assert sorted(sinks[0].rows) == [("a0", 0), ("a2", 2), ("a4", 4)]
+    assert sorted(sinks[1].rows) == [("a1", 1), ("a3", 3), ("a5", 5), ("child", 77)]
+
+
+def test_a_shard_has_not_ended_while_its_last_write_is_going_on():  # S2
+    source, sink = ScriptedSource(per_read=1, latency=1.0), RecordingSink(cost=5.0)
+    source.add("parent", 1)
+
+    async def job():
+        fetcher = a_fetcher(source, sink)
+        await fetcher.open()
+        running = asyncio.create_task(fetcher.run_bounded(TIP))
+        await asyncio.sleep(1.5)
+        source.split("parent", "child")
+        await asyncio.sleep(2)
+        during = fetcher.snapshot()["shards"]["s/parent"].get("ended", False), list(source.created)
+        await running
+        return during, fetcher.snapshot()["shards"]["s/parent"]["ended"]
+
+    (ended, created), at_last = run_virtual(job())
+
+    assert not ended
+    assert [shard for shard, _ in created] == ["parent"]
+    assert at_last
+
+
+@pytest.mark.parametrize("discovery_ms", [100, 1_000_000])
+def test_a_child_that_both_the_parent_and_a_listing_tell_of_is_read_once(discovery_ms):  # S3
+    source, sink = ScriptedSource(latency=1.0), RecordingSink()
+    source.add("a", *range(20))
+
+    async def job():
+        fetcher = a_fetcher(source, sink, {"flink.shard.discovery.intervalmillis": discovery_ms})
+        await fetcher.open()
+        asyncio.get_running_loop().call_later(0.5, source.split, "a", "b", "c")
+        await fetcher.run_bounded(Bounds(max_time=60))
+
+    run_virtual(job())
+
+    assert sorted(shard_id for shard_id, _ in source.created) == ["a", "b", "c"]
+    assert sink.rows == [("a", number) for number in range(20)]

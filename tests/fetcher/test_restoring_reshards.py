@@ -1,0 +1,155 @@
+"""A snapshot taken at any step of a job whose shards split and merge is a whole one: restored anywhere, nothing is lost or repeated."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, replace
+
+import pytest
+from generations import Family, FamilySource, Row
+from simulated import JournalSink
+
+from recordpublisher.fetcher.bounded import Bounds
+from recordpublisher.fetcher.data_fetcher import DataFetcher
+from recordpublisher.fetcher.global_watermark import InProcessTracker
+from recordpublisher.publishers.records import RecordBatch
+
+from scripted import fetcher_parts
+from virtual_time import run_virtual
+
+PATIENCE_SECONDS = 120
+ALIGNED = {"flink.watermark.lookahead.millis": 1}
+"""Records an event-millisecond apart: batches are cut inside aggregates."""
+LONG_AFTER = 60.0
+"""Virtual seconds when every shard has closed."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What had been written at a moment (virtual seconds), and what every subtask's snapshot said of it."""
+
+    at: float = 0.0
+    rows: tuple[Row, ...] = ()
+    snapshots: tuple[dict, ...] = ()
+
+
+class Job:
+    """All subtasks of one start of a job over a family, from a step of another start on. A fresh one keeps a step for every state."""
+
+    def __init__(
+        self, family: Family, parallelism: int, after: Step = Step(), continuations=False, cost=0.0, **given
+    ) -> None:
+        self.family = family
+        self.rows = list(after.rows)
+        self.steps: list[Step] = []
+        self._written = set(after.rows)
+        self._cost = cost
+        self._is_restored = bool(after.snapshots)
+        self._source = FamilySource(family, 7, 3, 0.4, continuations)
+        self._tracker = InProcessTracker()
+        self.fetchers = [self._fetcher(number, parallelism, after, given) for number in range(parallelism)]
+
+    async def read(self) -> Job:
+        """Read until everything was written, and a little longer: nothing may come twice."""
+        for fetcher in self.fetchers:
+            await fetcher.open()
+        running = [asyncio.create_task(fetcher.run_bounded(Bounds())) for fetcher in self.fetchers]
+        deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+        while not self._is_complete:
+            assert not any(task.done() for task in running), [task.exception() for task in running if task.done()]
+            assert asyncio.get_running_loop().time() < deadline, f"W9: {set(self.family.rows) - self._written}"
+            await asyncio.sleep(0.5)
+            self._keep_step()
+        await asyncio.sleep(3)
+        self._keep_step()
+        for fetcher in self.fetchers:
+            fetcher.stop()
+        await asyncio.gather(*running)
+        for fetcher in self.fetchers:
+            await fetcher.close()
+        return self
+
+    @property
+    def _is_complete(self) -> bool:
+        return len(self.rows) == len(self.family.rows)
+
+    def _keep_step(self) -> None:
+        if self._is_restored:
+            return
+        snapshots = tuple(json.loads(json.dumps([fetcher.snapshot() for fetcher in self.fetchers])))
+        if not self.steps or self.steps[-1].snapshots != snapshots:
+            self.steps.append(Step(asyncio.get_running_loop().time(), tuple(self.rows), snapshots))
+
+    def _write(self, batch: RecordBatch) -> None:
+        self._keep_step()  # the state after the write before this one
+        for parent in batch.shard.parents:
+            unwritten = [row for row in self.family.rows if row[0] == f"s/{parent}" and row not in self._written]
+            assert not unwritten, f"S2: {batch.shard.key} before {unwritten}"
+        for record in batch.records:
+            index = int(record.sequence_number) * self.family.aggregate + max(record.sub_sequence_number, 0)
+            row = batch.shard.key, index
+            assert row not in self._written, f"S1: {row} again"
+            assert index == 0 or (row[0], index - 1) in self._written, f"S1: {row} before the one before it"
+            self._written.add(row)
+            self.rows.append(row)
+
+    def _fetcher(self, number: int, parallelism: int, after: Step, given: dict) -> DataFetcher:
+        sink = JournalSink(self._cost, self._write, lambda watermark: None)
+        properties = {"flink.shard.discovery.intervalmillis": 2_000, **given}
+        parts = fetcher_parts(self._source, sink, properties, tracker=self._tracker)
+        return DataFetcher(
+            replace(
+                parts,
+                assigner=lambda shard, count: ord(shard.shard_id) % count,
+                use_continuations=self._source.continuations,
+                restore=after.snapshots,
+                subtask=number,
+                parallelism=parallelism,
+            )
+        )
+
+
+async def read(family: Family, parallelism: int, **more) -> Job:
+    return await Job(family, parallelism, **more).read()
+
+
+async def restored(step: Step, at: float, family: Family, parallelism: int, **more) -> Job:
+    await asyncio.sleep(at)
+    return await Job(family, parallelism, step, **more).read()
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "family", "given"),
+    [
+        (1, Family(), {"cost": 0.3}),
+        (2, Family(tells_children=False), {"continuations": True}),
+        (1, Family(aggregate=3), ALIGNED),
+        (2, Family(aggregate=3), {**ALIGNED, "continuations": True}),
+    ],
+    ids=["polling", "two subtasks, fan-out, discovery alone", "aggregates", "two subtasks, fan-out, aggregates"],
+)
+def test_a_snapshot_at_every_step_restores_exactly(parallelism, family, given):  # S1, S2, S5, P2, F6
+    steps = run_virtual(read(family, parallelism, **given)).steps
+    assert len(steps) > 30
+    assert any('"sub"' in json.dumps(step.snapshots) for step in steps) == (family.aggregate > 1)
+
+    for number, step in enumerate(steps):
+        late = (1 + number % 3, LONG_AFTER)
+        for scale, at in ((1, step.at), (2, step.at), (3, step.at), late):
+            job = run_virtual(restored(step, at, family, scale, **given))
+            assert sorted(job.rows) == sorted(family.rows)
+
+
+@pytest.mark.parametrize("tells_children", [True, False])
+def test_parents_past_retention_leave_the_state_and_hold_nobody(tells_children):  # S2, S5
+    family = Family(tells_children=tells_children, retention=4)
+    steps = run_virtual(read(family, 2)).steps
+    kept = [{key for snapshot in step.snapshots for key in snapshot["shards"]} for step in steps]
+    assert kept[0] == {"s/a", "s/b"}
+    assert not any({"s/a", "s/s"} <= keys for keys in kept)
+
+    for step in steps:
+        for scale in (1, 3):
+            job = run_virtual(restored(step, step.at, family, scale))
+            assert sorted(job.rows) == sorted(family.rows)

@@ -1,0 +1,41 @@
+"""Children that came and went while nobody read are a gap, as far as anything can tell (S5)."""
+
+import pytest
+from entries import START, shard
+
+from recordpublisher.fetcher.seeding import past_retention
+from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.fetcher.snapshot import Restored
+from recordpublisher.fetcher.unread_children import with_unread_children
+from recordpublisher.publishers.positions import SequenceNumber
+
+ENDED = ShardState(START, SequenceNumber("5"), ended=True, arrival_ms=5)
+
+
+def test_children_that_came_and_went_unread_are_a_gap():
+    later = shard("z", "y")
+
+    assert with_unread_children([later], Restored({"s/a": ENDED}), {"s": 10}) == ["s/a"]
+
+
+@pytest.mark.parametrize(
+    ("listed", "more"),
+    [
+        ([shard("b", "a")], {}),
+        ([shard("a")], {}),
+        ([], {"s/b": ShardState(START, parents=("a",))}),
+        ([], {"s/c": ShardState(START, tip_ms=10)}),
+    ],
+    ids=["child listed", "still listed", "child in the state", "the state is young"],
+)
+def test_there_is_no_such_gap_while_something_speaks_against_it(listed, more):
+    assert with_unread_children(listed, Restored({"s/a": ENDED, **more}), {"s": 10}) == []
+
+
+def test_without_a_known_retention_or_any_time_nobody_judges_of_children():
+    assert with_unread_children([], Restored({"s/a": ENDED, "s/b": ShardState(START, ended=True)}), {"s": None}) == []
+    assert with_unread_children([], Restored({"s/a": ShardState(START, ended=True)}), {"s": 10}) == []
+
+
+def test_they_are_among_what_is_past_retention():
+    assert past_retention([shard("z", "y")], Restored({"s/a": ENDED}), {"s": 10}) == ["s/a"]

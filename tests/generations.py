@@ -1,0 +1,77 @@
+"""A family of shards on virtual time: five generations by splits, merges and doublings, open and closed while a job reads them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from simulated import SimulatedShard, SimulatedSource
+
+from recordpublisher.publishers.shards import Shard
+
+from virtual_time import VirtualClock
+
+Row = tuple[str, int]
+"""A record: its shard's key and its place in the shard."""
+
+
+class Family:
+    """A world by hand. `aggregate` sub-records are in each record; `tells_children`: whether the answer that ends a shard does;
+    a closed shard is listed for `retention` seconds more."""
+
+    def __init__(self, aggregate: int = 1, tells_children: bool = True, retention: float = 1e9) -> None:
+        self._plan = SimpleNamespace(aggregate=aggregate)
+        self.aggregate = aggregate
+        self._tells_children = tells_children
+        self._retention = retention
+        self.shards: dict[str, SimulatedShard] = {}
+        self._play()
+
+    def __getitem__(self, key: str) -> SimulatedShard:
+        return self.shards[key]
+
+    @property
+    def rows(self) -> list[Row]:
+        return [(key, index) for key, each in self.shards.items() for index in range(len(each.times))]
+
+    def listed(self, now: float) -> list[Shard]:
+        living = [s for s in self.shards.values() if s.opens <= now < (s.closes or now) + self._retention]
+        return [each.shard for each in living]
+
+    def _play(self) -> None:
+        self._born(0, a=7, b=5)
+        self._reshard(3, "a", c=4, d=0)
+        self._reshard(3, "d b", e=5)  # from two shards to three: d lives for no time
+        self._reshard(6, "c", f=3, g=4)
+        self._reshard(6, "e", h=3, i=0)
+        self._reshard(9, "f", j=2, k=2)
+        self._reshard(9, "g", l=1, m=0)
+        self._reshard(9, "h", n=2, o=1)
+        self._reshard(9, "i", p=1, q=1)
+        self._reshard(12, "k l", r=3)
+        self._reshard(12, "m n", s=2)
+        for leaf in "jopqrs":
+            self._close(15, leaf)
+
+    def _born(self, opens: float, *parents: str, **records: int) -> tuple[Shard, ...]:
+        for name, count in records.items():
+            shard = Shard("s", name, parents)
+            times = [1000 * int(opens) + index for index in range(count * self._plan.aggregate)]
+            arrivals = [opens + 0.2 * (index // self._plan.aggregate) for index in range(len(times))]
+            self.shards[shard.key] = SimulatedShard(shard, opens, arrivals, times)
+        return tuple(self.shards[f"s/{name}"].shard for name in records)
+
+    def _reshard(self, at: float, parents: str, **records: int) -> None:
+        children = self._born(at, *parents.split(), **records)
+        for parent in parents.split():
+            self._close(at, parent, *children)
+
+    def _close(self, at: float, name: str, *children: Shard) -> None:
+        self.shards[f"s/{name}"].closes = at
+        self.shards[f"s/{name}"].children = children if self._tells_children else ()
+
+
+class FamilySource(SimulatedSource):
+    """Lists what the family lists."""
+
+    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
+        return self.world.listed(VirtualClock().monotonic() + 1e-9)

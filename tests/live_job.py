@@ -1,0 +1,107 @@
+"""A job on a real server: a DataFetcher reads a stream while a producer writes to it and reshards it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from kinesis_talk import Talk
+
+import recordpublisher as rp
+
+SLOTS = 8
+WAVE = 3 * SLOTS
+PATIENCE_SECONDS = 60
+HALF = 1 << 127
+
+
+class LiveJob:
+    """Owns a producer and the lives of one fetcher. Records go round over slots of the hash ring; each slot counts its own."""
+
+    def __init__(self, talk: Talk, **properties: object) -> None:
+        self.talk = talk
+        self.sink = rp.MemorySink()
+        self.sent: dict[str, list[str]] = {str(slot): [] for slot in range(SLOTS)}
+        self.state: dict[str, Any] | None = None
+        self.properties = {
+            "aws.endpoint": talk.kinesis.meta.endpoint_url,
+            "aws.region": "us-east-1",
+            "aws.credentials.provider.basic.accesskeyid": "local",
+            "aws.credentials.provider.basic.secretkey": "local",
+            "flink.stream.initpos": "TRIM_HORIZON",
+            "flink.shard.discovery.intervalmillis": 500,
+            "flink.stream.efo.consumername": "job",
+            **properties,
+        }
+
+    async def live(self, *steps: Callable[[Talk], object], empties: bool = False) -> None:
+        """One life: a wave of records before each step and after the last. `empties`: everything is read before a step is taken."""
+        async with rp.DataFetcher([self.talk.stream], self.properties, sink=self.sink, restore=self.state) as fetcher:
+            running = asyncio.create_task(fetcher.run())
+            for step in steps:
+                await self.send()
+                if empties:
+                    await self.until_all_is_read(running)
+                await asyncio.to_thread(step, self.talk)
+            await self.send()
+            await self.until_all_is_read(running)
+            fetcher.stop()
+            await running
+            self.state = fetcher.snapshot()
+
+    async def send(self) -> None:
+        """A wave: some records into every slot, in order."""
+        await asyncio.to_thread(self._send)
+
+    async def until_all_is_read(self, running: asyncio.Task[Any]) -> None:
+        """Wait; a job that ended, or one that takes too long, fails the test."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while len(self.sink.records) < sum(map(len, self.sent.values())):
+                assert not running.done(), running
+                await asyncio.sleep(0.05)
+
+    @property
+    def read(self) -> dict[str, list[str]]:
+        """What was written to the sink, by slot, in order."""
+        slots: dict[str, list[str]] = {slot: [] for slot in self.sent}
+        for record in self.sink.records:
+            slots[record.data.decode().split(":")[0]].append(record.data.decode())
+        return slots
+
+    @property
+    def open_shards(self) -> int:
+        """Shards that the last snapshot holds open."""
+        assert self.state is not None
+        return sum(not entry.get("ended", False) for entry in self.state["shards"].values())
+
+    def _send(self) -> None:
+        for number in range(WAVE):
+            slot = number % SLOTS
+            text = f"{slot}:{len(self.sent[str(slot)])}"
+            self.talk.put(text, slot * 2 * HALF // SLOTS + 1)
+            self.sent[str(slot)].append(text)
+
+
+def split(number: int, at: int = HALF) -> Callable[[Talk], None]:
+    """Split the shard of that number before a hash key."""
+    return lambda talk: talk.reshard("split_shard", ShardToSplit=shard_id(number), NewStartingHashKey=str(at))
+
+
+def merge(low: int, high: int) -> Callable[[Talk], None]:
+    """Merge two neighbours."""
+    return lambda talk: talk.reshard("merge_shards", ShardToMerge=shard_id(low), AdjacentShardToMerge=shard_id(high))
+
+
+def scale(target: int) -> Callable[[Talk], None]:
+    """Double or halve the stream, as an on-demand stream does by itself."""
+
+    def run(talk: Talk) -> None:
+        talk.kinesis.update_shard_count(StreamName=talk.stream, TargetShardCount=target, ScalingType="UNIFORM_SCALING")
+        talk.wait_active()
+
+    return run
+
+
+def shard_id(number: int) -> str:
+    return f"shardId-{number:012d}"

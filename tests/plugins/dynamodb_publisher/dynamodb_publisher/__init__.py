@@ -1,0 +1,1 @@
+"""The changes of DynamoDB tables as records."""

@@ -1,0 +1,29 @@
+"""The publisher DYNAMODB: polling, over another service."""
+
+from recordpublisher import Properties, RecordPublisherFactory, Shard, hookimpl
+from recordpublisher.publishers.backoff import retrying
+from recordpublisher.publishers.polling import PollingFactory
+from recordpublisher.publishers.property_table import LIST_SHARDS_RETRIES
+
+from .streams import DynamoDbStreams
+
+
+class DynamoDbFactory(PollingFactory):
+    """Makes polling publishers that read DynamoDB Streams, and lists the shards of a table's stream."""
+
+    def __init__(self, properties: Properties) -> None:
+        self._streams = DynamoDbStreams(properties)
+        self._listing = LIST_SHARDS_RETRIES.policy(properties)
+        super().__init__(properties, service=self._streams)
+
+    async def discover(self, stream: str, after: str | None) -> list[Shard]:
+        return await retrying(lambda: self._streams.list_shards(stream, after), self._listing)
+
+    async def close(self) -> None:
+        await self._streams.close()
+
+
+@hookimpl
+def recordpublisher_register_publishers(registry) -> None:
+    factory: type[RecordPublisherFactory] = DynamoDbFactory
+    registry.add("DYNAMODB", factory)

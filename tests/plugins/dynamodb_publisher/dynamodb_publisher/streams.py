@@ -1,0 +1,141 @@
+"""DynamoDB Streams in the words that polling knows: the five calls of a PollingService."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import time
+from contextlib import AsyncExitStack
+from typing import Any
+
+from aiobotocore.config import AioConfig
+from botocore import xform_name
+
+import recordpublisher as rp
+from recordpublisher.publishers.errors import FatalKinesisError
+from recordpublisher.publishers.kinesis.credentials import session_with_credentials
+from recordpublisher.publishers.kinesis.location import endpoint_of, region_of
+from recordpublisher.publishers.kinesis.translation import translated
+from recordpublisher.publishers.property_types import integer
+from recordpublisher.publishers.wire import ReadAnswer
+
+EMPTY_READS = integer(
+    "flink.dynamodb.tip.empty.reads",
+    "Empty answers in a row after which a shard counts as read to its tip: the service does not say.",
+    10,
+    1,
+    group="DynamoDB Streams",
+)
+MOST_RECORDS = 1_000
+"""The largest Limit of GetRecords here."""
+
+
+class DynamoDbStreams:
+    """A stream is the name of a table; a record is one change, as JSON. Owns the client.
+
+    A shard iterator carries what the service does not keep: the time before which changes are passed over, since there is no
+    AT_TIMESTAMP here, and how many empty answers came in a row.
+    """
+
+    def __init__(self, properties: rp.Properties) -> None:
+        self._region, self._endpoint = region_of(properties), endpoint_of(properties)
+        self._session = session_with_credentials(properties, self._region)
+        self._empty_reads = properties.value(EMPTY_READS)
+        self._open = AsyncExitStack()
+        self._opening = asyncio.Lock()
+        self._client: Any = None
+        self._arns: dict[str, str] = {}
+
+    async def get_shard_iterator(self, shard: rp.Shard, position: rp.StartingPosition) -> str:
+        kind, since = position.type.value, 0
+        if position.type is rp.PositionType.AT_TIMESTAMP:
+            kind, since = "TRIM_HORIZON", (position.timestamp_ms or 0) // 1000
+        place = {"SequenceNumber": position.sequence_number} if position.sequence_number else {}
+        arn = await self._arn(shard.stream)
+        answer = await self._call(
+            "GetShardIterator", StreamArn=arn, ShardId=shard.shard_id, ShardIteratorType=kind, **place
+        )
+        return f"{since} 0 {answer['ShardIterator']}"
+
+    async def get_records(self, shard: rp.Shard, iterator: str, limit: int) -> ReadAnswer:
+        since, empty, own = iterator.split(" ", 2)
+        answer = await self._call("GetRecords", ShardIterator=own, Limit=min(limit, MOST_RECORDS))
+        changes = answer["Records"]
+        silent = 0 if changes else int(empty) + 1
+        following = answer.get("NextShardIterator")
+        return ReadAnswer(
+            [record for record in map(_record, changes) if record.arrival >= int(since)],
+            0 if silent >= self._empty_reads else None,
+            next_iterator=f"{since} {silent} {following}" if following else None,
+        )
+
+    async def list_shards(self, stream: str, after: str | None = None) -> list[rp.Shard]:
+        arn, shards, last = await self._arn(stream), [], after
+        while True:
+            start = {"ExclusiveStartShardId": last} if last else {}
+            page = (await self._call("DescribeStream", StreamArn=arn, **start))["StreamDescription"]
+            shards += [_shard(stream, each) for each in page["Shards"]]
+            last = page.get("LastEvaluatedShardId")
+            if not last:
+                return shards
+
+    async def server_time_ms(self, stream: str) -> int:
+        return int(time.time()) * 1000
+
+    async def keys_decide(self, stream: str) -> bool:
+        return True
+
+    async def close(self) -> None:
+        await self._open.aclose()
+
+    async def _arn(self, table: str) -> str:
+        """The newest stream of a table."""
+        if table not in self._arns:
+            streams = (await self._call("ListStreams", TableName=table))["Streams"]
+            if not streams:
+                raise rp.StreamNotFoundError(table)
+            self._arns[table] = max(streams, key=lambda each: each["StreamLabel"])["StreamArn"]
+        return self._arns[table]
+
+    async def _call(self, api: str, **fields: Any) -> dict[str, Any]:
+        try:
+            with translated(api):
+                client = await self._opened()
+                return await getattr(client, xform_name(api))(**fields)
+        except FatalKinesisError as error:
+            if error.code == "TrimmedDataAccessException":
+                raise rp.DataLossError(f"the changes lie more than 24 hours back: {error}") from error
+            raise
+
+    async def _opened(self) -> Any:
+        async with self._opening:
+            if self._client is None:
+                config = AioConfig(retries={"total_max_attempts": 1, "mode": "standard"})  # polling owns retries
+                made = self._session.create_client(
+                    "dynamodbstreams", region_name=self._region, endpoint_url=self._endpoint, config=config
+                )
+                self._client = await self._open.enter_async_context(made)
+            return self._client
+
+
+def _record(change: dict[str, Any]) -> rp.UserRecord:
+    """A change as a record: keyed by the item's key, its data the change in DynamoDB's JSON."""
+    item = change["dynamodb"]
+    arrival = item["ApproximateCreationDateTime"].timestamp()
+    said = {**change, "dynamodb": {**item, "ApproximateCreationDateTime": arrival}}
+    key = json.dumps(item["Keys"], sort_keys=True, default=_base64)
+    return rp.UserRecord(json.dumps(said, default=_base64).encode(), item["SequenceNumber"], arrival, key)
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+def _shard(table: str, described: dict[str, Any]) -> rp.Shard:
+    """A shard; it has no hash range here, so that its id says which subtask reads it."""
+    place = int.from_bytes(hashlib.md5(described["ShardId"].encode()).digest(), "big")
+    parent = described.get("ParentShardId")
+    closed = "EndingSequenceNumber" in described["SequenceNumberRange"]
+    return rp.Shard(table, described["ShardId"], (parent,) if parent else (), rp.HashRange(place, place), closed=closed)

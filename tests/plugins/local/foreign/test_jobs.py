@@ -1,0 +1,57 @@
+"""Whole jobs on foreign servers: streams split, merge and scale while they are read; nothing is lost, repeated or out of order.
+
+What the servers do otherwise than the service, and a job has to work around, stands in docs/reference/embedded-endpoint.md.
+"""
+
+from typing import Any
+
+import pytest
+from kinesis_talk import talking
+from live_job import HALF, LiveJob, merge, scale, split
+
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(120)]
+
+
+async def test_kinesis_local_by_polling_through_every_kind_of_reshard(kinesis_local: Any):
+    with talking(kinesis_local, 1) as talk:
+        job = LiveJob(talk)
+        await job.live(split(0), merge(1, 2), scale(2), scale(4))
+        await job.send()
+        scale(2)(talk)  # nobody reads meanwhile
+        await job.live(scale(4))
+
+    assert job.read == job.sent
+    assert job.open_shards == 4
+    assert len(job.state["shards"]) >= 1 + 2 + 1 + 2 + 4 + 2 + 4
+
+
+async def test_kinesis_local_by_fan_out_whose_answers_the_sdk_cannot_read(kinesis_local: Any):
+    with talking(kinesis_local, 2) as talk:
+        job = LiveJob(talk, **{"flink.stream.recordpublisher": "EFO"})
+        await job.live(lambda talk: None)
+
+    assert job.read == job.sent
+
+
+async def test_ministack_by_fan_out_through_splits_and_a_merge(ministack: Any):
+    with talking(ministack, 1) as talk:
+        job = LiveJob(talk, **{"flink.stream.recordpublisher": "EFO"})
+        await job.live(split(0), split(1, HALF // 2), merge(4, 2), empties=True)
+        await job.send()
+        await job.live()
+
+    assert job.read == job.sent
+    assert job.open_shards == 2
+
+
+@pytest.mark.parametrize("publisher", ["POLLING", "EFO"])
+async def test_ours_through_every_kind_of_reshard(ours: Any, publisher: str):
+    with talking(ours, 1) as talk:
+        job = LiveJob(talk, **{"flink.stream.recordpublisher": publisher})
+        await job.live(split(0), merge(1, 2), scale(2), scale(4), scale(8))
+        await job.send()
+        scale(4)(talk)
+        await job.live(scale(8))
+
+    assert job.read == job.sent
+    assert job.open_shards == 8

@@ -1,0 +1,63 @@
+"""Each call of a registration is tried again by its own numbers, and by nobody else's (F8)."""
+
+import pytest
+from fanout_script import EFO, STREAM_ARN, ScriptedPorts, network
+
+from recordpublisher.publishers.errors import RetriesExhaustedError
+from recordpublisher.publishers.fanout.config import FanOutConfig
+from recordpublisher.publishers.fanout.registration import Registration
+from recordpublisher.publishers.properties import Properties
+
+from virtual_time import VirtualClock, run_virtual
+
+KEYS = {
+    "stream": "flink.stream.describe",
+    "describe": "flink.stream.describestreamconsumer",
+    "register": "flink.stream.registerstreamconsumer",
+    "deregister": "flink.stream.deregisterstreamconsumer",
+}
+
+
+async def use(call, own_retries):
+    """Let `call` fail twice while no other call may be tried again; answers how often it was made."""
+    ports = ScriptedPorts()
+    retries = {f"{key}.maxretries": own_retries if name == call else 0 for name, key in KEYS.items()}
+    registration = Registration(ports, FanOutConfig.of(Properties({**EFO, **retries})), VirtualClock(), lambda: 1.0)
+    if call == "deregister":
+        ports.consumers.add("app")
+    ports.consumers.errors = {call: [network(), network()]}
+    match call:
+        case "stream":
+            await registration.stream_arn("orders")
+        case "deregister":
+            await registration.deregister(STREAM_ARN, "app")
+        case _:
+            await registration.ensure_active(STREAM_ARN, "app", lambda: True)
+    return ports.consumers.count(call)
+
+
+@pytest.mark.parametrize("call", KEYS)
+def test_a_call_is_tried_again_as_often_as_its_own_property_says(call):
+    assert run_virtual(use(call, 2)) >= 3
+
+
+@pytest.mark.parametrize("call", KEYS)
+def test_and_no_oftener(call):
+    with pytest.raises(RetriesExhaustedError):
+        run_virtual(use(call, 1))
+
+
+@pytest.mark.parametrize("call", KEYS)
+def test_its_waits_are_bounded_by_its_own_maximum(call):
+    async def seconds():
+        await use(call, 2)
+        return VirtualClock().monotonic()
+
+    policy = FanOutConfig.of(Properties(EFO)).retries
+    longest = {
+        "stream": policy.describe_stream,
+        "describe": policy.describe_consumer,
+        "register": policy.register,
+        "deregister": policy.deregister,
+    }[call]
+    assert run_virtual(seconds()) <= 2 * longest.max_ms / 1000

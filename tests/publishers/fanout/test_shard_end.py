@@ -1,0 +1,22 @@
+"""What ends a shard: no continuation, or children (F2)."""
+
+from fanout_script import Bench, event, shard_end
+
+from recordpublisher.publishers.base import RunResult
+from recordpublisher.publishers.shards import Shard
+
+CHILD = Shard("orders", "shardId-000000000001", parents=("shardId-000000000000",))
+
+
+def test_f2_children_end_the_shard_whatever_the_continuation_says():
+    bench = Bench((event(1), event(2, children=(CHILD,))))
+
+    assert bench.read_all() is RunResult.COMPLETE
+    assert bench.sequences == ["1", "2"]
+    assert bench.batches[-1].child_shards == (CHILD,)
+
+
+def test_f2_an_end_without_children_is_one_too():
+    bench = Bench((shard_end(1),))
+
+    assert bench.read_all() is RunResult.COMPLETE

@@ -1,0 +1,98 @@
+"""Fan-out on the embedded endpoint: who registers, shares and deregisters the consumer (F8)."""
+
+import asyncio
+
+import pytest
+from fanout_endpoint import ACCESS, Job, endpoint_with, opened
+from fast_time import run_fast
+
+from recordpublisher.plugins.local import serve_in_thread
+from recordpublisher.publishers.errors import StreamNotFoundError
+from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
+from recordpublisher.publishers.fanout.holders import ConsumerHolders
+from recordpublisher.publishers.metrics import ShardMetrics
+from recordpublisher.publishers.positions import StartingPosition
+
+
+def test_forty_shards_share_one_client_without_waiting_for_each_other():
+    async def main():
+        async with endpoint_with(40) as endpoint:
+            stream = endpoint.stream("orders")
+            for shard in stream.open_shards:
+                stream.put(shard.id.encode(), "key", shard.hash_range.start)
+            job = Job(endpoint)
+            tasks = [asyncio.create_task(job.read(job.shard(shard.id))) for shard in stream.open_shards]
+            await job.until(lambda: len(job.data) == 40)
+            assert opened(endpoint) == 40
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await job.factory.close()
+
+    run_fast(main())
+
+
+def test_f8_the_last_subtask_out_deregisters():
+    async def main():
+        async with endpoint_with(2) as endpoint:
+            stream, holders = endpoint.stream("orders"), ConsumerHolders()
+            first, second = Job(endpoint, holders), Job(endpoint, holders)
+            for job in (first, second):
+                await job.factory.create(job.shard(), StartingPosition.trim_horizon(), ShardMetrics())
+            await first.factory.close()
+            statuses = [consumer.status(endpoint.clock.now_ms()) for consumer in stream.consumers.all()]
+            await second.factory.close()
+            await asyncio.sleep(1)
+            assert (statuses, stream.consumers.all()) == (["ACTIVE"], [])
+
+    run_fast(main())
+
+
+def test_f8_a_start_that_meets_a_deleting_consumer_registers_it_again():
+    async def main():
+        async with endpoint_with() as endpoint:
+            stream = endpoint.stream("orders")
+            stream.put(b"data", "key")
+            for round_ in range(3):
+                job = Job(endpoint)
+                task = asyncio.create_task(job.read())
+                await job.until_read("data")
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                await job.factory.close()
+                assert [consumer.status(endpoint.clock.now_ms()) for consumer in stream.consumers.all()] in (
+                    ["DELETING"],
+                    [],
+                ), round_
+
+    run_fast(main())
+
+
+def test_f8_eager_registers_at_construction():
+    with serve_in_thread(streams={"orders": 1}) as server:
+        properties = {
+            **ACCESS,
+            "aws.endpoint": server.url,
+            "flink.stream.efo.consumername": "app",
+            "flink.stream.efo.registration": "EAGER",
+        }
+
+        async def inside_a_running_loop():
+            return FanOutRecordPublisherFactory(properties, ["orders"])
+
+        asyncio.run(inside_a_running_loop())
+        (consumer,) = server.call(server.endpoint.stream("orders").consumers.all)
+        assert consumer.name == "app"
+        assert consumer.status(server.endpoint.clock.now_ms()) == "ACTIVE"
+
+
+def test_f8_eager_on_an_unknown_stream_fails_at_construction():
+    with serve_in_thread(streams={"orders": 1}) as server:
+        properties = {
+            **ACCESS,
+            "aws.endpoint": server.url,
+            "flink.stream.efo.consumername": "app",
+            "flink.stream.efo.registration": "EAGER",
+        }
+        with pytest.raises(StreamNotFoundError, match="'oders' does not exist; existing streams: orders"):
+            FanOutRecordPublisherFactory(properties, ["oders"])
