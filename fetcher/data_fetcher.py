@@ -17,6 +17,7 @@ from .emitter import Emitter
 from .ending import Ending
 from .finish_line import FinishLine
 from .global_watermark import Report, SubtaskStatus
+from .inheritance import inherited_by
 from .intake import Intake
 from .opening import open_job
 from .outcome import outcome_of, subtask_metrics
@@ -64,6 +65,7 @@ class DataFetcher:
         self._stopped = False
         self._pinned_ms: int | None = None
         self._generation = 0
+        self._inherited: dict[str, Any] = {}
         self._last_heads: dict[str, int | None] = {}
 
     async def open(self) -> None:
@@ -79,6 +81,7 @@ class DataFetcher:
         opened = await open_job(parts, context)
         self._generation, self._pinned_ms = opened.generation, opened.pinned_ms
         self._roster.open(opened.listed, opened.states)
+        self._inherited = inherited_by(parts.subtask, parts.parallelism, opened.found, self._table)
         await parts.tracker.open(parts.subtask, parts.parallelism)
         parts.tracker.start_at(opened.lowest_watermark)
         parts.tracker.finished(key for key, state in opened.states.items() if state.ended)
@@ -129,7 +132,8 @@ class DataFetcher:
     def snapshot(self) -> dict[str, Any]:
         """Exactly what `write` has returned for (S1), as a plain JSON-able dict."""
         parts = self._parts
-        return to_json(self._table.states(), self._pinned_ms, self._generation, parts.subtask, parts.parallelism)
+        own = to_json(self._table.states(), self._pinned_ms, self._generation, parts.subtask, parts.parallelism)
+        return own | self._inherited
 
     async def checkpoint(self) -> dict[str, Any]:
         """Flush, snapshot, store: kept only after the sink confirmed everything before it (S6). Raises: FencedError, SinkError."""

@@ -11,7 +11,7 @@ from ..publishers.shards import Shard
 from .parts import FetcherParts
 from .seeding import data_loss, past_retention, seeded_states, vanished
 from .shard_state import ShardState
-from .sink import SinkContext
+from .sink import SinkContext, State
 from .snapshot import Restored, overlaid, union
 
 log = logging.getLogger("recordpublisher.fetcher")
@@ -19,13 +19,14 @@ log = logging.getLogger("recordpublisher.fetcher")
 
 @dataclass(frozen=True, slots=True)
 class OpenedJob:
-    """What a job starts from: listed shards, each one's state, the (pinned) start of new ones, the generation."""
+    """What a job starts from: listed shards, each one's state, the (pinned) start of new ones, the generation; the snapshots it found."""
 
     listed: Sequence[Shard]
     states: Mapping[str, ShardState]
     start: StartingPosition
     pinned_ms: int | None
     generation: int
+    found: Sequence[State] = ()
 
     @property
     def lowest_watermark(self) -> int | None:
@@ -43,14 +44,15 @@ async def open_job(parts: FetcherParts, context: SinkContext) -> OpenedJob:
     stored = await parts.sink.open(context)
     generation, kept = (0, []) if parts.checkpoints is None else await parts.checkpoints.open()
     restored = union([*parts.restore, *kept], parts.factory.order_of)
-    if stored is not None:
-        snapshots = [stored] if isinstance(stored, Mapping) else stored
-        restored = overlaid(restored, union(snapshots, parts.factory.order_of))
+    in_sink = [] if stored is None else [stored] if isinstance(stored, Mapping) else list(stored)
+    if in_sink:
+        restored = overlaid(restored, union(in_sink, parts.factory.order_of))
     listed = await parts.discovery.initial()
     await _check_for_gaps(listed, restored, parts)
     start, pinned_ms = await _pinned_start(restored, parts)
     states = seeded_states(listed, restored, start)
-    return OpenedJob(listed, states, start, pinned_ms, max(generation, restored.generation + 1))
+    generation = max(generation, restored.generation + 1)
+    return OpenedJob(listed, states, start, pinned_ms, generation, [*parts.restore, *kept, *in_sink])
 
 
 async def _check_for_gaps(listed: Sequence[Shard], restored: Restored, parts: FetcherParts) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..publishers.errors import StateError
+from .inheritance import with_inheritance
 from .shard_state import ShardState
 from .sink import State
 
@@ -51,7 +52,10 @@ def union(snapshots: Iterable[State], order_of: Callable[[str], Any] = int) -> R
     best: dict[str, tuple[int, ShardState]] = {}
     pinned: list[int] = []
     newest = 0
-    for snapshot in snapshots:
+    given = list(snapshots)
+    for snapshot in given:
+        _checked_generation(snapshot)
+    for snapshot in with_inheritance(given):
         generation = _checked_generation(snapshot)
         newest = max(newest, generation)
         if snapshot.get("pinnedStart") is not None:
