@@ -1,7 +1,5 @@
 """What every claim store keeps to, whatever it is made of: the first writer wins, whoever it is."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
 from recordpublisher import ConfigurationError, Properties
@@ -28,13 +26,6 @@ def test_the_first_writer_wins(store):
     assert store.put_if_absent(BATCH, "g", b"first") == b"first"
     assert store.put_if_absent(BATCH, "g", b"second") == b"first"
     assert store.get(BATCH, "g") == b"first"
-
-
-def test_a_few_writers_at_once_agree_on_one(store):
-    store.plant_probe("query", "warm")  # a table that is missing is made by one of them
-    with ThreadPoolExecutor(4) as pool:
-        answers = set(pool.map(lambda n: store.put_if_absent(BATCH, "g", b"%d" % n), range(8)))
-    assert answers == {store.get(BATCH, "g")}
 
 
 def test_load_gives_every_claim_of_the_plan_and_of_no_other(store):
