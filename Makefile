@@ -1,26 +1,47 @@
-# Everything a person or CI does here, by name: `make demo`, `make test`, `make check`, `make kills`, `make bench`.
+# Everything a person or CI does here, by name: `make demo`, `make test`, `make check`, `make kills`, `make time`, `make faults`, `make bench`.
 PYTHON ?= python3
 PUBLISHER ?= EFO
+SEEDS ?= 5000
+FIRST ?= 0
 BIN := .venv/bin
 STAMP := .venv/.installed
 FOREIGN := tests/plugins/local/foreign
+LONG := kills or sinks or time or simulation or faults or benchmark
 
-.PHONY: demo test lint types imports check kills sinks soak bench coverage docs pins clean servers
+.PHONY: demo test lint types imports check kills sinks sinks-soak time simulation nightly faults soak proof bench coverage docs pins clean servers
 
 demo: $(STAMP)  ## the main job, live: PUBLISHER=EFO (default) or POLLING
 	$(BIN)/recordpublisher demo --publisher $(PUBLISHER)
 
 test: $(STAMP) servers  ## the whole suite, without the long kill runs
-	$(BIN)/pytest -m "not kills and not sinks and not benchmark"
+	$(BIN)/pytest -m "not ($(LONG))"
 
 sinks: $(STAMP)  ## a job into PostgreSQL and into files, killed and cut off for three minutes
 	RECORDPUBLISHER_ROUNDS=1000 RECORDPUBLISHER_SECONDS=110 $(BIN)/pytest -m sinks -s
 
-soak: $(STAMP)  ## the same, 60 rounds
+sinks-soak: $(STAMP)  ## the same, 60 rounds (ten minutes)
 	RECORDPUBLISHER_ROUNDS=60 $(BIN)/pytest -m sinks -s
+
+simulation: $(STAMP)  ## random schedules on virtual time: SCHEDULES=2000 of them from FIRST on, or one SEED again
+	$(BIN)/pytest -q -m simulation tests/fetcher/test_simulation.py
+
+nightly: $(STAMP)  ## a hundred thousand of them (half an hour)
+	SCHEDULES=100000 $(BIN)/pytest -q -m simulation tests/fetcher/test_simulation.py
 
 kills: $(STAMP)  ## real processes killed for real
 	$(BIN)/pytest -m kills
+
+time: $(STAMP)  ## the outage replayed with real processes, by Flink's old rule and by ours (a minute)
+	$(BIN)/pytest -m time
+
+faults: $(STAMP)  ## random faults, reshards and restarts: 600 seeds in memory, 24 over sockets; prints what struck (three minutes)
+	$(BIN)/pytest -m faults -s tests/soak
+
+soak: $(STAMP)  ## the same for as long as you like: make soak SEEDS=50000 FIRST=600
+	cd tests && ../$(BIN)/python -m soak.sweep --seeds $(SEEDS) --first $(FIRST)
+
+proof: $(STAMP)  ## takes every recovery rule out in turn and says how many seeds the soak needs to miss it (minutes)
+	cd tests && ../$(BIN)/python -m soak.prove --seeds 600
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -38,7 +59,7 @@ bench: $(STAMP) .venvs/peers/.installed  ## CPU per record through the whole pip
 	$(BIN)/python -m pytest -m benchmark -s tests/benchmarks
 
 coverage: $(STAMP)
-	$(BIN)/pytest -m "not kills and not sinks and not benchmark and not spark" --cov --cov-report=term
+	$(BIN)/pytest -m "not ($(LONG) or spark)" --cov --cov-report=term
 
 docs: $(STAMP)  ## the reference pages that are written from the code
 	$(BIN)/python docs/generate_reference.py

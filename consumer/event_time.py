@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from ..publishers.errors import ConfigurationError
 from ..publishers.properties import Properties
 from ..publishers.property_table import TIMESTAMP_FIELD
 from ..publishers.records import Record, RecordBatch
@@ -57,11 +58,15 @@ class JsonFieldTimes:
 
 
 def event_times(properties: Properties, assigner: Callable[[Record], int] | None) -> EventTimes:
-    """What stamps a job's records: the user's function, the named field, or arrival."""
+    """What stamps a job's records: the user's function, the named field, or arrival. Raises: ConfigurationError for a bad name."""
     field = properties.value(TIMESTAMP_FIELD)
     if assigner is not None:
         return AssignedTimes(assigner)
-    return ArrivalTimes() if field is None else JsonFieldTimes(field)
+    try:
+        return ArrivalTimes() if field is None else JsonFieldTimes(field)
+    except ValueError as error:
+        valid = "a name without quotes, backslashes and control characters"
+        raise ConfigurationError(TIMESTAMP_FIELD.key, field, valid) from error
 
 
 def _millis(at: float | str) -> int:

@@ -63,6 +63,7 @@ def _joined(batch: RecordBatch, parts: Sequence[RecordBatch], poisoned: tuple[Po
         records=_column(part.records for part in parts),
         values=values,
         event_times=_column(part.event_time_column for part in parts),
+        watermarks=_column(part.watermarks or () for part in parts),
         poisoned=poisoned,
     )
 

@@ -57,10 +57,14 @@ class Stamping:
         counted = len(batch) if values is None else len(values)
         if not len(times) == counted == len(batch):
             raise ValueError(f"{len(batch)} records have {counted} values and {len(times)} event times")
-        return batch.with_columns(event_times=times)
+        batch = batch.with_columns(event_times=times)
+        seen = self.strategy.times(batch)
+        if len(seen) != len(batch):
+            raise ValueError(f"{len(batch)} records have {len(seen)} times for their watermark")
+        return batch.with_columns(watermarks=seen)
 
     def _with_watermarks(self, batch: RecordBatch) -> RecordBatch:
-        times = batch.event_time_column
+        times = batch.watermarks or ()
         believed, absurd = without_absurd_futures(times, batch.arrival_millis, self._future_limit_ms)
         self._metrics.absurd_event_times += absurd
         return batch.with_columns(watermarks=self.strategy.advance(believed))

@@ -1,4 +1,4 @@
-"""Writes the reference pages that come from the code: public names by area, and the command line. Run by `make docs`."""
+"""Writes the reference pages that come from the code: public names by area, metrics, and the command line. Run by `make docs`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from typing import Any, Protocol
 import typer
 
 import recordpublisher as rp
+from recordpublisher.fetcher.metric_table import OF_SHARD, OF_SUBTASK
 from recordpublisher.plugins.cli.app import app
 from recordpublisher.publishers import errors
+from recordpublisher.publishers.kinesis import advice, translation
 
 REFERENCE = Path(__file__).parent / "reference"
 NOTE = "Written by `make docs` from the docstrings: change the code, not this page."
 
 AREAS = {
-    "reading": ("Reading", ["DataFetcher", "consume", "stream"]),
+    "reading": ("Reading", ["DataFetcher", "consume", "stream", "Alarm", "AlarmKind"]),
     "records": (
         "Records and shards",
         ["Record", "RecordBatch", "UserRecord", "Shard", "HashRange", "SequenceNumber", "StartingPosition", "PositionType"],
@@ -68,7 +70,11 @@ FURTHER = {
 def pages() -> dict[str, str]:
     """Every generated page by its file name."""
     made = {f"{area}.md": _area_page(area) for area in AREAS}
-    return made | {"command-line.md": _command_line_page(), "conformance.md": _conformance_page()}
+    return made | {
+        "command-line.md": _command_line_page(),
+        "conformance.md": _conformance_page(),
+        "metrics.md": _metrics_page(),
+    }
 
 
 def _area_page(area: str) -> str:
@@ -76,12 +82,50 @@ def _area_page(area: str) -> str:
     parts = [f"# {title}", NOTE, "`import recordpublisher as rp`; every name here is `rp.<name>`."]
     if area == "errors":
         parts.append(f"```text\n{inspect.getdoc(errors)}\n```")
+        parts.append(_classification())
     parts += [_entry(name, getattr(rp, name)) for name in names]
     for module_name, further in FURTHER.get(area, []):
         module = import_module(f"recordpublisher.{module_name}")
         parts.append(f"## From `{module.__name__}`")
         parts += [_entry(name, getattr(module, name), level=3) for name in further]
     return "\n\n".join(parts) + "\n"
+
+
+def _classification() -> str:
+    """What helps against which error, from the tables that the code decides by."""
+    exact = sorted(translation.EXACT, key=lambda code: list(errors.Remedy).index(translation.EXACT[code].remedy))
+    rows = [
+        ("throttling", translation.THROTTLED, "`ThrottledError`", errors.Remedy.RETRY),
+        (
+            "the service's own trouble, and every status from 500",
+            translation.TRANSIENT,
+            "`TransientError`",
+            errors.Remedy.RETRY,
+        ),
+        (
+            "the network: time-outs, resets, connections that break off; bodies and frames that are cut, that fail their checksum or that "
+            "somebody on the way wrote",
+            [],
+            "`TransientError`",
+            errors.Remedy.RETRY,
+        ),
+        *(("", [code], f"`{translation.EXACT[code].__name__}`", translation.EXACT[code].remedy) for code in exact),
+        ("every other code", [], "`FatalKinesisError`", errors.Remedy.ACT),
+    ]
+    lines = [
+        "## What happens on which error",
+        "Everything that the service, the SDK and the network raise is of one of these, in every call. The error's `remedy` says which.",
+        "| what was raised | error | what happens (`Remedy`) |\n|---|---|---|\n"
+        + "\n".join(
+            f"| {': '.join(filter(None, [what, ', '.join(f'`{code}`' for code in sorted(codes))]))} | {name} "
+            f"| {remedy.name}: {remedy.value} |"
+            for what, codes, name, remedy in rows
+        ),
+        "What a person can do about the fatal ones stands at the end of their message:",
+        "| code | what to do |\n|---|---|\n"
+        + "\n".join(f"| `{code}` | {words} |" for code, words in advice.ADVICE.items()),
+    ]
+    return "\n\n".join(lines)
 
 
 def _entry(name: str, thing: Any, level: int = 2) -> str:
@@ -177,14 +221,41 @@ def _one_line(words: str | None) -> str:
     return re.sub(r"\s+", " ", words or "").strip()
 
 
+def _metrics_page() -> str:
+    tables = [
+        f"## {title}\n\n| name | type | unit | meaning |\n|---|---|---|---|\n"
+        + "\n".join(f"| `{one.name}` | {one.type} | {one.unit} | {one.sentence} |" for one in table)
+        for title, table in (("Of a subtask", OF_SUBTASK), ("Of a shard", OF_SHARD))
+    ]
+    return "\n\n".join(["# Metrics", NOTE.replace("docstrings", "table of metrics"), METRICS_WORDS, *tables]) + "\n"
+
+
+METRICS_WORDS = """`fetcher.metrics()` answers a plain dict: `{"subtask": {...}, "shards": {"orders/shardId-000000000000": {...}}}`.
+Nothing has to be set up, and asking costs no call to the service. A gauge of a silent or held shard stays and keeps growing; it does
+not vanish.
+
+Values are numbers, booleans or text; `null` (None) means: not known yet. Counters start at 0 with each start of the job. Names are
+Flink's where Flink has them. What to watch, and the alarms that need no metrics: [Watch a job](../how-to/watch-a-job.md). Spark shows
+its own in `query.lastProgress`: see [Spark](../spark.md)."""
+
+
 def _command_line_page() -> str:
     group: Any = typer.main.get_command(app)
-    helps = {"recordpublisher": group} | {f"recordpublisher {name}": one for name, one in group.commands.items()}
+    helps = {"recordpublisher": group, **_commands("recordpublisher", group)}
     parts = ["# Command line", NOTE.replace("docstrings", "commands' `--help`"), COMMAND_LINE_WORDS]
     for name, one in helps.items():
         text = one.get_help(one.context_class(one, info_name=name, terminal_width=100))
         parts.append(f"## {name}\n\n```text\n{text}\n```")
     return "\n\n".join(parts) + "\n"
+
+
+def _commands(name: str, group: Any) -> dict[str, Any]:
+    """Every command below a group, each followed by those below it."""
+    found: dict[str, Any] = {}
+    for last, one in group.commands.items():
+        found[f"{name} {last}"] = one
+        found |= _commands(f"{name} {last}", one) if hasattr(one, "commands") else {}
+    return found
 
 
 def _conformance_page() -> str:
@@ -197,7 +268,7 @@ def _conformance_page() -> str:
 
 COMMAND_LINE_WORDS = """Needs the extra `cli`. `python -m recordpublisher` is the same. Results go to stdout, everything else to stderr.
 
-Exit codes: 0 done, 1 failed, 2 bad configuration. What fails is one line on stderr; `--debug` shows the traceback."""
+Exit codes: 0 done, 1 failed, 2 bad configuration, 3 alarm. What fails is one line on stderr; `--debug` shows the traceback."""
 
 
 def main() -> None:

@@ -37,6 +37,8 @@ class Alignment:
         self._entries: dict[str, ShardEntry] = {}
         self.until: int | None = None
         """A fixed ceiling of a bounded run (epoch ms)."""
+        self.furthest: int | None = None
+        """Where the furthest shard stands (epoch ms), for others to measure their shards against (W12)."""
 
     def begin(self) -> None:
         """The job was opened: from now on it waits for the first global value (W10)."""
@@ -61,6 +63,12 @@ class Alignment:
     def holder(self) -> str | None:
         """The shard that holds this subtask's minimum (W10)."""
         return self._reported.holder()
+
+    @property
+    def lag_ms(self) -> int | None:
+        """How far this subtask's furthest shard lies above the global watermark: much more than the lookahead, and one holds all (W12)."""
+        value = self.global_watermark
+        return None if value is None or self.furthest is None else max(0, self.furthest - value)
 
     def changed(self, entry: ShardEntry, takes_part: bool = True, holds_others: bool = True) -> None:
         """A shard's queue, stage or idleness changed.
@@ -87,7 +95,7 @@ class Alignment:
     def report(self) -> int | None:
         """Tell the tracker where this subtask stands, idle or not (W7), and learn the global watermark."""
         status, watermark = self._reported.status()
-        return self._tracker.report(Report(self._subtask, status, watermark))
+        return self._tracker.report(Report(self._subtask, status, watermark, self.furthest))
 
     def value(self) -> int | None:
         """The global watermark after telling where this subtask stands, or what stands in for it (W10)."""
@@ -125,9 +133,14 @@ class Alignment:
         if head is None:
             return MARKER_FIRST
         if self._is_gated:
-            return head
+            return self._turn_beside_others(head) if entry.left_behind else head
         held_ticket = self._heads.value(entry.key)
         return next(self._tickets) if held_ticket is None or held_ticket == MARKER_FIRST else held_ticket
+
+    def _turn_beside_others(self, head: int) -> float:
+        """A shard that is left out would always be the lowest: it takes turns with the lowest of those that count (P7, W12)."""
+        lowest = self._reported.status()[1]
+        return head if lowest is None else max(head, lowest + 1)
 
     @property
     def _is_gated(self) -> bool:

@@ -41,7 +41,7 @@ class ByteBudget:
         """A read was answered: its reservation becomes what it really brought. A shard that brings nothing reserves less each time."""
         self.used += arrived_bytes - entry.reserved_bytes
         entry.reserved_bytes = 0
-        entry.expected_bytes = arrived_bytes or entry.expected_bytes // 2
+        entry.expected_bytes = arrived_bytes or (entry.expected_bytes or 0) // 2
 
     def release(self, freed_bytes: int) -> None:
         """Emitted or forgotten bytes are free again."""
@@ -50,29 +50,33 @@ class ByteBudget:
     def room_for(self, entry: ShardEntry, readers: int) -> int:
         """The bytes that the next read may bring; 0 when it must wait. `readers` is how many shards share the budget.
 
-        Twice what the last read brought is reserved, so that room is not promised to many at once; a fair share is always granted, since
-        a shard that was silent may have much to say.
+        Twice what the last read brought is reserved, so that room is not promised to many at once. Who has records queued gets what is
+        reserved and no more; who has none gets a fair share at least, since a shard that was silent may have much to say. A first read
+        reserves its share: a thousand of them at the start are no surprise.
         """
-        if entry.queued_records and not self._may_borrow(entry):
+        has_queue = bool(entry.queued_records)
+        if has_queue and not self._may_borrow(entry):
             return 0
         limits = self._limits
         self.used -= entry.reserved_bytes
-        entry.reserved_bytes = max(
-            0, min(2 * entry.expected_bytes, limits.shard_bytes, limits.subtask_bytes - self.used)
-        )
+        smallest = min(SMALLEST_ROOM_BYTES, limits.subtask_bytes)
+        share = min(limits.shard_bytes, max(limits.subtask_bytes // max(readers, 1), smallest))
+        least = smallest if has_queue else 0
+        wanted = share if entry.expected_bytes is None else max(2 * entry.expected_bytes, least)
+        free = min(limits.shard_bytes - has_queue * entry.queued_bytes, limits.subtask_bytes - self.used)
+        entry.reserved_bytes = max(0, min(wanted, free))
         self.used += entry.reserved_bytes
-        fair_share = max(limits.subtask_bytes // max(readers, 1), min(SMALLEST_ROOM_BYTES, limits.subtask_bytes))
-        return min(limits.shard_bytes, max(entry.reserved_bytes, fair_share))
+        return entry.reserved_bytes if has_queue else max(entry.reserved_bytes, share)
 
     def is_over_its_own_bounds(self, entry: ShardEntry) -> bool:
         """Whether a shard may borrow nothing before it has emitted, whatever is free: held at the gate, or too much queued."""
         limits = self._limits
         return entry.queued_records > 0 and (
             entry.held_since is not None
-            or entry.queued_bytes + entry.expected_bytes > limits.shard_bytes
+            or entry.queued_bytes + (entry.expected_bytes or 0) > limits.shard_bytes
             or entry.queued_records >= limits.shard_records
         )
 
     def _may_borrow(self, entry: ShardEntry) -> bool:
-        fits = self.used + entry.expected_bytes <= self._limits.subtask_bytes
+        fits = self.used + (entry.expected_bytes or 0) <= self._limits.subtask_bytes
         return fits and not self.is_over_its_own_bounds(entry)

@@ -23,6 +23,10 @@ class Checkpoints:
         self._generation = await self._store.open_generation(self._subtask)
         return self._generation, await self._store.load()
 
+    async def load(self) -> list[State]:
+        """What every subtask of the job has stored. Raises: StateError."""
+        return await self._store.load()
+
     async def store(self, state: dict[str, Any]) -> None:
         """Keep a snapshot. Raises: FencedError when a newer generation owns the state."""
         await self._store.store(self._subtask, self._generation, state)

@@ -59,7 +59,7 @@ class Coordinator:
         group.start_at(said.start)
         group.bring(said.value)
         group.finish(said.finished)
-        group.state(said.subtask, SubtaskStatus[said.status], said.watermark, now)
+        group.state(said.subtask, SubtaskStatus[said.status], said.watermark, now, said.furthest)
         is_held = said.status == "ACTIVE" and _is_above(said.awaited, group.value)
         self._waiting.set(said.subtask, said.awaited if is_held else None)
         self._is_changed = True
@@ -148,6 +148,7 @@ class Coordinator:
             group.holder(),
             group.left_out[:SHOWN],
             finished,
+            furthest=group.furthest,
         )
 
 

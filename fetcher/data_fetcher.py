@@ -17,17 +17,22 @@ from .emitter import Emitter
 from .ending import Ending
 from .finish_line import FinishLine
 from .global_watermark import Report, SubtaskStatus
-from .inheritance import inherited_by
 from .intake import Intake
+from .lagging import Laggards
+from .metrics import metrics_of
+from .monitor import Monitor
 from .opening import open_job
-from .outcome import outcome_of, subtask_metrics
+from .outcome import outcome_of
 from .parts import FetcherParts
+from .pulse import Pulse
 from .readers import Readers, is_deleted_stream
 from .rejections import Rejections
 from .roster import Roster
 from .shard_table import ShardEntry, ShardTable
-from .sink import Checkpoint, SinkContext
+from .sink import Checkpoint, SinkContext, State
 from .snapshot import to_json
+from .subtask_view import SubtaskView
+from .succession import Succession
 from .watch import Watch
 
 log = logging.getLogger("recordpublisher.fetcher")
@@ -40,11 +45,17 @@ class DataFetcher:
         self._parts = parts
         settings, clock = parts.settings, parts.clock
         self._table = ShardTable(parts.tracker.is_finished)
+        self._pulse = Pulse(clock, self._woke_up)
         self._alignment = Alignment(
             parts.tracker, parts.subtask, settings.lookahead_ms, settings.startup_timeout_ms, clock
         )
         self._intake = Intake(
-            ByteBudget(settings.budget), settings.idle_interval_ms, clock, self._changed, self._found_children
+            ByteBudget(settings.budget),
+            settings.idle_interval_ms,
+            clock,
+            self._pulse,
+            self._changed,
+            self._found_children,
         )
         self._rejections = Rejections(self._table, settings.on_poison is OnPoison.SKIP, parts.dead_letters)
         self._emitter = Emitter(
@@ -52,20 +63,34 @@ class DataFetcher:
             self._alignment,
             self._intake,
             clock,
+            self._pulse,
             settings.emit_interval_ms,
             self._shard_ended,
             self._rejections.poisoned,
         )
-        self._readers = Readers(parts.factory, self._table, self._intake, parts.stamping_of, parts.use_continuations)
+        self._readers = Readers(
+            parts.factory,
+            self._table,
+            self._intake,
+            parts.stamping_of,
+            parts.use_continuations,
+            parts.tracker.last_watermark,
+        )
+        self._succession = Succession(self._table, parts.tracker, settings.tracker_timeout_ms, clock, self._note)
+        self._laggards = Laggards(self._table, parts.tracker, settings.max_lag_ms, self._note)
         self._roster = Roster(parts, self._table, self._changed_quietly, self._forgotten)
         self._keeper = CheckpointKeeper(settings.checkpoint_interval_ms, self.checkpoint)
+        self._monitor = Monitor(parts, self._table, self._alignment, self._emitter)
+        self._view = SubtaskView(
+            self._table, parts.tracker, self._alignment, self._emitter, self._intake, self._monitor, self._pulse
+        )
         self._checkpointing = asyncio.Lock()
         self._finish_line = FinishLine(Bounds())
         self._ending = Ending()
         self._stopped = False
         self._pinned_ms: int | None = None
         self._generation = 0
-        self._inherited: dict[str, Any] = {}
+        self._earlier: Sequence[State] = ()
         self._last_heads: dict[str, int | None] = {}
 
     async def open(self) -> None:
@@ -79,14 +104,14 @@ class DataFetcher:
         )
         await self._rejections.open(context)
         opened = await open_job(parts, context)
-        self._generation, self._pinned_ms = opened.generation, opened.pinned_ms
+        self._generation, self._pinned_ms, self._earlier = opened.generation, opened.pinned_ms, opened.earlier
         self._roster.open(opened.listed, opened.states)
-        self._inherited = inherited_by(parts.subtask, parts.parallelism, opened.found, self._table)
         await parts.tracker.open(parts.subtask, parts.parallelism)
         parts.tracker.start_at(opened.lowest_watermark)
-        parts.tracker.finished(key for key, state in opened.states.items() if state.ended)
+        parts.tracker.finished({key: state.watermark for key, state in opened.states.items() if state.ended})
         parts.tracker.on_advance(self._emitter.wake)
         self._alignment.begin()
+        self._monitor.sightings.start = opened.start
         self._watch = Watch(
             parts.subtask, self._table, self._alignment, self._emitter.local_watermark, parts.tracker, parts.clock
         )
@@ -109,8 +134,11 @@ class DataFetcher:
                 self._emit(),
                 self._keeper.run(),
                 self._heartbeat(),
+                self._pulse.run(),
                 self._discover(),
-                self._end_in(bounds.max_time),
+                self._ending.finish_in(bounds.max_time),
+                self._monitor.run(),
+                self._monitor.retention.run(),
             )
         ]
         try:
@@ -131,9 +159,8 @@ class DataFetcher:
 
     def snapshot(self) -> dict[str, Any]:
         """Exactly what `write` has returned for (S1), as a plain JSON-able dict."""
-        parts = self._parts
-        own = to_json(self._table.states(), self._pinned_ms, self._generation, parts.subtask, parts.parallelism)
-        return own | self._inherited
+        parts, states = self._parts, self._table.states()
+        return to_json(states, self._pinned_ms, self._generation, parts.subtask, parts.parallelism, self._earlier)
 
     async def checkpoint(self) -> dict[str, Any]:
         """Flush, snapshot, store: kept only after the sink confirmed everything before it (S6). Raises: FencedError, SinkError."""
@@ -144,7 +171,8 @@ class DataFetcher:
                 await self._parts.sink.flush(Checkpoint(state))
             if self._parts.checkpoints is not None:
                 await self._parts.checkpoints.store(state)
-            self._parts.tracker.finished({key for key, entry in state["shards"].items() if entry.get("ended")})
+            ended = {key: entry.get("watermark") for key, entry in state["shards"].items() if entry.get("ended")}
+            self._parts.tracker.finished(ended)
         return state
 
     async def close(self) -> None:
@@ -165,7 +193,7 @@ class DataFetcher:
 
     def metrics(self) -> dict[str, Any]:
         """Metrics as a plain dict: `subtask` and `shards` by `stream/shard-id` (A1)."""
-        return subtask_metrics(self._table, self._alignment, self._emitter, self._intake, self._parts.clock)
+        return metrics_of(self._view, self._parts.clock)
 
     # --- what happens while it runs ---------------------------------------------------------------------------------------------
 
@@ -175,14 +203,19 @@ class DataFetcher:
         self._alignment.until = bounds.until_event_time
         self._emitter.begin()
         self._keeper.begin()
+        self._pulse.begin()
         if self._stopped:
             self._ending.finish(EndReason.STOPPED)
 
     def _changed(self, entry: ShardEntry) -> None:
-        self._emitter.note(entry, self._finish_line)
-        self._emitter.wake()
+        self._note(entry)
         if not entry.queue and not entry.is_open:
             self._shard_ended(entry)
+
+    def _note(self, entry: ShardEntry) -> None:
+        """What a shard counts for has changed."""
+        self._emitter.note(entry, self._finish_line)
+        self._emitter.wake()
 
     def _changed_quietly(self, entry: ShardEntry) -> None:
         self._alignment.changed(entry)
@@ -198,6 +231,7 @@ class DataFetcher:
             return
         log.info("shard %s was read to its end, children: %s", entry.key, [child.shard_id for child in entry.children])
         self._keeper.ask_for_one()
+        self._succession.ended(entry)
         self._start_readers()
 
     def _found_children(self, children: Sequence[Shard]) -> None:
@@ -207,10 +241,29 @@ class DataFetcher:
     def _start_readers(self) -> None:
         if not self._ending.is_running:
             return
-        self._readers.start(self._changed, self._reader_failed)
+        begun = self._readers.start(self._changed, self._reader_failed)
+        self._succession.look()
+        self._announce(begun)
         is_bounded = self._finish_line.has_shard_bounds and not any(entry.is_open for entry in self._table)
         if is_bounded or self._table.is_exhausted:
             self._ending.finish(EndReason.ALL_ENDED)
+
+    def _announce(self, begun: Sequence[ShardEntry]) -> None:
+        """Children of shards elsewhere are taken over; a report that counts them goes first (W5)."""
+        heirs = [entry.key for entry in begun if entry.shard.parents]
+        if heirs:
+            self._alignment.report()
+            self._parts.tracker.taken_over(heirs)
+
+    def _woke_up(self, gap_seconds: float) -> None:
+        """The process was suspended or starved: read and ask for the global watermark before judging (W3, W7)."""
+        log.warning("subtask %d did not run for %.1f s", self._parts.subtask, gap_seconds)
+        for entry in self._table:
+            entry.silence.slept()
+            if entry.idle:
+                entry.idle = False
+                self._note(entry)
+        self._alignment.report()
 
     def _reader_failed(self, entry: ShardEntry, error: BaseException) -> None:
         if not is_deleted_stream(error):
@@ -231,14 +284,11 @@ class DataFetcher:
         if reason is not None:
             self._ending.finish(reason)
 
-    async def _end_in(self, seconds: float | None) -> None:
-        if seconds is not None:
-            await asyncio.sleep(seconds)
-            self._ending.finish(EndReason.MAX_TIME)
-
     async def _heartbeat(self) -> None:
         while True:
             await asyncio.sleep(self._parts.settings.sync_interval_ms / 1000)
+            self._laggards.look()
+            self._alignment.furthest = self._laggards.furthest
             self._emitter.tick()
             self._watch.look()
             self._start_readers()
@@ -247,6 +297,7 @@ class DataFetcher:
     async def _discover(self) -> None:
         async def looked(stream: str, listed: list[Shard]) -> None:
             self._roster.look(stream, listed)
+            self._succession.listed(stream, listed)
             self._start_readers()
 
         await self._parts.discovery.run(looked)

@@ -10,7 +10,9 @@ from ..publishers.records import RecordBatch
 from .alignment import Alignment
 from .finish_line import FinishLine
 from .intake import Intake
+from .lateness import late_after_idle
 from .local_watermark import LocalWatermark
+from .pulse import Pulse
 from .shard_table import ShardEntry, Stage
 from .sink import Sink
 
@@ -28,6 +30,7 @@ class Emitter:
         alignment: Alignment,
         intake: Intake,
         clock: Clock,
+        pulse: Pulse,
         emit_interval_ms: int,
         ended: Callable[[ShardEntry], None],
         poisoned: Callable[[RecordBatch], Awaitable[None]],
@@ -36,6 +39,7 @@ class Emitter:
         self._alignment = alignment
         self._intake = intake
         self._clock = clock
+        self._pulse = pulse
         self._emit_interval = emit_interval_ms / 1000
         self._ended = ended
         self._poisoned = poisoned
@@ -75,6 +79,7 @@ class Emitter:
             await self._tell_watermark()
             if self._alignment.next_emission() is None:
                 await self._wake.wait()
+                self._pulse.look()  # after a suspension everything is looked at anew before anything is gated (W7)
                 self._turn_began = self._clock.monotonic()
         self._last_told = float("-inf")
         await self._tell_watermark()
@@ -103,11 +108,13 @@ class Emitter:
         if len(batch) or batch.poisoned:
             entry.is_writing = True
             async with self.sink_calls:
+                late = late_after_idle(batch, entry.state.watermark, self._alignment.global_watermark)
                 if batch.poisoned:
                     await self._poisoned(batch)
                 if len(batch):
                     await self._sink.write(batch)
                 entry.is_writing = False
+                entry.late_after_idle += late
                 entry.emitted(batch, self._clock.now_ms())
             self.records += len(batch)
             finish_line.emitted(entry, batch)

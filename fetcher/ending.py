@@ -35,6 +35,12 @@ class Ending:
         if self._reason is not None and not self._reason.done():
             self._reason.set_result(reason)
 
+    async def finish_in(self, seconds: float | None) -> None:
+        """End the run when the time is up; None: never."""
+        if seconds is not None:
+            await asyncio.sleep(seconds)
+            self.finish(EndReason.MAX_TIME)
+
     def fail(self, error: BaseException) -> None:
         """End the run with an error, which is raised from it."""
         if self._reason is not None and not self._reason.done():

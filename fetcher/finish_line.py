@@ -55,7 +55,7 @@ class FinishLine:
 
     def holds_others(self, entry: ShardEntry) -> bool:
         """False for a shard that is done: a bounded run does not wait for what it will not read (W2 is for runs that go on)."""
-        return entry.key not in self._done or self.is_past_event_time(entry)
+        return not self.has_shard_bounds or entry.key not in self._done or self.is_past_event_time(entry)
 
     def reason(self) -> EndReason | None:
         """Why the run is over, None while it is not."""

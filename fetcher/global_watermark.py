@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from ..publishers.clock import Clock, SystemClock
 from .subtask_report import Report, SubtaskStatus
 from .watermark_group import Patience, WatermarkGroup
 
 __all__ = ["InProcessTracker", "Report", "SubtaskStatus", "WatermarkTracker"]
+
+TAKEN_OVER = "taken over: "
+"""Begins what is announced of a shard that is read from now on; a stream's name has no blank."""
 
 
 class WatermarkTracker(ABC):
@@ -35,6 +38,11 @@ class WatermarkTracker(ABC):
         """False while the tracker cannot be reached: only then may a subtask go by its own minimum (W10). Default: True."""
         return True
 
+    @property
+    def answer_age_ms(self) -> int | None:
+        """How long ago the tracker last answered, ms (A1); None: never. Default: 0, it is always at hand."""
+        return 0
+
     def start_at(self, watermark: int | None) -> None:  # noqa: B027 - optional on purpose
         """A new generation begins at the lowest watermark in the restored state (W6)."""
 
@@ -47,12 +55,28 @@ class WatermarkTracker(ABC):
         Default: nothing, for trackers that tell of every rise.
         """
 
-    def finished(self, shards: Iterable[str]) -> None:  # noqa: B027 - optional on purpose
-        """Announce shards (by `Shard.key`) whose end is confirmed, for children owned by other subtasks (S2)."""
+    def finished(self, shards: Mapping[str, int | None]) -> None:  # noqa: B027 - optional on purpose
+        """Announce shards (by `Shard.key`) whose end is confirmed, with their last watermarks, for children elsewhere (S2, W5)."""
 
     def is_finished(self, shard: str) -> bool:
         """Whether some subtask announced the shard as finished."""
         return False
+
+    def last_watermark(self, shard: str) -> int | None:
+        """The last watermark (epoch ms) of a finished shard: its children begin there (W5). Default: the global one."""
+        return self.current()
+
+    def taken_over(self, shards: Iterable[str]) -> None:
+        """Announce shards that this subtask reads from now on; called after a report that counts them (W5). Default: as `finished`."""
+        self.finished({TAKEN_OVER + shard: None for shard in shards})
+
+    def is_taken_over(self, shard: str) -> bool:
+        """Whether some subtask announced that it reads the shard: until then the owner of its parent stands for it (W5)."""
+        return self.is_finished(TAKEN_OVER + shard)
+
+    def furthest(self) -> int | None:
+        """The furthest place that an active subtask has reported (epoch ms, W12). Default: only the subtask's own is known."""
+        return None
 
     def missing(self) -> list[int]:
         """Subtasks that were expected and cannot join any more: an error at the start-up timeout (W6). Default: none are known of."""
@@ -124,7 +148,7 @@ class InProcessTracker(WatermarkTracker):
             group.still_there(report.subtask, now)
         else:
             self._last[report.subtask] = report
-            group.state(report.subtask, report.status, report.watermark, now)
+            group.state(report.subtask, report.status, report.watermark, now, report.furthest)
         if group.value != before and len(self._listeners) > 1:
             self._tell()
         return group.value
@@ -141,11 +165,12 @@ class InProcessTracker(WatermarkTracker):
         """Wake the other subtasks at once."""
         self._listeners.append(heard)
 
-    def finished(self, shards: Iterable[str]) -> None:
+    def finished(self, shards: Mapping[str, int | None]) -> None:
         """Remember finished shards and wake those who wait for them."""
-        fresh = set(shards) - self._group.finished
+        fresh = {key: watermark for key, watermark in shards.items() if key not in self._group.finished}
         if fresh:
             self._group.finish(fresh)
+            self._last_watermarks |= fresh
             self._tell()
 
     def is_finished(self, shard: str) -> bool:
@@ -155,10 +180,19 @@ class InProcessTracker(WatermarkTracker):
     def _begin(self, parallelism: int) -> None:
         self._group = WatermarkGroup(parallelism, self._patience, self._now())
         self._last: dict[int, Report] = {}
+        self._last_watermarks: dict[str, int | None] = {}
         self._listeners: list[Callable[[], None]] = []
 
     def _now(self) -> float:
         return self._clock.monotonic() * 1000
+
+    def last_watermark(self, shard: str) -> int | None:
+        """As it was announced."""
+        return self._last_watermarks.get(shard)
+
+    def furthest(self) -> int | None:
+        """The furthest of those that count."""
+        return self._group.furthest
 
     def _tell(self) -> None:
         for heard in self._listeners:

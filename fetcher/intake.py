@@ -8,6 +8,7 @@ from ..publishers.clock import Clock
 from ..publishers.records import RecordBatch
 from ..publishers.shards import Shard
 from .budget import ByteBudget
+from .pulse import Pulse
 from .shard_table import ShardEntry, Stage
 from .waiting_room import WaitingRoom
 
@@ -20,12 +21,14 @@ class Intake:
         budget: ByteBudget,
         idle_interval_ms: int,
         clock: Clock,
+        pulse: Pulse,
         changed: Callable[[ShardEntry], None],
         found_children: Callable[[Sequence[Shard]], None],
     ) -> None:
         self._budget = budget
         self._idle_interval_ms = idle_interval_ms
         self._clock = clock
+        self._pulse = pulse
         self._changed = changed
         self._found_children = found_children
         self._waiting = WaitingRoom(budget)
@@ -46,11 +49,12 @@ class Intake:
 
     async def put(self, entry: ShardEntry, batch: RecordBatch) -> int:
         """Queue a batch and wait for room for the next."""
+        self._pulse.look()
         self._take_evidence(entry, batch)
         is_queued = len(batch) > 0 or batch.read_position is not None
         self._budget.settle(entry, batch.held_bytes if is_queued else 0)
         if is_queued:
-            entry.push(batch)
+            self._budget.release(entry.push(batch))
         self._changed(entry)
         return self._budget.room_for(entry, self.readers) or await self._wait_for_room(entry)
 
@@ -83,17 +87,18 @@ class Intake:
     def _take_evidence(self, entry: ShardEntry, batch: RecordBatch) -> None:
         if batch.millis_behind_latest is not None:
             entry.metrics.millis_behind_latest = batch.millis_behind_latest
+        entry.answered_ms = self._clock.now_ms()
         entry.at_tip = batch.millis_behind_latest == 0
         if entry.at_tip:
             now_ms = self._clock.now_ms()
             entry.seen_tip = True
             entry.tip_seen_ms = (entry.tip_seen_ms[0] if entry.tip_seen_ms else now_ms, now_ms)
         if entry.at_tip and not len(batch) and not entry.queued_records:
-            entry.silence.saw_silence(self._clock.monotonic())
+            entry.silence.saw_silence(self._clock.monotonic(), self._pulse.lost_seconds)
             entry.tip_ms = self._clock.now_ms()
         else:
             entry.silence.saw_life()
-        entry.idle = self._idle_interval_ms > 0 and entry.silence.observed_ms >= self._idle_interval_ms
+        entry.idle = entry.silence.lasts(self._idle_interval_ms)
 
 
 class ShardQueue:

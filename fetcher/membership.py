@@ -14,6 +14,9 @@ from .tracker_messages import MOST_KEY_CHARACTERS, Answer, Statement, Status
 LEAP = 1_000_000_000
 """How far a start counts on from what a predecessor on a machine with a faster clock has said: 1,000 s in µs."""
 
+SKEW = 5_000_000
+"""How far machines' clocks usually differ at most: 5 s in µs."""
+
 _SPELLING: dict[SubtaskStatus, Status] = {
     SubtaskStatus.ACTIVE: "ACTIVE",
     SubtaskStatus.IDLE: "IDLE",
@@ -49,6 +52,7 @@ class Membership:
         """The global watermark, epoch ms; None before any is known."""
         self.holder: int | None = None
         self.left_out: tuple[int, ...] = ()
+        self.furthest: int | None = None
         self.is_replaced = False
         """Whether somebody else speaks for this subtask; then the last value stands for ever."""
         self.refusal = ""
@@ -85,8 +89,8 @@ class Membership:
         self._awaited = value
 
     def announce(self, shards: Iterable[str]) -> None:
-        """Shards whose end is confirmed (S2); those known already are not said again."""
-        fresh = [shard for shard in shards if shard not in self._own]
+        """Shards whose end is confirmed (S2); those known already are not said again, nor one whose name no message has room for."""
+        fresh = [shard for shard in shards if shard not in self._own and _fits(shard)]
         self._own.update(dict.fromkeys(fresh))
         self._unconfirmed.update(dict.fromkeys(fresh, 0))
         self._finished.update(fresh)
@@ -95,7 +99,8 @@ class Membership:
         """Whether somebody announced the shard; if not, it is asked about."""
         if shard in self._finished:
             return True
-        self._asked[shard] = None
+        if _fits(shard):
+            self._asked[shard] = None
         return False
 
     # --- when to say it ---------------------------------------------------------------------------------------------------------
@@ -113,6 +118,10 @@ class Membership:
     def is_answering(self, now: float) -> bool:
         """Whether the coordinator was heard of lately (W10)."""
         return now - self._heard_at < self._place.silence_ms
+
+    def answer_age_ms(self, now: float) -> int | None:
+        """How long ago the coordinator was last heard of (A1); None: never."""
+        return None if self._heard_at == float("-inf") else round(now - self._heard_at)
 
     def connected(self) -> None:
         """A new connection: what was under way is lost."""
@@ -135,6 +144,7 @@ class Membership:
         if answer.counter:
             self._taken(answer.counter)
         self._needed, self.holder, self.left_out = answer.needed, answer.holder, answer.left_out
+        self.furthest = answer.furthest
         fresh = [shard for shard in answer.finished if shard not in self._finished]
         self._finished.update(fresh)
         has_risen = answer.value is not None and (self.value is None or answer.value > self.value)
@@ -146,16 +156,20 @@ class Membership:
         if answer.refusal == "OLD":
             if answer.taken <= self._counter:
                 return  # a later statement of ours overtook it
-            clock = self._born[0] + (now - self._born[1]) * 1000
-            if self._generation or answer.taken <= clock:
+            if self._generation or not self._is_a_predecessors(answer.taken, now):
                 self.is_replaced = True
-            else:  # a predecessor on a machine whose clock is ahead of ours
+            else:
                 self._counter = answer.taken + LEAP
                 self._must_repeat = True
         elif answer.refusal == "GENERATION" and answer.generation > self._generation:
             self._follow(answer)
             self._must_repeat = True
         self.refusal = answer.refusal
+
+    def _is_a_predecessors(self, counter: int, now: float) -> bool:
+        """Whether a higher counter comes from before our start: its clock was ahead of ours. Else we slept, and were replaced."""
+        born, clock = self._born[0], self._born[0] + (now - self._born[1]) * 1000
+        return counter < born + SKEW or counter > clock
 
     def _follow(self, answer: Answer) -> None:
         """A coordinator that was restarted, and a new generation, know nothing of us."""
@@ -224,8 +238,13 @@ class Membership:
             asked,
             place.timeout_ms,
             place.startup_ms,
+            report.furthest,
         )
         return self._said
+
+
+def _fits(shard: str) -> bool:
+    return len(shard) < MOST_KEY_CHARACTERS // 2
 
 
 def _as_many_as_fit(shards: Iterable[str]) -> tuple[str, ...]:

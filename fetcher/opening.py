@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,12 +10,14 @@ from dataclasses import dataclass
 from ..publishers.positions import PositionType, StartingPosition
 from ..publishers.shards import Shard
 from .parts import FetcherParts
-from .seeding import data_loss, past_retention, seeded_states, vanished
+from .seeding import data_loss, not_listed_yet, past_retention, seeded_states, vanished
 from .shard_state import ShardState
 from .sink import SinkContext, State
-from .snapshot import Restored, overlaid, union
+from .snapshot import Restored, handed_over, overlaid, union
 
 log = logging.getLogger("recordpublisher.fetcher")
+LOOKS, LOOK_SECONDS = 20, 1.0
+"""How often a listing that is older than the state is asked for again, and the pause between; then it is believed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,8 @@ class OpenedJob:
     start: StartingPosition
     pinned_ms: int | None
     generation: int
-    found: Sequence[State] = ()
+    earlier: Sequence[State] = ()
+    """What the last start of this subtask stored of shards that others own now, and have not stored yet (S5)."""
 
     @property
     def lowest_watermark(self) -> int | None:
@@ -47,12 +51,27 @@ async def open_job(parts: FetcherParts, context: SinkContext) -> OpenedJob:
     in_sink = [] if stored is None else [stored] if isinstance(stored, Mapping) else list(stored)
     if in_sink:
         restored = overlaid(restored, union(in_sink, parts.factory.order_of))
-    listed = await parts.discovery.initial()
+    listed = await _listed(restored, parts)
     await _check_for_gaps(listed, restored, parts)
     start, pinned_ms = await _pinned_start(restored, parts)
     states = seeded_states(listed, restored, start)
-    generation = max(generation, restored.generation + 1)
-    return OpenedJob(listed, states, start, pinned_ms, generation, [*parts.restore, *kept, *in_sink])
+    foreign = {shard.key for shard in listed if parts.assigner(shard, parts.parallelism) != parts.subtask}
+    earlier = handed_over([*kept, *in_sink], parts.subtask, foreign)
+    return OpenedJob(listed, states, start, pinned_ms, max(generation, restored.generation + 1), earlier)
+
+
+async def _listed(restored: Restored, parts: FetcherParts) -> Sequence[Shard]:
+    """Every shard, listed again while the listing is older than the state: what it lacks would seem lost, or new."""
+    for _ in range(LOOKS):
+        listed = await parts.discovery.initial()
+        unheard = not_listed_yet(listed, restored, parts.streams)
+        if not unheard:
+            break
+        log.warning(
+            "the listing does not know these shards of the restored state, listing again: %s", ", ".join(unheard)
+        )
+        await asyncio.sleep(LOOK_SECONDS)
+    return listed
 
 
 async def _check_for_gaps(listed: Sequence[Shard], restored: Restored, parts: FetcherParts) -> None:

@@ -1,17 +1,11 @@
-"""What a fetcher says of itself: outcomes of a run and metrics (A1)."""
+"""What a fetcher says of a run that ended: the outcome of each shard."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any
 
-from ..publishers.clock import Clock
-from .alignment import Alignment
 from .bounded import ShardOutcome
-from .emitter import Emitter
-from .intake import Intake
-from .shard_table import ShardEntry, ShardTable
+from .shard_table import ShardEntry
 
 
 def outcome_of(entry: ShardEntry, before: tuple[int, int], heads: Mapping[str, int | None]) -> ShardOutcome:
@@ -30,49 +24,3 @@ def outcome_of(entry: ShardEntry, before: tuple[int, int], heads: Mapping[str, i
         tip_seen_ms=entry.tip_seen_ms,
         children=entry.children,
     )
-
-
-def subtask_metrics(
-    table: ShardTable, alignment: Alignment, emitter: Emitter, intake: Intake, clock: Clock
-) -> dict[str, Any]:
-    """The metrics of a subtask and of each of its shards, as plain values."""
-    entries = list(table)
-    return {
-        "subtask": {
-            "localWatermark": emitter.local_watermark.value,
-            "globalWatermark": alignment.global_watermark,
-            "holder": alignment.holder,
-            "records": emitter.records,
-            "budgetUsedBytes": intake.used_bytes,
-            "shards": len(entries),
-            "openShards": sum(entry.is_open for entry in entries),
-            "idleShards": sum(entry.is_open and entry.idle for entry in entries),
-            "heldShards": sum(entry.held_since is not None for entry in entries),
-        },
-        "shards": {entry.key: _shard_metrics(entry, clock) for entry in entries},
-    }
-
-
-def _shard_metrics(entry: ShardEntry, clock: Clock) -> dict[str, Any]:
-    """Gauges of silent or held shards keep growing; they never vanish (A1)."""
-    held_now = 0.0 if entry.held_since is None else clock.monotonic() - entry.held_since
-    return {
-        **{_camel(name): value for name, value in asdict(entry.metrics).items()},
-        "records": entry.records,
-        "bytes": entry.payload_bytes,
-        "stage": entry.stage.name,
-        "watermark": entry.state.watermark,
-        "headWatermark": entry.head_watermark,
-        "queuedRecords": entry.queued_records,
-        "queuedBytes": entry.queued_bytes,
-        "idle": entry.idle and entry.is_open,
-        "silentMs": entry.silence.observed_ms,
-        "held": entry.held_since is not None,
-        "heldMs": round((entry.held_seconds + held_now) * 1000),
-        "lastEmitAgeMs": None if entry.last_emit_ms is None else clock.now_ms() - entry.last_emit_ms,
-    }
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)

@@ -11,6 +11,8 @@ from ..publishers.clock import Clock
 from ..publishers.metrics import ShardMetrics
 from ..publishers.positions import StartingPosition
 from ..publishers.shards import Shard
+from ..publishers.tip import Tip
+from .alarms import AlarmListener
 from .assignment import ShardAssigner
 from .checkpoints import Checkpoints
 from .discovery import Discovery
@@ -25,7 +27,9 @@ class FetcherParts:
 
     `pin_latest` answers the server's time (epoch ms) for a LATEST start (P3), `oldest_retained` the arrival time (epoch ms) before which
     a stream has forgotten its records (S5; None: unknown). `use_continuations` is True for publishers that resume by
-    ContinuationSequenceNumber (F6). `dead_letters` is the sink for records that nobody can use (S7).
+    ContinuationSequenceNumber (F6). For alarms (A2): `tip` looks at what lies behind a position, `retention_ms` answers how long a stream
+    keeps its records (both None, or answering None: nobody knows), `on_alarm` is told of alarms. `dead_letters` is the sink for
+    records that nobody can use (S7).
     """
 
     factory: RecordPublisherFactory
@@ -41,6 +45,9 @@ class FetcherParts:
     pin_latest: Callable[[str], Awaitable[int]]
     use_continuations: bool = False
     oldest_retained: Callable[[str], Awaitable[int | None]] | None = None
+    tip: Callable[[Shard, StartingPosition], Awaitable[Tip | None]] | None = None
+    retention_ms: Callable[[str], Awaitable[int | None]] | None = None
+    on_alarm: AlarmListener | None = None
     checkpoints: Checkpoints | None = None
     dead_letters: Sink | None = None
     restore: tuple[State, ...] = ()

@@ -25,16 +25,21 @@ class Readers:
         intake: Intake,
         stamping_of: Callable[[Shard, ShardMetrics], Stamping],
         use_continuations: bool,
+        last_watermark: Callable[[str], int | None],
     ) -> None:
         self._factory = factory
         self._table = table
         self._intake = intake
         self._stamping_of = stamping_of
         self._use_continuations = use_continuations
+        self._last_watermark = last_watermark
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    def start(self, changed: Callable[[ShardEntry], None], failed: Callable[[ShardEntry, BaseException], None]) -> None:
-        """Read every shard that may be read now and is not yet."""
+    def start(
+        self, changed: Callable[[ShardEntry], None], failed: Callable[[ShardEntry, BaseException], None]
+    ) -> list[ShardEntry]:
+        """Read every shard that may be read now and is not yet; answers those."""
+        begun = []
         for entry in self._table.startable():
             self._inherit_watermark(entry)
             entry.stage = Stage.READING
@@ -42,7 +47,9 @@ class Readers:
             if entry.stage is Stage.READING and entry.key not in self._tasks:
                 self._begin(entry, failed)
                 changed(entry)
+                begun.append(entry)
         self._intake.readers = max(len(self._tasks), 1)
+        return begun
 
     async def stop(self) -> None:
         """Cancel every reader and forget what was read but not emitted."""
@@ -83,7 +90,7 @@ class Readers:
 
     def _inherit_watermark(self, entry: ShardEntry) -> None:
         """A child counts from the moment it may start, at the lowest watermark of its parents (W5)."""
-        inherited = self._table.inherited_watermark(entry.shard)
+        inherited = self._table.inherited_watermark(entry.shard, self._last_watermark)
         if entry.state.watermark is None and inherited is not None:
             entry.state = replace(entry.state, watermark=inherited)
 

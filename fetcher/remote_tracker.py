@@ -67,6 +67,11 @@ class RemoteTracker(WatermarkTracker):
         """Whether the coordinator was heard of lately."""
         return self.membership.is_answering(self.now())
 
+    @property
+    def answer_age_ms(self) -> int | None:
+        """How long ago the coordinator was last heard of."""
+        return self.membership.answer_age_ms(self.now())
+
     def start_at(self, watermark: int | None) -> None:
         """The lowest watermark in the restored state."""
         self.membership.start_at(watermark)
@@ -92,6 +97,10 @@ class RemoteTracker(WatermarkTracker):
     def left_out(self) -> tuple[int, ...]:
         """Some of the subtasks that nobody hears of."""
         return self.membership.left_out
+
+    def furthest(self) -> int | None:
+        """Where the furthest shard of the job stood when the coordinator was last heard of."""
+        return self.membership.furthest
 
     def holder(self) -> int | None:
         """Who held the value when the coordinator was last heard of."""

@@ -65,4 +65,6 @@ class Roster:
 
     def _own(self, shard: Shard, state: ShardState) -> None:
         if shard.key not in self._table and self._parts.assigner(shard, self._parts.parallelism) == self._parts.subtask:
-            self._changed(self._table.add(shard, state))
+            entry = self._table.add(shard, state)
+            entry.owned_since_ms = self._parts.clock.now_ms()
+            self._changed(entry)

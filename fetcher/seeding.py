@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from ..publishers.errors import DataLossError
 from ..publishers.positions import StartingPosition
-from ..publishers.shards import Shard
+from ..publishers.shards import Shard, is_too_old_for
 from .shard_state import ShardState
 from .snapshot import Restored
 from .unread_children import with_unread_children
@@ -15,15 +16,18 @@ from .unread_children import with_unread_children
 def seeded_states(listed: Iterable[Shard], restored: Restored, start: StartingPosition) -> dict[str, ShardState]:
     """The state to start from for every listed shard, whoever owns it.
 
-    Fresh: every shard at the start. Restored: a known shard at its state; an ancestor of a known shard that the state dropped is
-    finished; a descendant of a known shard begins at TRIM_HORIZON, as does a new root of a known stream; a new stream begins at the start.
+    Fresh: every shard at the start. Restored: a known shard at its state; an ancestor of a started shard that the state dropped is
+    finished (one of a shard that waits may be what it waits for); a descendant of a known shard begins at
+    TRIM_HORIZON, as does a new root of a known stream; a new stream begins at the start.
     """
     shards = {shard.key: shard for shard in listed}
-    finished = _ancestors(restored.shards, shards) - set(restored.shards)
-    return {
+    started = [key for key, state in restored.shards.items() if not state.waiting]
+    finished = _ancestors(started, shards) - set(restored.shards)
+    states = {
         key: restored.shards.get(key) or _state_of_unknown(shard, key in finished, restored, start)
         for key, shard in shards.items()
     }
+    return {key: _with_inherited(state, shards[key], states) for key, state in states.items()}
 
 
 def vanished(listed: Iterable[Shard], restored: Restored, streams: Iterable[str]) -> list[str]:
@@ -35,6 +39,15 @@ def vanished(listed: Iterable[Shard], restored: Restored, streams: Iterable[str]
         for key, state in restored.shards.items()
         if not state.ended and key not in known and key.rsplit("/", 1)[0] in wanted
     ]
+
+
+def not_listed_yet(listed: Iterable[Shard], restored: Restored, streams: Iterable[str]) -> list[str]:
+    """Restored shards, ended ones included, that are younger than anything listed of their stream: the listing is an old one."""
+    listed, wanted = list(listed), set(streams)
+    known = {shard.key for shard in listed}
+    places = [key.rpartition("/") for key in restored.shards if key not in known]
+    unknown = [Shard(stream, shard_id) for stream, _, shard_id in places]
+    return [shard.key for shard in unknown if shard.stream in wanted and is_too_old_for(shard, listed)]
 
 
 def past_retention(
@@ -67,6 +80,15 @@ def _state_of_unknown(shard: Shard, is_finished: bool, restored: Restored, start
     if shard.stream in restored.streams:
         return ShardState(StartingPosition.trim_horizon())
     return ShardState(start)
+
+
+def _with_inherited(state: ShardState, child: Shard, states: Mapping[str, ShardState]) -> ShardState:
+    """A child that may start now begins at the lowest watermark of its parents, also when they ended in another life of the job (W5)."""
+    parents = [states[key] for parent in child.parents if (key := f"{child.stream}/{parent}") in states]
+    known = [parent.watermark for parent in parents if parent.watermark is not None]
+    if state.watermark is not None or state.ended or not known or not all(parent.ended for parent in parents):
+        return state
+    return replace(state, watermark=min(known))
 
 
 def _ancestors(keys: Iterable[str], shards: Mapping[str, Shard]) -> set[str]:

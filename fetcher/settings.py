@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ..consumer.poison import OnPoison
 from ..publishers import property_table as table
+from ..publishers.errors import ConfigurationError
 from ..publishers.properties import Properties
 from .budget import BudgetLimits
 
@@ -20,14 +21,18 @@ class FetcherSettings:
     sync_interval_ms: int
     emit_interval_ms: int
     startup_timeout_ms: int
+    tracker_timeout_ms: int
+    max_lag_ms: int | None
     discovery_interval_ms: int
     checkpoint_interval_ms: int
     continue_on_data_loss: bool
     on_poison: OnPoison
+    alarm_interval_ms: int
 
     @classmethod
     def of(cls, properties: Properties) -> FetcherSettings:
-        """Raises: ConfigurationError for a value that does not parse."""
+        """Raises: ConfigurationError for a value that does not parse, or does not fit another."""
+        _check_max_lag(properties.value(table.MAX_LAG), properties.value(table.LOOKAHEAD))
         return cls(
             budget=BudgetLimits.of(properties),
             lookahead_ms=properties.value(table.LOOKAHEAD),
@@ -35,8 +40,19 @@ class FetcherSettings:
             sync_interval_ms=properties.value(table.SYNC_INTERVAL),
             emit_interval_ms=properties.value(table.EMIT_INTERVAL),
             startup_timeout_ms=properties.value(table.STARTUP_TIMEOUT),
+            tracker_timeout_ms=properties.value(table.TRACKER_TIMEOUT),
+            max_lag_ms=properties.value(table.MAX_LAG),
             discovery_interval_ms=properties.value(table.DISCOVERY_INTERVAL),
             checkpoint_interval_ms=properties.value(table.CHECKPOINT_INTERVAL),
             continue_on_data_loss=properties.value(table.ON_DATA_LOSS) == "CONTINUE",
             on_poison=OnPoison[properties.value(table.ON_POISON)],
+            alarm_interval_ms=properties.value(table.ALARM_INTERVAL),
+        )
+
+
+def _check_max_lag(max_lag_ms: int | None, lookahead_ms: int | None) -> None:
+    """Aligned shards lie up to the lookahead apart: a lag that is no larger would leave them out in turn (W12)."""
+    if max_lag_ms is not None and lookahead_ms is not None and max_lag_ms <= lookahead_ms:
+        raise ConfigurationError(
+            table.MAX_LAG.key, max_lag_ms, f"more than {table.LOOKAHEAD.key}, which is {lookahead_ms}"
         )

@@ -17,7 +17,7 @@ class ShardState:
     `position` is the last emitted record, `continuation` the last fan-out ContinuationSequenceNumber at or behind it; polling
     never uses the latter (F6). Without a position the shard begins at `start`. `watermark` (epoch ms) is the shard watermark after
     the last emitted record, `arrival_ms` that record's arrival, `tip_ms` when a read last stood at the shard's tip. `ended` only once
-    the last record was emitted (S2).
+    the last record was emitted (S2). `waiting`: it has not started, since its parents are not finished.
     """
 
     start: StartingPosition
@@ -28,6 +28,7 @@ class ShardState:
     arrival_ms: int | None = None
     tip_ms: int | None = None
     parents: tuple[str, ...] = ()
+    waiting: bool = False
 
     def starting_position(self, use_continuation: bool) -> StartingPosition:
         """Where a publisher goes on: fan-out behind the continuation, everybody else behind the last record."""
@@ -53,6 +54,7 @@ class ShardState:
             "arrival": self.arrival_ms,
             "tip": self.tip_ms,
             "parents": list(self.parents) or None,
+            "waiting": self.waiting or None,
         }
         return {name: value for name, value in entries.items() if value is not None}
 
@@ -72,6 +74,7 @@ class ShardState:
                 arrival_ms=entries.get("arrival"),
                 tip_ms=entries.get("tip"),
                 parents=tuple(entries.get("parents", ())),
+                waiting=bool(entries.get("waiting", False)),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StateError(f"a shard's state cannot be read: {entries!r}: {error}") from error

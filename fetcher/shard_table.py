@@ -10,7 +10,7 @@ from enum import Enum
 
 from ..publishers.metrics import ShardMetrics
 from ..publishers.records import RecordBatch, to_millis
-from ..publishers.shards import Shard
+from ..publishers.shards import Shard, is_too_old_for
 from .shard_state import ShardState
 from .silence import SilenceClock
 
@@ -28,8 +28,10 @@ class Stage(Enum):
 class ShardEntry:
     """One shard: emitted state, queue, evidence of silence and counters.
 
-    `offset` is how many records of the queue's first batch were emitted already. `tip_seen_ms`: when the first and the last read of
-    this run that stood at the tip were answered (epoch ms).
+    `awaits_heirs`: ended, and a child was not yet taken over (W5). `left_behind`: so far behind that nobody waits (W12).
+    `offset` is how many records of the queue's first batch were emitted already. `expected_bytes` is what the last read brought, None
+    before the first one. `tip_seen_ms`: when the first and the last read of this run that stood at the tip were answered (epoch ms);
+    `answered_ms`: when the last read at all was.
     """
 
     shard: Shard
@@ -41,13 +43,15 @@ class ShardEntry:
     queued_records: int = 0
     reserved_bytes: int = 0
     is_writing: bool = False
-    expected_bytes: int = 0
+    expected_bytes: int | None = None
     room: asyncio.Future[int] | None = None
     silence: SilenceClock = field(default_factory=SilenceClock)
     at_tip: bool = False
     seen_tip: bool = False
     tip_seen_ms: tuple[int, int] | None = None
     idle: bool = False
+    awaits_heirs: bool = False
+    left_behind: bool = False
     tip_ms: int | None = None
     held_since: float | None = None
     held_seconds: float = 0.0
@@ -55,6 +59,9 @@ class ShardEntry:
     records: int = 0
     payload_bytes: int = 0
     last_emit_ms: int | None = None
+    owned_since_ms: int | None = None
+    answered_ms: int | None = None
+    late_after_idle: int = 0
     metrics: ShardMetrics = field(default_factory=ShardMetrics)
 
     @property
@@ -64,8 +71,9 @@ class ShardEntry:
 
     @property
     def confirmed_state(self) -> ShardState:
-        """The emitted state with when a read last stood at the tip behind it (S5)."""
-        return self.state if self.tip_ms is None else replace(self.state, tip_ms=self.tip_ms)
+        """The emitted state with when a read last stood at the tip behind it, and whether it has started (S5)."""
+        tip_ms = self.state.tip_ms if self.tip_ms is None else self.tip_ms
+        return replace(self.state, tip_ms=tip_ms, waiting=self.stage is Stage.WAITING)
 
     @property
     def is_open(self) -> bool:
@@ -74,8 +82,10 @@ class ShardEntry:
 
     @property
     def is_active(self) -> bool:
-        """Whether others wait for the shard: open, and not idle unless records are queued (W4)."""
-        return self.is_open and (self.queued_records > 0 or not self.idle)
+        """Whether others wait for the shard: open, and not idle unless records are queued (W4); or ended and not inherited yet (W5)."""
+        if self.awaits_heirs:
+            return True
+        return self.is_open and not self.left_behind and (self.queued_records > 0 or not self.idle)
 
     @property
     def head_watermark(self) -> int | None:
@@ -84,11 +94,19 @@ class ShardEntry:
             return None
         return self.queue[0].watermarks[self.offset]
 
-    def push(self, batch: RecordBatch) -> None:
-        """Queue a batch behind the others."""
+    def push(self, batch: RecordBatch) -> int:
+        """Queue a batch behind the others; answers the bytes that it made free.
+
+        Of markers in a row only the last counts: while a sink stalls they would pile up without a bound (P6).
+        """
+        freed = 0
+        if self.queue and not len(batch) and not len(self.queue[-1]):
+            freed = self.queue.pop().held_bytes
+            self.queued_bytes -= freed
         self.queue.append(batch)
         self.queued_bytes += batch.held_bytes
         self.queued_records += len(batch)
+        return freed
 
     def pop(self, count: int) -> tuple[RecordBatch, int]:
         """Take the next `count` records of the first batch; also how many queued bytes that gave back."""
@@ -198,21 +216,25 @@ class ShardTable:
         """
         return all(self._is_finished(f"{shard.stream}/{parent}", shard) for parent in shard.parents)
 
-    def inherited_watermark(self, shard: Shard) -> int | None:
-        """The lowest watermark of a shard's parents, at which a child begins to count (W5)."""
-        parents = [self._entries.get(f"{shard.stream}/{parent}") for parent in shard.parents]
-        watermarks = [entry.state.watermark for entry in parents if entry is not None]
-        known = [watermark for watermark in watermarks if watermark is not None]
-        return min(known, default=None)
+    def inherited_watermark(self, shard: Shard, elsewhere: Callable[[str], int | None]) -> int | None:
+        """The lowest watermark of a shard's parents, at which a child begins to count (W5); `elsewhere` tells those of other subtasks."""
+        parents = [f"{shard.stream}/{parent}" for parent in shard.parents]
+        own = [self._entries[key].state.watermark for key in parents if key in self._entries]
+        others = [elsewhere(key) for key in parents if key not in self._entries and key in self._listed]
+        return min([watermark for watermark in own + others if watermark is not None], default=None)
 
     def expired(self, stream: str, listed: Iterable[Shard]) -> list[str]:
         """Shards that the last whole listing of a stream had and this one has not, as soon as they may be forgotten (S5).
 
         That is an ended shard of ours whose children here have started; those elsewhere may start since nobody lists their parent.
+        A listing older than the one before says nothing about younger shards: forgotten, they would be read again from their start.
         """
+        listed = list(listed)
         now = {shard.key for shard in listed}
-        self._gone = (self._gone | (self._last_listing.get(stream, set()) - now)) - now
-        self._last_listing[stream] = now
+        missing = self._last_listing.get(stream, set()) - now
+        young = {key for key in missing if key in self._listed and is_too_old_for(self._listed[key], listed)}
+        self._gone = (self._gone | missing) - now - young
+        self._last_listing[stream] = now | young
         awaited = {
             f"{entry.shard.stream}/{parent}"
             for entry in self

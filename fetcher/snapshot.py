@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..publishers.errors import StateError
-from .inheritance import with_inheritance
 from .shard_state import ShardState
 from .sink import State
 
@@ -29,11 +28,20 @@ class Restored:
 
 
 def to_json(
-    shards: Mapping[str, ShardState], pinned_ms: int | None, generation: int, subtask: int, parallelism: int
+    shards: Mapping[str, ShardState],
+    pinned_ms: int | None,
+    generation: int,
+    subtask: int,
+    parallelism: int,
+    earlier: Sequence[State] = (),
 ) -> dict[str, Any]:
-    """A snapshot of one subtask. Raises: StateError when it knows neither generation nor shard: it would take a whole one's place."""
+    """A snapshot of one subtask, with what it still keeps for others (see `handed_over`).
+
+    Raises: StateError when it knows neither generation nor shard: it would take a whole one's place.
+    """
     if generation < 1 and not shards:
         raise StateError("the fetcher is not open yet and knows no shard")
+    kept = {"earlier": list(earlier)} if earlier else {}
     return {
         "version": VERSION,
         "generation": generation,
@@ -41,6 +49,7 @@ def to_json(
         "parallelism": parallelism,
         "pinnedStart": pinned_ms,
         "shards": {key: state.to_json() for key, state in shards.items()},
+        **kept,
     }
 
 
@@ -52,20 +61,39 @@ def union(snapshots: Iterable[State], order_of: Callable[[str], Any] = int) -> R
     best: dict[str, tuple[int, ShardState]] = {}
     pinned: list[int] = []
     newest = 0
-    given = list(snapshots)
-    for snapshot in given:
-        _checked_generation(snapshot)
-    for snapshot in with_inheritance(given):
+    for snapshot in snapshots:
         generation = _checked_generation(snapshot)
         newest = max(newest, generation)
         if snapshot.get("pinnedStart") is not None:
             pinned.append(int(snapshot["pinnedStart"]))
-        for key, entries in snapshot["shards"].items():
-            state = ShardState.from_json(entries)
-            held = best.get(key)
-            if held is None or _is_ahead((generation, state), held, order_of):
-                best[key] = (generation, state)
+        for part in (snapshot, *snapshot.get("earlier", ())):
+            for key, entries in part["shards"].items():
+                found = (int(part["generation"]), ShardState.from_json(entries))
+                held = best.get(key)
+                if held is None or _is_ahead(found, held, order_of):
+                    best[key] = found
     return Restored({key: state for key, (_, state) in best.items()}, min(pinned, default=None), newest)
+
+
+def handed_over(snapshots: Iterable[State], subtask: int, keys: Container[str]) -> list[State]:
+    """The states that `subtask` has stored of shards among `keys`, which others own by now and have not stored themselves.
+
+    After a change of the parallelism the first checkpoint of a subtask takes the place of its last one. Whoever owns the shards of that one
+    now may not have started yet, and would find nothing: so they are kept along, under the generation that they are of.
+    """
+    snapshots = list(snapshots)
+    newest: dict[str, int] = {}
+    for part in (part for snapshot in snapshots for part in (snapshot, *snapshot.get("earlier", ()))):
+        for key in part["shards"]:
+            newest[key] = max(newest.get(key, 0), int(part["generation"]))
+    mine = [snapshot for snapshot in snapshots if snapshot.get("subtask") == subtask]
+    kept: list[State] = []
+    for part in (part for snapshot in mine for part in (snapshot, *snapshot.get("earlier", ()))):
+        generation = int(part["generation"])
+        shards = {k: state for k, state in part["shards"].items() if k in keys and newest[k] == generation}
+        if shards:
+            kept.append({"generation": generation, "shards": shards})
+    return kept
 
 
 def overlaid(below: Restored, above: Restored) -> Restored:

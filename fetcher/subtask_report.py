@@ -16,8 +16,12 @@ class SubtaskStatus(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a subtask says: status and, when ACTIVE, its lowest watermark (epoch ms; None: no record yet)."""
+    """What a subtask says: status and, when ACTIVE, its lowest watermark (epoch ms; None: no record yet).
+
+    `furthest`: where its furthest active shard stands (epoch ms), against which those far behind are measured (W12).
+    """
 
     subtask: int
     status: SubtaskStatus
     watermark: int | None = None
+    furthest: int | None = None

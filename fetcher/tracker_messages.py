@@ -27,7 +27,7 @@ class Statement(msgspec.Struct, frozen=True, array_like=True):
 
     `generation` is 0 until the coordinator named one, `counter` grows with every statement. `start` is the lowest restored watermark,
     `value` the last global one known, `awaited` the one that a held subtask waits for. `finished` are shards to announce, `asked` are
-    shards that it wants to know of.
+    shards that it wants to know of, `furthest` is where its furthest shard stands.
     """
 
     group: Annotated[str, Meta(min_length=1, max_length=1024)]
@@ -44,6 +44,7 @@ class Statement(msgspec.Struct, frozen=True, array_like=True):
     asked: tuple[str, ...] = ()
     timeout_ms: Wait = 30_000
     startup_ms: Wait = 60_000
+    furthest: Millis | None = None
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True, tag="answer"):
@@ -63,3 +64,4 @@ class Answer(msgspec.Struct, frozen=True, array_like=True, tag="answer"):
     finished: tuple[str, ...] = ()
     refusal: Refusal = ""
     taken: int = 0
+    furthest: Millis | None = None

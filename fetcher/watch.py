@@ -1,4 +1,4 @@
-"""Watch: says once a minute where a subtask stands, and who holds an alignment that stands still (A1, W10)."""
+"""Watch: says once a minute where a subtask stands, and who holds an alignment that stands still or crawls (A1, W10, W12)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import logging
 
 from ..publishers.clock import Clock
 from ..publishers.errors import ConfigurationError
-from ..publishers.property_table import STARTUP_TIMEOUT, TRACKER
+from ..publishers.property_table import MAX_LAG, STARTUP_TIMEOUT, TRACKER
 from .alignment import Alignment
 from .global_watermark import WatermarkTracker
 from .local_watermark import LocalWatermark
 from .shard_table import ShardTable
+from .waited_for import waited_for
 
 log = logging.getLogger("recordpublisher.fetcher")
 
@@ -39,7 +40,8 @@ class Watch:
         self._value: int | None = None
         self._left_out: tuple[int, ...] = ()
         self._was_alone = False
-        self._spoke = self._stands_since = self._warned = clock.monotonic()
+        self._spoke = self._stands_since = self._warned = self._crawls_since = clock.monotonic()
+        self._others: tuple[str | None, int] = (None, 0)
 
     def look(self) -> None:
         """Say what is due. Raises: ConfigurationError when expected subtasks have not joined by the start-up timeout (W6)."""
@@ -53,9 +55,20 @@ class Watch:
         if now - self._spoke >= MINUTE:
             self._spoke = now
             self._tell(held)
+        self._look_at_others(held, now)
         if now - max(self._stands_since, self._warned) >= MINUTE:
             self._warned = now
             self._warn(held, now - self._stands_since)
+        elif now - max(self._crawls_since, self._warned) >= MINUTE:
+            self._warned = now
+            self._warn_of_crawling(held, now - self._crawls_since)
+
+    def _look_at_others(self, held: int, now: float) -> None:
+        """Since when nothing was written but records of the one shard that holds the minimum (W12)."""
+        holder = self._alignment.holder
+        others = holder, sum(entry.records for entry in self._table if entry.key != holder)
+        if others != self._others or not held:
+            self._others, self._crawls_since = others, now
 
     def _refuse_missing_subtasks(self) -> None:
         """Subtasks of other processes never join a tracker of this one: an error, not a wait without end."""
@@ -95,13 +108,19 @@ class Watch:
             seconds,
             held,
             self._subtask,
-            self._waited_for(),
+            waited_for(self._tracker, self._alignment.holder, self._subtask),
         )
 
-    def _waited_for(self) -> str:
-        holder, missing = self._tracker.holder(), self._tracker.missing()
-        if missing:
-            return f"subtasks that have not joined: {missing}"
-        if holder is not None and holder != self._subtask:
-            return f"subtask {holder}"
-        return f"shard {self._alignment.holder}"
+    def _warn_of_crawling(self, held: int, seconds: float) -> None:
+        lag = self._alignment.lag_ms
+        log.warning(
+            "alignment crawls at %s: for %.0f s subtask %d has written nothing of %d held shards, the furthest of which is %s ms ahead: "
+            "waiting for %s; %s leaves a shard far behind out",
+            self._value,
+            seconds,
+            self._subtask,
+            held,
+            lag,
+            waited_for(self._tracker, self._alignment.holder, self._subtask),
+            MAX_LAG.key,
+        )

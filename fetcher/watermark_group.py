@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .active_minimum import ActiveMinimum
+from .lowest import LowestOf
 from .subtask_report import SubtaskStatus
 
 MOST_FINISHED_CHARACTERS = 8 * 2**20
@@ -50,6 +51,7 @@ class WatermarkGroup:
         self._room = MOST_FINISHED_CHARACTERS
         self._patience = patience
         self._counting: ActiveMinimum[int] = ActiveMinimum()
+        self._furthest: LowestOf[int] = LowestOf()
         self._members: dict[int, _Member] = {}
         self._unheard: set[int] = set()
         self._present: set[int] = set()
@@ -83,6 +85,12 @@ class WatermarkGroup:
         """The subtask that holds the value (W10): one without a watermark, or the one with the lowest."""
         return self._counting.holder()
 
+    @property
+    def furthest(self) -> int | None:
+        """Where the furthest shard stands that somebody reads (epoch ms): shards far behind are measured against it (W12)."""
+        lowest = self._furthest.lowest()
+        return None if lowest is None else -int(lowest[0])
+
     def below(self, bound: int, count: int) -> list[int]:
         """At most `count` of the lowest subtasks whose watermark is below `bound`."""
         return self._counting.below(bound, count)
@@ -104,14 +112,17 @@ class WatermarkGroup:
         if value is not None and (self.value is None or value > self.value):
             self.value = value
 
-    def state(self, subtask: int, status: SubtaskStatus, watermark: int | None, now: float) -> None:
-        """A subtask says where it stands."""
+    def state(
+        self, subtask: int, status: SubtaskStatus, watermark: int | None, now: float, furthest: int | None = None
+    ) -> None:
+        """A subtask says where it stands, and where its furthest shard does (W12)."""
         member = self._heard_of(subtask, now)
         self._has_stated = True
         member.has_left = status is SubtaskStatus.LEFT
         if member.has_left:
             self._present.discard(subtask)
         self._counting.set(subtask, status is SubtaskStatus.ACTIVE, watermark)
+        self._furthest.set(subtask, None if furthest is None else -furthest)
         self._rise()
 
     def still_there(self, subtask: int, now: float) -> None:
@@ -150,6 +161,7 @@ class WatermarkGroup:
             self._unheard.discard(subtask)
             self._present.discard(subtask)
             self._counting.forget(subtask)
+            self._furthest.set(subtask, None)
         self.left_out = tuple(sorted({*self.left_out, *silent}))
         self._next_look = min(map(self._deadline, self._members.values()), default=math.inf)
         self._rise()

@@ -40,10 +40,10 @@ def check_store(store: object) -> None:
         raise ConfigurationError("state_store", _shown(store), "an instance of recordpublisher.StateStore")
 
 
-def check_function(name: str, function: Callable[..., Any] | None) -> None:
-    """A function of a record, or none. Raises: ConfigurationError."""
+def check_function(name: str, function: Callable[..., Any] | None, valid: str = "a function of a Record") -> None:
+    """A function, or none. Raises: ConfigurationError."""
     if function is not None and not callable(function):
-        raise ConfigurationError(name, _shown(function), "a function of a Record")
+        raise ConfigurationError(name, _shown(function), valid)
 
 
 def checked_snapshots(restore: State | Sequence[State] | None) -> tuple[State, ...]:

@@ -50,8 +50,10 @@ def recordpublisher_register_state_stores(registry: Registrar[StateStore]) -> No
 
 @hookimpl
 def recordpublisher_register_watermark_strategies(registry: Registrar[WatermarkStrategy]) -> None:
-    """The largest event time less a bound."""
+    """The largest event time less a bound, or without one; the latest arrival."""
     registry.add("BOUNDED", f"{PROJECT}.consumer.watermarks:BoundedOutOfOrderness")
+    registry.add("MONOTONOUS", f"{PROJECT}.consumer.watermarks:Monotonous")
+    registry.add("ARRIVAL", f"{PROJECT}.consumer.watermarks:ArrivalTime")
 
 
 @hookimpl

@@ -1,4 +1,4 @@
-"""StreamLister: lists shards from the publisher's own source, or from Kinesis when it has none."""
+"""StreamLister: what a job asks of its streams besides records: from the publisher's own source, or from Kinesis when it has none."""
 
 from __future__ import annotations
 
@@ -10,11 +10,19 @@ from typing import TypeVar
 from ..publishers.backoff import retrying
 from ..publishers.base import RecordPublisherFactory
 from ..publishers.clock import Clock
-from ..publishers.errors import ConfigurationError, FatalKinesisError, RetriesExhaustedError, TransientError
+from ..publishers.errors import (
+    ConfigurationError,
+    FatalKinesisError,
+    RecordPublisherError,
+    RetriesExhaustedError,
+    TransientError,
+)
 from ..publishers.kinesis import KinesisClient
+from ..publishers.positions import StartingPosition
 from ..publishers.properties import Properties
 from ..publishers.property_table import ENDPOINT, LIST_SHARDS_RETRIES, REGION
 from ..publishers.shards import Shard
+from ..publishers.tip import Tip, tip_behind
 
 log = logging.getLogger("recordpublisher.discovery")
 T = TypeVar("T")
@@ -38,10 +46,15 @@ def _say_so(error: TransientError) -> None:
 
 
 class StreamLister:
-    """The job's ShardLister. Owns the client it lists with, opened when first needed."""
+    """The job's ShardLister. Owns the client it lists with: the given one, or one opened when first needed."""
 
     def __init__(
-        self, factory: RecordPublisherFactory, properties: Properties, names: Mapping[str, str], clock: Clock
+        self,
+        factory: RecordPublisherFactory,
+        properties: Properties,
+        names: Mapping[str, str],
+        clock: Clock,
+        client: KinesisClient | None = None,
     ) -> None:
         self._factory = factory
         self._properties = properties
@@ -50,11 +63,13 @@ class StreamLister:
         self._first_policy = replace(self._policy, max_retries=min(self._policy.max_retries, FIRST_RETRIES))
         self._has_answered = False
         self._clock = clock
-        self._client: KinesisClient | None = None
+        self._client = client
+        self._is_own: dict[str, bool] = {}
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
         """Every shard of the stream. Raises: StreamNotFoundError, KinesisError."""
         own = await self._factory.discover(stream, after)
+        self._is_own[stream] = own is not None
         if own is not None:
             return own
         client = self._opened()
@@ -62,27 +77,50 @@ class StreamLister:
 
     async def server_time_ms(self, stream: str) -> int:
         """The service's wall clock, epoch ms (P3); this machine's where the publisher has a source of its own."""
-        if await self._factory.discover(stream, None) is not None:
+        if await self._has_own_source(stream):
             return self._clock.now_ms()
         client = self._opened()
         return await self._asked(lambda: client.server_time_ms(self._names[stream]))
 
     async def oldest_retained_ms(self, stream: str) -> int | None:
         """The arrival time before which the service has forgotten records, epoch ms; None where nobody says (S5)."""
-        if await self._factory.discover(stream, None) is not None:
-            return None
-        client = self._opened()
         try:
-            retention_ms = await self._asked(lambda: client.retention_ms(self._names[stream]))
+            retention_ms = await self._asked_retention_ms(stream)
         except FatalKinesisError as error:
             log.warning("whether the position in %s is past retention is not known: %s", stream, error)
             return None
-        return await self.server_time_ms(stream) - retention_ms
+        return None if retention_ms is None else await self.server_time_ms(stream) - retention_ms
+
+    async def retention_ms(self, stream: str) -> int | None:
+        """How long the stream keeps its records; None where nobody says, or not now (A1)."""
+        try:
+            return await self._asked_retention_ms(stream)
+        except RecordPublisherError as error:
+            log.info("the retention of %s is not known: %s", stream, error)
+            return None
+
+    async def tip(self, shard: Shard, position: StartingPosition) -> Tip | None:
+        """What lies behind a position of a shard (A2); None where the publisher has a source of its own. Raises: KinesisError."""
+        if await self._has_own_source(shard.stream):
+            return None
+        return await tip_behind(self._opened(), shard, position)
 
     async def close(self) -> None:
         """Close the client."""
         if self._client is not None:
             await self._client.close()
+
+    async def _has_own_source(self, stream: str) -> bool:
+        """Whether the publisher lists the stream by itself; asked once."""
+        if stream not in self._is_own:
+            self._is_own[stream] = await self._factory.discover(stream, None) is not None
+        return self._is_own[stream]
+
+    async def _asked_retention_ms(self, stream: str) -> int | None:
+        if await self._has_own_source(stream):
+            return None
+        client = self._opened()
+        return await self._asked(lambda: client.retention_ms(self._names[stream]))
 
     async def _asked(self, call: Callable[[], Awaitable[T]]) -> T:
         """Retry a call; until the endpoint has answered once, a dead one is a wrong setting and is said so after a few tries."""

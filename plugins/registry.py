@@ -134,7 +134,9 @@ class Registry:
     sinks: NameTable[Sink] = field(default_factory=lambda: NameTable("sink", Sink))
     trackers: NameTable[WatermarkTracker] = field(default_factory=lambda: NameTable("tracker", WatermarkTracker))
     state_stores: NameTable[StateStore] = field(default_factory=lambda: NameTable("state store", StateStore))
-    watermark_strategies: NameTable[WatermarkStrategy] = field(default_factory=lambda: NameTable("watermark strategy"))
+    watermark_strategies: NameTable[WatermarkStrategy] = field(
+        default_factory=lambda: NameTable("watermark strategy", WatermarkStrategy)
+    )
     shard_assigners: NameTable[Any] = field(default_factory=lambda: NameTable("shard assigner"))
     deserializers: NameTable[Deserializer] = field(default_factory=lambda: NameTable("deserializer"))
     plugins: list[PluginStatus] = field(default_factory=list)

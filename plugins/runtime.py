@@ -11,7 +11,9 @@ from ..consumer.deserialization import CallableDeserializer, Deserializer
 from ..consumer.event_time import event_times
 from ..consumer.poison import OnPoison
 from ..consumer.shard_consumer import Stamping
+from ..consumer.watermarks import AssignedWatermarks, WatermarkStrategy
 from ..fetcher import data_fetcher as floor
+from ..fetcher.alarms import AlarmListener
 from ..fetcher.assignment import ShardAssigner
 from ..fetcher.bounded import BoundedResult, Bounds
 from ..fetcher.checkpoints import Checkpoints
@@ -51,9 +53,11 @@ class DataFetcher:
     """Reads streams into a sink: checked at construction, opened by `async with`, driven by `run` or `run_bounded`.
 
     `streams` are names or ARNs. `deserializer` makes a value of a record (None: by property, bytes by default),
-    `timestamp_assigner` its event time in epoch ms (None: by property, arrival by default). `restore` takes one snapshot or a list
-    of them; `state_store` keeps checkpoints. `subtask` of `parallelism` reads its share of the shards. What is not given as an
-    argument is taken from the properties: `flink.sink`, `flink.state.uri`.
+    `timestamp_assigner` its event time in epoch ms (None: by property, arrival by default), `watermark_assigner` the watermark that it
+    carries, epoch ms (None: by `flink.watermark.strategy`). `restore` takes one snapshot or a list
+    of them; `state_store` keeps checkpoints. `subtask` of `parallelism` reads its share of the shards. `on_alarm` is called with each
+    `Alarm` in the loop's thread and must return soon (A2). What is not given as an argument is taken from the
+    properties: `flink.sink`, `flink.state.uri`.
 
     Raises: ConfigurationError for anything that can be known wrong before it runs, StateError for a snapshot that cannot be read.
     """
@@ -66,10 +70,12 @@ class DataFetcher:
         sink: Sink | None = None,
         deserializer: Callable[[Record], Any] | None = None,
         timestamp_assigner: Assigner | None = None,
+        watermark_assigner: Assigner | None = None,
         restore: State | Sequence[State] | None = None,
         state_store: StateStore | None = None,
         subtask: int = 0,
         parallelism: int = 1,
+        on_alarm: AlarmListener | None = None,
         clock: Clock | None = None,
         registry: Registry | None = None,
     ) -> None:
@@ -82,6 +88,8 @@ class DataFetcher:
         check_store(state_store)
         check_function("deserializer", deserializer)
         check_function("timestamp_assigner", timestamp_assigner)
+        check_function("on_alarm", on_alarm, "a function of an Alarm")
+        check_function("watermark_assigner", watermark_assigner)
         registry = registry or load_registry()
         publisher = registry.publishers.get(given.value(table.RECORD_PUBLISHER) or "", table.RECORD_PUBLISHER.key)
         given.check()  # after the plugins were imported, which declare properties of their own
@@ -100,7 +108,7 @@ class DataFetcher:
                 discovery=Discovery(lister, list(names), settings.discovery_interval_ms),
                 sink=sink,
                 tracker=tracker_of(registry, given, tuple(names), parallelism, clock),
-                stamping_of=stamping_maker(registry, given, deserializer, timestamp_assigner),
+                stamping_of=stamping_maker(registry, given, deserializer, timestamp_assigner, watermark_assigner),
                 settings=settings,
                 clock=clock,
                 assigner=_assigner(registry, given),
@@ -108,6 +116,9 @@ class DataFetcher:
                 streams=tuple(names),
                 pin_latest=lister.server_time_ms,
                 oldest_retained=lister.oldest_retained_ms,
+                tip=lister.tip,
+                retention_ms=lister.retention_ms,
+                on_alarm=on_alarm,
                 use_continuations=publisher.resumes_by_continuation,
                 checkpoints=None if store is None else Checkpoints(store, subtask),
                 dead_letters=dead_letters_of(registry, given),
@@ -190,18 +201,16 @@ def stamping_maker(
     properties: Properties,
     deserializer: Callable[[Record], Any] | None = None,
     timestamp_assigner: Assigner | None = None,
+    watermark_assigner: Assigner | None = None,
 ) -> Callable[[Shard, ShardMetrics], Stamping]:
     """What makes each shard's stamping; what cannot work fails here and not at the first record."""
     values = _deserializer(registry, properties, deserializer)
     times = event_times(properties, timestamp_assigner)
-    strategy = registry.watermark_strategies.get(
-        properties.value(table.WATERMARK_STRATEGY) or "", table.WATERMARK_STRATEGY.key
-    )
+    strategy = _strategy(registry, properties, watermark_assigner)
     on_poison, limit = OnPoison[properties.value(table.ON_POISON)], properties.value(table.FUTURE_LIMIT)
 
     def stamping_of(shard: Shard, metrics: ShardMetrics) -> Stamping:
-        made = strategy(properties)  # type: ignore[call-arg]
-        return Stamping(values, times, made, metrics, on_poison=on_poison, future_limit_ms=limit)
+        return Stamping(values, times, strategy(), metrics, on_poison=on_poison, future_limit_ms=limit)
 
     return stamping_of
 
@@ -211,6 +220,16 @@ def _deserializer(registry: Registry, properties: Properties, function: Callable
         return CallableDeserializer(function)
     made = registry.deserializers.get(properties.value(table.DESERIALIZER) or "", table.DESERIALIZER.key)
     return made(properties)  # type: ignore[call-arg]
+
+
+def _strategy(registry: Registry, properties: Properties, assigner: Assigner | None) -> Callable[[], WatermarkStrategy]:
+    """What makes the watermark strategy of a shard."""
+    if assigner is not None:
+        return lambda: AssignedWatermarks(properties, assigner)
+    made = registry.watermark_strategies.get(
+        properties.value(table.WATERMARK_STRATEGY) or "", table.WATERMARK_STRATEGY.key
+    )
+    return lambda: made(properties)  # type: ignore[call-arg]
 
 
 def _assigner(registry: Registry, properties: Properties) -> ShardAssigner:

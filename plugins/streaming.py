@@ -23,6 +23,7 @@ def stream(
     *,
     deserializer: Callable[[Record], Any] | None = None,
     timestamp_assigner: Callable[[Record], int] | None = None,
+    watermark_assigner: Callable[[Record], int] | None = None,
     restore: State | Sequence[State] | None = None,
     state_store: StateStore | None = None,
     max_time: float | None = None,
@@ -44,6 +45,7 @@ def stream(
         sink=sink,
         deserializer=deserializer,
         timestamp_assigner=timestamp_assigner,
+        watermark_assigner=watermark_assigner,
         restore=restore,
         state_store=state_store,
     )

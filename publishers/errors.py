@@ -24,6 +24,8 @@ RecordPublisherError
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import Enum
+from typing import ClassVar
 
 
 class RecordPublisherError(Exception):
@@ -51,8 +53,21 @@ class PluginError(RecordPublisherError):
     """A plugin failed to load, or a name is claimed twice."""
 
 
+class Remedy(Enum):
+    """What helps against a failed call: the one classification of everything that the service, the SDK and the network raise."""
+
+    RETRY = "the call is tried again with backoff; progress renews the budget of retries"
+    WAIT = "the other user of the resource is waited out, without counting"
+    REFRESH = "a new shard iterator is taken at the read position, without counting"
+    LOOK_CLOSER = "what is gone is looked into: shard, stream or consumer"
+    ACT = "the job ends; the message says what a person can do"
+
+
 class KinesisError(RecordPublisherError):
     """A call failed. Attributes: `api` the operation, `code` the service's or our error code."""
+
+    remedy: ClassVar[Remedy] = Remedy.ACT
+    """What helps."""
 
     def __init__(self, api: str, code: str, message: str) -> None:
         self.api = api
@@ -63,6 +78,8 @@ class KinesisError(RecordPublisherError):
 class TransientError(KinesisError):
     """Worth a retry with backoff: network trouble, an internal failure, a broken frame."""
 
+    remedy = Remedy.RETRY
+
 
 class ThrottledError(TransientError):
     """Worth a retry with backoff: a service limit was met."""
@@ -71,13 +88,19 @@ class ThrottledError(TransientError):
 class ResourceInUseError(KinesisError):
     """The stream, consumer or subscription is busy; for SubscribeToShard the 5 s rule (F3)."""
 
+    remedy = Remedy.WAIT
+
 
 class ExpiredIteratorError(KinesisError):
     """The shard iterator is older than five minutes; a new one from the read position continues (R2)."""
 
+    remedy = Remedy.REFRESH
+
 
 class ResourceNotFoundError(KinesisError):
     """A shard, a stream or a consumer is gone; which one must be looked into (F4)."""
+
+    remedy = Remedy.LOOK_CLOSER
 
 
 class FatalKinesisError(KinesisError):

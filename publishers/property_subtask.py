@@ -76,7 +76,7 @@ FUTURE_LIMIT = integer(
 )
 WATERMARK_STRATEGY = text(
     "flink.watermark.strategy",
-    "From event times to watermarks: BOUNDED or a plugin's name.",
+    "From event times to watermarks: BOUNDED, MONOTONOUS (no disorder), ARRIVAL (goes by arrival times) or a plugin's name.",
     "BOUNDED",
     group="Values and time",
 )
@@ -85,6 +85,13 @@ LOOKAHEAD = optional_integer(
     "Event-time alignment: how far a record's watermark may be ahead of the global one (W8). Not set: off; 0 is a value.",
     unit="ms",
     connector="0, raised to three sync intervals",
+    group="Values and time",
+)
+MAX_LAG = optional_integer(
+    "flink.watermark.alignment.max.lag",
+    "A shard whose next record lies further than this below the furthest one of the job is not waited for (W12). Not set: off.",
+    1,
+    unit="ms",
     group="Values and time",
 )
 IDLE_INTERVAL = integer(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 MAX_HASH_KEY = 2**128 - 1
+_NUMBERED = re.compile(r"shardId-\d{12}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +45,14 @@ class Shard:
     def key(self) -> str:
         """`stream/shard-id`: how state, metrics and logs name a shard."""
         return f"{self.stream}/{self.shard_id}"
+
+
+def is_too_old_for(shard: Shard, listed: Iterable[Shard]) -> bool:
+    """Whether a listing was made before `shard` was born, so that its absence there says nothing.
+
+    ListShards is consistent only eventually (the children of an end-of-shard answer are known earlier), while Kinesis numbers the shards of
+    a stream by birth and retention takes the oldest first: a shard that is gone leaves younger ones behind. Ids of other sources, and
+    an empty listing, are taken at their word.
+    """
+    ids = [each.shard_id for each in listed if each.stream == shard.stream]
+    return bool(ids) and all(map(_NUMBERED.fullmatch, (shard.shard_id, *ids))) and max(ids) < shard.shard_id

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
-from simulated import SimulatedShard, SimulatedSource
+from simulation.source import SimulatedSource
+from simulation.world import SimulatedShard
 
 from recordpublisher.publishers.shards import Shard
 
@@ -19,7 +23,7 @@ class Family:
     a closed shard is listed for `retention` seconds more."""
 
     def __init__(self, aggregate: int = 1, tells_children: bool = True, retention: float = 1e9) -> None:
-        self._plan = SimpleNamespace(aggregate=aggregate)
+        self.plan = SimpleNamespace(aggregate=aggregate)
         self.aggregate = aggregate
         self._tells_children = tells_children
         self._retention = retention
@@ -55,8 +59,8 @@ class Family:
     def _born(self, opens: float, *parents: str, **records: int) -> tuple[Shard, ...]:
         for name, count in records.items():
             shard = Shard("s", name, parents)
-            times = [1000 * int(opens) + index for index in range(count * self._plan.aggregate)]
-            arrivals = [opens + 0.2 * (index // self._plan.aggregate) for index in range(len(times))]
+            times = [1000 * int(opens) + index for index in range(count * self.plan.aggregate)]
+            arrivals = [opens + 0.2 * (index // self.plan.aggregate) for index in range(len(times))]
             self.shards[shard.key] = SimulatedShard(shard, opens, arrivals, times)
         return tuple(self.shards[f"s/{name}"].shard for name in records)
 
@@ -70,8 +74,25 @@ class Family:
         self.shards[f"s/{name}"].children = children if self._tells_children else ()
 
 
+class OneLoop:
+    """The universe of processes that share one virtual loop, and so never stop without one another."""
+
+    @property
+    def now(self) -> float:
+        return VirtualClock().monotonic()
+
+    def at(self, moment: float, call: Callable[[], Any]) -> None:
+        asyncio.get_running_loop().call_at(moment, call)
+
+    def after(self, seconds: float, call: Callable[[], Any]) -> None:
+        asyncio.get_running_loop().call_later(seconds, call)
+
+
 class FamilySource(SimulatedSource):
     """Lists what the family lists."""
 
+    def __init__(self, family: Family, seed: int, continuations: bool) -> None:
+        super().__init__(OneLoop(), None, family, seed, continuations)
+
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
-        return self.world.listed(VirtualClock().monotonic() + 1e-9)
+        return self.world.listed(self.universe.now + 1e-9)

@@ -58,7 +58,9 @@ class MemoryPublisher(rp.RecordPublisher):
         return rp.RecordBatch(self._shard, records, behind, last, raw_count=len(part), raw_bytes=sum(map(len, part)))
 
 
-class _Plugin:
+class Streams:
+    """The plugin that brings them."""
+
     @rp.hookimpl
     def recordpublisher_register_publishers(self, registry):
         registry.add("MEMORY", MemoryFactory)
@@ -67,7 +69,7 @@ class _Plugin:
 def install(monkeypatch, shards: dict[str, list[bytes | Exception]], closed: bool = False) -> None:
     """Make `shards` the content of every stream until the test ends."""
     for module in ("runtime", "bounded_reads"):
-        monkeypatch.setattr(f"recordpublisher.plugins.{module}.load_registry", lambda: load_registry([_Plugin()]))
+        monkeypatch.setattr(f"recordpublisher.plugins.{module}.load_registry", lambda: load_registry([Streams()]))
     monkeypatch.setattr(MemoryFactory, "shards", shards)
     monkeypatch.setattr(MemoryFactory, "closed", closed)
     monkeypatch.setattr(MemoryFactory, "prepared", [])

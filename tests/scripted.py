@@ -52,6 +52,8 @@ class ScriptedSource(RecordPublisherFactory):
         self.created: list[tuple[str, StartingPosition]] = []
         self.failing: dict[str, Exception] = {}
         self.silent: set[str] = set()
+        self.travel = 0.0
+        """Virtual seconds that an answer is under way: what it says was true when it left."""
 
     def add(self, shard_id: str, *times: int, parents: tuple[str, ...] = (), stream: str = "s") -> ScriptedShard:
         scripted = ScriptedShard(Shard(stream, shard_id, parents), list(times))
@@ -92,7 +94,10 @@ class ScriptedPublisher(RecordPublisher):
             stop = min(self._next + source.per_read, len(scripted.times))
             numbered = list(enumerate(scripted.times))[self._next : stop]
             is_end = scripted.closed and stop == len(scripted.times)
-            answered = await consumer(self._batch(numbered, len(scripted.times) - stop, is_end))
+            batch = self._batch(numbered, len(scripted.times) - stop, is_end)
+            if source.travel:
+                await asyncio.sleep(source.travel)
+            answered = await consumer(batch)
             self._next = int(answered.sequence) + 1 if answered is not None else self._next
             if is_end:
                 return RunResult.COMPLETE

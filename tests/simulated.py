@@ -1,4 +1,4 @@
-"""A simulated stream on virtual time: records arrive, reads are slow or fail, shards split and merge, some fall silent."""
+"""A simulated source on one virtual loop: records arrive, reads are slow or fail. Processes of their own: tests/simulation/."""
 
 from __future__ import annotations
 
@@ -34,75 +34,13 @@ class SimulatedShard:
         return sum(arrival <= now for arrival in self.arrivals)
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What a simulation draws; everything else follows from `seed`."""
-
-    seed: int
-    roots: int
-    records: int
-    reshards: int
-    aggregate: int
-    """Sub-records in each record; 1: plain records."""
-    ends: bool
-    """Whether every shard ends; otherwise the last ones stay open and silent."""
-    disorder_ms: int
-
-
-class World:
-    """Every shard of one simulated stream, by key."""
-
-    def __init__(self, plan: Plan) -> None:
-        self._random = random.Random(plan.seed)
-        self._plan = plan
-        self.shards: dict[str, SimulatedShard] = {}
-        leaves = [self._add((), 0.0) for _ in range(plan.roots)]
-        for _ in range(plan.reshards):
-            leaves = self._reshard(leaves)
-        for leaf in leaves:
-            leaf.closes = max(leaf.arrivals, default=leaf.opens) if plan.ends else None
-        self.quiet_from = max(max([each.opens, each.outage[1], *each.arrivals]) for each in self.shards.values())
-
-    def __getitem__(self, key: str) -> SimulatedShard:
-        return self.shards[key]
-
-    @property
-    def total(self) -> int:
-        return sum(len(each.times) for each in self.shards.values())
-
-    def _reshard(self, leaves: list[SimulatedShard]) -> list[SimulatedShard]:
-        draw = self._random
-        parents = draw.sample(leaves, 2) if len(leaves) > 1 and draw.random() < 0.5 else [draw.choice(leaves)]
-        at = max(max([each.opens, *each.arrivals]) for each in parents) + draw.choice([0.0, 1.0])
-        count = 1 if len(parents) == 2 else 2
-        children = [self._add(tuple(parent.shard.shard_id for parent in parents), at) for _ in range(count)]
-        for parent in parents:
-            parent.closes = at
-            parent.children = tuple(child.shard for child in children) if draw.random() < 0.7 else ()
-        return [leaf for leaf in leaves if leaf not in parents] + children
-
-    def _add(self, parents: tuple[str, ...], opens: float) -> SimulatedShard:
-        draw, plan = self._random, self._plan
-        made = SimulatedShard(Shard("s", f"{len(self.shards):03d}", parents), opens)
-        at, clock = opens, opens * 1000 * draw.choice([1, 1, 1, 20])
-        pace = draw.choice([0.0, 0.1, 1.0])  # written before the job began, quickly, slowly
-        skew = draw.choice([1, 30, 1000, 5000])
-        for _ in range(draw.choice([0, plan.records // 3, plan.records]) // plan.aggregate):
-            at += pace + (draw.choice([0.0, 0.0, 5.0]) if draw.random() < 0.1 else 0.0)
-            for _ in range(plan.aggregate):
-                clock += draw.choice([0, skew, skew * 3])
-                made.arrivals.append(at)
-                made.times.append(round(clock) - draw.randint(0, plan.disorder_ms))
-        began = opens + draw.uniform(0, 10)
-        made.outage = (began, began + draw.choice([0.0, 0.0, 2.0, 8.0]))
-        self.shards[made.shard.key] = made
-        return made
-
-
 class SimulatedSource(RecordPublisherFactory):
-    """Reads a world; `continuations` makes empty reads say a position that is not a record's, as fan-out does (F6)."""
+    """Reads a world: shards by key, and a plan with `aggregate`.
 
-    def __init__(self, world: World, seed: int, per_read: int, latency: float, continuations: bool) -> None:
+    `continuations` makes empty reads say a position that is not a record's, as fan-out does (F6).
+    """
+
+    def __init__(self, world: Any, seed: int, per_read: int, latency: float, continuations: bool) -> None:
         self.world = world
         self.random = random.Random(seed)
         self.per_read = per_read

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from . import demo, local, plugins, properties, run, tail, tracker
+from . import demo, lag, local, plugins, properties, run, tail, tracker
 from .failures import Commands, show_warnings_in_one_line
 
 app = typer.Typer(
@@ -18,10 +18,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("demo")(demo.demo)
+app.add_typer(demo.app, name="demo")
 app.command("local")(local.local)
 app.command("tail")(tail.tail)
 app.command("run")(run.run)
+app.command("lag")(lag.lag)
 app.command("tracker")(tracker.tracker)
 app.command("plugins")(plugins.plugins)
 app.command("properties")(properties.properties)

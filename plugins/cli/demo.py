@@ -8,18 +8,26 @@ from typing import Annotated
 import typer
 
 from ...publishers.errors import ConfigurationError
+from .demo_outage import outage
 from .failures import tell
 
 PUBLISHERS = ("EFO", "POLLING")
 
+app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
+app.command("outage")(outage)
 
+
+@app.callback()
 def demo(
+    context: typer.Context,
     publisher: Annotated[str, typer.Option(help="EFO or POLLING.")] = "EFO",
     seconds: Annotated[float, typer.Option(min=20, help="How long the year of flights is played.")] = 125,
     kill: Annotated[bool, typer.Option("--kill", help="kill -9 the Spark job in mid-run and start it again.")] = False,
     folder: Annotated[Path | None, typer.Option(help="Keep everything in this folder, which must be new.")] = None,
 ) -> None:
     """Play 336,776 real flights into an embedded stream and read them with Spark, aligned in event time."""
+    if context.invoked_subcommand is not None:
+        return
     if publisher.upper() not in PUBLISHERS:
         raise ConfigurationError("--publisher", publisher, ", ".join(PUBLISHERS))
     if folder is not None and folder.exists():

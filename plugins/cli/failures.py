@@ -15,6 +15,7 @@ from ..job.failure import SubtaskFailedError
 
 FAILED = 1
 BAD_CONFIGURATION = 2
+ALARM = 3
 
 
 class Commands(TyperGroup):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,21 +19,37 @@ def local(
         list[str] | None,
         typer.Option(metavar="NAME:SHARDS", help="A stream to create at the start; may be given often."),
     ] = None,
+    faults: Annotated[
+        str,
+        typer.Option(
+            metavar="RULES",
+            help="What goes wrong, and how often: KIND[@WHERE][=RATE][*COUNT][~SECONDS], separated by commas; "
+            "all=0.02 is every kind for one call in fifty. Kinds: see the reference of the embedded endpoint.",
+        ),
+    ] = "",
+    seed: Annotated[int, typer.Option(help="Seed of the dice for --faults.")] = 0,
     allow_remote: Annotated[
         bool, typer.Option(help="Allow a --host that other machines reach; nobody is asked to sign in.")
     ] = False,
 ) -> None:
     """Serve Kinesis from memory, until stopped."""
-    streams = shards_by_stream(stream or [])
-    run_until_signal(_serve(host, port, streams, allow_remote))
+    from ..local.fault_rules import rules_of
+
+    options = {"allow_remote": allow_remote, "faults": rules_of(faults, "--faults"), "seed": seed}
+    run_until_signal(_serve(host, port, shards_by_stream(stream or []), options))
 
 
-async def _serve(host: str, port: int, streams: dict[str, int], allow_remote: bool) -> None:
+async def _serve(host: str, port: int, streams: dict[str, int], options: dict[str, Any]) -> None:
     from ..local import LocalKinesis
 
-    async with LocalKinesis(host, port, streams, allow_remote=allow_remote) as endpoint:
+    async with LocalKinesis(host, port, streams, **options) as endpoint:
         tell(f"the embedded Kinesis endpoint listens at {endpoint.url}")
-        await asyncio.Event().wait()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            struck = endpoint.faults.counts
+            if options["faults"]:
+                tell("faults: " + (", ".join(f"{kind} {struck[kind]}" for kind in sorted(struck)) or "none"))
 
 
 def shards_by_stream(given: list[str]) -> dict[str, int]:

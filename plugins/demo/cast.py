@@ -72,6 +72,18 @@ class Actor:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
+    def pause(self) -> None:
+        """SIGSTOP: from now on it does not run, and does not know."""
+        os.killpg(self.process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT: it runs again."""
+        os.killpg(self.process.pid, signal.SIGCONT)
+
+    def ask_to_stop(self) -> None:
+        """SIGTERM: a good end."""
+        self.process.terminate()
+
     def end(self, seconds: float) -> None:
         """Wait for it to end by itself, then make it."""
         with contextlib.suppress(subprocess.TimeoutExpired):

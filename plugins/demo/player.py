@@ -30,7 +30,7 @@ def main() -> None:
     arguments = parser.parse_args()
     flights = all_flights()
     score = Score(flights[0].scheduled, flights[-1].scheduled, arguments.seconds)
-    Player(_client(arguments.endpoint), arguments.stream, flights, score).play()
+    Player(client_of(arguments.endpoint), arguments.stream, flights, score).play()
 
 
 class Player:
@@ -108,7 +108,8 @@ class Player:
         print(json.dumps(progress), flush=True)  # noqa: T201 - stdout is the pipe to the demo's screen
 
 
-def _client(endpoint: str) -> Any:
+def client_of(endpoint: str) -> Any:
+    """A client of the embedded endpoint."""
     return boto3.client(
         "kinesis",
         endpoint_url=endpoint,

@@ -2,7 +2,10 @@
 
 from .account import Delays
 from .clock import Clock, ManualClock, SystemClock
+from .fault_kinds import FaultKind
+from .fault_rules import FaultRule
 from .faults import Faults, StreamFault
+from .memory import MemoryTransport
 from .quotas import Quotas
 from .server import LocalKinesis
 from .thread import LocalKinesisThread, serve_in_thread
@@ -17,5 +20,8 @@ __all__ = [
     "Quotas",
     "Delays",
     "Faults",
+    "FaultKind",
+    "FaultRule",
+    "MemoryTransport",
     "StreamFault",
 ]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .clock import Clock
+from .clock import Clock, SteppingClock
 from .errors import in_use, invalid_argument, not_found
 from .faults import Faults
 from .quotas import Quotas, Throttle
@@ -30,7 +30,7 @@ class Account:
     """Owns the streams by name and the registries that span them."""
 
     def __init__(self, clock: Clock, region: str, delays: Delays, quotas: Quotas | None) -> None:
-        self.clock = clock
+        self.clock = clock = SteppingClock(clock)
         self.region = region
         self.delays = delays
         self.tokens = Tokens()

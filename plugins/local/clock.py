@@ -21,6 +21,22 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
 
+class SteppingClock:
+    """Another clock that can be made to jump ahead; owns how far it has."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ahead_ms = 0
+
+    def now_ms(self) -> int:
+        """Return the time in milliseconds since the epoch."""
+        return self._clock.now_ms() + self._ahead_ms
+
+    def step(self, ms: int) -> None:
+        """Jump ahead by `ms` milliseconds."""
+        self._ahead_ms += ms
+
+
 class ManualClock:
     """A clock that stands still until `advance`; owns the time and wakes whoever waits for it."""
 

@@ -65,11 +65,24 @@ class ConsumerTable:
         self._consumers[name] = Consumer(name, arn, now, now + self._delay_ms)
         return self._consumers[name]
 
+    def plant_deleting(self, name: str, ms: int) -> None:
+        """Where nobody has the name, have a consumer of it that is just being deleted, for so long."""
+        self.all()
+        if name and name not in self._consumers:
+            now = self._clock.now_ms()
+            arn = f"{self._stream_arn}/consumer/{name}:{now // 1000 - 3600}"
+            self._consumers[name] = Consumer(name, arn, now, now, gone_from_ms=now + ms)
+
     def deregister(self, consumer: Consumer) -> None:
         """Begin to remove a consumer; raises ResourceInUseException when that has begun already."""
         if consumer.gone_from_ms is not None:
             raise in_use(f"Consumer {consumer.name} is being deleted already.")
         consumer.gone_from_ms = self._clock.now_ms() + self._delay_ms
+
+    def vanish(self, consumer: Consumer) -> None:
+        """Begin to remove a consumer, unless somebody has."""
+        if consumer.gone_from_ms is None:
+            self.deregister(consumer)
 
     def find(self, *, name: str | None = None, arn: str | None = None) -> Consumer:
         """Return the consumer with that name or ARN; raises ResourceNotFoundException."""

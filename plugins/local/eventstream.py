@@ -49,5 +49,12 @@ def exception(code: str, message: str) -> bytes:
 
 
 def corrupted(good: bytes) -> bytes:
-    """Return the frame with one bit of its payload flipped, so that its CRC no longer fits."""
-    return good[:-5] + bytes([good[-5] ^ 1]) + good[-4:]
+    """Return the frame with one character changed, so that its CRC no longer fits: of a record's data where there is one.
+
+    What was changed there stays JSON and base64: only the checksum tells.
+    """
+    start = good.find(b'"Data":"')
+    if start < 0:
+        return good[:-5] + bytes([good[-5] ^ 1]) + good[-4:]
+    at = start + len(b'"Data":"')
+    return good[:at] + (b"B" if good[at : at + 1] == b"A" else b"A") + good[at + 1 :]

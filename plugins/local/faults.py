@@ -1,11 +1,14 @@
 """The one seam for making the endpoint misbehave: consulted per call, per put record and per event frame."""
 
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from .chance import Chance, Drawn
 from .errors import ApiError
+from .fault_kinds import FaultKind
+from .fault_rules import FaultRule, rules_of
 
 
 class StreamFault(Enum):
@@ -34,10 +37,15 @@ class PlannedStreamFault:
 
 
 class Faults:
-    """Owns the faults that are planned and hands each of them out once; whoever plans one wakes the subscriptions."""
+    """Owns the faults that are planned and hands each of them out once, and the dice for those that are not.
+
+    Whoever plans one wakes the subscriptions.
+    """
 
     def __init__(self) -> None:
         self.iterator_round = 0
+        self.listing_age_ms = 0
+        self._chance = Chance()
         self._calls: dict[str, deque[ApiError | None]] = {}
         self._entries: deque[str] = deque()
         self._streams: list[PlannedStreamFault] = []
@@ -79,7 +87,33 @@ class Faults:
         self._streams.append(PlannedStreamFault(fault, shard_id, consumer, code))
         self._wake()
 
+    def at_random(self, rules: str | Sequence[FaultRule], seed: int = 0) -> None:
+        """From now on faults strike by these rules, drawn with `seed`; counts begin anew. Raises: ConfigurationError."""
+        self._chance = Chance(rules_of(rules) if isinstance(rules, str) else rules, seed)
+
+    def quiet(self) -> Counter[FaultKind]:
+        """No more faults at random; answers how many of each kind there were."""
+        counts, self._chance = self._chance.counts, Chance()
+        return counts
+
     # --- asking
+
+    @property
+    def counts(self) -> Counter[FaultKind]:
+        """How many faults of each kind were drawn so far."""
+        return self._chance.counts
+
+    def for_call(self, operation: str, target: Callable[[], str]) -> Drawn | None:
+        """Return what is drawn for this call."""
+        return self._chance.for_call(operation, target)
+
+    def answered(self, operation: str, target: Callable[[], str]) -> None:
+        """Hear that a call was answered well."""
+        self._chance.answered(operation, target)
+
+    def for_frame(self, consumer: str, shard_id: str) -> Drawn | None:
+        """Return what is drawn for a subscription's next frame."""
+        return self._chance.for_frame(consumer, shard_id)
 
     def before_call(self, operation: str) -> None:
         """Raise what is planned for this call: an ApiError, or ConnectionAbortedError for a dropped connection."""
@@ -89,8 +123,10 @@ class Faults:
             raise error or ConnectionAbortedError(operation)
 
     def for_entry(self) -> str | None:
-        """Return the error code planned for this record of PutRecords."""
-        return self._entries.popleft() if self._entries else None
+        """Return the error code planned or drawn for this record of PutRecords."""
+        if self._entries:
+            return self._entries.popleft()
+        return "ProvisionedThroughputExceededException" if self._chance.for_entry() else None
 
     def for_subscription(self, consumer: str, shard_id: str) -> PlannedStreamFault | None:
         """Return the fault planned for this subscription's next frame."""

@@ -7,11 +7,10 @@ from uuid import uuid4
 import msgspec
 from aiohttp import web
 
-from . import requests
 from .account import Account
 from .errors import ApiError
-from .operations.subscribing import subscribe_to_shard
-from .operations.table import OPERATIONS, decoder
+from .exchange import PAGE, Exchange, PageError
+from .operations.table import OPERATIONS
 from .push import push
 from .signature import check_signature
 
@@ -19,14 +18,13 @@ CONTENT_TYPE = "application/x-amz-json-1.1"
 TARGET_PREFIX = "Kinesis_20131202."
 MAX_BODY_BYTES = 32 << 20  # 10 MiB of records are 14 MB of base64 text, keys and JSON around them
 
-_decode_subscribe = decoder(requests.SubscribeToShard)
-
 
 class Front:
     """Owns nothing: it takes requests apart and puts answers together."""
 
     def __init__(self, account: Account, secrets: Mapping[str, str] | None) -> None:
         self._account = account
+        self._exchange = Exchange(account)
         self._secrets = secrets
 
     def application(self) -> web.Application:
@@ -42,11 +40,15 @@ class Front:
         try:
             operation = self._operation(request, body)
             if operation == "SubscribeToShard":
-                subscription = subscribe_to_shard(self._account, _decode_subscribe(body))
-                return await push(subscription, request, headers, self._account)
-            answer = OPERATIONS[operation](self._account, body)
+                subscription = await self._exchange.subscribe(body)
+                wire = _HttpWire(request, headers)
+                await push(subscription, wire, self._account)
+                return wire.response
+            answer = await self._exchange.answer(operation, body)
         except ApiError as error:
             return _error(error, headers)
+        except PageError:
+            return web.Response(status=503, body=PAGE, headers={**headers, "Content-Type": "text/html"})
         except ConnectionAbortedError:
             return _drop(request)
         return web.Response(body=answer, headers={**headers, "Content-Type": CONTENT_TYPE})
@@ -59,12 +61,32 @@ class Front:
             raise ApiError("UnknownOperationException", f"No such operation here: {operation or request.method}")
         if self._secrets is not None:
             check_signature(request.headers, body, self._secrets)
-        self._account.faults.before_call(operation)
         return operation
 
     def _headers(self) -> dict[str, str]:
         date = formatdate(self._account.clock.now_ms() / 1000, usegmt=True)
         return {"x-amzn-RequestId": str(uuid4()), "Date": date}
+
+
+class _HttpWire:
+    """An HTTP answer that stays open."""
+
+    def __init__(self, request: web.Request, headers: Mapping[str, str]) -> None:
+        self._request = request
+        self.response = web.StreamResponse(headers={**headers, "Content-Type": "application/vnd.amazon.eventstream"})
+
+    async def start(self) -> None:
+        await self.response.prepare(self._request)
+
+    async def write(self, data: bytes) -> None:
+        await self.response.write(data)
+
+    async def end(self) -> None:
+        await self.response.write_eof()
+
+    def abort(self) -> None:
+        if self._request.transport is not None:
+            self._request.transport.abort()
 
 
 def _error(error: ApiError, headers: dict[str, str]) -> web.Response:

@@ -1,6 +1,6 @@
 """The embedded Kinesis endpoint: one asyncio server on loopback, its data in memory only."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from types import TracebackType
 from typing import Self
@@ -11,6 +11,7 @@ from aiohttp import web
 from ...publishers.errors import ConfigurationError
 from .account import Account, Delays
 from .clock import Clock, ManualClock, SystemClock
+from .fault_rules import FaultRule
 from .faults import Faults
 from .protocol import Front
 from .quotas import Quotas
@@ -31,7 +32,10 @@ class LocalKinesis:
 
     `streams` maps names to shard counts. `credentials` maps access key ids to secrets: without it every signature is
     accepted, with it a request must be signed by one of them. `quotas` are off unless given. `clock` is the
-    endpoint's only time: iterators, heartbeats, retention and the Date header follow it.
+    endpoint's only time: iterators, heartbeats, retention and the Date header follow it. `faults` are rules, as text or
+    made ones, by which calls and frames go wrong, drawn with `seed`.
+
+    Raises: ConfigurationError for a host that other machines reach, a bad stream, a bad rule.
     """
 
     def __init__(
@@ -46,6 +50,8 @@ class LocalKinesis:
         delays: Delays | None = None,
         region: str = "us-east-1",
         allow_remote: bool = False,
+        faults: str | Sequence[FaultRule] = (),
+        seed: int = 0,
     ) -> None:
         if not is_loopback(host) and not allow_remote:
             valid = "a loopback address such as 127.0.0.1; others with allow_remote"
@@ -64,6 +70,7 @@ class LocalKinesis:
         )
         for name, shard_count in (streams or {}).items():
             self._create(name, shard_count)
+        self.account.faults.at_random(faults, seed)
         self.account.faults.on_plan(self.account.subscriptions.wake_all)
         if isinstance(self.clock, ManualClock):
             self.clock.on_advance(self.account.subscriptions.wake_all)

@@ -37,7 +37,7 @@ class ShardLog:
         self._trimmed_bytes = 0
         self._last_counter = 0
         self._last_arrival = 0
-        self._listeners: set[Callable[[], None]] = set()
+        self._listeners: dict[Callable[[], None], None] = {}
 
     def __len__(self) -> int:
         return len(self._fragments)
@@ -93,8 +93,12 @@ class ShardLog:
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` on every `notify`; returns what ends that."""
-        self._listeners.add(listener)
-        return lambda: self._listeners.discard(listener)
+        self._listeners[listener] = None
+
+        def unlisten() -> None:
+            self._listeners.pop(listener, None)
+
+        return unlisten
 
     def notify(self) -> None:
         """Tell the listeners that records arrived or that the shard was closed."""

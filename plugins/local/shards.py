@@ -1,6 +1,7 @@
 """A shard: its place on the ring, its family, and the time it was open."""
 
 from dataclasses import dataclass, field
+from math import inf
 
 from .hash_ranges import HashRange
 from .sequence_numbers import SequenceNumbers
@@ -42,7 +43,7 @@ class Shard:
         """Whether the shard took records at that time."""
         return self.epoch <= epoch and self.is_open_after(epoch)
 
-    def is_open_after(self, epoch: int) -> bool:
+    def is_open_after(self, epoch: float) -> bool:
         """Whether the shard took records at that time or later."""
         return self.closed_epoch is None or self.closed_epoch > epoch
 
@@ -51,10 +52,10 @@ class Shard:
         self.ending_counter = self.log.mark(epoch)
         self.closed_epoch = epoch
 
-    def describe(self) -> dict[str, object]:
-        """Return the shard as ListShards shows it."""
+    def describe(self, as_of: float = inf) -> dict[str, object]:
+        """Return the shard as ListShards shows it, or showed it at that time."""
         numbers = {"StartingSequenceNumber": self.log.numbers.text(0)}
-        if self.ending_counter is not None:
+        if self.ending_counter is not None and not self.is_open_after(as_of):
             numbers["EndingSequenceNumber"] = self.log.numbers.text(self.ending_counter)
         family = zip(("ParentShardId", "AdjacentParentShardId"), self.parents, strict=False)
         return {

@@ -114,7 +114,7 @@ class Subscriptions:
         self._clock = clock
         self._last_success_ms: dict[tuple[str, str], int] = {}
         self._open: dict[tuple[str, str], Subscription] = {}
-        self._all: set[Subscription] = set()
+        self._all: dict[Subscription, None] = {}  # in the order of opening, so that seeds can be repeated
 
     def open(self, stream: Stream, consumer: Consumer, shard: Shard, counter: int) -> Subscription:
         """Add a subscription and end the pair's former one; raises ResourceInUseException within 5 s of a success."""
@@ -129,12 +129,17 @@ class Subscriptions:
             former.wake()
         self._last_success_ms[pair] = now
         self._open[pair] = subscription = Subscription(stream, consumer, shard, counter, now)
-        self._all.add(subscription)
+        self._all[subscription] = None
         return subscription
+
+    def take_over(self, subscription: Subscription) -> None:
+        """Play another reader that subscribes with the same consumer."""
+        self._last_success_ms[subscription.consumer.arn, subscription.shard.id] = self._clock.now_ms()
+        subscription.replaced = True
 
     def close(self, subscription: Subscription) -> None:
         """Forget a subscription that has ended."""
-        self._all.discard(subscription)
+        self._all.pop(subscription, None)
         pair = (subscription.consumer.arn, subscription.shard.id)
         if self._open.get(pair) is subscription:
             del self._open[pair]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..backoff import RetryPolicy, retrying
-from ..errors import DataLossError
-from ..shards import Shard
+from ..errors import DataLossError, TransientError
+from ..shards import Shard, is_too_old_for
 from ..wire import ListingPort
 from .registrar import Registrar
 
@@ -24,8 +24,12 @@ class LostResource:
         """
         if self._registrar.arn(shard.stream) != arn:  # another shard was faster
             return True
-        stream = shard.stream_arn or shard.stream
-        shards = await retrying(lambda: self._listing.list_shards(stream), self._policy)
-        if all(listed.shard_id != shard.shard_id for listed in shards):
+        if not await retrying(lambda: self._is_listed(shard), self._policy):
             raise DataLossError(f"{shard.key} is gone: it is past the stream's retention and was not read to its end")
         return await self._registrar.heal(shard.stream, arn)
+
+    async def _is_listed(self, shard: Shard) -> bool:
+        listed = await self._listing.list_shards(shard.stream_arn or shard.stream)
+        if is_too_old_for(shard, listed):
+            raise TransientError("ListShards", "NotListedYet", f"{shard.key} is not found and not listed yet")
+        return any(one.shard_id == shard.shard_id for one in listed)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from ..errors import FatalKinesisError, KinesisError
-from ..property_table import CREDENTIALS_PROVIDER, INITIAL_POSITION
+from ..property_table import CREDENTIALS_PROVIDER, ENDPOINT, INITIAL_POSITION
 
 _CREDENTIALS = f"check the credentials ({CREDENTIALS_PROVIDER.key} and its keys)"
-_ADVICE = {
-    "AccessDeniedException": "allow this action for the identity in use (IAM policy, resource policy of the stream or consumer)",
+_ACCESS = "allow this action for the identity in use (IAM policy, resource policy of the stream or consumer)"
+_CLOCK = "this machine's clock is off by more than five minutes: set it"
+ADVICE = {
+    "AccessDeniedException": _ACCESS,
+    "AccessDenied": _ACCESS,
     "UnrecognizedClientException": f"the access key is unknown: {_CREDENTIALS}",
     "InvalidClientTokenId": f"the access key is unknown: {_CREDENTIALS}",
     "MissingAuthenticationTokenException": f"the request was not signed: {_CREDENTIALS}",
     "IncompleteSignature": f"the signature is not complete: {_CREDENTIALS}",
     "InvalidSignatureException": f"the secret key is wrong, or this machine's clock is off: {_CREDENTIALS}",
     "SignatureDoesNotMatch": f"the secret key is wrong, or this machine's clock is off: {_CREDENTIALS}",
-    "RequestExpired": "this machine's clock is off by more than five minutes: set it",
+    "RequestExpired": _CLOCK,
+    "RequestTimeTooSkewed": _CLOCK,
     "ExpiredTokenException": f"the session token has expired: {_CREDENTIALS}, or use a provider that renews them",
     "ExpiredToken": f"the session token has expired: {_CREDENTIALS}, or use a provider that renews them",
     "OptInRequired": "this account must subscribe to Kinesis in this region first",
@@ -27,10 +31,13 @@ _ADVICE = {
         f"an argument is not valid for this stream; after a stream was deleted and made again old positions are: "
         f"start without the old state, from {INITIAL_POSITION.key}"
     ),
+    "ValidationException": "check the names and ARNs of streams and consumers in the properties",
+    "UnknownOperationException": f"what answers there is not Kinesis, or does not know this call: check {ENDPOINT.key}",
 }
+"""By error code: what is fatal, and what a person does about it."""
+OTHERWISE = "a retry cannot help; the service's documentation of this call tells what the code means"
 
 
 def advice_for(code: str, kind: type[KinesisError]) -> str:
-    """`; do this` for an error code, or nothing. What a retry or a closer look can mend needs no advice."""
-    advice = _ADVICE.get(code)
-    return f"; {advice}" if advice and issubclass(kind, FatalKinesisError) else ""
+    """`; do this` for an error code that is fatal. What a retry or a closer look can mend needs no advice."""
+    return f"; {ADVICE.get(code, OTHERWISE)}" if issubclass(kind, FatalKinesisError) else ""

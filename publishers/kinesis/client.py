@@ -18,6 +18,8 @@ from .listing import date_of, listed_shards, listed_streams, shard_of
 from .location import is_arn, name_of
 from .parsing import RAW_EVENTS, READ
 from .subscription import EventSubscription
+from .translation import understood
+from .transport import Transport
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -29,11 +31,16 @@ class KinesisClient:
     goes into every call, as the service recommends. Nothing is retried here; errors are those of `errors.py`.
     """
 
-    def __init__(self, properties: Properties, streams: Iterable[str] = ()) -> None:
-        """Check what can be checked without a call; `streams` (names or ARNs) may give the region. Raises: ConfigurationError."""
+    def __init__(
+        self, properties: Properties, streams: Iterable[str] = (), *, transport: Transport | None = None
+    ) -> None:
+        """Check what can be checked without a call; `streams` (names or ARNs) may give the region; `transport` is for tests.
+
+        Raises: ConfigurationError.
+        """
         streams = tuple(streams)
         self._arns = {name_of(stream): stream for stream in streams if is_arn(stream)}
-        self._connections = Connections(properties, streams)
+        self._connections: Transport = transport or Connections(properties, streams)
         self._keys_decide: dict[str, bool] = {}
 
     async def __aenter__(self) -> Self:
@@ -54,7 +61,8 @@ class KinesisClient:
         """A shard iterator, valid for five minutes."""
         start = _start(position, type_key="ShardIteratorType", sequence_key="StartingSequenceNumber")
         answer = await self._call("GetShardIterator", **self._stream_of(shard), ShardId=shard.shard_id, **start)
-        return str(answer["ShardIterator"])
+        with understood("GetShardIterator"):
+            return _text(answer["ShardIterator"])
 
     async def get_records(self, shard: Shard, iterator: str, limit: int) -> ReadAnswer:
         """At most `limit` records (1..10,000) and 10 MiB from `iterator`."""
@@ -80,12 +88,14 @@ class KinesisClient:
             answer = await self._call("DescribeStreamConsumer", StreamARN=stream_arn, ConsumerName=name)
         except ResourceNotFoundError:
             return None
-        return _consumer(answer["ConsumerDescription"])
+        with understood("DescribeStreamConsumer"):
+            return _consumer(answer["ConsumerDescription"])
 
     async def register_consumer(self, stream_arn: str, name: str) -> ConsumerDescription:
         """Register a consumer; it is CREATING for some seconds."""
         answer = await self._call("RegisterStreamConsumer", StreamARN=stream_arn, ConsumerName=name)
-        return _consumer(answer["Consumer"])
+        with understood("RegisterStreamConsumer"):
+            return _consumer(answer["Consumer"])
 
     async def deregister_consumer(self, consumer_arn: str) -> None:
         """Deregister a consumer; it is DELETING for some seconds."""
@@ -98,7 +108,9 @@ class KinesisClient:
         if is_arn(stream):
             return stream
         if stream not in self._arns:
-            self._arns[stream] = (await self._summary(stream))["StreamARN"]
+            summary = await self._summary(stream)
+            with understood("DescribeStreamSummary"):
+                self._arns[stream] = _text(summary["StreamARN"])
         return self._arns[stream]
 
     async def keys_decide(self, stream: str) -> bool:
@@ -110,7 +122,9 @@ class KinesisClient:
 
     async def retention_ms(self, stream: str) -> int:
         """How long the stream keeps its records, ms (24 h to 365 days)."""
-        return int((await self._summary(stream))["RetentionPeriodHours"]) * 3_600_000
+        summary = await self._summary(stream)
+        with understood("DescribeStreamSummary"):
+            return int(summary["RetentionPeriodHours"]) * 3_600_000
 
     async def list_streams(self) -> list[str]:
         """The names of all streams of the account in this region."""
@@ -123,7 +137,8 @@ class KinesisClient:
             described = await listed_shards(self._connections, self._named(stream), after)
         except ResourceNotFoundError as error:
             raise await self._not_found(stream) from error
-        return [shard_of(shard, name, arn) for shard in described]
+        with understood("ListShards"):
+            return [shard_of(shard, name, arn) for shard in described]
 
     async def server_time_ms(self, stream: str) -> int:
         """The service's wall clock, epoch ms, from the Date of an answer, cut to whole seconds (P3)."""
@@ -142,8 +157,8 @@ class KinesisClient:
             answer = await self._call("DescribeStreamSummary", **self._named(stream))
         except ResourceNotFoundError as error:
             raise await self._not_found(stream) from error
-        summary: dict[str, Any] = answer["StreamDescriptionSummary"]
-        return summary
+        with understood("DescribeStreamSummary"):
+            return dict(answer["StreamDescriptionSummary"])
 
     async def _not_found(self, stream: str) -> StreamNotFoundError:
         """The error for a stream that does not exist, with those that do where we may list them."""
@@ -172,4 +187,10 @@ def _start(position: StartingPosition, *, type_key: str, sequence_key: str) -> d
 
 
 def _consumer(described: dict[str, Any]) -> ConsumerDescription:
-    return ConsumerDescription(described["ConsumerName"], described["ConsumerARN"], described["ConsumerStatus"])
+    return ConsumerDescription(*(_text(described[key]) for key in ("ConsumerName", "ConsumerARN", "ConsumerStatus")))
+
+
+def _text(given: Any) -> str:
+    if not isinstance(given, str):
+        raise TypeError(f"{given!r} is not text")
+    return given

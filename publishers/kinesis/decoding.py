@@ -21,9 +21,12 @@ class _ChildShard(msgspec.Struct):
 
 
 class ReadBody(msgspec.Struct):
-    """A GetRecords answer or a SubscribeToShardEvent as it stands on the wire; the fields of the other one stay None."""
+    """A GetRecords answer or a SubscribeToShardEvent as it stands on the wire; the fields of the other one stay None.
 
-    Records: list[UserRecord] = []
+    Records are always there: without them, a missing continuation is not the end of a shard but somebody else's JSON.
+    """
+
+    Records: list[UserRecord]
     MillisBehindLatest: int | None = None
     NextShardIterator: str | None = None
     ContinuationSequenceNumber: str | None = None

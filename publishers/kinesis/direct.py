@@ -58,7 +58,7 @@ class DirectCalls:
         SigV4Auth(await credentials.get_frozen_credentials(), "kinesis", self._region).add_auth(request)
         response = await self._http.send(request.prepare())
         body = await response.content
-        if response.status_code != 200:
+        if response.status_code >= 300:
             raise _refusal(response.status_code, response.headers, body)
         return {READ: decode_read(body)}
 

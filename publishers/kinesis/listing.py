@@ -7,10 +7,11 @@ from typing import Any
 
 from ..errors import FatalKinesisError, TransientError
 from ..shards import HashRange, Shard
-from .connections import Connections
+from .translation import understood
+from .transport import Transport
 
 
-async def listed_shards(connections: Connections, stream: dict[str, str], after: str | None) -> list[dict[str, Any]]:
+async def listed_shards(connections: Transport, stream: dict[str, str], after: str | None) -> list[dict[str, Any]]:
     """Every shard as the service describes it, or those after a shard id.
 
     A NextToken lives 300 s and never goes together with a stream (API reference); when one has expired, the listing goes on after the
@@ -19,7 +20,8 @@ async def listed_shards(connections: Connections, stream: dict[str, str], after:
     shards: list[dict[str, Any]] = []
     page = await _first_page(connections, stream, after)
     while True:
-        shards += page["Shards"]
+        with understood("ListShards"):
+            shards += page["Shards"]
         token = page.get("NextToken")
         if not token:
             return shards
@@ -31,21 +33,22 @@ async def listed_shards(connections: Connections, stream: dict[str, str], after:
             page = await _first_page(connections, stream, shards[-1]["ShardId"])
 
 
-async def _first_page(connections: Connections, stream: dict[str, str], after: str | None) -> dict[str, Any]:
+async def _first_page(connections: Transport, stream: dict[str, str], after: str | None) -> dict[str, Any]:
     start = {"ExclusiveStartShardId": after} if after else {}
     return await connections.call("ListShards", **stream, **start)
 
 
-async def listed_streams(connections: Connections) -> list[str]:
+async def listed_streams(connections: Transport) -> list[str]:
     """The names of all streams."""
     names: list[str] = []
     page = await connections.call("ListStreams")
-    while page["StreamNames"]:
-        names += page["StreamNames"]
-        if not page.get("HasMoreStreams"):
-            break
+    while True:
+        with understood("ListStreams"):
+            found = page["StreamNames"]
+            names += found
+        if not found or not page.get("HasMoreStreams"):
+            return names
         page = await connections.call("ListStreams", ExclusiveStartStreamName=names[-1])
-    return names
 
 
 def shard_of(described: dict[str, Any], stream: str, stream_arn: str | None) -> Shard:

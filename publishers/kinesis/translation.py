@@ -8,6 +8,8 @@ from contextlib import contextmanager
 
 import aiohttp
 import msgspec
+import urllib3.exceptions
+from aiohttp.http_exceptions import HttpProcessingError
 from botocore import exceptions as sdk
 from botocore.eventstream import ParserError as FrameError
 from botocore.parsers import ResponseParserError
@@ -47,7 +49,11 @@ EXACT: dict[str, type[KinesisError]] = {
 }
 _LONGEST_MESSAGE = 500  # proxies and servers answer with pages of HTML
 BROKEN = (msgspec.DecodeError, FrameError, ResponseParserError, TruncatedStreamError, UnicodeDecodeError)
-NETWORK = (sdk.HTTPClientError, sdk.ConnectionError, aiohttp.ClientError, TimeoutError, OSError)
+NETWORK = (
+    sdk.HTTPClientError, sdk.ConnectionError, aiohttp.ClientError, HttpProcessingError, urllib3.exceptions.HTTPError, TimeoutError,
+    sdk.IncompleteReadError, EOFError, OSError,
+)  # fmt: skip
+"""What the network raises: through the SDK, past it (aiohttp, which reads event streams; urllib3 where a user's own SDK is below), raw."""
 NO_CREDENTIALS = (sdk.NoCredentialsError, sdk.PartialCredentialsError, sdk.ProfileNotFound, sdk.NoAuthTokenError)
 REFRESH_FAILED = (sdk.CredentialRetrievalError, sdk.MetadataRetrievalError, sdk.TokenRetrievalError)
 
@@ -64,6 +70,15 @@ def translated(api: str) -> Iterator[None]:
         if ours is None:
             raise
         raise ours from error
+
+
+@contextmanager
+def understood(api: str) -> Iterator[None]:
+    """Raise TransientError when what is taken from an answer inside is not in it: somebody on the way wrote it, or cut it."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError) as error:
+        raise TransientError(api, "MalformedAnswer", f"the answer is not as documented: {error!r}") from error
 
 
 def translate(api: str, error: Exception) -> RecordPublisherError | None:
@@ -117,5 +132,6 @@ def _is_bad_certificate(error: BaseException | None) -> bool:
     while error is not None:
         if isinstance(error, ssl.SSLCertVerificationError | aiohttp.ClientConnectorCertificateError):
             return True
-        error = getattr(error, "kwargs", {}).get("error") or error.__cause__
+        inner = getattr(error, "kwargs", {}).get("error")
+        error = inner if isinstance(inner, BaseException) else error.__cause__
     return False

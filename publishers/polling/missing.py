@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..backoff import RetryPolicy, retrying
 from ..errors import DataLossError, RecordPublisherError, ResourceInUseError, ResourceNotFoundError, TransientError
-from ..shards import Shard
+from ..shards import Shard, is_too_old_for
 from ..wire import ListingPort
 
 
@@ -22,6 +22,8 @@ async def why_not_found(
             listed = await listing.list_shards(shard.stream_arn or shard.stream)
         except ResourceInUseError as busy:  # the stream is being made or deleted: soon one or the other is true
             raise TransientError(busy.api, busy.code, str(busy)) from busy
+        if is_too_old_for(shard, listed):
+            raise TransientError(error.api, error.code, f"{shard.key} is not found and not listed yet")
         return any(one.shard_id == shard.shard_id for one in listed)
 
     if await retrying(still_listed, policy):

@@ -11,6 +11,7 @@ import importlib.util
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from .fetcher.alarms import Alarm, AlarmKind
 from .fetcher.global_watermark import Report, SubtaskStatus, WatermarkTracker
 from .fetcher.sink import Checkpoint, Sink, SinkContext
 from .fetcher.state_store import StateStore
@@ -81,6 +82,8 @@ __all__ = [
     "DataFetcher",
     "consume",
     "stream",
+    "Alarm",
+    "AlarmKind",
     # records
     "Record",
     "RecordBatch",

@@ -4,6 +4,7 @@ import pytest
 from batches import batch
 
 from recordpublisher.consumer.event_time import ArrivalTimes, AssignedTimes, JsonFieldTimes, event_times
+from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties import Properties
 
 FIELD = {"flink.watermark.timestamp.field": "at"}
@@ -48,3 +49,9 @@ def test_what_has_no_time_raises_and_names_the_field(document):
 def test_a_function_that_answers_no_number_raises():
     with pytest.raises(TypeError):
         AssignedTimes(lambda record: None).of(batch(b"a"))
+
+
+@pytest.mark.parametrize("field", ["\x00", 'quo"te', "back\\slash"])
+def test_a_field_that_the_decoder_cannot_name_is_a_bad_property(field):
+    with pytest.raises(ConfigurationError, match=r"flink\.watermark\.timestamp\.field"):
+        event_times(Properties({"flink.watermark.timestamp.field": field}), None)

@@ -3,8 +3,16 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.consumer.watermarks import BoundedOutOfOrderness, without_absurd_futures
+from recordpublisher.consumer.watermarks import (
+    ArrivalTime,
+    AssignedWatermarks,
+    BoundedOutOfOrderness,
+    Monotonous,
+    without_absurd_futures,
+)
 from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.records import RecordBatch, UserRecord
+from recordpublisher.publishers.shards import Shard
 
 TIMES = st.integers(-(2**50), 2**50)
 BATCHES = st.lists(st.lists(TIMES, max_size=10), max_size=6)
@@ -65,3 +73,27 @@ def test_nothing_is_believed_past_the_limit(pairs, limit):  # W12
 
     assert all(time <= arrival + limit for time, arrival in zip(believed, arrivals, strict=True))
     assert absurd == sum(time > arrival + limit for time, arrival in pairs)
+
+
+def batch_of(arrivals, event_times):
+    records = [UserRecord(b"5", str(index), arrival / 1000) for index, arrival in enumerate(arrivals)]
+    return RecordBatch(Shard("s", "a"), records, event_times=event_times)
+
+
+def test_monotonous_knows_no_bound():
+    made = Monotonous(Properties({"flink.watermark.outoforderness.millis": 1_000}))
+
+    assert list(made.advance([10, 30, 20])) == [10, 30, 30]
+
+
+def test_arrival_goes_by_arrivals_whatever_the_event_times_are():
+    made = ArrivalTime(Properties({"flink.watermark.outoforderness.millis": 5}))
+
+    assert list(made.times(batch_of([100, 200], [9_000, 1]))) == [100, 200]
+    assert list(made.advance([100, 200])) == [95, 195]
+
+
+def test_a_users_function_says_the_watermark_which_still_never_falls():
+    made = AssignedWatermarks(Properties(), lambda record: record.event_time - 3)
+
+    assert list(made.advance(made.times(batch_of([1, 2, 3], [10, 5, 20])))) == [7, 7, 17]

@@ -43,3 +43,7 @@ def test_every_command_is_on_the_page():
 
     for command in app.registered_commands:
         assert f"## recordpublisher {command.name}\n" in PAGES["command-line.md"]
+    for group in app.registered_groups:
+        assert f"## recordpublisher {group.name}\n" in PAGES["command-line.md"]
+        for command in group.typer_instance.registered_commands:
+            assert f"## recordpublisher {group.name} {command.name}\n" in PAGES["command-line.md"]

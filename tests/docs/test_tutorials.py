@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import boto3
 import pytest
 from command_line import ROOT
 from walkthrough import blocks, play
@@ -70,10 +71,15 @@ def test_read_dynamodb_streams(tmp_path):
     server.start()
     try:
         url = "http://{}:{}".format(*server.get_host_and_port())
+        dynamodb = boto3.client(
+            "dynamodb", endpoint_url=url, region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="y"
+        )
         assert play(DYNAMODB, tmp_path, {"http://127.0.0.1:4567": url}, installed(DYNAMODB, tmp_path)) == 2
+        dynamodb.delete_table(TableName="orders")
+        dynamodb.close()
     finally:
         server.stop()
 
 
 def test_the_tests_of_the_guide_pass(tmp_path):
-    assert play(ROOT / "docs/how-to/test-your-job.md", tmp_path, {}) == 1
+    assert play(ROOT / "docs/how-to/test-your-job.md", tmp_path, {}) == 2

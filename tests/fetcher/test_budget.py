@@ -95,6 +95,44 @@ def test_a_silent_shard_reserves_less_and_less():
     assert budget.used == 0
 
 
+def test_who_has_records_queued_gets_what_is_reserved_and_no_more():
+    """Otherwise a thousand shards, each lent a fair share on top of its queue, hold nearly twice the budget."""
+    budget = ByteBudget(LARGE)
+    one = full_entry(budget)
+    one.expected_bytes = 50_000
+    room = budget.room_for(one, readers=1)
+
+    assert room == one.reserved_bytes == 100_000
+
+
+def test_first_reads_are_reserved_for():
+    """A thousand of them are on their way when the first one is answered: what they will bring is not lent out."""
+    budget, entries = ByteBudget(LARGE), [entry(str(number)) for number in range(10)]
+    for one in entries:
+        assert budget.room_for(one, readers=10) == 100_000
+
+    assert budget.used == LARGE.subtask_bytes
+
+
+@given(st.integers(2, 40), st.integers(1, 50))
+def test_shards_that_fill_what_they_are_given_end_at_the_budget(shards, records):
+    limits = BudgetLimits(subtask_bytes=shards * 65_536, shard_bytes=10**9, shard_records=10**9)
+    budget = ByteBudget(limits)
+    entries = [entry(str(number)) for number in range(shards)]
+    first = stamped(*range(records))
+    for one in entries:
+        assert budget.room_for(one, shards) >= 65_536
+        budget.settle(one, first.held_bytes)
+        one.push(first)
+    for _ in range(10):
+        rooms = [(one, budget.room_for(one, shards)) for one in entries]
+        for one, room in rooms:
+            budget.settle(one, room)
+            one.queued_bytes += room
+
+    assert budget.used <= limits.subtask_bytes
+
+
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6), st.booleans()), max_size=60))
 def test_queued_bytes_stay_within_the_budget_and_one_batch_for_each_shard(steps):
     budget = ByteBudget(LIMITS)

@@ -193,3 +193,10 @@ def test_a_silent_subtask_is_named_and_the_waiting_are_told(group):
     assert (told.value, told.left_out) == (60, (0,))
     assert group.coordinator.look(30_003) == [0], "also when a statement came before the look"
     assert group.coordinator.look(30_004) == []
+
+
+def test_answers_name_the_furthest_place_of_those_that_read(group):  # W12
+    group.says(0, 5, furthest=70)
+
+    assert group.says(1, 9, furthest=60).furthest == 70
+    assert group.says(0, status="LEFT").furthest == 60

@@ -13,6 +13,7 @@ from recordpublisher.fetcher.emitter import Emitter
 from recordpublisher.fetcher.finish_line import FinishLine
 from recordpublisher.fetcher.global_watermark import InProcessTracker
 from recordpublisher.fetcher.intake import Intake
+from recordpublisher.fetcher.pulse import Pulse
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.records import PoisonedRecord, UserRecord
@@ -43,9 +44,10 @@ class Scene:
         self.sink, self.ended = sink or Journal(), []
         self.line = FinishLine(Bounds(**bounds))
         self.alignment = Alignment(InProcessTracker(), 0, None, 60_000, clock)
-        intake = Intake(ByteBudget(BudgetLimits(10**6, 10**6, 100)), -1, clock, lambda _: None, lambda _: None)
+        budget, pulse = ByteBudget(BudgetLimits(10**6, 10**6, 100)), Pulse(clock, lambda gap: None)
+        intake = Intake(budget, -1, clock, pulse, lambda _: None, lambda _: None)
         self.emitter = Emitter(
-            self.sink, self.alignment, intake, clock, emit_interval_ms, self.ended.append, self.poisoned
+            self.sink, self.alignment, intake, clock, pulse, emit_interval_ms, self.ended.append, self.poisoned
         )
 
     async def poisoned(self, batch):

@@ -103,8 +103,8 @@ async def test_others_hear_at_once_when_it_rises():  # W9a
 async def test_finished_shards_are_told_to_everybody():  # S2
     tracker, heard = await joined(0, 1), []
     tracker.on_advance(lambda: heard.append(0))
-    tracker.finished(["s/a"])
-    tracker.finished(["s/a"])
+    tracker.finished({"s/a": 7})
+    tracker.finished({"s/a": 7})
 
     assert heard == [0]
     assert tracker.is_finished("s/a")
@@ -113,7 +113,7 @@ async def test_finished_shards_are_told_to_everybody():  # S2
 
 async def test_a_new_generation_knows_nothing_of_the_old():  # S2, W6
     tracker = await joined(0, 1)
-    tracker.finished(["s/a"])
+    tracker.finished({"s/a": 7})
     for subtask in (0, 1):
         tracker.report(Report(subtask, ACTIVE, 70))
         tracker.report(Report(subtask, LEFT))

@@ -6,20 +6,23 @@ from entries import StoppedClock, entry, marker, shard, stamped
 
 from recordpublisher.fetcher.budget import BudgetLimits, ByteBudget
 from recordpublisher.fetcher.intake import Intake
+from recordpublisher.fetcher.pulse import Pulse
 from recordpublisher.fetcher.shard_table import Stage
 
 
 class Scene:
     def __init__(self, budget=10**6, idle_interval_ms=2_000):
         self.clock, self.changed, self.children = StoppedClock(), [], []
+        self.pulse = Pulse(self.clock, lambda gap: self.entry.silence.slept())
         limits = BudgetLimits(budget, budget, 100)
         self.intake = Intake(
-            ByteBudget(limits), idle_interval_ms, self.clock, self.changed.append, self.children.extend
+            ByteBudget(limits), idle_interval_ms, self.clock, self.pulse, self.changed.append, self.children.extend
         )
         self.entry = entry()
 
     async def put(self, batch, after=1.0):
         self.clock.seconds += after
+        self.pulse.begin()  # it beats all the while
         return await self.intake.output_of(self.entry).put(batch)
 
 

@@ -79,6 +79,39 @@ def test_a_position_past_retention_fails_with_the_gap_named():  # S5
     run_virtual(opened(source, sink, {"flink.state.dataloss": "CONTINUE"}, restore=(kept,), oldest_retained=late))
 
 
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_listing_older_than_the_state_is_asked_for_again(is_closed):
+    """ListShards is consistent only eventually: what it does not know yet is neither lost nor new (S5)."""
+    source, sink = ScriptedSource(), RecordingSink()
+    old, young = "shardId-000000000000", "shardId-000000000001"
+    source.add(old, 1)
+    source.split(old, young)
+    source.shards[f"s/{young}"].put(2)
+    if is_closed:
+        source.close_shard(young)
+
+    async def state():
+        fetcher = await opened(source, sink)
+        await fetcher.run_bounded(Bounds(max_time=5))
+        return fetcher.snapshot()
+
+    kept, list_shards, looks = run_virtual(state()), source.list_shards, []
+
+    async def listing(stream, after=None):
+        looks.append(stream)
+        listed = await list_shards(stream)
+        return listed if len(looks) > 2 else listed[:1]
+
+    async def again():
+        source.list_shards = listing
+        fetcher = await opened(source, sink, restore=(kept,))
+        await fetcher.run_bounded(Bounds(max_time=5))
+
+    run_virtual(again())
+    assert len(looks) == 3
+    assert sink.rows == [(old, 1), (young, 2)]
+
+
 def test_a_tip_seen_in_time_is_no_gap():  # S5
     source, sink = ScriptedSource(), RecordingSink()
     source.add("a", 1, 2)

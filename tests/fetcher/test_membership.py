@@ -186,6 +186,24 @@ def test_a_start_counts_on_from_a_predecessor_whose_clock_was_ahead():
     assert subtask.states(5).counter == 9_000_001 + LEAP
 
 
+def test_a_start_that_reached_the_coordinator_late_is_not_taken_for_replaced():
+    subtask = Subtask()
+    subtask.now = 60_000
+    said = subtask.states(5)
+    subtask.hears(said.counter, None, refusal="OLD", taken=4_000_000)
+
+    assert not subtask.member.is_replaced
+    assert subtask.states(5).counter == 4_000_001 + LEAP
+
+
+def test_a_name_that_no_message_has_room_for_is_left_out(subtask):
+    subtask.member.announce(["x" * MOST_KEY_CHARACTERS, "s/a"])
+    subtask.member.is_finished("y" * MOST_KEY_CHARACTERS)
+    said = subtask.states(5, after=1_000)
+
+    assert (said.finished, said.asked) == (("s/a",), ())
+
+
 def test_one_that_slept_since_its_start_does_not_take_its_place_back():
     subtask = Subtask()
     subtask.states(5)

@@ -154,3 +154,43 @@ def test_a_child_elsewhere_starts_after_its_parent_was_emitted():  # S2
     shards = [shard for shard, _ in order]
     assert len(order) == 300
     assert "p" not in shards[100:]
+
+
+def test_a_parent_stands_for_its_child_elsewhere_until_it_was_taken_over():  # W5, W13
+    source, late = ScriptedSource(per_read=10), []
+    source.add("a", *range(0, 1_000, 10))
+    source.add("busy", *range(0, 1_000_000, 1_000))
+    source.close_shard("a", source.add("child", *range(1_000, 100_000, 1_000), parents=("a",)).shard)
+    network = Network()
+
+    class Witness(list):
+        def extend(self, rows):
+            value, rows = network.coordinator.value, list(rows)
+            super().extend(rows)
+            late.extend(time for name, time in rows if name == "child" and value is not None and time < value)
+
+    async def job():
+        order = Witness()
+        properties = {"flink.shard.discovery.intervalmillis": 2_000}
+        owner = {"a": 0, "busy": 0, "child": 1}
+        fetchers = [
+            a_fetcher(
+                source,
+                Ordered(order),
+                properties,
+                tracker=network.tracker(properties),
+                subtask=number,
+                parallelism=2,
+                assigner=lambda shard, _: owner[shard.shard_id],
+            )
+            for number in range(2)
+        ]
+        for fetcher in fetchers:
+            await fetcher.open()
+        await asyncio.gather(*(each.run_bounded(Bounds(max_time=60)) for each in fetchers))
+        return order
+
+    order = run_virtual(job())
+
+    assert sum(name == "child" for name, _ in order) == 99
+    assert late == []

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pytest
 from generations import Family, FamilySource, Row
-from simulated import JournalSink
 
 from recordpublisher.fetcher.bounded import Bounds
 from recordpublisher.fetcher.data_fetcher import DataFetcher
 from recordpublisher.fetcher.global_watermark import InProcessTracker
+from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.records import RecordBatch
 
 from scripted import fetcher_parts
@@ -23,6 +24,18 @@ ALIGNED = {"flink.watermark.lookahead.millis": 1}
 """Records an event-millisecond apart: batches are cut inside aggregates."""
 LONG_AFTER = 60.0
 """Virtual seconds when every shard has closed."""
+
+
+class SlowSink(Sink):
+    """Tells of every write, which takes `cost` virtual seconds."""
+
+    def __init__(self, cost: float, written: Callable[[RecordBatch], None]) -> None:
+        self._cost = cost
+        self._written = written
+
+    async def write(self, batch: RecordBatch) -> None:
+        await asyncio.sleep(self._cost)
+        self._written(batch)
 
 
 @dataclass(frozen=True)
@@ -46,7 +59,7 @@ class Job:
         self._written = set(after.rows)
         self._cost = cost
         self._is_restored = bool(after.snapshots)
-        self._source = FamilySource(family, 7, 3, 0.4, continuations)
+        self._source = FamilySource(family, 7, continuations)
         self._tracker = InProcessTracker()
         self.fetchers = [self._fetcher(number, parallelism, after, given) for number in range(parallelism)]
 
@@ -95,7 +108,7 @@ class Job:
             self.rows.append(row)
 
     def _fetcher(self, number: int, parallelism: int, after: Step, given: dict) -> DataFetcher:
-        sink = JournalSink(self._cost, self._write, lambda watermark: None)
+        sink = SlowSink(self._cost, self._write)
         properties = {"flink.shard.discovery.intervalmillis": 2_000, **given}
         parts = fetcher_parts(self._source, sink, properties, tracker=self._tracker)
         return DataFetcher(

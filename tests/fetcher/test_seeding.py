@@ -37,6 +37,15 @@ def test_an_ancestor_that_the_state_dropped_is_finished():
     assert [states[f"s/{each}"].ended for each in "gpqa"] == [True, True, True, False]
 
 
+def test_a_shard_that_waits_does_not_say_that_its_parents_are_finished():
+    """The owner of `q` had not heard of it yet when the owner of their child had: taken as finished, `q` would be lost."""
+    listed = [shard("p"), shard("q"), shard("c", "p", "q")]
+    ended, waiting = ShardState(START, KNOWN.position, ended=True), ShardState(START, waiting=True)
+    states = seeded_states(listed, Restored({"s/p": ended, "s/c": waiting}), PINNED)
+
+    assert states["s/q"] == ShardState(StartingPosition.trim_horizon())
+
+
 def test_a_new_stream_starts_at_the_pinned_start():
     states = seeded_states([shard("a"), Shard("t", "a")], Restored({"s/a": KNOWN}), PINNED)
 
@@ -74,3 +83,26 @@ def test_the_error_names_the_gap_and_the_way_out():
 
     assert "s/a after 5" in str(error)
     assert "flink.state.dataloss=CONTINUE" in str(error)
+
+
+def test_an_ancestor_of_a_shard_that_only_waits_is_not_finished():  # S5: its owner may have stored nothing yet
+    waiting = ShardState(StartingPosition.trim_horizon(), parents=("p",), waiting=True)
+    states = seeded_states([shard("p"), shard("a", "p")], Restored({"s/a": waiting}), PINNED)
+
+    assert not states["s/p"].ended
+
+
+def test_an_ancestor_of_an_empty_shard_that_was_read_is_finished():  # S5
+    read = ShardState(StartingPosition.trim_horizon(), continuation="5", parents=("p",))
+    states = seeded_states([shard("p"), shard("a", "p")], Restored({"s/a": read}), PINNED)
+
+    assert states["s/p"].ended
+
+
+def test_a_child_begins_at_the_lowest_watermark_of_its_ended_parents():  # W5
+    ended = [ShardState(START, SequenceNumber("5"), watermark=at, ended=True) for at in (30, 20)]
+    states = seeded_states(
+        [shard("p"), shard("q"), shard("a", "p", "q")], Restored({"s/p": ended[0], "s/q": ended[1]}), PINNED
+    )
+
+    assert states["s/a"].watermark == 20

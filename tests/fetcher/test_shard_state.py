@@ -26,6 +26,7 @@ STATES = st.builds(
     arrival_ms=MILLIS,
     tip_ms=MILLIS,
     parents=st.lists(st.text(max_size=5), max_size=2).map(tuple),
+    waiting=st.booleans(),
 )
 
 

@@ -127,6 +127,13 @@ def test_children_wait_for_both_parents():  # S2
     assert made.parents_finished(shard("c", "a", "b"))
 
 
+def test_the_state_says_which_shards_wait():  # S5
+    made = table(shard("a"), shard("b", "a"))
+    made["s/a"].stage = Stage.READING
+
+    assert {key: state.waiting for key, state in made.states().items()} == {"s/a": False, "s/b": True}
+
+
 @pytest.mark.parametrize(("finished", "may_start"), [((), False), (("s/a",), True)])
 def test_a_parent_elsewhere_is_finished_when_it_is_announced(finished, may_start):  # S2
     made = ShardTable(lambda key: key in finished)
@@ -157,8 +164,16 @@ def test_a_child_begins_at_the_lowest_watermark_of_its_parents():  # W5
     for key, watermark in (("s/a", 50), ("s/b", 20)):
         made[key].state = replace(made[key].state, watermark=watermark)
 
-    assert made.inherited_watermark(shard("c", "a", "b")) == 20
-    assert made.inherited_watermark(shard("c", "x")) is None
+    assert made.inherited_watermark(shard("c", "a", "b"), lambda key: None) == 20
+
+
+def test_a_parent_of_another_subtask_counts_too():  # W5
+    made = table(shard("a"))
+    made["s/a"].state = replace(made["s/a"].state, watermark=50)
+    made.learn([shard("b"), shard("c", "a", "b")])
+
+    assert made.inherited_watermark(shard("c", "a", "b"), {"s/b": 20}.get) == 20
+    assert made.inherited_watermark(shard("c", "x"), lambda key: 7) is None, "past retention: nobody can tell"
 
 
 class TestExpired:  # S5
@@ -197,3 +212,33 @@ class TestExpired:  # S5
         made["s/a"].stage, made["s/b"].stage = Stage.ENDED, Stage.READING
 
         assert made.expired("t", []) == []
+
+    def test_a_listing_older_than_the_one_before_takes_nothing_away(self):
+        """ListShards is consistent only eventually; a forgotten shard would be new again, and read from its start."""
+        old, young = shard("shardId-000000000000"), shard("shardId-000000000001", "shardId-000000000000")
+        made = table(old, young)
+        made.expired("s", [old, young])
+        made["s/shardId-000000000001"].stage = Stage.ENDED
+
+        assert made.expired("s", [old]) == []
+        assert made.expired("s", [old, young]) == []
+
+
+def test_markers_in_a_row_count_once():  # P6
+    one = entry()
+    one.push(stamped(1))
+    one.push(marker("7"))
+    freed = one.push(marker("9"))
+
+    assert freed == marker().held_bytes
+    assert [len(batch) for batch in one.queue] == [1, 0]
+    assert one.queue[-1] == marker("9")
+    assert one.queued_bytes == stamped(1).held_bytes + freed
+
+
+def test_a_marker_behind_records_and_records_behind_a_marker_stay():  # F6
+    one = entry()
+    for batch in (marker("1"), stamped(1), marker("2"), stamped(2)):
+        assert one.push(batch) == 0
+
+    assert len(one.queue) == 4

@@ -38,3 +38,35 @@ def test_an_interruption_keeps_the_evidence_and_credits_nothing_since():
     clock.saw_silence(9.0)
 
     assert clock.observed_ms == 6_000
+
+
+def test_time_that_the_process_lost_is_not_credited():  # W3
+    clock = SilenceClock()
+    clock.saw_silence(0.0, lost=0.0)
+    clock.saw_silence(5.0, lost=4.0)
+
+    assert clock.observed_ms == 1_000
+
+
+def test_silence_lasts_once_the_whole_interval_was_seen():
+    assert seen(0.0, 5.0, 10.0).lasts(10_000)
+    assert not seen(0.0, 5.0).lasts(10_000)
+    assert not seen(0.0, 5.0, 10.0).lasts(-1)
+
+
+def test_after_a_sleep_an_answer_from_before_it_judges_nothing():  # W3
+    clock = seen(0.0, 5.0, 10.0)
+    clock.slept()
+    clock.saw_silence(600.0)  # under way when the process was stopped
+    clock.saw_silence(600.01)  # from the socket's buffer
+
+    assert not clock.lasts(10_000)
+
+
+def test_after_a_sleep_two_seconds_of_new_silence_confirm_the_old():  # W3
+    clock = seen(0.0, 5.0, 10.0)
+    clock.slept()
+    for moment in (600.0, 601.0, 602.0):
+        clock.saw_silence(moment)
+
+    assert clock.lasts(10_000)

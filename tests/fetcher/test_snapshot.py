@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.fetcher.shard_state import ShardState
-from recordpublisher.fetcher.snapshot import Restored, overlaid, to_json, union
+from recordpublisher.fetcher.snapshot import Restored, handed_over, overlaid, to_json, union
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import SequenceNumber
 
@@ -98,3 +98,26 @@ def test_what_a_sink_stored_wins_shard_by_shard():
 def test_what_cannot_be_read_is_a_state_error(wrong, told):
     with pytest.raises(StateError, match=told):
         union([wrong, wrong])
+
+
+def test_what_a_subtask_stored_for_shards_that_moved_is_kept_along():  # S5: their new owner may not have started yet
+    stored = [snapshot({"s/a": at(9), "s/b": at(4)}, 3, subtask=0), snapshot({"s/c": at(7)}, 3, subtask=1)]
+    kept = handed_over(stored, 0, {"s/b", "s/c"})
+
+    assert kept == [{"generation": 3, "shards": {"s/b": at(4).to_json()}}]
+    after = union([to_json({"s/a": at(10)}, None, 4, 0, 2, kept), stored[1]])
+    assert after.shards == {"s/a": at(10), "s/b": at(4), "s/c": at(7)}
+
+
+def test_once_the_new_owner_has_stored_a_shard_it_is_not_kept_along():  # S5
+    kept = [{"generation": 3, "shards": {"s/b": at(4).to_json()}}]
+    mine, other = to_json({"s/a": at(10)}, None, 4, 0, 2, kept), snapshot({"s/b": at(2)}, 5, subtask=1)
+
+    assert handed_over([mine, other], 0, {"s/b"}) == []
+    assert union([mine, other]).shards["s/b"] == at(2), "of a later start, however far"
+
+
+def test_what_is_kept_along_survives_a_second_start():  # S5
+    kept = [{"generation": 3, "shards": {"s/b": at(4).to_json()}}]
+
+    assert handed_over([to_json({"s/a": at(10)}, None, 4, 0, 2, kept)], 0, {"s/b"}) == kept

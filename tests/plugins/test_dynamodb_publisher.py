@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 from pathlib import Path
+from uuid import uuid4
 
 import boto3
 import pytest
@@ -17,6 +18,8 @@ sys.path.append(str(Path(__file__).parent / "dynamodb_publisher"))
 from dynamodb_publisher import plugin, streams
 
 BOUND = 30
+TABLE = f"orders-{uuid4().hex[:8]}"
+"""The server's tables are those of the whole process."""
 
 
 @pytest.fixture(scope="module")
@@ -49,20 +52,18 @@ def table(url):
         "dynamodb", endpoint_url=url, region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="y"
     )
     dynamodb.create_table(
-        TableName="orders",
+        TableName=TABLE,
         KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
         AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
         BillingMode="PAY_PER_REQUEST",
         StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
     )
-    yield lambda *ids: [
-        dynamodb.put_item(TableName="orders", Item={"id": {"S": each}, "n": {"B": b"1"}}) for each in ids
-    ]
-    dynamodb.delete_table(TableName="orders")
+    yield lambda *ids: [dynamodb.put_item(TableName=TABLE, Item={"id": {"S": each}, "n": {"B": b"1"}}) for each in ids]
+    dynamodb.delete_table(TableName=TABLE)
     dynamodb.close()
 
 
-async def read(properties, restore=None, stream="orders"):
+async def read(properties, restore=None, stream=TABLE):
     """Read to the tip; answers the items' ids and the state."""
     sink = rp.MemorySink()
     registry = load_registry([plugin])
@@ -134,7 +135,7 @@ def described(shard_id, parent=None, closed=False, last=None):
 async def test_shards_are_listed_page_by_page_with_parents_and_spread_over_subtasks():
     service = a_service(describe_stream=[described("a", closed=True, last="a"), described("b", "a")])
 
-    parent, child = await service.list_shards("orders")
+    parent, child = await service.list_shards(TABLE)
 
     assert (parent.closed, child.closed, child.parents) == (True, False, ("a",))
     assert parent.hash_range != child.hash_range
@@ -144,7 +145,7 @@ async def test_shards_are_listed_page_by_page_with_parents_and_spread_over_subta
 async def test_the_end_of_a_shard_has_no_iterator_and_the_tip_is_believed_after_some_empty_answers():
     more, end = {"Records": [], "NextShardIterator": "own"}, {"Records": []}
     service = a_service(get_shard_iterator=[{"ShardIterator": "own"}], get_records=[more, more, end])
-    shard = rp.Shard("orders", "a")
+    shard = rp.Shard(TABLE, "a")
     iterator = await service.get_shard_iterator(shard, rp.StartingPosition.trim_horizon())
     answers = []
     while iterator is not None:
@@ -160,4 +161,4 @@ async def test_what_was_trimmed_is_data_loss():
     service = a_service(get_shard_iterator=[trimmed])
 
     with pytest.raises(rp.DataLossError, match="24 hours"):
-        await service.get_shard_iterator(rp.Shard("orders", "a"), rp.StartingPosition.after(rp.SequenceNumber("5")))
+        await service.get_shard_iterator(rp.Shard(TABLE, "a"), rp.StartingPosition.after(rp.SequenceNumber("5")))

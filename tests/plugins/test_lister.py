@@ -5,6 +5,7 @@ import pytest
 from recordpublisher.plugins.lister import StreamLister, stream_names
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.errors import ConfigurationError, FatalKinesisError, TransientError
+from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties import Properties
 from recordpublisher.publishers.shards import Shard
 
@@ -99,3 +100,35 @@ def test_the_client_is_closed_once_it_was_opened():
     run_virtual(lister().close())
 
     assert client.closed == 1
+
+
+def test_how_long_records_are_kept_is_shown_where_it_is_known():  # A1
+    assert run_virtual(lister(Client()).retention_ms("orders")) == 24 * HOUR
+    assert run_virtual(lister(own=[Shard("orders", "a")]).retention_ms("orders")) is None
+
+
+def test_not_knowing_how_long_records_are_kept_is_no_error():  # A1
+    gone = Client(*[TransientError("DescribeStreamSummary", "Slow", "down")] * 50)
+
+    assert run_virtual(lister(gone).retention_ms("orders")) is None
+
+
+def test_a_source_of_its_own_has_no_tip_that_could_be_asked_for_and_is_listed_once():  # A2
+    made = lister(own=[Shard("orders", "a")])
+    listings = []
+    made._factory.discover = _counted(made._factory.discover, listings)
+
+    async def looks():
+        start = StartingPosition.trim_horizon()
+        return [await made.tip(Shard("orders", "a"), start) for _ in range(3)]
+
+    assert run_virtual(looks()) == [None] * 3
+    assert listings == ["orders"]
+
+
+def _counted(discover, listings):
+    async def counted(stream, after):
+        listings.append(stream)
+        return await discover(stream, after)
+
+    return counted

@@ -8,6 +8,7 @@ from textwrap import dedent
 import pytest
 
 from recordpublisher import ConfigurationError, PluginError, RecordPublisherFactory, Sink, hookimpl
+from recordpublisher.consumer.watermarks import BoundedOutOfOrderness
 from recordpublisher.plugins.manager import load_registry
 
 KEY = "flink.stream.recordpublisher"
@@ -166,7 +167,12 @@ def test_every_kind_of_class_has_its_hook():
     class AnySink(Sink):
         async def write(self, batch): ...
 
-    provided = {"sinks": AnySink, "deserializers": dict, "watermark_strategies": dict, "shard_assigners": dict}
+    provided = {
+        "sinks": AnySink,
+        "deserializers": dict,
+        "watermark_strategies": BoundedOutOfOrderness,
+        "shard_assigners": dict,
+    }
     for kind, cls in provided.items():
         setattr(Everything, f"recordpublisher_register_{kind}", _adder(cls))
 

@@ -39,6 +39,7 @@ WRONG = [
     ("parallelism", {"parallelism": 1.5}),
     ("deserializer", {"deserializer": "json"}),
     ("timestamp_assigner", {"timestamp_assigner": 5}),
+    ("watermark_assigner", {"watermark_assigner": 5}),
     ("state_store", {"state_store": "/tmp/state"}),
 ]
 

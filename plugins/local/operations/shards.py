@@ -1,5 +1,7 @@
 """ListShards: filters, pages, and page tokens that live for five minutes."""
 
+from math import inf
+
 import msgspec
 
 from .. import requests
@@ -28,13 +30,21 @@ def list_shards(account: Account, request: requests.ListShards) -> object:
     kind, shard_id, timestamp = (chosen.type, chosen.shard_id, chosen.timestamp) if chosen else (None, None, None)
     timestamp_ms = None if timestamp is None else round(timestamp * 1000)
     shards = [s for s in filter_shards(stream, kind, shard_id, timestamp_ms) if s.id > page.after]
+    as_of = _as_of(account)
+    shards = [shard for shard in shards if shard.epoch <= as_of or not shard.parents]
     found = shards[: request.max_results]
-    answer: dict[str, object] = {"Shards": [shard.describe() for shard in found]}
+    answer: dict[str, object] = {"Shards": [shard.describe(as_of) for shard in found]}
     if len(found) < len(shards):
         answer["NextToken"] = account.tokens.seal(
             msgspec.structs.replace(page, after=found[-1].id, issued_ms=account.clock.now_ms())
         )
     return answer
+
+
+def _as_of(account: Account) -> float:
+    """The time of which the listing tells, epoch ms: now, unless a fault makes it an old one."""
+    age, account.faults.listing_age_ms = account.faults.listing_age_ms, 0
+    return account.clock.now_ms() - age if age else inf
 
 
 def _page(account: Account, request: requests.ListShards) -> ShardPage:

@@ -53,7 +53,7 @@ def put_records(account: Account, request: requests.PutRecords) -> bytes:
         else:
             failed += 1
             results.append(refusal)
-    for log in {shard.log for shard, _ in places}:
+    for log in dict.fromkeys(shard.log for shard, _ in places):
         log.notify()
     return f'{{"FailedRecordCount":{failed},"Records":[{",".join(results)}]}}'.encode()
 

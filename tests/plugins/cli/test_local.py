@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 import boto3
 import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError
 from command_line import command, process_environment
 
 from recordpublisher import ConfigurationError
@@ -67,6 +69,27 @@ def test_a_stream_is_a_name_and_a_number_of_shards(given):
 def test_a_stream_is_named_once():
     with pytest.raises(ConfigurationError, match="each name once"):
         shards_by_stream(["a:1", "a:2"])
+
+
+def test_faults_strike_by_rule_and_are_counted_at_the_end():
+    with serving("--stream", "orders:1", "--faults", "error@ListShards*1", "--seed", "3") as (process, url):
+        session = boto3.Session(region_name="us-east-1", **KEYS)
+        client = session.client("kinesis", endpoint_url=url, config=Config(retries={"total_max_attempts": 1}))
+        with pytest.raises(ClientError, match="InternalFailure"):
+            client.list_shards(StreamName="orders")
+        client.list_shards(StreamName="orders")
+        client.close()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) == 0
+        assert process.stderr.read() == "recordpublisher: faults: error 1\n"
+
+
+def test_a_bad_rule_is_one_line():
+    done = command("local", "--port", "0", "--faults", "nonsense")
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("recordpublisher: option '--faults' has the value 'nonsense'; kinds: all, throttle")
+    assert done.stderr.count("\n") == 1
 
 
 KEYS = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}

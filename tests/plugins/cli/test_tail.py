@@ -116,7 +116,7 @@ WRONG = [
         "property 'flink.stream.initpos.timestamp' has the value 'yesterday'",
     ),
     ({"flink.shard.idle.interval": "soon"}, 2, "property 'flink.shard.idle.interval' has the value 'soon'"),
-    ({"flink.watermark.tracker": "TCP"}, 2, "TCP"),
+    ({"flink.watermark.tracker": "TCP"}, 2, "property 'flink.watermark.tracker.address' is not set"),
 ]
 
 

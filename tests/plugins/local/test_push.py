@@ -158,7 +158,7 @@ async def test_a_reader_that_leaves_leaves_nothing_behind(reader: Reader):
     assert len(reader.endpoint.account.subscriptions._all) == 1
     events.close()
     await settle(lambda: not reader.endpoint.account.subscriptions._all)
-    assert reader.stream.shards[SHARD].log._listeners == set()
+    assert not reader.stream.shards[SHARD].log._listeners
 
 
 async def settle(condition: Any) -> None:

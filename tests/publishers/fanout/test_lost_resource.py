@@ -11,11 +11,14 @@ from recordpublisher.publishers.fanout.holders import ConsumerHolders
 from recordpublisher.publishers.fanout.lost_resource import LostResource
 from recordpublisher.publishers.fanout.registrar import Registrar
 from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.shards import Shard
 
 from virtual_time import VirtualClock, run_virtual
 
+SHARD_OF_SECOND = Shard("orders", "shardId-000000000001")
 
-def looked_at(ports, before=lambda ports: None, shards=1):
+
+def looked_at(ports, before=lambda ports: None, shards=1, shard=SHARD):
     """Register, let something happen, and look from some shards at once."""
     config = FanOutConfig.of(Properties(EFO))
 
@@ -24,7 +27,7 @@ def looked_at(ports, before=lambda ports: None, shards=1):
         lost = LostResource(registrar, ports, config.retries.list_shards)
         await registrar.ensure("orders")
         before(ports)
-        return await asyncio.gather(*[lost.heal(SHARD, ARN) for _ in range(shards)])
+        return await asyncio.gather(*[lost.heal(shard, ARN) for _ in range(shards)])
 
     return run_virtual(main())
 
@@ -49,6 +52,20 @@ def test_the_stream_is_gone_even_when_its_arn_is_remembered():
 def test_the_shard_is_gone():
     with pytest.raises(DataLossError, match=f"{SHARD.key} is gone"):
         looked_at(ScriptedPorts(), lambda ports: ports.shards.clear())
+
+
+def test_a_shard_that_is_younger_than_the_listing_is_waited_for():
+    """ChildShards tells of a child before every host of the service knows it, ListShards included."""
+    ports = ScriptedPorts()
+    older = Shard("orders", "shardId-000000000000")
+    listings = iter([[older], [older], [older, SHARD_OF_SECOND]])
+
+    async def list_shards(stream, after=None):
+        return next(listings)
+
+    ports.list_shards = list_shards
+    assert looked_at(ports, shard=SHARD_OF_SECOND) == [False]
+    assert next(listings, None) is None
 
 
 def test_a_listing_that_fails_is_tried_again():

@@ -7,6 +7,7 @@ from fanout_endpoint import FIRST, Job, endpoint_with, opened, reading
 from fast_time import run_fast
 
 from recordpublisher.plugins.local import StreamFault
+from recordpublisher.plugins.local.resharding import split
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import ConsumerError, DataLossError, FatalKinesisError, StreamNotFoundError
 from recordpublisher.publishers.kinesis import KinesisClient
@@ -145,12 +146,15 @@ def test_f4_a_deleted_stream_ends_the_run_with_its_name():
     run_fast(main())
 
 
-def test_f4_a_shard_that_is_not_listed_is_data_loss():
+def test_f4_a_shard_that_retention_took_away_is_data_loss():
     async def main():
         async with endpoint_with() as endpoint:
-            job = Job(endpoint)
-            with pytest.raises(DataLossError, match="shardId-000000000099 is gone"):
-                await job.read(Shard("orders", "shardId-000000000099"))
+            job, stream = Job(endpoint), endpoint.stream("orders")
+            split(stream, stream.shard("shardId-000000000000"), 2**127)
+            endpoint.clock.jump(48 * 3600)
+            stream.apply_retention()
+            with pytest.raises(DataLossError, match="shardId-000000000000 is gone"):
+                await job.read(Shard("orders", "shardId-000000000000"))
             await job.factory.close()
 
     run_fast(main())

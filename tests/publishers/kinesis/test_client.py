@@ -269,3 +269,20 @@ async def test_an_endpoint_that_is_not_there_is_transient():
 def test_c2_a_bad_endpoint_fails_at_construction():
     with pytest.raises(ConfigurationError, match=r"aws\.endpoint.*'localhost:4567'.*http"):
         KinesisClient(Properties({"aws.endpoint": "localhost:4567", "aws.region": "eu-west-1"}))
+
+
+async def test_a_stream_of_another_account_is_named_by_its_arn_in_every_call():
+    other = ARN.replace("123456789012", "999999999999")
+    shard = Shard("orders", "shardId-000000000000", stream_arn=other)
+    consumer = {"ConsumerName": "app", "ConsumerARN": f"{other}/consumer/app:1", "ConsumerStatus": "ACTIVE"}
+    async with stub_and_client((other,)) as (stub, client):
+        stub.script("ListShards", {"Shards": [described("shardId-000000000000")]})
+        stub.script("GetShardIterator", {"ShardIterator": "it"})
+        stub.script("GetRecords", {"Records": [], "NextShardIterator": "n"})
+        stub.script("RegisterStreamConsumer", {"Consumer": consumer})
+        assert (await client.list_shards(other))[0].stream_arn == other
+        await client.get_records(shard, await client.get_shard_iterator(shard, StartingPosition.trim_horizon()), 1)
+        await client.register_consumer(await client.stream_arn(other), "app")
+
+    assert len(stub.asked) == 4  # the ARN of a stream that was given by ARN is not asked for
+    assert {asked["StreamARN"] for _, asked in stub.asked} == {other}

@@ -3,10 +3,13 @@ import ssl
 
 import aiohttp
 import pytest
+import urllib3
+from aiohttp.http_exceptions import TransferEncodingError
 from botocore import eventstream
 from botocore import exceptions as sdk
 
 from recordpublisher.publishers import errors
+from recordpublisher.publishers.kinesis.advice import ADVICE, OTHERWISE
 from recordpublisher.publishers.kinesis.translation import error_for_code, translate, translated
 
 
@@ -54,6 +57,13 @@ NETWORK = [
     sdk.ReadTimeoutError(endpoint_url="http://h"),
     sdk.ConnectionClosedError(endpoint_url="http://h"),
     ConnectionResetError("reset"),
+    asyncio.IncompleteReadError(b"half", 9),
+    TransferEncodingError("not a chunk"),
+    urllib3.exceptions.ProtocolError("broken"),
+    urllib3.exceptions.ReadTimeoutError(None, "http://h", "slow"),
+    urllib3.exceptions.IncompleteRead(1, 2),
+    sdk.IncompleteReadError(actual_bytes=1, expected_bytes=2),
+    sdk.ResponseStreamingError(error="broken"),
     TimeoutError(),
     eventstream.ChecksumMismatch(1, 2),
     eventstream.InvalidPayloadLength(99),
@@ -89,6 +99,18 @@ def test_a_parameter_that_the_sdk_refuses_is_fatal():
 )
 def test_fatal_errors_say_what_to_do(code, word):
     assert word in str(error_for_code("GetRecords", code, "no"))
+
+
+@pytest.mark.parametrize("code", [*ADVICE, "NeverHeardOf", "418"])
+def test_every_fatal_error_says_what_to_do(code):
+    error = error_for_code("GetRecords", code, "no")
+    assert error.remedy is errors.Remedy.ACT
+    assert str(error).endswith("; " + ADVICE.get(code, OTHERWISE))
+
+
+@pytest.mark.parametrize("code", ["ExpiredIteratorException", "InternalFailure", "LimitExceededException"])
+def test_what_is_mended_without_a_person_needs_no_advice(code):
+    assert ";" not in str(error_for_code("GetRecords", code, "no"))
 
 
 def test_a_page_of_html_is_cut():

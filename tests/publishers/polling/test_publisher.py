@@ -1,7 +1,7 @@
 """PollingRecordPublisher on virtual time: positions, room, trouble (P1, P2, P4, P6, R4, F4)."""
 
 import pytest
-from fake_polling import CHILD, FakeShard
+from fake_polling import CHILD, SHARD, FakeShard
 from kpl import aggregate
 from polling_bench import Reader, StopError, published, publisher_of, read
 
@@ -186,6 +186,22 @@ def test_f4_a_shard_that_vanished_before_its_end_is_data_loss_and_never_complete
     fake.listed = [CHILD]
     with pytest.raises(DataLossError, match=r"orders/shardId-000000000000 vanished"):
         read(fake)
+
+
+def test_f4_a_child_that_is_not_found_and_not_listed_yet_is_waited_for():
+    """ChildShards tells of a child before every host of the service knows it, ListShards included."""
+    fake = FakeShard(b"1", closed=True)
+    fake.errors["GetShardIterator"].append(NOT_FOUND)
+    listings = iter([[SHARD], [SHARD], [SHARD, CHILD]])
+
+    async def list_shards(stream, after=None):
+        return next(listings)
+
+    fake.list_shards = list_shards
+    reader, result = read(fake, shard=CHILD)
+    assert result is RunResult.COMPLETE
+    assert reader.data == [b"1"]
+    assert next(listings, None) is None
 
 
 def test_f4_a_stream_that_is_gone_is_said_so():

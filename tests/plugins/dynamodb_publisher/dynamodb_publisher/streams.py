@@ -26,6 +26,7 @@ EMPTY_READS = integer(
     "Empty answers in a row after which a shard counts as read to its tip: the service does not say.",
     10,
     1,
+    unit="reads",
     group="DynamoDB Streams",
 )
 MOST_RECORDS = 1_000

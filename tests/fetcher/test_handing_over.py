@@ -5,8 +5,7 @@ import random
 
 import pytest
 
-from recordpublisher.fetcher.inheritance import inherited_by
-from recordpublisher.fetcher.snapshot import union
+from recordpublisher.fetcher.snapshot import handed_over, union
 
 SHARDS = [f"s/{number}" for number in range(6)]
 
@@ -33,7 +32,7 @@ class Store:
             assert position == self.done[key], (
                 f"{key} was written up to {self.done[key]}, {subtask} of {parallelism} begins at {position}"
             )
-        carried = inherited_by(subtask, parallelism, found, own)
+        carried = handed_over(found, subtask, set(SHARDS) - set(own))
         for progress in (0, 1):
             entries = {}
             for key in own:
@@ -46,7 +45,7 @@ class Store:
                 "parallelism": parallelism,
                 "pinnedStart": None,
                 "shards": entries,
-                **carried,
+                **({"earlier": carried} if carried else {}),
             }
 
 
@@ -76,8 +75,8 @@ def test_what_everybody_has_read_is_carried_no_further():
     for parallelism in (2, 3):
         for subtask in range(parallelism):
             store.start(subtask, parallelism)
-    assert any("inherited" in place for place in store.places.values())
+    assert any("earlier" in place for place in store.places.values())
 
     for subtask in range(3):
         store.start(subtask, 3)
-    assert not any("inherited" in place for place in store.places.values())
+    assert not any("earlier" in place for place in store.places.values())

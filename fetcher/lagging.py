@@ -1,0 +1,59 @@
+"""Laggards: which shards lie so far behind that nobody shall wait for them (W12), and how far everybody lies apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .global_watermark import WatermarkTracker
+from .shard_table import ShardEntry, ShardTable
+
+
+class Laggards:
+    """Looks at every heartbeat. Owns which shards are left out, and the furthest watermark of this subtask.
+
+    A shard is left out while its next record lies more than `flink.watermark.alignment.max.lag` below the furthest next record of the job:
+    it is read and emitted as before, holds neither the global watermark nor the sink's, and counts again once it has caught up. The
+    furthest shard is never left out, so that somebody always counts.
+    """
+
+    def __init__(
+        self,
+        table: ShardTable,
+        tracker: WatermarkTracker,
+        max_lag_ms: int | None,
+        changed: Callable[[ShardEntry], None],
+    ) -> None:
+        self._table = table
+        self._tracker = tracker
+        self._max_lag_ms = max_lag_ms
+        self._changed = changed
+        self.furthest: int | None = None
+        """Where the furthest active shard of this subtask stands (epoch ms): its next queued record, or its last."""
+
+    def look(self) -> None:
+        """Judge every shard again."""
+        places = {entry.key: place for entry in self._table if (place := place_of(entry)) is not None}
+        self.furthest = max(places.values(), default=None)
+        if self._max_lag_ms is None:
+            return
+        limit = self.furthest_of_all
+        for entry in self._table:
+            place = places.get(entry.key)
+            is_left = limit is not None and place is not None and limit - place > self._max_lag_ms
+            if is_left != entry.left_behind:
+                entry.left_behind = is_left
+                self._changed(entry)
+
+    @property
+    def furthest_of_all(self) -> int | None:
+        """Where the furthest shard of the job stands, as far as it is known here (epoch ms)."""
+        known = [each for each in (self.furthest, self._tracker.furthest()) if each is not None]
+        return max(known, default=None)
+
+
+def place_of(entry: ShardEntry) -> int | None:
+    """Where a shard stands (epoch ms) that is neither idle nor over: its next queued record, or else its last one."""
+    if not entry.is_open or (entry.idle and not entry.queued_records):
+        return None
+    head = entry.head_watermark
+    return entry.state.watermark if head is None else head

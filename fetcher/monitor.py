@@ -1,0 +1,94 @@
+"""Monitor: looks from time to time for shards that are written to and not emitted, and for a global watermark that stands still (A2)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Protocol
+
+from .alarms import Alarm, AlarmBoard, AlarmKind
+from .alignment import Alignment
+from .parts import FetcherParts
+from .retention import Retention
+from .shard_table import ShardTable
+from .sightings import Sightings
+from .sink import Sink
+from .standing import Standing
+from .standstill import Standstill
+from .unread import UnreadWatch
+from .waited_for import waited_for
+
+log = logging.getLogger("recordpublisher.alarm")
+
+LOOKS = 10
+"""So many looks in an alarm interval."""
+LEAST_SECONDS, MOST_SECONDS = 0.2, 30.0
+"""Between two looks."""
+
+
+class Emitted(Protocol):
+    """Who knows how many records were emitted."""
+
+    records: int
+
+
+class Monitor:
+    """Owns the rhythm of the looks. What is seen comes from `Sightings`, the decisions are in `unread.py` and `standstill.py`."""
+
+    def __init__(self, parts: FetcherParts, table: ShardTable, alignment: Alignment, emitted: Emitted) -> None:
+        self._parts = parts
+        self._table = table
+        self._alignment = alignment
+        self._emitted = emitted
+        interval_ms = parts.settings.alarm_interval_ms
+        self._is_off = interval_ms < 0
+        self._seconds = min(max(interval_ms / 1000 / LOOKS, LEAST_SECONDS), MOST_SECONDS)
+        self._unread = UnreadWatch(interval_ms, 2 * self._seconds)
+        self._standstill = Standstill(2 * self._seconds)
+        self._alone_for = Standing(2 * self._seconds)
+        self.sightings = Sightings(parts, table, 2 * self._seconds)
+        self.board = AlarmBoard(interval_ms, parts.on_alarm)
+        self.retention = Retention(parts)
+
+    @property
+    def stands_ms(self) -> int:
+        """For how long the global watermark has stood while records went on or were held."""
+        return round(self._standstill.seconds * 1000)
+
+    async def run(self) -> None:
+        """Look until cancelled; a look that fails leaves what is not known as it was, and never ends the job."""
+        while not self._is_off:
+            await asyncio.sleep(self._seconds)
+            try:
+                await self._look()
+            except Exception:
+                log.exception("a look for unread shards failed; the job goes on")
+
+    async def _look(self) -> None:
+        sights = await self.sightings.gather(self._waited_for())
+        unread = self._unread.look(sights, self._parts.clock.monotonic())
+        self.board.show([*unread, *self._stalled(), *self._alone()])
+
+    def _stalled(self) -> list[Alarm]:
+        """The global watermark, where somebody is there who waits for it: alignment, or a sink that listens to watermarks."""
+        parts = self._parts
+        entries = list(self._table)
+        value, now = self._alignment.global_watermark, parts.clock.monotonic()
+        seconds = self._standstill.look(value, entries, self._emitted.records, now)
+        is_used = parts.settings.lookahead_ms is not None or type(parts.sink).watermark is not Sink.watermark
+        if not is_used or seconds * 1000 < parts.settings.alarm_interval_ms:
+            return []
+        reason = f"it stands at {value}, waiting for {self._waited_for()}"
+        return [Alarm(AlarmKind.STALLED, "global watermark", round(seconds * 1000), reason)]
+
+    def _alone(self) -> list[Alarm]:
+        """Not aligned with the others (W10): an alarm at once."""
+        if not self._alignment.is_alone:
+            self._alone_for.over()
+            return []
+        seconds = self._alone_for.saw(True, self._parts.clock.monotonic())
+        reason = "records are not aligned with those of other subtasks"
+        return [Alarm(AlarmKind.ALONE, "tracker", round(seconds * 1000), reason)]
+
+    def _waited_for(self) -> str:
+        return waited_for(self._parts.tracker, self._alignment.holder, self._parts.subtask)

@@ -1,0 +1,35 @@
+"""Standstill: for how long the global watermark has stood while there was something to emit (A2, W10)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .shard_table import ShardEntry
+from .standing import Standing
+
+
+class Standstill:
+    """Owns the last global value seen. A stream without records is no standstill: only looks that saw records held back, or
+    records above the value emitted since the look before, are counted."""
+
+    def __init__(self, longest_gap: float) -> None:
+        self._standing = Standing(longest_gap)
+        self._records = 0
+
+    @property
+    def seconds(self) -> float:
+        """For how long it has stood."""
+        return self._standing.seconds
+
+    def look(self, value: int | None, entries: Iterable[ShardEntry], records: int, now: float) -> float:
+        """`records` were emitted in all, `now` in monotonic seconds; answers for how many seconds the value has stood."""
+        has_emitted, self._records = records > self._records, records
+        shards = [entry for entry in entries if entry.is_open]
+        is_held = any(entry.held_since is not None for entry in shards)
+        if is_held or (has_emitted and any(_is_above(entry, value) for entry in shards)):
+            return self._standing.saw((value,), now)
+        return self._standing.missed((value,), now)
+
+
+def _is_above(entry: ShardEntry, value: int | None) -> bool:
+    return entry.state.watermark is not None and (value is None or entry.state.watermark > value)

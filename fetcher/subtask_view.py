@@ -1,0 +1,31 @@
+"""SubtaskView: a subtask, looked at now, as its metrics show it (A1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .alignment import Alignment
+from .emitter import Emitter
+from .global_watermark import WatermarkTracker
+from .intake import Intake
+from .monitor import Monitor
+from .pulse import Pulse
+from .shard_table import ShardEntry, ShardTable
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskView:
+    """The parts of a fetcher that know something of it."""
+
+    table: ShardTable
+    tracker: WatermarkTracker
+    alignment: Alignment
+    emitter: Emitter
+    intake: Intake
+    monitor: Monitor
+    pulse: Pulse
+
+    @property
+    def entries(self) -> list[ShardEntry]:
+        """Every shard that the subtask has."""
+        return list(self.table)

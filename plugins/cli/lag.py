@@ -1,0 +1,109 @@
+"""`recordpublisher lag`: how far a job is behind a stream, and whether somebody must look at it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from ...publishers.errors import ConfigurationError
+from ...publishers.properties import Properties
+from ...publishers.property_table import ALARM_INTERVAL, CHECKPOINT_INTERVAL, STATE_URI
+from ..lag.shard_lag import ShardLag
+from .failures import ALARM, tell
+from .lag_table import table
+from .options import Pairs, PropertiesFile, read_properties
+from .until_signal import run_until_signal
+
+LEAST_PATIENCE_SECONDS = 30.0
+
+
+def lag(
+    stream: Annotated[str, typer.Argument(help="The stream's name or ARN.")],
+    pairs: Pairs = None,
+    file: PropertiesFile = None,
+    state: Annotated[
+        str | None, typer.Option(metavar="URI", help="Where the job stores its checkpoints; default: flink.state.uri.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit with 3 when a shard is written to and the job does not read it.")
+    ] = False,
+    patience: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            metavar="SECONDS",
+            help="With --check: so long a suspicious shard may still move its stored position; default 30, or three checkpoint intervals.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each shard.")] = False,
+) -> None:
+    """Show for each shard how old its oldest unread record is, whether it is written to, and what is left before loss.
+
+    Two small reads for each shard, whatever lies between its stored position and its tip. Without stored positions only whether a shard
+    is written to is known.
+    """
+    properties = read_properties(file, pairs)
+    if state is not None:
+        properties = properties.merged({STATE_URI.key: state})
+    if check and not properties.is_set(STATE_URI):
+        raise ConfigurationError("--check", None, "together with --state", reason="it compares with stored positions")
+    if check and patience is None:
+        patience = max(LEAST_PATIENCE_SECONDS, 3 * properties.value(CHECKPOINT_INTERVAL) / 1000)
+    lags = run_until_signal(_look(stream, properties, patience if check else None)) or []
+    typer.echo(_json_lines(lags) if as_json else table(lags))
+    alarms = [each for each in lags if each.alarm]
+    for each in alarms:
+        tell(f"ALARM {each.shard}: {each.alarm}")
+    if check and alarms:
+        raise typer.Exit(ALARM)
+
+
+async def _look(stream: str, properties: Properties, patience_seconds: float | None) -> list[ShardLag]:
+    from ...publishers.initial_position import initial_position  # with what follows: brings the AWS SDK
+    from ...publishers.kinesis import KinesisClient
+    from ...publishers.property_table import GETRECORDS_RETRIES
+    from ..lag.looking import Watcher
+    from ..manager import load_registry
+    from ..stores_by_uri import state_store_of
+
+    _check_folder(properties)
+    registry = load_registry()
+    properties.check()
+    store = state_store_of(registry, properties)
+    async with KinesisClient(properties, [stream]) as service:
+        watcher = Watcher(
+            service=service,
+            stream=stream,
+            store=store,
+            start=initial_position(properties),
+            interval_ms=properties.value(ALARM_INTERVAL),
+            policy=GETRECORDS_RETRIES.policy(properties),
+        )
+        try:
+            return await (watcher.look() if patience_seconds is None else watcher.look_for_alarms(patience_seconds))
+        finally:
+            if store is not None:
+                await store.close()
+
+
+def _check_folder(properties: Properties) -> None:
+    """A folder is made by the job that stores there: a look must not make one where somebody mistyped."""
+    uri = properties.value(STATE_URI) or ""
+    path = uri.removeprefix("file://")
+    if uri and "://" not in path and not Path(path).is_dir():
+        raise ConfigurationError(STATE_URI.key, uri, "a folder that a job has stored in", reason="there is none")
+
+
+def _json_lines(lags: list[ShardLag]) -> str:
+    return "\n".join(
+        msgspec.json.encode({_camel(name): value for name, value in asdict(each).items()}).decode() for each in lags
+    )
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)

@@ -1,0 +1,87 @@
+"""A model of the old rule of Flink's Kinesis connector, before FLINK-29099: what a subtask says of its watermark, and when it asks.
+
+Written after `KinesisDataFetcher.emitWatermark` and its `WatermarkSyncCallback`. It serves as a counter-example: only the demo uses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FlinkShard:
+    """`ShardWatermarkState`: the last emitted watermark (None: none yet), that of the queue's head, and when a record last came."""
+
+    emitted: int | None
+    head: int | None
+    queued: int
+    updated_ms: int
+
+
+@dataclass
+class FlinkSubtask:
+    """What the connector keeps for each subtask. Times of shards are epoch ms of this machine, watermarks of events."""
+
+    idle_interval_ms: int
+    last_watermark: int | None = None
+    next_watermark: int | None = None
+    propagated: int | None = None
+    last_global: int | None = None
+    is_idle: bool = False
+
+    def emit_watermark(self, shards: Iterable[FlinkShard], now_ms: int) -> None:
+        """Every watermark interval: idle is whoever has not heard of a record for the idle interval, whatever the reason (W3 is ours)."""
+        counting = [shard for shard in shards if self._counts(shard, now_ms)]
+        if not counting:
+            self.is_idle = True
+            return
+        lowest = min(shard.emitted for shard in counting if shard.emitted is not None)
+        if self.last_watermark is None or lowest > self.last_watermark:
+            self.last_watermark = lowest
+            self.is_idle = False  # and nowhere else: data that arrives does not end idleness (W4 is ours)
+        self.next_watermark = min(_next(shard) for shard in counting)
+
+    def question(self) -> int | None:
+        """Every sync interval: what to tell the coordinator, None when it is not asked at all.
+
+        This is the defect: an idle subtask whose own value has not changed does not ask, and goes on by the global watermark that it heard
+        last. The connector's source said "TODO: refresh watermark while idle" here.
+        """
+        if self.next_watermark is None or (self.is_idle and self.next_watermark == self.propagated):
+            return None
+        self.propagated = self.next_watermark
+        return self.next_watermark
+
+    def answered(self, value: int | None) -> None:
+        """The coordinator's answer is the gate from now on: it may be lower than the last one (W6 is ours)."""
+        self.last_global = value
+
+    def _counts(self, shard: FlinkShard, now_ms: int) -> bool:
+        """A shard that has emitted nothing is never looked at, also when its queue is full."""
+        if shard.emitted is None:
+            return False
+        is_fresh = shard.updated_ms >= now_ms - self.idle_interval_ms
+        return is_fresh or shard.queued > 0 or self.last_watermark is None or shard.emitted > self.last_watermark
+
+
+@dataclass
+class FlinkCoordinator:
+    """The accumulator in the job manager: the last word of each subtask, and the lowest of those that are fresh."""
+
+    timeout_ms: int
+
+    def __post_init__(self) -> None:
+        self._entries: dict[int, tuple[int, int]] = {}
+
+    def update(self, subtask: int, watermark: int, now_ms: int) -> int:
+        """Overwrite the subtask's entry, also by a lower value, and answer the global watermark."""
+        self._entries[subtask] = (watermark, now_ms)
+        return min(value for value, told_ms in self._entries.values() if told_ms + self.timeout_ms >= now_ms)
+
+
+def _next(shard: FlinkShard) -> int:
+    """The head of the queue speaks for its shard, so that a held record can raise the global value."""
+    value = shard.head if shard.head is not None else shard.emitted
+    assert value is not None
+    return value

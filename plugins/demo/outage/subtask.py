@@ -1,0 +1,108 @@
+"""One subtask as a process of its own: reads its shards, counts what it writes, and says on stdout where it stands."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import signal
+import sys
+import time
+from collections import Counter
+from dataclasses import asdict
+from typing import Any
+
+from ....fetcher.global_watermark import WatermarkTracker
+from ....fetcher.sink import Sink
+from ....publishers.records import RecordBatch
+from ...hookspecs import hookimpl
+from ...manager import load_registry
+from ...registry import Registrar
+from ...runtime import DataFetcher
+from ...state.file import FileStateStore
+from .flink_tracker import flink_tracker
+
+REPORT_SECONDS = 0.2
+FLINK = "FLINK"
+"""The name of the model among the trackers."""
+
+
+def main() -> None:
+    """Run until SIGTERM."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--stream", required=True)
+    parser.add_argument("--subtask", type=int, required=True)
+    parser.add_argument("--parallelism", type=int, required=True)
+    parser.add_argument("--state", required=True)
+    parser.add_argument("--properties", type=json.loads, required=True)
+    asyncio.run(_run(parser.parse_args()))
+
+
+class Counting(Sink):
+    """Owns how many records of each shard were written, and how many of them twice."""
+
+    def __init__(self) -> None:
+        self.rows: Counter[str] = Counter()
+        self.repeated = 0
+        self._seen: set[str] = set()
+
+    async def write(self, batch: RecordBatch) -> None:
+        """Count."""
+        self.rows[f"{batch.stream}/{batch.shard_id}"] += len(batch)
+        for record in batch:
+            self.repeated += record.sequence_number in self._seen
+            self._seen.add(record.sequence_number)
+
+
+async def _run(given: argparse.Namespace) -> None:
+    running: list[DataFetcher] = []
+    sink = Counting()
+    fetcher = DataFetcher(
+        [given.stream],
+        given.properties,
+        sink=sink,
+        state_store=FileStateStore(given.state),
+        subtask=given.subtask,
+        parallelism=given.parallelism,
+        on_alarm=lambda alarm: _say({"alarm": asdict(alarm), "subtask": given.subtask, "at": time.time()}),
+        registry=load_registry([_Model(running)]),
+    )
+    running.append(fetcher)
+    async with fetcher:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, fetcher.stop)
+        reports = asyncio.create_task(_report(given.subtask, fetcher, sink))
+        await fetcher.run()
+        reports.cancel()
+        _say(_standing(given.subtask, fetcher, sink))
+
+
+class _Model:
+    """The model as a plugin: it goes by the metrics of the one fetcher of this process."""
+
+    def __init__(self, running: list[DataFetcher]) -> None:
+        self._tracker = flink_tracker(lambda: running[0].metrics()["shards"])
+
+    @hookimpl
+    def recordpublisher_register_trackers(self, registry: Registrar[WatermarkTracker]) -> None:
+        """FLINK."""
+        registry.add(FLINK, self._tracker)
+
+
+async def _report(subtask: int, fetcher: DataFetcher, sink: Counting) -> None:
+    while True:
+        _say(_standing(subtask, fetcher, sink))
+        await asyncio.sleep(REPORT_SECONDS)
+
+
+def _standing(subtask: int, fetcher: DataFetcher, sink: Counting) -> dict[str, Any]:
+    metrics = fetcher.metrics()
+    return {"subtask": subtask, "at": time.time(), "rows": sink.rows, "repeated": sink.repeated, "metrics": metrics}
+
+
+def _say(document: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(document) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""What a job has stored, and who holds its lowest watermark, read from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ...fetcher.seeding import seeded_states, vanished
+from ...fetcher.shard_state import ShardState
+from ...fetcher.sink import State
+from ...fetcher.snapshot import union
+from ...publishers.positions import PositionType, StartingPosition
+from ...publishers.shards import Shard
+
+
+@dataclass(frozen=True, slots=True)
+class StoredJob:
+    """The state of each listed shard by `Shard.key`, and the subtask that stored it; no states at all where no store was named.
+
+    `lost` are shards that were not read to their end and that the stream does not list any more (S5).
+    """
+
+    states: Mapping[str, ShardState]
+    subtasks: Mapping[str, int]
+    lost: Mapping[str, ShardState]
+
+    @classmethod
+    def of(cls, snapshots: Iterable[State], listed: Iterable[Shard], start: StartingPosition) -> StoredJob:
+        """Read snapshots; a shard that none of them has is where the job would begin it. Raises: StateError."""
+        snapshots = list(snapshots)
+        restored = union(snapshots)
+        if start.type is PositionType.LATEST and restored.pinned_ms is not None:
+            start = StartingPosition.at_timestamp(restored.pinned_ms)
+        newest = sorted(snapshots, key=lambda snapshot: int(snapshot["generation"]))
+        subtasks = {key: int(snapshot.get("subtask", 0)) for snapshot in newest for key in snapshot["shards"]}
+        shards = list(listed)
+        lost = vanished(shards, restored, {shard.stream for shard in shards})
+        return cls(seeded_states(shards, restored, start), subtasks, {key: restored.shards[key] for key in lost})
+
+    def holder(self) -> str | None:
+        """The shard with the lowest watermark that was not read to its end: whom a stalled alignment waits for."""
+        known = [(state.watermark, key) for key, state in self.states.items() if not state.ended]
+        lowest = min(((watermark, key) for watermark, key in known if watermark is not None), default=None)
+        return None if lowest is None else lowest[1]
+
+
+NOTHING_STORED = StoredJob({}, {}, {})

@@ -1,0 +1,70 @@
+"""A2: what is raised is told once, reminded of, and over."""
+
+import logging
+
+from recordpublisher.fetcher.alarms import NAMED, Alarm, AlarmBoard, AlarmKind
+
+
+def alarm(subject="s/a", lasting_ms=10_000):
+    return Alarm(AlarmKind.UNREAD, subject, lasting_ms, "nobody owns it")
+
+
+def told(*shows):
+    heard = []
+    board = AlarmBoard(10_000, heard.append)
+    for found in shows:
+        board.show(found)
+    return heard
+
+
+def test_an_alarm_is_told_once_and_again_an_interval_later():
+    heard = told([alarm()], [alarm(lasting_ms=12_000)], [alarm(lasting_ms=20_000)])
+
+    assert [each.lasting_ms for each in heard] == [10_000, 20_000]
+
+
+def test_it_is_told_when_it_is_over():
+    heard = told([alarm("s/a"), alarm("s/b")], [alarm("s/b", 11_000)])
+
+    assert [(each.subject, each.is_over) for each in heard] == [("s/a", False), ("s/b", False), ("s/a", True)]
+
+
+def test_the_board_counts_and_knows_its_subjects():
+    board = AlarmBoard(10_000)
+    board.show([alarm()])
+    assert (len(board), "s/a" in board, "s/b" in board) == (1, True, False)
+    board.show([])
+    assert (len(board), "s/a" in board) == (0, False)
+
+
+def test_the_log_names_what_for_how_long_and_why(caplog):
+    caplog.set_level(logging.INFO)
+    board = AlarmBoard(10_000)
+    board.show([alarm()])
+    board.show([])
+
+    assert [(record.levelno, record.message) for record in caplog.records] == [
+        (logging.ERROR, "a shard is written to, and nothing of it comes out: s/a, for 10 s; nobody owns it"),
+        (logging.INFO, "over: a shard is written to, and nothing of it comes out: s/a"),
+    ]
+
+
+def test_a_listener_that_fails_is_logged_and_nothing_else(caplog):
+    def listener(alarm):
+        raise ValueError("no pager")
+
+    board = AlarmBoard(10_000, listener)
+    board.show([alarm()])
+
+    assert len(board) == 1
+    assert "no pager" in caplog.text
+
+
+def test_a_job_that_stands_as_a_whole_does_not_flood_the_log_but_every_alarm_is_told(caplog):
+    heard = []
+    board = AlarmBoard(10_000, heard.append)
+    board.show([alarm(f"s/{number}") for number in range(NAMED + 5)])
+
+    assert len(heard) == NAMED + 5
+    assert len(caplog.records) == NAMED + 1
+    assert caplog.records[-1].message == "and 5 further alarms like these"

@@ -1,0 +1,39 @@
+"""A2: who looks after which shards of others, and what can be said of them."""
+
+import pytest
+from entries import shard
+
+from recordpublisher.fetcher.elsewhere import guarded, guardian_of, unread_by
+
+SHARDS = [shard(str(number)) for number in range(4)]
+
+
+def guarded_by(subtask, parallelism, own=()):
+    return sorted(guarded(SHARDS, own, lambda each, _: int(each.shard_id), subtask, parallelism))
+
+
+def test_the_first_subtask_guards_those_of_all_others_and_the_second_those_of_the_first():
+    assert guarded_by(0, 4, own={"s/0"}) == ["s/1", "s/2", "s/3"]
+    assert guarded_by(1, 4, own={"s/1"}) == ["s/0"]
+    assert guarded_by(2, 4, own={"s/2"}) == []
+
+
+@pytest.mark.parametrize("parallelism", range(1, 6))
+def test_every_shard_has_one_guardian_that_exists(parallelism):
+    assert all(0 <= guardian_of(owner, parallelism) < parallelism for owner in range(-2, 9))
+
+
+def test_a_lone_subtask_guards_what_it_does_not_have():
+    assert guarded_by(0, 1, own={"s/0"}) == ["s/1", "s/2", "s/3"]
+
+
+def test_a_shard_without_an_owner_is_judged_with_and_without_a_store():
+    for has_store in (True, False):
+        assert unread_by(7, 4, (), (), has_store) == "nobody owns it: it was given to subtask 7 of 4"
+        assert unread_by(2, 4, [2], (), has_store) == "its owner, subtask 2, has not joined"
+
+
+def test_a_shard_with_an_owner_is_judged_by_what_that_one_stores():
+    assert unread_by(2, 4, (), (), True) == "its owner, subtask 2, stores no progress"
+    assert unread_by(2, 4, (), (2,), True) == "its owner, subtask 2, is not heard of"
+    assert unread_by(2, 4, (), (2,), False) is None

@@ -1,0 +1,156 @@
+"""W12: a shard far behind that holds the whole job is shown, and left out when the job says so."""
+
+import asyncio
+import logging
+
+from entries import entry, stamped
+
+from recordpublisher.fetcher.bounded import Bounds
+from recordpublisher.fetcher.global_watermark import InProcessTracker, Report, SubtaskStatus
+from recordpublisher.fetcher.lagging import Laggards
+from recordpublisher.fetcher.shard_table import ShardTable, Stage
+
+from scripted import RecordingSink, ScriptedSource, a_fetcher
+from virtual_time import run_virtual
+
+HOUR = 3_600_000
+DAYS_BEHIND = range(0, 100 * HOUR, 60_000)
+NOW = range(120 * HOUR, 121 * HOUR, 10_000)
+ALIGNED = {"flink.watermark.lookahead.millis": 60_000}
+
+
+class Scene:
+    def __init__(self, max_lag_ms, **watermarks):
+        self.table, self.tracker, self.changed = ShardTable(), InProcessTracker(), []
+        for name, watermark in watermarks.items():
+            made = entry(name, watermark=watermark)
+            self.table.add(made.shard, made.state).stage = Stage.READING
+        self.laggards = Laggards(self.table, self.tracker, max_lag_ms, self.changed.append)
+        self.laggards.look()
+
+    @property
+    def left_out(self):
+        return [each.shard.shard_id for each in self.table if each.left_behind]
+
+
+def test_a_shard_further_behind_than_the_lag_is_left_out():
+    scene = Scene(100, late=9, close=100, ahead=110)
+
+    assert scene.left_out == ["late"]
+    assert not scene.table["s/late"].is_active
+    assert scene.laggards.furthest == 110
+
+
+def test_it_counts_again_once_it_has_caught_up():
+    scene = Scene(100, late=9, ahead=110)
+    scene.table["s/late"].push(stamped(10))
+    scene.laggards.look()
+
+    assert scene.left_out == []
+    assert len(scene.changed) == 2
+
+
+def test_off_means_that_everybody_is_waited_for():
+    assert Scene(None, late=0, ahead=10**12).left_out == []
+
+
+def test_a_shard_that_has_not_spoken_is_not_far_behind():  # W2
+    assert Scene(100, silent=None, ahead=1_000).left_out == []
+
+
+def test_an_idle_shard_is_no_measure():
+    scene = Scene(100, late=9, ahead=1_000)
+    scene.table["s/ahead"].idle = True
+    scene.laggards.look()
+
+    assert scene.left_out == []
+
+
+def test_the_furthest_shard_may_be_in_another_subtask():
+    scene = Scene(100, late=9)
+    scene.tracker.report(Report(1, SubtaskStatus.ACTIVE, 5, furthest=500))
+    scene.laggards.look()
+
+    assert scene.left_out == ["late"]
+
+
+def the_morning_after():
+    source = ScriptedSource(per_read=20)
+    source.add("behind", *DAYS_BEHIND)
+    source.add("now", *NOW)
+    return source
+
+
+def run_for(seconds, properties, sink, source=None):
+    async def job():
+        fetcher = a_fetcher(source or the_morning_after(), sink, {**ALIGNED, **properties})
+        await fetcher.open()
+        await fetcher.run_bounded(Bounds(max_time=seconds))
+        return fetcher.metrics()
+
+    return run_virtual(job())
+
+
+def written(sink, shard):
+    return sum(name == shard for name, _ in sink.rows)
+
+
+def test_without_max_lag_one_shard_holds_the_job_and_the_metric_shows_it():
+    sink = RecordingSink()
+    metrics = run_for(30, {}, sink)
+
+    assert written(sink, "now") == 0
+    assert metrics["subtask"]["alignmentLagMs"] > 20 * HOUR
+
+
+def test_a_job_that_crawls_says_so_once_a_minute(caplog):
+    caplog.set_level(logging.WARNING)
+    slow = ScriptedSource(per_read=1)
+    slow.add("behind", *DAYS_BEHIND)
+    slow.add("now", *NOW)
+    run_for(130, {}, RecordingSink(), slow)
+
+    crawling = [record.message for record in caplog.records if "crawls" in record.message]
+    assert len(crawling) == 2
+    assert "waiting for shard s/behind; flink.watermark.alignment.max.lag leaves" in crawling[0]
+
+
+def test_max_lag_lets_the_others_go_and_reads_the_one_behind_to_its_end():
+    sink = RecordingSink()
+    metrics = run_for(100, {"flink.watermark.alignment.max.lag": HOUR}, sink)
+
+    assert written(sink, "now") == len(NOW)
+    assert written(sink, "behind") == len(DAYS_BEHIND)
+    assert metrics["subtask"]["leftOutShards"] == 1
+    assert metrics["shards"]["s/behind"]["lateAfterIdle"] > 0
+    first_now = next(index for index, (name, _) in enumerate(sink.rows) if name == "now")
+    assert first_now < 300, "they go on at once"
+
+
+def test_a_shard_left_out_takes_turns_with_the_others():  # P7
+    source, sink = ScriptedSource(per_read=1_000), RecordingSink(cost=0.5)
+    source.add("behind", *DAYS_BEHIND)
+    source.add("now", *range(120 * HOUR, 121 * HOUR, 500))
+    run_for(30, {"flink.watermark.alignment.max.lag": HOUR, "flink.watermark.lookahead.millis": 1_000}, sink, source)
+
+    writes = [what[0] for kind, what in sink.events if kind == "write"]
+    assert 4 <= writes[:12].count("now") <= 8
+
+
+def test_subtasks_measure_themselves_against_each_other():
+    source, sinks = the_morning_after(), (RecordingSink(), RecordingSink())
+    tracker = InProcessTracker(parallelism=2)
+    names = ["behind", "now"]
+
+    async def job():
+        properties = {**ALIGNED, "flink.watermark.alignment.max.lag": HOUR}
+        shared = {"tracker": tracker, "parallelism": 2, "assigner": lambda shard, _: names.index(shard.shard_id)}
+        fetchers = [a_fetcher(source, sink, properties, subtask=i, **shared) for i, sink in enumerate(sinks)]
+        for fetcher in fetchers:
+            await fetcher.open()
+        await asyncio.gather(*(fetcher.run_bounded(Bounds(max_time=100)) for fetcher in fetchers))
+
+    run_virtual(job())
+
+    assert written(sinks[1], "now") == len(NOW)
+    assert written(sinks[0], "behind") == len(DAYS_BEHIND)

@@ -1,0 +1,53 @@
+"""A1: one table has every metric once, and every counter of a shard is in it."""
+
+from dataclasses import fields
+
+from recordpublisher.fetcher.metric_table import OF_SHARD, OF_SUBTASK, MetricType
+from recordpublisher.publishers.metrics import ShardMetrics
+
+A1_SHARD = [
+    "millisBehindLatest",
+    "bytesPerRead",
+    "numberOfAggregatedRecords",
+    "numberOfDeaggregatedRecords",
+    "records",
+    "bytes",
+    "queuedRecords",
+    "heldMs",
+    "retries",
+    "throttles",
+    "resubscribes",
+    "iteratorRefreshes",
+    "idle",
+    "lastEmitAgeMs",
+    "timeToRetentionLossMs",
+]
+A1_SUBTASK = ["localWatermark", "globalWatermark", "holder", "trackerAgeMs", "loopLagMs", "budgetUsedBytes"]
+
+
+def names(table):
+    return [metric.name for metric in table]
+
+
+def test_what_rule_a1_names_is_there():
+    assert set(A1_SHARD) <= set(names(OF_SHARD))
+    assert set(A1_SUBTASK) <= set(names(OF_SUBTASK))
+
+
+def test_every_name_stands_once():
+    for table in (OF_SHARD, OF_SUBTASK):
+        assert len(set(names(table))) == len(table)
+
+
+def test_every_counter_of_a_publisher_is_shown():
+    camel = {"".join([word, *(each.capitalize() for each in more)]) for word, *more in _words()}
+    assert camel <= set(names(OF_SHARD))
+
+
+def _words():
+    return [field.name.split("_") for field in fields(ShardMetrics)]
+
+
+def test_numbers_have_units_and_flags_have_none():
+    for metric in (*OF_SHARD, *OF_SUBTASK):
+        assert bool(metric.unit) is (metric.type in (MetricType.COUNTER, MetricType.GAUGE)), metric.name

@@ -1,0 +1,179 @@
+"""W8, W9: the cases in which Flink's alignment stalls or overshoots; each ends with an empty queue."""
+
+import asyncio
+import logging
+import random
+
+import pytest
+from entries import StoppedClock
+
+from recordpublisher.fetcher.bounded import Bounds
+from recordpublisher.fetcher.global_watermark import InProcessTracker
+
+from scripted import RecordingSink, ScriptedSource, a_fetcher
+from virtual_time import run_virtual
+
+SECONDS = 60_000
+DISORDER = 500
+
+
+def run_to_rest(source, properties, script=None, seconds=200, **parts):
+    """Run while `script` plays; answers the rows written, and how many records are queued at the end."""
+    sink = RecordingSink()
+
+    async def job():
+        fetcher = a_fetcher(source, sink, properties, **parts)
+        await fetcher.open()
+        playing = asyncio.create_task(script()) if script else None
+        running = asyncio.create_task(fetcher.run_bounded(Bounds()))
+        await asyncio.sleep(seconds)
+        if playing:
+            await playing
+        queued = sum(shard["queuedRecords"] for shard in fetcher.metrics()["shards"].values())
+        fetcher.stop()
+        await running
+        await fetcher.close()
+        return queued
+
+    return sink.rows, run_virtual(job())
+
+
+def skewed(disorder=0):
+    """60 s of backlog in three shards that are written at 1 : 10 : 100."""
+    source, draw = ScriptedSource(per_read=50), random.Random(5)
+    for name, step in (("sparse", 2_000), ("medium", 200), ("dense", 20)):
+        source.add(name, *(time - draw.randint(0, disorder) for time in range(disorder, SECONDS, step)))
+    return source
+
+
+def spread(rows):
+    """How far any written event time lay above the lowest one written later."""
+    lowest, widest = float("inf"), 0
+    for _, time in reversed(rows):
+        lowest = min(lowest, time)
+        widest = max(widest, time - lowest)
+    return widest
+
+
+@pytest.mark.parametrize("lookahead", [0, 100, 2_000])
+@pytest.mark.parametrize("disorder", [0, DISORDER])
+def test_a_skew_of_1_to_10_to_100_spreads_no_further_than_lookahead_and_disorder(lookahead, disorder):
+    properties = {
+        "flink.watermark.lookahead.millis": lookahead,
+        "flink.watermark.outoforderness.millis": disorder,
+        "flink.shard.idle.interval": 10_000,
+    }
+    source = skewed(disorder)
+    rows, queued = run_to_rest(source, properties)
+
+    assert spread(rows) <= lookahead + disorder
+    assert len(rows) == sum(len(each.times) for each in source.shards.values())
+    assert queued == 0
+
+
+def test_without_alignment_the_same_skew_spreads_far():
+    rows, _ = run_to_rest(skewed(), {})
+
+    assert spread(rows) > 20_000
+
+
+@pytest.mark.parametrize("ends", [False, True], ids=["speaks", "ends"])
+def test_idle_interval_off_waits_with_a_warning_until_the_silent_shard_speaks_or_ends(ends, caplog):  # W2, W10
+    caplog.set_level(logging.WARNING)
+    source = ScriptedSource()
+    source.add("busy", *range(0, SECONDS, 1_000))
+    silent = source.add("silent", 0)
+    written_while_silent = []
+
+    async def script():
+        await asyncio.sleep(150)
+        written_while_silent.append("waiting for shard s/silent" in caplog.text)
+        if ends:
+            source.close_shard("silent")
+        else:
+            silent.put(SECONDS)
+
+    rows, queued = run_to_rest(source, {"flink.watermark.lookahead.millis": 5_000}, script)
+
+    assert written_while_silent == [True]
+    assert len(rows) == 60 + (1 if ends else 2)
+    assert queued == 0
+
+
+@pytest.mark.parametrize("idle_interval", [-1, 5_000])
+def test_a_lookahead_of_0_is_strict_order_and_ends(idle_interval):
+    source = skewed()
+    for name in ("sparse", "medium", "dense"):
+        source.close_shard(name)
+    rows, queued = run_to_rest(
+        source, {"flink.watermark.lookahead.millis": 0, "flink.shard.idle.interval": idle_interval}
+    )
+
+    assert [time for _, time in rows] == sorted(time for _, time in rows)
+    assert (len(rows), queued) == (30 + 300 + 3_000, 0)
+
+
+def test_a_lookahead_below_the_disorder_ends():
+    properties = {
+        "flink.watermark.lookahead.millis": 10,
+        "flink.watermark.outoforderness.millis": 3_000,
+        "flink.shard.idle.interval": 5_000,
+    }
+    rows, queued = run_to_rest(skewed(3_000), properties)
+
+    assert (len(rows), queued) == (29 + 285 + 2_850, 0)
+
+
+def test_a_lone_subtask_whose_gap_is_above_the_lookahead_goes_on():
+    source = ScriptedSource()
+    shard = source.add("a", 0)
+
+    async def script():
+        await asyncio.sleep(60)
+        shard.put(10**9, 2 * 10**9)
+
+    properties = {"flink.watermark.lookahead.millis": 1_000, "flink.shard.idle.interval": 5_000}
+    rows, queued = run_to_rest(source, properties, script)
+
+    assert (rows, queued) == ([("a", 0), ("a", 10**9), ("a", 2 * 10**9)], 0)
+
+
+def test_one_subtask_of_a_group_whose_others_have_left_goes_on():
+    source, tracker = ScriptedSource(), InProcessTracker(parallelism=2, clock=StoppedClock())
+    source.add("a", 0, 10**9)
+
+    async def script():
+        other = a_fetcher(
+            source, RecordingSink(), tracker=tracker, subtask=1, parallelism=2, assigner=lambda shard, _: 0
+        )
+        await other.open()
+        await other.close()
+
+    rows, queued = run_to_rest(
+        source,
+        {"flink.watermark.lookahead.millis": 1_000},
+        script,
+        tracker=tracker,
+        parallelism=2,
+        assigner=lambda shard, _: 0,
+    )
+
+    assert (len(rows), queued) == (2, 0)
+
+
+@pytest.mark.parametrize("idle_interval", [-1, 5_000])
+def test_a_new_child_far_ahead_ends(idle_interval):  # the connector's defects 4.4(3) and (4)
+    source = ScriptedSource()
+    source.add("a", 0, 1_000)
+
+    async def script():
+        await asyncio.sleep(30)
+        source.split("a", "b", "c")
+        for child, time in (("b", 10**9), ("c", 2 * 10**9)):
+            source.shards[f"s/{child}"].put(time)
+            source.close_shard(child)
+
+    properties = {"flink.watermark.lookahead.millis": 1_000, "flink.shard.idle.interval": idle_interval}
+    rows, queued = run_to_rest(source, properties, script)
+
+    assert (rows, queued) == ([("a", 0), ("a", 1_000), ("b", 10**9), ("c", 2 * 10**9)], 0)

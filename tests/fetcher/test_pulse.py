@@ -1,0 +1,87 @@
+"""W3, W7: a process that was stopped or starved notices it, whoever asks first."""
+
+import asyncio
+
+from entries import StoppedClock
+
+from recordpublisher.fetcher.pulse import BEAT_SECONDS, Pulse
+
+from virtual_time import VirtualClock, run_virtual
+
+
+class SleepyClock(StoppedClock):
+    """A machine's clocks: `sleep` stops the monotonic one."""
+
+    slept = 0.0
+
+    def now_ms(self):
+        return round((self.seconds + self.slept) * 1000)
+
+
+def pulse(clock):
+    gaps = []
+    return Pulse(clock, gaps.append), gaps
+
+
+def test_a_gap_is_noticed_once_by_whoever_asks_first():
+    clock = StoppedClock()
+    made, gaps = pulse(clock)
+    clock.seconds += 60
+    made.look()
+    made.look()
+
+    assert gaps == [60 - BEAT_SECONDS]
+    assert made.lost_seconds == 60 - BEAT_SECONDS
+
+
+def test_a_machine_that_slept_shows_it_on_the_wall_clock_only():
+    clock = SleepyClock()
+    made, gaps = pulse(clock)
+    clock.slept += 3_600
+    clock.seconds += 0.1
+    made.look()
+
+    assert [round(gap) for gap in gaps] == [3_600]
+
+
+def test_a_wall_clock_set_back_is_no_gap():
+    clock = SleepyClock()
+    made, gaps = pulse(clock)
+    clock.slept -= 3_600
+    made.look()
+
+    assert gaps == []
+
+
+def test_between_runs_nothing_is_lost():
+    clock = StoppedClock()
+    made, gaps = pulse(clock)
+    clock.seconds += 60
+    made.begin()
+    made.look()
+
+    assert (gaps, made.lost_seconds) == ([], 0.0)
+
+
+async def beat(seconds, starve=0.0):
+    made, gaps = pulse(VirtualClock())
+    running = asyncio.create_task(made.run())
+    loop, end = asyncio.get_running_loop(), asyncio.get_running_loop().time() + seconds
+    while loop.time() < end:
+        await asyncio.sleep(0.01)
+        loop.suspend(starve)  # 10 ms of work, then the quota is used up
+    running.cancel()
+    return made.lost_seconds, gaps
+
+
+def test_a_process_that_runs_loses_nothing():
+    lost, gaps = run_virtual(beat(20))
+
+    assert (round(lost, 3), gaps) == (0, [])
+
+
+def test_a_quota_of_10_ms_in_100_shows_no_gap_and_yet_time_is_lost():
+    lost, gaps = run_virtual(beat(20, starve=0.087))
+
+    assert gaps == []
+    assert lost > 0.5

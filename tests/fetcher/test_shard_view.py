@@ -1,0 +1,101 @@
+"""A1: gauges of a silent or held shard go on growing."""
+
+from dataclasses import replace
+
+import pytest
+from entries import entry, stamped
+
+from recordpublisher.fetcher.shard_table import Stage
+from recordpublisher.fetcher.shard_view import ShardView
+from recordpublisher.publishers.positions import StartingPosition
+
+DAY_MS = 86_400_000
+
+
+def answered(behind, at_ms=1_000):
+    made = entry()
+    made.metrics.millis_behind_latest, made.answered_ms = behind, at_ms
+    return made
+
+
+def behind(made, now_ms):
+    return ShardView(made, now_ms, now_ms / 1000).millis_behind_latest
+
+
+def test_behind_the_tip_it_grows_from_answer_to_answer():
+    assert [behind(answered(500), now) for now in (1_000, 3_000)] == [500, 2_500]
+
+
+def test_a_shard_at_its_tip_does_not_flicker():
+    assert behind(answered(0), 9_000) == 0
+
+
+def test_a_held_shard_whose_last_answer_stood_at_the_tip_grows():  # in the outage this metric stood
+    made = answered(0)
+    made.push(stamped(5))
+    assert behind(made, 61_000) == 60_000
+
+
+def test_a_shard_that_nobody_asks_for_long_grows_also_from_the_tip():
+    assert [behind(answered(0), now) for now in (31_000, 31_001)] == [0, 30_001]
+
+
+@pytest.mark.parametrize("made", [answered(-1, None), entry()])
+def test_before_the_first_answer_it_is_flinks_minus_one(made):
+    assert behind(made, 99_000) == -1
+
+
+def test_an_ended_shard_stands():
+    made = answered(0)
+    made.stage = Stage.ENDED
+    assert behind(made, 10**9) == 0
+
+
+def test_held_time_grows_while_it_is_held():
+    made = entry()
+    made.held_seconds, made.held_since = 2.0, 10.0
+    assert [ShardView(made, 0, now).held_ms for now in (10.0, 13.5)] == [2_000, 5_500]
+
+
+def test_the_age_of_the_last_emission_counts_from_the_start_before_the_first():
+    made = entry()
+    made.owned_since_ms = 1_000
+    assert ShardView(made, 5_000, 5.0).last_emit_age_ms == 4_000
+    made.last_emit_ms = 4_500
+    assert ShardView(made, 5_000, 5.0).last_emit_age_ms == 500
+
+
+def left(made, now_ms, retention_ms=DAY_MS):
+    return ShardView(made, now_ms, 0.0, retention_ms).time_to_retention_loss_ms
+
+
+def test_time_to_retention_loss_falls_while_nothing_is_emitted():
+    made = entry()
+    made.state = replace(made.state, arrival_ms=1_000)
+    assert [left(made, now) for now in (1_000, 5_000, DAY_MS + 3_000)] == [DAY_MS, DAY_MS - 4_000, -2_000]
+
+
+def test_a_shard_at_its_tip_loses_nothing():  # S5: the later of last position and last tip
+    made = entry()
+    made.state = replace(made.state, arrival_ms=1_000)
+    made.tip_ms = 90_000
+    assert left(made, 90_000) == DAY_MS
+
+
+def test_before_the_first_record_a_start_by_timestamp_counts():
+    made = entry()
+    made.state = replace(made.state, start=StartingPosition.at_timestamp(2_000))
+    assert left(made, 3_000) == DAY_MS - 1_000
+
+
+def test_it_is_not_known_without_retention_or_any_moment():
+    made = entry()
+    assert left(made, 5) is None
+    made.state = replace(made.state, arrival_ms=1)
+    assert left(made, 5, None) is None
+
+
+def test_an_ended_shard_has_nothing_to_lose():
+    made = entry()
+    made.state = replace(made.state, arrival_ms=1, ended=True)
+    assert left(made, 5) is None

@@ -1,0 +1,60 @@
+"""Flink's rules in the same harness break what ours keep: so the harness is known to bite."""
+
+from collections import Counter
+
+import pytest
+from simulation.flink_job import run_flink
+from simulation.job import Job
+from simulation.schedule import ROOMY, Life, Schedule, drawn
+from simulation.world import WorldPlan
+
+SEEDS = range(60)
+CALM = Life(
+    parallelism=3,
+    seconds=0.0,
+    restore_age=0.0,
+    crashes=False,
+    lookahead=0,
+    idle_interval=3_000,
+    max_lag=None,
+    budget=ROOMY,
+    sink_cost=0.0,
+    continuations=True,
+    loss=0.0,
+    slowest=0.02,
+    keeps_tracker=False,
+    disturbances=(),
+)
+WORLD = WorldPlan(seed=136779594, roots=3, records=40, reshards=0, aggregate=1, ends=False, disorder_ms=0, absurd=False)
+THE_OUTAGE = Schedule(0, WORLD, (CALM,), "IN_PROCESS")
+"""One shard's reads are not answered for longer than the idle interval; the others go on, and then its records lie too far ahead."""
+
+
+def broken_by_flink(after_29099):
+    return Counter(rule for seed in SEEDS for rule in run_flink(drawn(seed), after_29099))
+
+
+@pytest.fixture(scope="module")
+def before():
+    return broken_by_flink(after_29099=False)
+
+
+@pytest.fixture(scope="module")
+def after():
+    return broken_by_flink(after_29099=True)
+
+
+@pytest.mark.parametrize("rule", ["W6", "W8", "W9", "W13"])
+def test_flink_before_29099_breaks(rule, before):
+    assert before[rule]
+
+
+@pytest.mark.parametrize("rule", ["W6", "W8", "W9", "W13"])
+def test_flink_after_29099_still_breaks(rule, after):
+    assert after[rule]
+
+
+def test_what_29099_mended_is_a_shard_unread_for_ever():  # W7
+    assert "W9" in run_flink(THE_OUTAGE, refreshes_while_idle=False)
+    assert "W9" not in run_flink(THE_OUTAGE, refreshes_while_idle=True)
+    assert Job(THE_OUTAGE).run().is_complete, "and with our rules"

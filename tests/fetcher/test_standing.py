@@ -1,0 +1,38 @@
+"""A2: how long a thing was seen unchanged, by looks that took place."""
+
+from recordpublisher.fetcher.standing import Standing
+
+
+def seen(*looks, longest_gap=2.0):
+    standing = Standing(longest_gap)
+    return [standing.saw(thing, now) for thing, now in looks]
+
+
+def test_it_adds_up_while_the_thing_stays():
+    assert seen(("a", 10), ("a", 11), ("a", 12.5)) == [0, 1, 2.5]
+
+
+def test_a_change_begins_anew():
+    assert seen(("a", 10), ("a", 11), ("b", 12), ("b", 13)) == [0, 1, 0, 1]
+
+
+def test_a_process_that_did_not_look_has_not_seen():
+    assert seen(("a", 10), ("a", 500)) == [0, 2]
+
+
+def test_a_look_that_found_nothing_out_keeps_what_is_known_and_adds_nothing():
+    standing = Standing(5.0)
+    standing.saw("a", 0)
+    standing.saw("a", 3)
+
+    assert standing.missed("a", 6) == 3
+    assert standing.saw("a", 7) == 4
+
+
+def test_a_change_is_seen_also_by_a_look_that_found_nothing_else_out():
+    standing = Standing(5.0)
+    standing.saw("a", 0)
+    standing.saw("a", 3)
+
+    assert standing.missed("b", 6) == 0
+    assert standing.saw("a", 7) == 0

@@ -1,0 +1,49 @@
+"""A2, W10: the global watermark stands still only while there is something to emit."""
+
+from entries import entry, stamped
+
+from recordpublisher.fetcher.standstill import Standstill
+
+
+def held(shard_id="a"):
+    made = entry(shard_id, watermark=50)
+    made.push(stamped(90))
+    made.held_since = 0.0
+    return made
+
+
+def stands(looks, value=50):
+    """Seconds after looks of 1 s, each `(entries, records emitted in all)`."""
+    standstill = Standstill(2.0)
+    return [standstill.look(value, *each, float(second)) for second, each in enumerate(looks)]
+
+
+def test_records_held_back_make_a_standstill():
+    assert stands([([held()], 0)] * 4) == [0, 1, 2, 3]
+
+
+def test_records_emitted_above_it_make_one_too():
+    ahead = entry(watermark=60)
+    assert stands([([ahead], count) for count in (1, 2, 3)]) == [0, 1, 2]
+
+
+def test_a_stream_without_records_is_none():
+    ahead = entry(watermark=60)
+    assert stands([([ahead], 1)] * 4) == [0, 0, 0, 0]
+
+
+def test_records_below_it_say_nothing():
+    behind = entry(watermark=40)
+    assert stands([([behind], count) for count in (1, 2, 3)]) == [0, 0, 0]
+
+
+def test_before_any_value_records_are_above_it():
+    assert stands([([entry(watermark=1)], count) for count in (1, 2, 3)], value=None) == [0, 1, 2]
+
+
+def test_a_rise_ends_it():
+    standstill = Standstill(2.0)
+    for second in range(4):
+        standstill.look(50, [held()], 0, float(second))
+    assert standstill.look(51, [held()], 0, 4.0) == 0
+    assert standstill.seconds == 0

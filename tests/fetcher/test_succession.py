@@ -1,0 +1,154 @@
+"""W5: an ended shard holds the minimum until its child was taken over by its owner, at most for the tracker timeout."""
+
+import asyncio
+
+from entries import START, StoppedClock, shard
+
+from recordpublisher.fetcher.bounded import Bounds
+from recordpublisher.fetcher.global_watermark import InProcessTracker
+from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.fetcher.shard_table import ShardTable, Stage
+from recordpublisher.fetcher.succession import Succession
+
+from scripted import RecordingSink, ScriptedSource, a_fetcher
+from virtual_time import run_virtual
+
+
+class Scene:
+    """Shard `a` of this subtask has just ended."""
+
+    def __init__(self, **more):
+        self.tracker, self.clock, self.changed = InProcessTracker(), StoppedClock(), []
+        self.table = ShardTable(self.tracker.is_finished)
+        self.succession = Succession(self.table, self.tracker, 30_000, self.clock, self.changed.append)
+        self.a = self.table.add(shard("a", **more), ShardState(START, watermark=50))
+        self.a.stage = Stage.ENDED
+        self.succession.ended(self.a)
+
+    def holds(self):
+        self.succession.look()
+        assert self.a.is_active == self.a.awaits_heirs
+        return self.a.is_active
+
+
+def test_a_parent_holds_until_the_owner_of_its_child_has_taken_it_over():
+    scene = Scene()
+    scene.table.learn([shard("c", "a"), shard("d", "a")])
+
+    assert scene.holds()
+    scene.tracker.taken_over(["s/c"])
+    assert scene.holds()
+    scene.tracker.taken_over(["s/d"])
+    assert not scene.holds()
+    assert scene.changed == [scene.a, scene.a]
+
+
+def test_its_own_child_takes_over_at_once():
+    scene = Scene()
+    scene.table.add(shard("c", "a"), ShardState(START)).stage = Stage.READING
+
+    assert not scene.holds()
+
+
+def test_it_holds_at_most_for_the_tracker_timeout():
+    scene = Scene()
+    scene.table.learn([shard("c", "a")])
+    assert scene.holds()
+    scene.clock.seconds += 30
+
+    assert not scene.holds()
+
+
+def test_a_parent_that_waits_for_its_sibling_does_not_hold():  # W9 wins
+    scene = Scene()
+    scene.table.learn([shard("b"), shard("c", "a", "b")])
+    assert not scene.holds()
+    scene.tracker.finished({"s/b": 70})
+
+    assert scene.holds(), "now the child may start, and somebody must stand for it"
+
+
+def test_children_that_nobody_has_told_of_yet_are_waited_for():
+    scene = Scene()
+    assert scene.holds()
+    scene.succession.listed("s", [scene.a.shard])
+    assert scene.holds(), "the listing may have begun before the shard was closed"
+    scene.succession.listed("s", [scene.a.shard])
+
+    assert not scene.holds()
+
+
+def test_a_listing_that_shows_the_shard_closed_shows_its_children():
+    scene = Scene()
+    scene.succession.listed("s", [shard("a", closed=True)])
+
+    assert not scene.holds()
+
+
+def test_a_shard_of_a_finite_source_has_no_children():
+    assert not Scene(closed=True).holds()
+
+
+def test_a_forgotten_shard_is_not_waited_for():
+    scene = Scene()
+    scene.table.forget("s/a")
+    scene.succession.look()
+
+    assert scene.changed == []
+
+
+async def _split_across_subtasks(source, sinks, seconds):
+    shared = {
+        "tracker": InProcessTracker(),
+        "parallelism": 2,
+        "assigner": lambda shard, _: "ab".index(shard.shard_id[0]),
+    }
+    properties = {"flink.shard.discovery.intervalmillis": 2_000}
+    fetchers = [a_fetcher(source, sink, properties, subtask=i, **shared) for i, sink in enumerate(sinks)]
+    for fetcher in fetchers:
+        await fetcher.open()
+    await asyncio.gather(*(fetcher.run_bounded(Bounds(max_time=seconds)) for fetcher in fetchers))
+    return [fetcher.metrics() for fetcher in fetchers]
+
+
+def test_no_record_of_a_child_elsewhere_is_late():  # W5, W13
+    source, sinks = ScriptedSource(per_read=10), (RecordingSink(), RecordingSink())
+    source.add("a", *range(0, 1_000, 10))
+    source.add("a-busy", *range(0, 100_000, 10))
+    child = source.add("b", *range(1_000, 100_000, 1_000), parents=("a",))
+    source.close_shard("a", child.shard)
+
+    metrics = run_virtual(_split_across_subtasks(source, sinks, 60))
+
+    assert len(sinks[1].rows) == 99
+    assert len(sinks[0].rows) > 1_000
+    assert [each["subtask"]["lateAfterIdle"] for each in metrics] == [0, 0]
+
+
+def test_a_child_elsewhere_begins_at_its_parents_watermark():
+    source, sinks = ScriptedSource(), (RecordingSink(), RecordingSink())
+    source.add("a", *range(0, 1_000, 10))
+    source.close_shard("a", source.add("b", parents=("a",)).shard)
+
+    metrics = run_virtual(_split_across_subtasks(source, sinks, 60))
+
+    assert metrics[1]["shards"]["s/b"]["watermark"] == 990
+
+
+def test_after_a_restart_a_child_begins_at_its_parents_watermark():  # W5, W6
+    source, sinks = ScriptedSource(), (RecordingSink(), RecordingSink())
+    source.add("a", *range(0, 1_000, 10))
+    busy = source.add("a-busy", *range(0, 2_000, 10))
+
+    async def job():
+        first = a_fetcher(source, RecordingSink())
+        await first.open()
+        source.close_shard("a")
+        await first.run_bounded(Bounds(max_records=300))
+        source.close_shard("a", source.add("b", parents=("a",)).shard)
+        busy.put(*range(2_000, 9_000, 10))
+        second = a_fetcher(source, sinks[0], restore=(first.snapshot(),))
+        await second.open()
+        return second
+
+    assert run_virtual(job())._parts.tracker.current() == 990

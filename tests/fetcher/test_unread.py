@@ -1,0 +1,127 @@
+"""A2: produced to but not consumed, decided from what was seen of each shard."""
+
+from dataclasses import replace
+
+import pytest
+from entries import START, entry, shard, stamped
+
+from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.fetcher.shard_table import Stage
+from recordpublisher.fetcher.unread import ShardSight, UnreadWatch, family_mark, sight_of
+from recordpublisher.publishers.positions import SequenceNumber
+
+
+def watched(*sights, seconds=1.0):
+    """Lengths (s) of the alarms after looks one second apart, at an alarm interval of 3 s; a sight is (emitted, unread)."""
+    watch = UnreadWatch(3_000, 2.0)
+    found = []
+    for number, (emitted, unread) in enumerate(sights):
+        alarms = watch.look([ShardSight("s/a", emitted, unread, "why")], number * seconds)
+        found.append([alarm.lasting_ms / 1000 for alarm in alarms])
+    return found
+
+
+def test_a_shard_whose_tip_moved_while_its_position_did_not_is_an_alarm_after_the_interval():
+    assert watched(*[("p", True)] * 5) == [[], [], [], [3], [4]]
+
+
+def test_a_position_that_moves_is_none_however_far_behind():
+    assert watched(*[(number, True) for number in range(9)]) == [[]] * 9
+
+
+def test_a_shard_read_to_its_tip_is_none():
+    assert watched(*[("p", False)] * 9) == [[]] * 9
+
+
+def test_reaching_the_tip_begins_anew():
+    assert watched(*[("p", True)] * 3, ("p", False), *[("p", True)] * 3) == [[]] * 7
+
+
+def test_a_look_that_did_not_find_out_neither_counts_nor_clears():
+    looks = [("p", True)] * 3 + [("p", None)] * 2 + [("p", True)] * 2
+    assert watched(*looks) == [[], [], [], [], [], [3], [4]]
+
+
+def test_a_watcher_that_was_asleep_has_not_watched():
+    watch = UnreadWatch(3_000, 2.0)
+    sight = ShardSight("s/a", "p", True, "why")
+    assert watch.look([sight], 0.0) == watch.look([sight], 900.0) == []
+
+
+def test_a_shard_that_is_not_seen_any_more_is_forgotten():
+    watch = UnreadWatch(3_000, 2.0)
+    sight = ShardSight("s/a", "p", True, "why")
+    for second in range(3):
+        watch.look([sight], float(second))
+    watch.look([], 3.0)
+    assert watch.look([sight], 4.0) == []
+
+
+def seen(made, now_ms=1_000):
+    sight = sight_of(made, "mark", now_ms, 500, "subtask 3")
+    return sight.unread, sight.reason
+
+
+def queued():
+    made = entry()
+    made.push(stamped(1))
+    return made
+
+
+def test_queued_records_are_unread():
+    assert seen(queued()) == (True, "the sink does not take it")
+
+
+def test_a_held_shard_says_whom_it_waits_for():
+    made = queued()
+    made.held_since = 0.0
+    assert seen(made) == (True, "held back by alignment, which waits for subtask 3")
+
+
+def test_a_write_that_does_not_return_is_named():
+    made = entry()
+    made.is_writing = True
+    assert seen(made) == (True, "the sink's write does not return")
+
+
+@pytest.mark.parametrize(("answered_ms", "unread"), [(None, None), (499, None), (500, False), (1_000, False)])
+def test_only_a_fresh_answer_at_the_tip_says_that_nothing_is_unread(answered_ms, unread):
+    made = entry()
+    made.answered_ms, made.at_tip = answered_ms, True
+    assert seen(made)[0] is unread
+
+
+def test_an_answer_behind_the_tip_says_that_something_is():
+    made = entry()
+    made.answered_ms = 900
+    assert seen(made) == (True, "its reads bring nothing")
+
+
+def test_a_waiting_child_is_asked_for_with_its_reason():
+    assert seen(entry("c", "a", stage=Stage.WAITING)) == (None, "it waits for the end of its parents ['a']")
+
+
+def test_an_ended_shard_has_nothing_unread():
+    assert seen(entry(stage=Stage.ENDED))[0] is False
+
+
+def test_a_child_that_waits_is_well_while_its_parent_or_grandparent_is_read():  # S2
+    states = {
+        "s/a": ShardState(START),
+        "s/b": ShardState(START, parents=("a",)),
+        "s/c": ShardState(START, parents=("b",)),
+    }
+    child = shard("c", "b")
+    moved = {**states, "s/a": replace(states["s/a"], position=SequenceNumber("1"))}
+
+    assert family_mark(child, moved) != family_mark(child, states)
+
+
+def test_elders_of_a_parent_that_ended_do_not_count():
+    states = {
+        "s/a": ShardState(START),
+        "s/b": ShardState(START, parents=("a",), ended=True),
+    }
+    moved = {**states, "s/a": replace(states["s/a"], position=SequenceNumber("1"))}
+
+    assert family_mark(shard("c", "b"), moved) == family_mark(shard("c", "b"), states)

@@ -1,0 +1,26 @@
+"""Reports of subtasks, as the demo hears them."""
+
+
+def shard_report(watermark=None, **more):
+    return {
+        "stage": "READING",
+        "watermark": watermark,
+        "headWatermark": None,
+        "idle": False,
+        "held": False,
+        "records": 0,
+        "heldMs": 0,
+        "leftOut": False,
+        "lateAfterIdle": 0,
+        **more,
+    }
+
+
+def report(at, subtask, shards, value=None, rows=None, repeated=0):
+    metrics = {"subtask": {"globalWatermark": value}, "shards": shards}
+    return {"at": at, "subtask": subtask, "rows": rows or {}, "repeated": repeated, "metrics": metrics}
+
+
+def alarm(at, subtask, subject, is_over=False):
+    document = {"kind": "unread", "subject": subject, "lasting_ms": 4_000, "reason": "why", "is_over": is_over}
+    return {"at": at, "subtask": subtask, "alarm": document}

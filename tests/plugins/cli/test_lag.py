@@ -1,0 +1,127 @@
+"""`recordpublisher lag` against the embedded endpoint (A2)."""
+
+import json
+import re
+import time
+
+import pytest
+from command_line import command
+
+from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.fetcher.snapshot import to_json
+from recordpublisher.plugins.local import serve_in_thread
+from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
+
+IDS = ["shardId-000000000000", "shardId-000000000001"]
+QUICK = ("-p", "flink.alarm.interval=300")
+
+
+@pytest.fixture(scope="module")
+def endpoint():
+    """A stream of two shards with ten records each."""
+    with serve_in_thread(streams={"flights": 2}) as served:
+        stream = served.call(served.endpoint.stream, "flights")
+        served.sequences = {
+            shard: [served.call(stream.put, b"%d" % number, "key", half * 2**127) for number in range(10)]
+            for half, shard in enumerate(IDS)
+        }
+        time.sleep(1.3)  # the service tells whole seconds
+        yield served
+
+
+def properties(endpoint):
+    return [part for pair in endpoint.endpoint.properties().items() for part in ("-p", "=".join(pair))]
+
+
+@pytest.fixture
+def state(endpoint, tmp_path):
+    """A job that has read shard 0 to its end and one record of shard 1."""
+    positions = [endpoint.sequences[IDS[0]][-1], endpoint.sequences[IDS[1]][0]]
+    states = {
+        f"flights/{shard}": ShardState(
+            StartingPosition.trim_horizon(), SequenceNumber(sequence), watermark=number, arrival_ms=now_ms()
+        )
+        for number, (shard, sequence) in enumerate(zip(IDS, positions, strict=True))
+    }
+    (tmp_path / "subtask-0.json").write_text(json.dumps(to_json(states, None, 1, 0, 1)))
+    return str(tmp_path)
+
+
+def now_ms():
+    return round(time.time() * 1000)
+
+
+def lag(endpoint, *arguments):
+    return command("lag", "flights", *properties(endpoint), *arguments)
+
+
+def test_a_table_shows_what_no_checkpoint_covers(endpoint, state):
+    done = lag(endpoint, "--state", state)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    head, first, second = done.stdout.splitlines()
+    assert head.split() == ["SHARD", "SUBTASK", "LAG", "UNREAD", "IDLE", "LOST", "IN"]
+    assert re.match(rf"{IDS[0]} +0 +0 +no +no +-$", first), first
+    assert re.match(rf"{IDS[1]} +0 +(0|[\d.]+ (ms|s|min)) +yes +no +(24.0 h|1.0 d)$", second), second
+
+
+def test_json_lines_are_for_programs(endpoint, state):
+    done = lag(endpoint, "--state", state, "--json")
+
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(line["shard"], line["unread"]) for line in lines] == [(IDS[0], False), (IDS[1], True)]
+    assert lines[1]["lagMs"] > 0
+    assert 0 < lines[1]["lossMs"] <= 24 * 3_600_000
+
+
+def test_check_ends_with_3_and_names_the_shard(endpoint, state):
+    done = lag(endpoint, "--state", state, "--check", "--patience", "0.1", *QUICK)
+
+    assert done.returncode == 3
+    assert done.stderr == (
+        f"recordpublisher: ALARM {IDS[1]}: subtask 0 stores no progress; "
+        f"the lowest watermark of the job is that of flights/{IDS[0]}\n"
+    )
+
+
+def test_check_ends_with_0_while_nothing_has_waited_for_the_interval(endpoint, state):
+    done = lag(endpoint, "--state", state, "--check")
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_without_a_state_it_says_which_shards_are_written_to(endpoint):
+    done = lag(endpoint, "--json")
+
+    assert [json.loads(line)["isIdle"] for line in done.stdout.splitlines()] == [False, False]
+
+
+WRONG = [
+    (("--check",), 2, "option '--check' is not set; it compares with stored positions; valid: together with --state"),
+    (("--state", "/nowhere/at/all"), 2, "property 'flink.state.uri' has the value '/nowhere/at/all'; there is none"),
+    (("--state", "pigeon://x"), 2, "no state store of that name is installed"),
+    (("-p", "flink.alarm.interval=soon"), 2, "property 'flink.alarm.interval' has the value 'soon'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "words"), WRONG)
+def test_what_is_wrong_is_told_in_one_line(endpoint, arguments, code, words):
+    done = lag(endpoint, *arguments)
+
+    assert done.returncode == code
+    assert (done.stdout, done.stderr.count("\n")) == ("", 1)
+    assert words in done.stderr
+
+
+def test_an_empty_folder_is_no_job_that_is_well(endpoint, tmp_path):
+    done = lag(endpoint, "--state", str(tmp_path), "--check")
+
+    assert done.returncode == 1
+    assert "nothing is stored there" in done.stderr
+
+
+def test_a_stream_that_does_not_exist_is_told_with_those_that_do(endpoint):
+    done = command("lag", "fligths", *properties(endpoint))
+
+    assert done.returncode == 1
+    assert done.stderr == "recordpublisher: stream 'fligths' does not exist; existing streams: flights\n"

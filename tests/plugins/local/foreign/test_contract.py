@@ -1,0 +1,51 @@
+"""The contract of publishers on a foreign server: polling on npm kinesis-local, one shard that a split has closed."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+from fast_time import FastClock, run_fast
+from kinesis_talk import FIRST, talking
+
+from recordpublisher import Properties
+from recordpublisher.plugins.testing import PublisherCase, PublisherContract
+from recordpublisher.publishers.kinesis import KinesisClient
+from recordpublisher.publishers.polling import PollingRecordPublisherFactory
+
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(90)]
+
+TEXTS = [f"record {number}" for number in range(8)]
+
+
+class TestPollingOnKinesisLocal(PublisherContract):
+    deadline = 2_500.0  # 50 real seconds
+
+    @pytest.fixture(autouse=True)
+    def _stream(self, kinesis_local):
+        with talking(kinesis_local, 1) as talk:
+            for text in TEXTS:
+                talk.put(text)
+            talk.reshard("split_shard", ShardToSplit=FIRST, NewStartingHashKey=str(1 << 127))
+            self.stream, self.url = talk.stream, kinesis_local.meta.endpoint_url
+            yield
+
+    @asynccontextmanager
+    async def open_case(self):
+        properties = Properties(
+            {
+                "aws.endpoint": self.url,
+                "aws.credentials.provider.basic.accesskeyid": "local",
+                "aws.credentials.provider.basic.secretkey": "local",
+                "aws.request.timeout": 3_600_000,  # time runs fast here
+                "flink.shard.getrecords.maxrecordcount": 3,
+            }
+        )
+        async with KinesisClient(properties) as client:
+            shard = (await client.list_shards(self.stream))[0]
+        factory = PollingRecordPublisherFactory(properties, clock=FastClock())
+        try:
+            yield PublisherCase(factory, shard, [text.encode() for text in TEXTS])
+        finally:
+            await factory.close()
+
+    def execute(self, work):
+        run_fast(work)

@@ -1,0 +1,122 @@
+"""A source on the universe: a read is a request and an answer that are under way; what the answer says was true when it left."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, RunResult
+from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
+from recordpublisher.publishers.records import RecordBatch, UserRecord
+from recordpublisher.publishers.shards import Shard
+
+from .universe import Process, Universe
+from .world import SimulatedShard, World
+
+PER_READ = 7
+LATENCY = 0.4
+
+
+class SimulatedSource(RecordPublisherFactory):
+    """Reads a world for one process; `continuations` makes empty reads say a position that is not a record's, as fan-out does (F6)."""
+
+    def __init__(self, universe: Universe, process: Process, world: World, seed: int, continuations: bool) -> None:
+        self.universe = universe
+        self.process = process
+        self.world = world
+        self.random = random.Random(seed)
+        self.continuations = continuations
+        self.largest_batch: dict[str, int] = {}
+        self.quiet: dict[str, tuple[float, float]] = {}
+        """Of each shard: when the service gave the first and the last of the answers in a row that were empty and at the tip."""
+        self.before_read: Callable[[], None] = lambda: None
+
+    async def create(self, shard: Shard, starting_position: StartingPosition, metrics: Any) -> RecordPublisher:
+        return SimulatedPublisher(self, self.world[shard.key], starting_position)
+
+    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
+        now = self.universe.now + 1e-9
+        return [each.shard for each in self.world.shards.values() if each.opens <= now]
+
+    def has_said(self, key: str, is_quiet: bool) -> None:
+        now = self.universe.now
+        if is_quiet:
+            self.quiet[key] = (self.quiet.get(key, (now, now))[0], now)
+        else:
+            self.quiet.pop(key, None)
+
+    async def answer(self, simulated: SimulatedShard, read: Callable[[], Any]) -> Any:
+        """Ask the service; a failing or throttled read is tried again until the outage is over."""
+        answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        travel = LATENCY * self.random.choice([0.25, 0.5, 0.5, 2])
+
+        def serve() -> None:
+            began, ended = simulated.outage
+            if began <= self.universe.now < ended:
+                self.universe.at(ended, serve)
+                return
+            said = read()
+            self.universe.after(travel, lambda: None if answered.done() else answered.set_result(said))
+
+        self.universe.after(travel, serve)
+        return await answered
+
+
+class SimulatedPublisher(RecordPublisher):
+    def __init__(self, source: SimulatedSource, simulated: SimulatedShard, start: StartingPosition) -> None:
+        self._source = source
+        self._simulated = simulated
+        self._size = source.world.plan.aggregate
+        self._next = self._index_of(start)
+        self._room: int | None = None
+
+    def offer_room(self, held_bytes: int) -> None:
+        self._room = held_bytes
+
+    async def run(self, consumer: Callable[[RecordBatch], Any]) -> RunResult:
+        source = self._source
+        for _ in range(source.random.randint(1, 20)):
+            batch, is_end = await source.answer(self._simulated, self._read)
+            source.before_read()
+            answered = await consumer(batch)
+            if answered is not None:
+                self._next = (int(answered.sequence) + 1) * self._size
+            if is_end:
+                return RunResult.COMPLETE
+        return RunResult.INCOMPLETE
+
+    def _index_of(self, start: StartingPosition) -> int:
+        if start.sequence_number is None:
+            assert start.type is PositionType.TRIM_HORIZON
+            return 0
+        if start.type is PositionType.AFTER_SEQUENCE_NUMBER:
+            return (int(start.sequence_number) + 1) * self._size
+        assert start.skip_through is not None
+        return int(start.sequence_number) * self._size + start.skip_through.sub_sequence + 1
+
+    def _read(self) -> tuple[RecordBatch, bool]:
+        simulated, size, now = self._simulated, self._size, self._source.universe.now + 1e-9
+        arrived = simulated.arrived(now)
+        wanted = max(1, PER_READ if self._room is None else min(PER_READ, self._room // 400))
+        stop = min(arrived, -(-(self._next + wanted) // size) * size)
+        is_end = simulated.closes is not None and simulated.closes <= now and stop == len(simulated.times)
+        records = [
+            UserRecord(
+                str(simulated.times[index]).encode(),
+                str(index // size),
+                simulated.arrivals[index],
+                sub_sequence_number=index % size if size > 1 else -1,
+            )
+            for index in range(self._next, stop)
+        ]
+        position = SequenceNumber(records[-1].sequence_number) if records else None
+        if position is None and self._source.continuations:
+            position = SequenceNumber(str(stop // size - 1), continuation=True)
+        self._source.has_said(simulated.shard.key, is_quiet=not records and arrived == stop)
+        children = simulated.children if is_end else ()
+        batch = RecordBatch(simulated.shard, records, (arrived - stop) * 1000, position, children, len(records), 10)
+        key, held = simulated.shard.key, self._source.largest_batch
+        held[key] = max(held.get(key, 0), batch.held_bytes)
+        return batch, is_end

@@ -1,0 +1,197 @@
+"""One subtask of a simulated job: the real fetcher, in a process of its own, put together from simulated parts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from recordpublisher.consumer.deserialization import BytesDeserializer
+from recordpublisher.consumer.event_time import AssignedTimes
+from recordpublisher.consumer.poison import OnPoison
+from recordpublisher.consumer.shard_consumer import Stamping
+from recordpublisher.consumer.watermarks import BoundedOutOfOrderness
+from recordpublisher.fetcher.bounded import Bounds
+from recordpublisher.fetcher.checkpoints import Checkpoints
+from recordpublisher.fetcher.data_fetcher import DataFetcher
+from recordpublisher.fetcher.discovery import Discovery
+from recordpublisher.fetcher.global_watermark import Report, WatermarkTracker
+from recordpublisher.fetcher.parts import FetcherParts
+from recordpublisher.fetcher.settings import FetcherSettings
+from recordpublisher.fetcher.sink import Sink
+from recordpublisher.publishers.metrics import ShardMetrics
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.shards import Shard
+
+from .judge import Judge
+from .schedule import Life
+from .shelf import Shelf, ShelfStore
+from .source import SimulatedSource
+from .universe import EPOCH_MS, Clock, Process, Universe
+from .world import FUTURE_LIMIT_MS, World
+
+STARTUP_SECONDS = 20.0
+
+
+def owner_of(shard: Shard, parallelism: int) -> int:
+    """Which subtask reads a shard."""
+    return int(shard.shard_id) % parallelism
+
+
+def properties_of(life: Life, world: World, is_remote: bool) -> Properties:
+    """The job's properties in a life. In one process everybody is there from the start: who is not is an error (W6), and no schedule."""
+    given = {
+        "flink.stream.initpos": "TRIM_HORIZON",
+        "flink.watermark.lookahead.millis": life.lookahead,
+        "flink.watermark.alignment.max.lag": life.max_lag,
+        "flink.shard.idle.interval": life.idle_interval,
+        "flink.shard.discovery.intervalmillis": 2_000,
+        "flink.state.checkpoint.interval": 4_000,
+        "flink.watermark.outoforderness.millis": world.plan.disorder_ms,
+        "flink.watermark.tracker.timeout": 10_000,
+        "flink.watermark.startup.timeout": round(STARTUP_SECONDS * 1000) if is_remote else 600_000,
+    }
+    return Properties({key: value for key, value in given.items() if value is not None})
+
+
+class JournalSink(Sink):
+    """Tells the judge of every call; a write takes `cost` virtual seconds, and once in a while `stall`."""
+
+    def __init__(self, subtask: Subtask, cost: float) -> None:
+        self._subtask = subtask
+        self._cost = cost
+        self._is_busy = False
+        self.stall = 0.0
+
+    async def write(self, batch: RecordBatch) -> None:
+        if self._subtask.process.is_dead:
+            return
+        self._enter()
+        self._subtask.writes(batch)
+        cost, self.stall = self._cost + self.stall, 0.0
+        if cost:
+            await asyncio.sleep(cost)
+        self._is_busy = False
+
+    async def watermark(self, watermark: int) -> None:
+        if not self._subtask.process.is_dead:
+            self._enter()
+            self._subtask.tells(watermark)
+            self._is_busy = False
+
+    def _enter(self) -> None:
+        assert not self._is_busy, "calls of the sink overlap"
+        self._is_busy = True
+
+
+class Subtask:
+    """Owns its process and its fetcher."""
+
+    def __init__(
+        self,
+        number: int,
+        universe: Universe,
+        world: World,
+        life: Life,
+        judge: Judge,
+        shelf: Shelf,
+        tracker_of: Callable[[Properties, Process], WatermarkTracker],
+        seed: int,
+        is_remote: bool,
+    ) -> None:
+        self.number = number
+        self.process = universe.process()
+        self._judge = judge
+        self._universe = universe
+        self._born = universe.now
+        self._life = life
+        self._source = SimulatedSource(universe, self.process, world, seed, life.continuations)
+        self._source.before_read = self._reads
+        properties = properties_of(life, world, is_remote)
+        self._tracker = tracker_of(properties, self.process)
+        self._tell_tracker, self._tracker.report = self._tracker.report, self._reports  # type: ignore[method-assign]
+        self.sink = JournalSink(self, life.sink_cost)
+        self.fetcher = DataFetcher(self._parts(properties, universe, world, shelf))
+        self.running = self.process.spawn(self._run())
+
+    def stop(self) -> asyncio.Task[Any]:
+        """A clean stop, with a checkpoint."""
+
+        async def stopped() -> None:
+            self.fetcher.stop()
+            await self.running
+            await self.fetcher.close()
+
+        return self.process.spawn(stopped())
+
+    # --- what the judge hears -----------------------------------------------------------------------------------------------------
+
+    def writes(self, batch: RecordBatch) -> None:
+        if not self._is_on_its_own:
+            self._judge.gates(batch, self._tracker.current(), self._life.lookahead)
+        self._judge.writes(batch, self._tracker.current())
+
+    def tells(self, watermark: int) -> None:
+        if not self._is_on_its_own:
+            self._judge.bounds(watermark, self._tracker.current())
+        self._judge.told(self.number, watermark, self.fetcher._table)
+
+    def _reports(self, report: Report) -> int | None:
+        if not self.process.is_dead:
+            for entry in self.fetcher._table:
+                if entry.is_open and entry.idle and not entry.queue:
+                    quiet = self._source.quiet.get(entry.key)
+                    self._judge.is_idle(entry.key, quiet, self._life.idle_interval, self.process.woke_at)
+        return self._tell_tracker(report)
+
+    @property
+    def _is_on_its_own(self) -> bool:
+        """No tracker has ever answered, and the start-up timeout is over (W10)."""
+        is_over = self._universe.now >= self._born + STARTUP_SECONDS
+        return is_over and self._tracker.current() is None and not self._tracker.is_answering
+
+    def _reads(self) -> None:
+        if not self.process.is_dead:
+            entries = list(self.fetcher._table)
+            largest = sum(self._source.largest_batch.get(entry.key, 0) for entry in entries)
+            queued = sum(entry.queued_bytes for entry in entries)
+            self._judge.holds(queued, self._life.budget.subtask_bytes + largest)
+
+    # --- inside -------------------------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        await self.fetcher.open()
+        await self.fetcher.run_bounded(Bounds())
+
+    def _parts(self, properties: Properties, universe: Universe, world: World, shelf: Shelf) -> FetcherParts:
+        life = self._life
+        settings = replace(FetcherSettings.of(properties), budget=life.budget)
+
+        async def pinned(stream: str) -> int:
+            return EPOCH_MS
+
+        def stamping(shard: Shard, metrics: ShardMetrics) -> Stamping:
+            times, strategy = AssignedTimes(lambda record: int(record.data)), BoundedOutOfOrderness(properties)
+            more = {"on_poison": OnPoison.FAIL, "future_limit_ms": FUTURE_LIMIT_MS}
+            return Stamping(BytesDeserializer(), times, strategy, metrics, **more)
+
+        return FetcherParts(
+            factory=self._source,
+            discovery=Discovery(self._source, ("s",), settings.discovery_interval_ms),
+            sink=self.sink,
+            tracker=self._tracker,
+            stamping_of=stamping,
+            settings=settings,
+            clock=Clock(universe),
+            assigner=owner_of,
+            start=StartingPosition.trim_horizon(),
+            streams=("s",),
+            pin_latest=pinned,
+            use_continuations=life.continuations,
+            checkpoints=Checkpoints(ShelfStore(shelf, self.process), self.number),
+            subtask=self.number,
+            parallelism=life.parallelism,
+        )

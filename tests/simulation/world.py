@@ -1,0 +1,122 @@
+"""A world of scripted shards: skew, gaps, disorder, one absurd clock, silences, splits and merges, reads that fail."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from recordpublisher.publishers.shards import Shard
+
+FUTURE_LIMIT_MS = 3_600_000
+ABSURD_MS = 10**12
+
+
+@dataclass(frozen=True)
+class WorldPlan:
+    """What is drawn of a world; everything else follows from `seed`."""
+
+    seed: int
+    roots: int
+    records: int
+    reshards: int
+    aggregate: int
+    """Sub-records in each record; 1: plain records."""
+    ends: bool
+    """Whether every shard ends; otherwise the last ones stay open and silent."""
+    disorder_ms: int
+    absurd: bool
+    """Whether one shard's clock is wrong now and then (W12)."""
+
+
+@dataclass
+class SimulatedShard:
+    """`arrivals` (virtual seconds) and `times` (event times, ms) of its records; from `opens` on it is listed, from `closes` on it ends."""
+
+    shard: Shard
+    opens: float = 0.0
+    arrivals: list[float] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
+    closes: float | None = None
+    children: tuple[Shard, ...] = ()
+    outage: tuple[float, float] = (0.0, 0.0)
+    """Reads between these moments fail or are throttled: none is answered before the second one."""
+
+    def arrived(self, now: float) -> int:
+        return sum(arrival <= now for arrival in self.arrivals)
+
+    @cached_property
+    def believed(self) -> list[int]:
+        """Event times as they count for watermarks (W12)."""
+        pairs = zip(self.times, self.arrivals, strict=True)
+        return [time if time <= (at := round(arrival * 1000)) + FUTURE_LIMIT_MS else at for time, arrival in pairs]
+
+
+class World:
+    """Every shard of one simulated stream, by key."""
+
+    def __init__(self, plan: WorldPlan) -> None:
+        self._random = random.Random(plan.seed)
+        self.plan = plan
+        self.shards: dict[str, SimulatedShard] = {}
+        self.merged: set[str] = set()
+        """Shards with a merge among their ancestors."""
+        leaves = [self._add((), 0.0) for _ in range(plan.roots)]
+        for _ in range(plan.reshards):
+            leaves = self._reshard(leaves)
+        for leaf in leaves:
+            leaf.closes = max(leaf.arrivals, default=leaf.opens) if plan.ends else None
+        if plan.absurd:
+            self._break_a_clock()
+        self.quiet_from = max(max([each.opens, each.outage[1], *each.arrivals]) for each in self.shards.values())
+        self.total = sum(len(each.times) for each in self.shards.values())
+
+    def __getitem__(self, key: str) -> SimulatedShard:
+        return self.shards[key]
+
+    def parents(self, key: str) -> list[str]:
+        return [f"s/{parent}" for parent in self.shards[key].shard.parents]
+
+    def watermark(self, key: str, count: int) -> int | None:
+        """The shard watermark after so many records, by a way of our own: the largest time less the bound, or what it inherited."""
+        shard = self.shards[key]
+        inherited = [self.watermark(parent, len(self.shards[parent].times)) for parent in self.parents(key)]
+        known = [each for each in inherited if each is not None]
+        own = [max(shard.believed[:count]) - self.plan.disorder_ms] if count else []
+        return max(own + ([min(known)] if known else []), default=None)
+
+    def _reshard(self, leaves: list[SimulatedShard]) -> list[SimulatedShard]:
+        draw = self._random
+        parents = draw.sample(leaves, 2) if len(leaves) > 1 and draw.random() < 0.5 else [draw.choice(leaves)]
+        at = max(max([each.opens, *each.arrivals]) for each in parents) + draw.choice([0.0, 1.0])
+        count = 1 if len(parents) == 2 else 2
+        children = [self._add(tuple(parent.shard.shard_id for parent in parents), at) for _ in range(count)]
+        for parent in parents:
+            parent.closes = at
+            parent.children = tuple(child.shard for child in children) if draw.random() < 0.7 else ()
+        if len(parents) == 2 or any(parent.shard.key in self.merged for parent in parents):
+            self.merged |= {child.shard.key for child in children}
+        return [leaf for leaf in leaves if leaf not in parents] + children
+
+    def _add(self, parents: tuple[str, ...], opens: float) -> SimulatedShard:
+        draw, plan = self._random, self.plan
+        made = SimulatedShard(Shard("s", f"{len(self.shards):03d}", parents), opens)
+        at, clock = opens, opens * 1000 * draw.choice([1, 1, 1, 20])
+        pace = draw.choice([0.0, 0.1, 1.0])  # written before the job began, quickly, slowly
+        skew = draw.choice([1, 30, 1000, 5000])
+        for _ in range(draw.choice([0, plan.records // 3, plan.records]) // plan.aggregate):
+            at += pace + (draw.choice([0.0, 0.0, 5.0]) if draw.random() < 0.1 else 0.0)
+            for _ in range(plan.aggregate):
+                clock += draw.choice([0, skew, skew * 3])
+                made.arrivals.append(at)
+                made.times.append(round(clock) - draw.randint(0, plan.disorder_ms))
+        began = opens + draw.uniform(0, 10)
+        made.outage = (began, began + draw.choice([0.0, 0.0, 2.0, 8.0]))
+        self.shards[made.shard.key] = made
+        return made
+
+    def _break_a_clock(self) -> None:
+        broken = self._random.choice(list(self.shards.values()))
+        for index in range(len(broken.times)):
+            if self._random.random() < 0.1:
+                broken.times[index] = ABSURD_MS + index

@@ -1,0 +1,160 @@
+"""One life of the job under test: real publishers and a real fetcher over any transport."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from recordpublisher.fetcher.bounded import Bounds
+from recordpublisher.fetcher.data_fetcher import DataFetcher
+from recordpublisher.fetcher.discovery import Discovery
+from recordpublisher.fetcher.global_watermark import InProcessTracker
+from recordpublisher.fetcher.parts import FetcherParts
+from recordpublisher.fetcher.settings import FetcherSettings
+from recordpublisher.fetcher.sink import Sink
+from recordpublisher.plugins.lister import StreamLister
+from recordpublisher.plugins.manager import load_registry
+from recordpublisher.plugins.registry import Registry
+from recordpublisher.plugins.runtime import stamping_maker
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
+from recordpublisher.publishers.fanout.holders import ConsumerHolders
+from recordpublisher.publishers.initial_position import initial_position
+from recordpublisher.publishers.kinesis import KinesisClient
+from recordpublisher.publishers.kinesis.transport import Transport
+from recordpublisher.publishers.polling import PollingRecordPublisherFactory
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.property_table import RECORD_PUBLISHER
+
+from .etiquette import Etiquette
+from .judge import JudgingSink
+from .plan import EFO, Life
+
+STREAM = "orders"
+MakeTransport = Callable[[], Transport]
+
+
+@cache
+def registry() -> Registry:
+    return load_registry()
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What every life of a run has in common."""
+
+    properties: dict[str, Any]
+    stream: str
+    """Name or ARN."""
+    clock: Clock
+    make_transport: MakeTransport
+    make_sink: Callable[[], JudgingSink]
+    tolerance: float
+
+
+class RunningJob:
+    """Owns the subtasks of one life."""
+
+    def __init__(self, life: Life, stage: Stage, restore: list[dict[str, Any]]) -> None:
+        self._life = life
+        self._stage = stage
+        self._holders = ConsumerHolders()
+        self._tracker = InProcessTracker()
+        self.etiquettes: list[Etiquette] = []
+        self._fetchers = [self._fetcher(subtask, restore) for subtask in range(life.parallelism)]
+        self._tasks: list[asyncio.Task[Any]] = []
+
+    async def start(self) -> None:
+        for fetcher in self._fetchers:
+            await fetcher.open()
+        self._tasks = [asyncio.create_task(fetcher.run_bounded(Bounds())) for fetcher in self._fetchers]
+
+    @property
+    def has_failed(self) -> bool:
+        return any(task.done() for task in self._tasks)
+
+    async def end(self) -> list[dict[str, Any]]:
+        """End this life; answers what the next one is restored from. Raises: what the job failed with, or its breaches."""
+        for fetcher, task in zip(self._fetchers, self._tasks, strict=True):
+            if self._life.crashes:
+                task.cancel()
+            else:
+                fetcher.stop()
+        results = await asyncio.gather(*self._tasks, return_exceptions=True)
+        snapshots = [json.loads(json.dumps(fetcher.snapshot())) for fetcher in self._fetchers]
+        await self.close()
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+        breaches = [breach for etiquette in self.etiquettes for breach in etiquette.breaches]
+        assert not breaches, breaches[:3]
+        return snapshots
+
+    async def close(self) -> None:
+        """Let go of everything; a crash leaves the consumer as it is."""
+        if not self._life.crashes:
+            await asyncio.gather(*(fetcher.close() for fetcher in self._fetchers))
+        for etiquette in self.etiquettes:
+            await etiquette.close()
+
+    def _fetcher(self, subtask: int, restore: list[dict[str, Any]]) -> DataFetcher:
+        stage, life = self._stage, self._life
+        given = Properties({**stage.properties, "flink.stream.recordpublisher": life.publisher})
+        etiquette = Etiquette(stage.make_transport(), stage.clock, stage.tolerance)
+        self.etiquettes.append(etiquette)
+        return fetcher_over(
+            etiquette,
+            given,
+            stage.make_sink(),
+            stage.clock,
+            stream=stage.stream,
+            holders=self._holders,
+            tracker=self._tracker,
+            restore=tuple(restore),
+            subtask=subtask,
+            parallelism=life.parallelism,
+        )
+
+
+def fetcher_over(
+    transport: Transport,
+    given: Properties,
+    sink: Sink,
+    clock: Clock,
+    *,
+    stream: str = STREAM,
+    holders: ConsumerHolders | None = None,
+    tracker: InProcessTracker | None = None,
+    **more: Any,
+) -> DataFetcher:
+    """A fetcher as plugins/runtime.py puts it together, with the real client over any transport."""
+    client = KinesisClient(given, [stream], transport=transport)
+    factory: Any
+    if given.value(RECORD_PUBLISHER) == EFO:
+        factory = FanOutRecordPublisherFactory(given, ports=client, clock=clock, holders=holders or ConsumerHolders())
+    else:
+        factory = PollingRecordPublisherFactory(given, service=client, clock=clock)
+    lister = StreamLister(factory, given, {STREAM: stream}, clock, client)
+    settings = FetcherSettings.of(given)
+    return DataFetcher(
+        FetcherParts(
+            factory=factory,
+            discovery=Discovery(lister, [STREAM], settings.discovery_interval_ms),
+            sink=sink,
+            tracker=tracker or InProcessTracker(),
+            stamping_of=stamping_maker(registry(), given),
+            settings=settings,
+            clock=clock,
+            assigner=registry().shard_assigners.get("UNIFORM", "")(given),
+            start=initial_position(given),
+            streams=(STREAM,),
+            pin_latest=lister.server_time_ms,
+            oldest_retained=lister.oldest_retained_ms,
+            use_continuations=factory.resumes_by_continuation,
+            **more,
+        )
+    )

@@ -1,0 +1,115 @@
+"""Plan: everything about one soak run that its seed decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from recordpublisher.plugins.local.fault_kinds import HITS, OF_FRAMES, FaultKind
+from recordpublisher.plugins.local.fault_rules import FaultRule
+
+POLLING, EFO = "POLLING", "EFO"
+WITHOUT_WRITES = HITS[FaultKind.LOST] - {"PutRecord", "PutRecords"}
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """One start of the job: what reads, with how many subtasks, how long, and how it ends."""
+
+    publisher: str
+    parallelism: int
+    seconds: float
+    crashes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The world, the disturbances and the lives of the job."""
+
+    seed: int
+    shards: int
+    records: int
+    seconds: float
+    """How long records come."""
+    reshards: tuple[float, ...]
+    """When the stream is resharded, in seconds."""
+    rules: tuple[FaultRule, ...]
+    lives: tuple[Life, ...]
+    initial_position: str
+    interval_ms: int
+    discovery_ms: int
+    stalls: tuple[tuple[float, float], ...]
+    """When the sink stops taking records, and for how long, in seconds."""
+    by_arn: bool
+    consumer_delay_ms: int
+    payload: int
+    """Bytes that a record has at most."""
+    queue_records: int
+    """Records that a shard's queue takes: few of them make back-pressure."""
+
+
+def plan_of(seed: int, publisher: str | None = None) -> Plan:
+    """The plan of a seed: even ones poll, odd ones fan out, unless told otherwise; some change in the middle (P5)."""
+    dice = Random(seed)
+    seconds = dice.choice([15.0, 30.0, 60.0, 120.0])
+    first = publisher or (EFO if seed % 2 else POLLING)
+    changes = dice.random() < 0.15 and publisher is None
+    lives = [
+        Life(
+            publisher=(POLLING if first == EFO else EFO) if changes and number % 2 else first,
+            parallelism=dice.choice([1, 1, 2]),
+            seconds=dice.uniform(0, seconds * 0.7),
+            crashes=dice.random() < 0.5,
+        )
+        for number in range(dice.choice([1, 2, 3]))
+    ]
+    return Plan(
+        seed=seed,
+        shards=dice.randint(1, 3),
+        records=dice.randint(100, 500),
+        seconds=seconds,
+        reshards=_reshards(dice, seconds),
+        rules=_rules(dice, first),
+        lives=tuple(lives),
+        initial_position=dice.choice(["TRIM_HORIZON", "TRIM_HORIZON", "LATEST"]),
+        interval_ms=dice.choice([0, 200, 1_000]),
+        # never looking is for one subtask: others hear of children by looking only (S3)
+        discovery_ms=dice.choice([2_000, 10_000, 40_000 if any(life.parallelism > 1 for life in lives) else -1]),
+        stalls=_stalls(dice, seconds),
+        by_arn=dice.random() < 0.5,
+        consumer_delay_ms=dice.choice([100, 3_000]),
+        payload=dice.choice([40, 40, 2_000, 40_000]),
+        queue_records=dice.choice([1, 20, 50_000]),
+    )
+
+
+def _rules(dice: Random, publisher: str) -> tuple[FaultRule, ...]:
+    """Every kind at some rate, a few of them often."""
+    common, rare = (0.15, 0.05) if publisher == EFO else (0.06, 0.015)
+    often = set(dice.sample(list(FaultKind), 4))
+    rules = []
+    for kind in FaultKind:
+        rate = common if kind in often else rare
+        if kind in OF_FRAMES:
+            rate = rate * 1.5
+        if kind in (FaultKind.STALE, FaultKind.MISSING, FaultKind.DELETING):
+            rate = 0.5 if kind in often else 0.2
+        seconds = dice.choice([2.0, 8.0, 45.0]) if kind in (FaultKind.SLOW, FaultKind.LATE) else None
+        rules.append(FaultRule(kind, None, rate, seconds=seconds))
+    dice.shuffle(rules)
+    return tuple(rules)
+
+
+def _reshards(dice: Random, seconds: float) -> tuple[float, ...]:
+    """Some on their own, some a moment after another: children that are split or merged before everybody has heard of them."""
+    times: list[float] = []
+    for _ in range(dice.choice([0, 1, 2, 3, 5])):
+        follows = bool(times) and dice.random() < 0.5
+        times.append(times[-1] + dice.uniform(0.5, 4) if follows else dice.uniform(0, seconds))
+    return tuple(sorted(times))
+
+
+def _stalls(dice: Random, seconds: float) -> tuple[tuple[float, float], ...]:
+    if dice.random() < 0.7:
+        return ()
+    return ((dice.uniform(0, seconds), dice.choice([10.0, 45.0, 90.0, 400.0])),)

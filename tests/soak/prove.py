@@ -1,0 +1,45 @@
+"""The proof that the soak sees: every recovery rule is taken out in turn, and some seed turns red.
+
+`python -m soak.prove [--seeds 300] [RULE ...]` (from the folder `tests`; several minutes). Exit code 1 when a rule is not missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+
+from .in_memory import soak
+from .rules import RULES, without
+
+
+def seeds_until_red(rule: str, limit: int) -> tuple[int, str] | None:
+    """How many seeds it takes until one fails without the rule, and how; None when none of `limit` does."""
+    with without(rule):
+        for number in range(limit):
+            try:
+                soak(number)
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt):
+                    raise
+                return number + 1, f"{type(error).__name__}: {str(error)[:110]}"
+    return None
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--seeds", type=int, default=300)
+    arguments.add_argument("rules", nargs="*")
+    given = arguments.parse_args()
+    logging.disable(logging.CRITICAL)
+    unmissed = 0
+    for rule in given.rules or RULES:
+        found = seeds_until_red(rule, given.seeds)
+        unmissed += found is None
+        number, how = found or (f"not in {given.seeds}", "")
+        print(f"| {rule} | {number} | {how} |", flush=True)
+    return 1 if unmissed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

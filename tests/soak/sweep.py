@@ -1,0 +1,60 @@
+"""Many soak runs: `python -m soak.sweep --seeds 500 [--first 0]` (from the folder `tests`); exit code 1 when one went wrong."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from recordpublisher.plugins.local.fault_kinds import SENTENCES, FaultKind
+
+from .in_memory import soak
+
+
+def sweep(
+    seeds: Iterable[int], play: Callable[[int], Counter[FaultKind]]
+) -> tuple[Counter[FaultKind], dict[int, Exception]]:
+    """Play every seed; answers the faults that struck and what went wrong, by seed."""
+    counts: Counter[FaultKind] = Counter()
+    failed: dict[int, Exception] = {}
+    for seed in seeds:
+        try:
+            counts += play(seed)
+        except Exception as error:
+            failed[seed] = error
+    return counts, failed
+
+
+def table(counts: Counter[FaultKind]) -> str:
+    """The counts as lines, every kind there is."""
+    return "\n".join(f"{counts[kind]:7,}  {kind:<12} {SENTENCES[kind]}" for kind in FaultKind)
+
+
+def repeating(module: str, failed: dict[int, Exception]) -> list[str]:
+    """The commands that play failed seeds again, each with what went wrong."""
+    return [
+        f"cd tests && python -m {module} {seed}   # {type(e).__name__}: {str(e)[:300]}" for seed, e in failed.items()
+    ]
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--seeds", type=int, default=500)
+    arguments.add_argument("--first", type=int, default=0)
+    given = arguments.parse_args()
+    logging.disable(logging.ERROR)
+    started = time.monotonic()
+    counts, failed = sweep(range(given.first, given.first + given.seeds), soak)
+    print(table(counts))
+    print(
+        f"{given.seeds} seeds, {sum(counts.values()):,} faults, {len(failed)} failed, {time.monotonic() - started:.0f} s"
+    )
+    print(*repeating("soak.in_memory", failed), sep="\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

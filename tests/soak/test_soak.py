@@ -1,0 +1,58 @@
+"""Random faults, reshards and restarts: no record lost, none twice, the order of every key kept, the service's limits respected.
+
+Counts and, where a seed failed, the command that repeats it are printed: `make faults` shows them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from soak import in_memory, over_sockets
+from soak.in_memory import soak
+from soak.prove import seeds_until_red
+from soak.sweep import repeating, sweep, table
+
+from recordpublisher.plugins.local.fault_kinds import FaultKind
+
+pytestmark = [pytest.mark.faults, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+IN_MEMORY, OVER_SOCKETS, AT_LEAST = 600, 24, 20
+
+
+def judged(counts: Counter[FaultKind], failed: dict[int, Exception], module: str, seeds: int) -> None:
+    print(f"\n{seeds} seeds of {module}, {sum(counts.values()):,} faults\n{table(counts)}")
+    assert not failed, "\n".join(repeating(module, failed))
+
+
+@pytest.mark.timeout(600)
+def test_six_hundred_seeds_on_virtual_time():
+    counts, failed = sweep(range(IN_MEMORY), in_memory.soak)
+    judged(counts, failed, "soak.in_memory", IN_MEMORY)
+    rare = {kind: counts[kind] for kind in FaultKind if counts[kind] < AT_LEAST}
+    assert not rare, f"struck less than {AT_LEAST} times: {rare}"
+
+
+@pytest.mark.timeout(400)
+def test_two_dozen_seeds_over_real_sockets():
+    counts, failed = sweep(range(OVER_SOCKETS), over_sockets.soak)
+    judged(counts, failed, "soak.over_sockets", OVER_SOCKETS)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "R2 they are renewed from the read position",
+        "F3 frames are checked",
+        "F2 a clean end is not the end of the shard",
+        "F5 silence has a limit",
+        "F4 a lost consumer is registered again",
+        "S2 parents before children",
+    ],
+)
+def test_a_rule_that_is_taken_out_is_missed(rule: str):
+    """A taste of the whole proof, `make proof`."""
+    assert seeds_until_red(rule, 100)
+
+
+def test_a_seed_plays_the_same_again():
+    assert soak(41) == soak(41)

@@ -1,0 +1,103 @@
+"""The rules of fan-out, each taken out (F2 to F9, P1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recordpublisher.publishers import errors
+from recordpublisher.publishers.base import RunResult
+from recordpublisher.publishers.fanout import pacing as fan_out_pacing
+from recordpublisher.publishers.fanout import publisher as fan_out_publisher
+from recordpublisher.publishers.fanout import registrar, registration
+from recordpublisher.publishers.fanout.lost_resource import LostResource
+from recordpublisher.publishers.fanout.publisher import FanOutRecordPublisher
+from recordpublisher.publishers.fanout.recovery import Recovery
+from recordpublisher.publishers.fanout.registration import Registration
+from recordpublisher.publishers.fanout.subscription import OpenSubscription
+
+from .mutation import Patches, nothing, replaced, throw
+
+
+def a_clean_end_is_not_the_end_of_the_shard() -> Patches:
+    publish = FanOutRecordPublisher._publish
+
+    async def ended(self: Any, *given: Any) -> RunResult:
+        await publish(self, *given)
+        return RunResult.COMPLETE
+
+    return [replaced(FanOutRecordPublisher, "_publish", ended)]
+
+
+def subscriptions_go_on_from_the_answered_position() -> Patches:
+    return [replaced(fan_out_publisher, "_advanced", lambda position, answered: position)]
+
+
+def broken_subscriptions_are_opened_again() -> Patches:
+    def broken(self: Any, error: Exception, arn: str, *, was_held_up: bool) -> None:
+        raise error
+
+    return [replaced(Recovery, "broken", broken)]
+
+
+def refused_subscriptions_are_tried_again() -> Patches:
+    return [replaced(Recovery, "refused", lambda self, error, arn: throw(error))]
+
+
+def in_use_is_not_counted() -> Patches:
+    return [replaced(Recovery, "_wait_out_the_other", lambda self, error: self._count(error))]
+
+
+def five_seconds_lie_between_success_and_call() -> Patches:
+    return [replaced(fan_out_pacing, "SECONDS_AFTER_SUCCESS", 0.0)]
+
+
+def one_second_lies_between_calls() -> Patches:
+    return [replaced(fan_out_pacing, "SECONDS_BETWEEN_CALLS", 0.0)]
+
+
+def progress_renews_the_budget() -> Patches:
+    return [replaced(Recovery, "progressed", nothing)]
+
+
+def silence_has_a_limit() -> Patches:
+    async def next_event(self: OpenSubscription) -> Any:
+        return await anext(self._events, None)
+
+    return [replaced(OpenSubscription, "next_event", next_event)]
+
+
+def unread_subscriptions_are_given_back() -> Patches:
+    return [replaced(OpenSubscription, "_give_back", nothing)]
+
+
+def a_lost_consumer_is_looked_into() -> Patches:
+    async def heal(self: Any, shard: Any, arn: str) -> bool:
+        return False
+
+    return [replaced(LostResource, "heal", heal)]
+
+
+def a_lost_consumer_is_registered_again() -> Patches:
+    async def heal(self: Any, stream: str, lost_arn: str) -> bool:
+        return self._arns[stream] != lost_arn
+
+    return [replaced(registrar.Registrar, "heal", heal)]
+
+
+def a_consumer_that_is_going_is_waited_for() -> Patches:
+    async def ensure_active(self: Any, stream_arn: str, name: str, may_register: Any) -> str:
+        described = await self.describe(stream_arn, name)
+        if described is None:
+            described = await self._register(stream_arn, name, may_register)
+        if described is None or described.status == "DELETING":
+            raise errors.ConsumerError("gone")
+        return str(described.arn)
+
+    return [replaced(Registration, "ensure_active", ensure_active)]
+
+
+def a_consumer_that_somebody_else_registered_is_shared() -> Patches:
+    class OtherError(Exception):
+        pass
+
+    return [replaced(registration, "ResourceInUseError", OtherError)]

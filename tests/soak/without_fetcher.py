@@ -1,0 +1,75 @@
+"""The rules of many shards and of state, each taken out (S2, S3, S5, P3)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from recordpublisher.fetcher import opening, seeding, shard_table
+from recordpublisher.fetcher.data_fetcher import DataFetcher
+from recordpublisher.fetcher.discovery import Discovery
+from recordpublisher.fetcher.roster import Roster
+from recordpublisher.publishers.positions import StartingPosition
+
+from .mutation import Patches, nothing, replaced
+
+
+def failed_discovery_never_ends_a_job() -> Patches:
+    async def look(self: Any, stream: str, looked: Any) -> None:
+        await looked(stream, await self._lister._client.list_shards(self._lister._names[stream]))
+
+    return [replaced(Discovery, "_look", look)]
+
+
+def child_shards_are_used_at_once() -> Patches:
+    return [replaced(DataFetcher, "_found_children", nothing)]
+
+
+def parents_come_before_children() -> Patches:
+    return [replaced(shard_table.ShardTable, "parents_finished", lambda self, shard: True)]
+
+
+def a_shard_that_waits_says_nothing_about_its_parents() -> Patches:
+    confirmed = shard_table.ShardEntry.confirmed_state.fget
+    assert confirmed is not None
+    return [
+        replaced(
+            shard_table.ShardEntry, "confirmed_state", property(lambda self: replace(confirmed(self), waiting=False))
+        )
+    ]
+
+
+def other_subtasks_hear_of_children_by_looking() -> Patches:
+    async def run(self: Any, looked: Any) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    return [replaced(Discovery, "run", run)]
+
+
+def latest_is_pinned_once_for_the_job() -> Patches:
+    pinned = opening._pinned_start
+
+    async def anew(restored: Any, parts: Any) -> Any:
+        return await pinned(replace(restored, pinned_ms=None), parts)
+
+    def from_now(listed: Any, restored: Any, start: Any) -> Any:
+        states = seeding.seeded_states(listed, restored, start)
+        return {key: replace(state, start=start) if state.position is None else state for key, state in states.items()}
+
+    return [replaced(opening, "_pinned_start", anew), replaced(opening, "seeded_states", from_now)]
+
+
+def found_shards_are_read_from_their_beginning() -> Patches:
+    take = Roster.take
+
+    def from_the_tip(self: Roster, shards: Any) -> None:
+        with patch.object(StartingPosition, "trim_horizon", StartingPosition.latest):
+            take(self, shards)
+
+    return [replaced(Roster, "take", from_the_tip)]
+
+
+def an_old_listing_is_asked_for_again_at_the_start() -> Patches:
+    return [replaced(opening, "LOOKS", 1)]

@@ -1,0 +1,91 @@
+"""The rules of polling and of errors, each taken out (R1, R2, R4, F3, F4, P1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recordpublisher.fetcher import seeding, shard_table
+from recordpublisher.publishers import backoff
+from recordpublisher.publishers.fanout import lost_resource
+from recordpublisher.publishers.kinesis import frames, translation
+from recordpublisher.publishers.polling import iterator as polling_iterator
+from recordpublisher.publishers.polling import missing
+from recordpublisher.publishers.polling import pacing as polling_pacing
+from recordpublisher.publishers.polling import publisher as polling_publisher
+from recordpublisher.publishers.polling.iterator import ShardIterator
+from recordpublisher.publishers.positions import StartingPosition
+
+from .mutation import Patches, nothing, replaced
+
+
+def expired_iterators_are_renewed() -> Patches:
+    class OtherError(Exception):
+        pass
+
+    return [replaced(polling_publisher, "ExpiredIteratorError", OtherError)]
+
+
+def they_are_renewed_from_the_read_position() -> Patches:
+    at = ShardIterator.at
+
+    async def from_the_start(self: ShardIterator, position: StartingPosition) -> str:
+        self._first = getattr(self, "_first", position)  # type: ignore[attr-defined]
+        return await at(self, self._first)  # type: ignore[attr-defined]
+
+    return [replaced(ShardIterator, "at", from_the_start)]
+
+
+def old_iterators_are_replaced_before_use() -> Patches:
+    return [replaced(polling_iterator, "ITERATOR_SECONDS", 1e9)]
+
+
+def a_refused_shard_is_left_alone_for_a_second() -> Patches:
+    return [replaced(polling_pacing, "THROTTLED_SECONDS", 0.0)]
+
+
+def reads_keep_five_calls_a_second() -> Patches:
+    return [replaced(polling_pacing, "CALL_SECONDS", 0.0), replaced(polling_publisher, "CALL_SECONDS", 0.0)]
+
+
+def failed_calls_are_tried_again() -> Patches:
+    return [replaced(backoff.RetryPolicy, "max_retries", property(lambda self: 0, nothing))]
+
+
+def a_shard_that_is_not_found_is_looked_into() -> Patches:
+    async def believed(listing: Any, shard: Any, error: Exception, policy: Any) -> Exception:
+        return error
+
+    return [replaced(polling_publisher, "why_not_found", believed)]
+
+
+def a_listing_older_than_the_shard_is_not_believed() -> Patches:
+    modules = (missing, lost_resource, seeding, shard_table)
+    return [replaced(module, "is_too_old_for", lambda shard, listed: False) for module in modules]
+
+
+def reading_goes_on_from_the_answered_position() -> Patches:
+    return [replaced(polling_publisher, "next_position", lambda position, answered: position)]
+
+
+def throttling_is_known() -> Patches:
+    return [replaced(translation, "THROTTLED", set())]
+
+
+def server_errors_are_known() -> Patches:
+    kind_of = translation._kind_of
+    return [
+        replaced(translation, "TRANSIENT", set()),
+        replaced(translation, "_kind_of", lambda code, status: kind_of(code, 0)),
+    ]
+
+
+def network_errors_are_known() -> Patches:
+    return [replaced(translation, "NETWORK", ())]
+
+
+def broken_answers_are_known() -> Patches:
+    return [replaced(translation, "BROKEN", ())]
+
+
+def frames_are_checked() -> Patches:
+    return [replaced(frames, "_check", nothing)]

@@ -1,0 +1,141 @@
+"""A thousand shards with more to read than memory has room for, and a sink that takes nothing: how much memory does that take?
+
+Run as a process of its own: `thousand_shards.py POLLING|EFO SHARDS BUDGET_BYTES RECORD_BYTES`; prints one JSON object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+from botocore import xform_name
+from event_frames import frame
+from soak.job import STREAM, fetcher_over
+
+from recordpublisher.fetcher.bounded import Bounds
+from recordpublisher.fetcher.sink import Sink
+from recordpublisher.publishers.kinesis.decoding import decode_read
+from recordpublisher.publishers.kinesis.parsing import RAW_EVENTS, READ
+from recordpublisher.publishers.properties import Properties
+
+from virtual_time import VirtualClock, run_virtual
+
+ARN = f"arn:aws:kinesis:us-east-1:000000000000:stream/{STREAM}"
+EVENT = {":message-type": "event", ":event-type": "SubscribeToShardEvent"}
+MOST_PER_READ = 2_000
+
+
+class EndlessTransport:
+    """Answers any read at once with as many records as were asked for; nothing is kept."""
+
+    def __init__(self, shards: int, record_bytes: int) -> None:
+        self._shards = shards
+        self._data = bytes(record_bytes)
+        self.answers = 0
+
+    async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
+        return getattr(self, xform_name(api))(**parameters)
+
+    async def subscribe(self, api: str, **parameters: Any) -> dict[str, Any]:
+        async def readany() -> bytes:
+            await asyncio.sleep(0.01)
+            return frame(EVENT, self._body("ContinuationSequenceNumber", 500))
+
+        return {
+            RAW_EVENTS: SimpleNamespace(content=SimpleNamespace(readany=readany), connection=None, close=lambda: None)
+        }
+
+    async def close(self) -> None:
+        pass
+
+    def list_shards(self, **_: Any) -> dict[str, Any]:
+        step = 2**128 // self._shards
+        shards = [
+            {
+                "ShardId": f"shardId-{index:012d}",
+                "HashKeyRange": {"StartingHashKey": str(index * step), "EndingHashKey": str((index + 1) * step - 1)},
+                "SequenceNumberRange": {"StartingSequenceNumber": "1"},
+            }
+            for index in range(self._shards)
+        ]
+        return {"Shards": shards, "ResponseMetadata": {"HTTPHeaders": {}}}
+
+    def describe_stream_summary(self, **_: Any) -> dict[str, Any]:
+        return {"StreamDescriptionSummary": {"StreamARN": ARN, "RetentionPeriodHours": 24}}
+
+    def describe_stream_consumer(self, **_: Any) -> dict[str, Any]:
+        described = {"ConsumerName": "app", "ConsumerARN": f"{ARN}/consumer/app:1", "ConsumerStatus": "ACTIVE"}
+        return {"ConsumerDescription": described}
+
+    def get_shard_iterator(self, **_: Any) -> dict[str, Any]:
+        return {"ShardIterator": "it"}
+
+    def get_records(self, **asked: Any) -> dict[str, Any]:
+        return {READ: decode_read(self._body("NextShardIterator", min(asked["Limit"], MOST_PER_READ)))}
+
+    def _body(self, following: str, count: int) -> bytes:
+        self.answers += 1
+        records = [
+            {
+                "SequenceNumber": str(number),
+                "ApproximateArrivalTimestamp": 1.5,
+                "Data": self._data,
+                "PartitionKey": f"k{number}",
+            }
+            for number in range(count)
+        ]
+        return msgspec.json.encode({"Records": records, "MillisBehindLatest": 9, following: "99"})
+
+
+class StuckSink(Sink):
+    async def write(self, batch: Any) -> None:
+        await asyncio.sleep(1e6)
+
+
+def rss() -> int:
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmRSS"))
+
+
+async def measure(publisher: str, shards: int, budget: int, record_bytes: int) -> dict[str, int]:
+    transport = EndlessTransport(shards, record_bytes)
+    given = Properties(
+        {
+            "flink.stream.recordpublisher": publisher,
+            "flink.stream.initpos": "TRIM_HORIZON",
+            "flink.stream.efo.consumername": "app",
+            "flink.subtask.queue.bytes": budget,
+        }
+    )
+    fetcher = fetcher_over(transport, given, StuckSink(), VirtualClock())
+    await fetcher.open()
+    gc.collect()
+    before = rss()
+    running = asyncio.create_task(fetcher.run_bounded(Bounds()))
+    await asyncio.sleep(30)
+    gc.collect()
+    queued = [entry.queued_bytes for entry in fetcher._table]
+    held = rss() - before
+    del running
+    return {
+        "held": held,
+        "queued": sum(queued),
+        "reading": sum(size > 0 for size in queued),
+        "answers": transport.answers,
+    }
+
+
+if __name__ == "__main__":
+    publisher, *numbers = sys.argv[1:]
+
+    async def main() -> None:
+        print(json.dumps(await measure(publisher, *map(int, numbers))), flush=True)
+        os._exit(0)  # the stuck write would be waited for
+
+    run_virtual(main())
