@@ -13,6 +13,7 @@ from .alignment import Alignment
 from .bounded import BoundedResult, Bounds, EndReason
 from .budget import ByteBudget
 from .checkpoints import CheckpointKeeper
+from .closing import close_parts
 from .emitter import Emitter
 from .ending import Ending
 from .finish_line import FinishLine
@@ -29,7 +30,7 @@ from .readers import Readers, is_deleted_stream
 from .rejections import Rejections
 from .roster import Roster
 from .shard_table import ShardEntry, ShardTable
-from .sink import Checkpoint, SinkContext, State
+from .sink import Checkpoint, State
 from .snapshot import to_json
 from .subtask_view import SubtaskView
 from .succession import Succession
@@ -99,11 +100,7 @@ class DataFetcher:
         Raises: StateError, DataLossError, StreamNotFoundError, KinesisError.
         """
         parts = self._parts
-        context = SinkContext(
-            parts.subtask, parts.parallelism, parts.streams, self._keeper.ask_for_one, self._rejections.reject
-        )
-        await self._rejections.open(context)
-        opened = await open_job(parts, context)
+        opened = await open_job(parts, await self._rejections.open(parts, self._keeper.ask_for_one))
         self._generation, self._pinned_ms, self._earlier = opened.generation, opened.pinned_ms, opened.earlier
         self._roster.open(opened.listed, opened.states)
         await parts.tracker.open(parts.subtask, parts.parallelism)
@@ -179,17 +176,7 @@ class DataFetcher:
         """Close publishers, tracker and sink; every one of them, whatever the others do."""
         parts = self._parts
         parts.tracker.report(Report(parts.subtask, SubtaskStatus.LEFT))
-        results = await asyncio.gather(
-            parts.factory.close(),
-            parts.tracker.close(),
-            parts.sink.close(),
-            self._rejections.close(),
-            *([] if parts.checkpoints is None else [parts.checkpoints.close()]),
-            return_exceptions=True,
-        )
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
+        await close_parts(parts, self._rejections.close())
 
     def metrics(self) -> dict[str, Any]:
         """Metrics as a plain dict: `subtask` and `shards` by `stream/shard-id` (A1)."""

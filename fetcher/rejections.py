@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from ..publishers.records import RecordBatch, UserRecord
 from ..publishers.shards import Shard
+from .parts import FetcherParts
 from .shard_table import ShardTable
 from .sink import Checkpoint, Sink, SinkContext, refuse
 
@@ -27,10 +29,11 @@ class Rejections:
         self._skips = skips
         self._sink = dead_letters
 
-    async def open(self, context: SinkContext) -> None:
-        """Open the dead-letter sink; what it may have stored says nothing about the job."""
+    async def open(self, parts: FetcherParts, request_checkpoint: Callable[[], None]) -> SinkContext:
+        """Open the dead-letter sink, what it may have stored says nothing about the job; answers the context of the job's own sink."""
         if self._sink is not None:
-            await self._sink.open(SinkContext(context.subtask, context.parallelism, context.streams))
+            await self._sink.open(SinkContext(parts.subtask, parts.parallelism, parts.streams))
+        return SinkContext(parts.subtask, parts.parallelism, parts.streams, request_checkpoint, self.reject)
 
     async def poisoned(self, batch: RecordBatch) -> None:
         """Write the records of a batch that could not be deserialised."""
