@@ -36,8 +36,9 @@ class JobUnderFire:
         self.process = start_job(self._path, "--parallelism", str(self._chance.choice(self._parallelisms)))
 
     def subtasks(self) -> list[int]:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not (found := children_of(self.process.pid)) and time.monotonic() < deadline:
+            self.keep_running()
             time.sleep(0.05)
         return found
 

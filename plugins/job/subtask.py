@@ -7,7 +7,6 @@ import logging
 import os
 from collections.abc import Callable
 
-from ...fetcher.bounded import BoundedResult
 from ...publishers.errors import ConfigurationError
 from ...publishers.properties import Properties
 from ...publishers.property_table import STREAMS
@@ -25,7 +24,7 @@ async def run_subtask(
     parallelism: int,
     report: Callable[[SubtaskProgress], None],
     supervisor: int | None = None,
-) -> BoundedResult:
+) -> None:
     """Read, write and checkpoint until a signal, an error, or the end of the streams; a signal drains and checkpoints.
 
     `report` hears how it goes once a second. `supervisor` is a pipe whose end means: drain. Raises: RecordPublisherError and what
@@ -33,7 +32,11 @@ async def run_subtask(
     """
     fetcher = DataFetcher(streams_of(properties), properties, subtask=subtask, parallelism=parallelism)
 
+    is_draining = False
+
     def drain() -> None:
+        nonlocal is_draining
+        is_draining = True
         log.info("subtask %d drains", subtask)
         fetcher.stop()
 
@@ -41,6 +44,11 @@ async def run_subtask(
     if supervisor is not None:
         os.set_blocking(supervisor, False)
         call_at_end_of(supervisor, drain)
+    await asyncio.sleep(
+        0.01
+    )  # hears of a supervisor that is gone already: a late start would take over from its successor
+    if is_draining:
+        return
     async with fetcher:
         log.info("subtask %d of %d reads %s", subtask, parallelism, ", ".join(streams_of(properties)))
         reporting = asyncio.create_task(_report(fetcher, subtask, report))
@@ -50,7 +58,6 @@ async def run_subtask(
             reporting.cancel()
         report(progress_of(subtask, fetcher.metrics()))
     log.info("subtask %d ended: %s, %d records", subtask, result.reason.name, result.records)
-    return result
 
 
 def streams_of(properties: Properties) -> list[str]:
