@@ -8,7 +8,7 @@ STAMP := .venv/.installed
 FOREIGN := tests/plugins/local/foreign
 LONG := kills or sinks or time or simulation or faults or benchmark
 
-.PHONY: demo test lint types imports check kills sinks sinks-soak time simulation nightly faults soak proof bench coverage docs pins clean servers
+.PHONY: demo test lint types imports check kills sinks sinks-soak time simulation nightly faults soak soak-spark proof bench coverage docs pins clean servers
 
 demo: $(STAMP)  ## the main job, live: PUBLISHER=EFO (default) or POLLING
 	$(BIN)/recordpublisher demo --publisher $(PUBLISHER)
@@ -42,6 +42,9 @@ soak: $(STAMP)  ## the same for as long as you like: make soak SEEDS=50000 FIRST
 
 proof: $(STAMP)  ## takes every recovery rule out in turn and says how many seeds the soak needs to miss it (minutes)
 	cd tests && ../$(BIN)/python -m soak.prove --seeds 600
+
+soak-spark: $(STAMP)  ## many more kills of Spark jobs: KILL_ROUNDS=24 a job (half an hour)
+	KILL_ROUNDS=$${KILL_ROUNDS:-24} $(BIN)/pytest -s -m "kills and spark"
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -35,7 +35,7 @@ AREAS = {
         "Sinks",
         [
             "Sink", "SinkContext", "Checkpoint", "MemorySink", "ReactiveSink", "CallbackSink", "JsonlSink", "ParquetSink",
-            "SqlSink",
+            "SqlSink", "KinesisSink", "SinkStatistics", "FailedRecord",
         ],
     ),
     "settings": ("Settings", ["Properties", "Property", "UnknownPropertyWarning"]),

@@ -43,7 +43,7 @@ class ShardState:
     def to_json(self) -> dict[str, Any]:
         """A plain dict without empty entries."""
         entries = {
-            "start": _start_to_json(self.start),
+            "start": start_to_json(self.start),
             "position": None if self.position is None else self.position.sequence,
             "sub": self.position.sub_sequence
             if self.position is not None and self.position.is_inside_aggregate
@@ -64,7 +64,7 @@ class ShardState:
         try:
             sequence = entries.get("position")
             return cls(
-                start=_start_from_json(entries["start"]),
+                start=start_from_json(entries["start"]),
                 position=None
                 if sequence is None
                 else SequenceNumber(str(sequence), int(entries.get("sub", WHOLE_RECORD))),
@@ -80,7 +80,8 @@ class ShardState:
             raise StateError(f"a shard's state cannot be read: {entries!r}: {error}") from error
 
 
-def _start_to_json(start: StartingPosition) -> str | dict[str, Any]:
+def start_to_json(start: StartingPosition) -> str | dict[str, Any]:
+    """Where a shard begins, as JSON."""
     if start.timestamp_ms is not None:
         return {"type": start.type.value, "timestamp": start.timestamp_ms}
     if start.sequence_number is not None:
@@ -88,7 +89,8 @@ def _start_to_json(start: StartingPosition) -> str | dict[str, Any]:
     return start.type.value
 
 
-def _start_from_json(entry: str | Mapping[str, Any]) -> StartingPosition:
+def start_from_json(entry: str | Mapping[str, Any]) -> StartingPosition:
+    """The inverse of `start_to_json`."""
     if isinstance(entry, str):
         return StartingPosition(PositionType(entry))
     return StartingPosition(PositionType(entry["type"]), entry.get("sequence"), entry.get("timestamp"))

@@ -23,8 +23,9 @@ def recordpublisher_register_publishers(registry: Registrar[RecordPublisherFacto
 
 @hookimpl
 def recordpublisher_register_sinks(registry: Registrar[Sink]) -> None:
-    """Memory and observers, functions, files, databases."""
+    """The bundled sinks."""
     registry.add("memory", f"{PROJECT}.plugins.sinks.memory:MemorySink")
+    registry.add("kinesis", f"{PROJECT}.plugins.sinks.kinesis:KinesisSink")
     registry.add("reactive", f"{PROJECT}.plugins.sinks.reactive:ReactiveSink")
     registry.add("callback", f"{PROJECT}.plugins.sinks.callback:CallbackSink")
     registry.add("jsonl", f"{PROJECT}.plugins.sinks.files.jsonl:JsonlSink")

@@ -86,6 +86,25 @@ def parse_aggregate(data: bytes) -> Aggregate | None:
     return aggregate if whole.IsInitialized() and _indexes_fit(aggregate) else None
 
 
+def sealed_aggregate(parts: Sequence[tuple[str, str | None, bytes]]) -> bytes:
+    """The data of an aggregate of (partition key, explicit hash key, data); keys stand in its tables once."""
+    keys: dict[str, int] = {}
+    hash_keys: dict[str, int] = {}
+    whole = _AggregatedRecord()
+    add = whole.records.add
+    for key, hash_key, data in parts:
+        index = keys.setdefault(key, len(keys))
+        if hash_key is None:
+            add(partition_key_index=index, data=data)
+        else:
+            explicit = hash_keys.setdefault(hash_key, len(hash_keys))
+            add(partition_key_index=index, explicit_hash_key_index=explicit, data=data)
+    whole.partition_key_table.extend([key.encode() for key in keys])
+    whole.explicit_hash_key_table.extend([key.encode() for key in hash_keys])
+    message: bytes = whole.SerializeToString()
+    return MAGIC + message + hashlib.md5(message, usedforsecurity=False).digest()
+
+
 def hash_key_of(partition_key: str, explicit_hash_key: str | None) -> int:
     """The 128-bit hash key that decides a record's shard."""
     if explicit_hash_key and explicit_hash_key.isdecimal():

@@ -27,11 +27,16 @@ class RetryProperties:
         return RetryPolicy(properties.value(self.max_retries), base, maximum, properties.value(self.exponent))
 
 
-def _retries(
-    stem: str, operation: str, retries: int, base: int, maximum: int, connector: tuple[str, str, str] = ("", "", "")
+def retry_properties(
+    stem: str,
+    operation: str,
+    retries: int,
+    base: int,
+    maximum: int,
+    connector: tuple[str, str, str] = ("", "", ""),
+    group: str = "Retries",
 ) -> RetryProperties:
-    """`connector`: its retries, base and maximum where they differ from the FLIP's numbers, which are ours."""
-    group = "Retries"
+    """Declare the four. `connector`: its retries, base and maximum where they differ from the FLIP's numbers, which are ours."""
     return RetryProperties(
         integer(
             f"{stem}.maxretries",
@@ -60,22 +65,26 @@ def _retries(
     )
 
 
-GETRECORDS_RETRIES = _retries("flink.shard.getrecords", "GetRecords", 3, 300, 1_000)
-GETITERATOR_RETRIES = _retries("flink.shard.getiterator", "GetShardIterator", 3, 300, 1_000)
-LIST_SHARDS_RETRIES = _retries("flink.list.shards", "ListShards", 10, 1_000, 5_000)
-DESCRIBE_STREAM_RETRIES = _retries("flink.stream.describe", "DescribeStreamSummary", 50, 2_000, 5_000)
-DESCRIBE_CONSUMER_RETRIES = _retries("flink.stream.describestreamconsumer", "DescribeStreamConsumer", 50, 2_000, 5_000)
-LIST_CONSUMERS_RETRIES = _retries(
+GETRECORDS_RETRIES = retry_properties("flink.shard.getrecords", "GetRecords", 3, 300, 1_000)
+GETITERATOR_RETRIES = retry_properties("flink.shard.getiterator", "GetShardIterator", 3, 300, 1_000)
+LIST_SHARDS_RETRIES = retry_properties("flink.list.shards", "ListShards", 10, 1_000, 5_000)
+DESCRIBE_STREAM_RETRIES = retry_properties("flink.stream.describe", "DescribeStreamSummary", 50, 2_000, 5_000)
+DESCRIBE_CONSUMER_RETRIES = retry_properties(
+    "flink.stream.describestreamconsumer", "DescribeStreamConsumer", 50, 2_000, 5_000
+)
+LIST_CONSUMERS_RETRIES = retry_properties(
     "flink.stream.liststreamconsumers", "ListStreamConsumers", 10, 200, 1_000, ("none", "none", "none")
 )
-REGISTER_RETRIES = _retries(
+REGISTER_RETRIES = retry_properties(
     "flink.stream.registerstreamconsumer", "RegisterStreamConsumer", 10, 200, 1_000, ("", "500", "2000")
 )
-DEREGISTER_RETRIES = _retries(
+DEREGISTER_RETRIES = retry_properties(
     "flink.stream.deregisterstreamconsumer", "DeregisterStreamConsumer", 10, 200, 1_000, ("", "500", "2000")
 )
-SUBSCRIBE_RETRIES = _retries("flink.shard.subscribetoshard", "SubscribeToShard", 5, 1_000, 2_000, ("10", "", ""))
-SQL_RETRIES = _retries("flink.sql.transaction", "a transaction of the sql sink or state store", 10, 200, 5_000)
+SUBSCRIBE_RETRIES = retry_properties(
+    "flink.shard.subscribetoshard", "SubscribeToShard", 5, 1_000, 2_000, ("10", "", "")
+)
+SQL_RETRIES = retry_properties("flink.sql.transaction", "a transaction of the sql sink or state store", 10, 200, 5_000)
 ALL_RETRIES = (
     GETRECORDS_RETRIES, GETITERATOR_RETRIES, LIST_SHARDS_RETRIES, DESCRIBE_STREAM_RETRIES, DESCRIBE_CONSUMER_RETRIES,
     LIST_CONSUMERS_RETRIES, REGISTER_RETRIES, DEREGISTER_RETRIES, SUBSCRIBE_RETRIES, SQL_RETRIES,

@@ -12,6 +12,7 @@ from .property_job import *  # noqa: F403
 from .property_reading import *  # noqa: F403
 from .property_retries import *  # noqa: F403
 from .property_subtask import *  # noqa: F403
+from .property_writing import *  # noqa: F403
 
 declare_without_meaning(
     {

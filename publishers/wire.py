@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from .positions import StartingPosition
 from .records import UserRecord
@@ -97,4 +99,64 @@ class ListingPort(Protocol):
 
     async def server_time_ms(self, stream: str) -> int:
         """The service's wall clock, epoch ms, from the Date of an answer (P3)."""
+        ...
+
+
+class PutEntry(
+    msgspec.Struct,
+    gc=False,
+    omit_defaults=True,
+    rename={"data": "Data", "partition_key": "PartitionKey", "explicit_hash_key": "ExplicitHashKey"},
+):
+    """One Kinesis record to put, as it goes onto the wire; an explicit hash key is a decimal number."""
+
+    data: bytes
+    partition_key: str
+    explicit_hash_key: str | None = None
+
+
+class PutResult(
+    msgspec.Struct,
+    gc=False,
+    rename={"shard_id": "ShardId", "error_code": "ErrorCode", "error_message": "ErrorMessage"},
+):
+    """What became of one record: the shard that took it, or the code and words of its refusal."""
+
+    shard_id: str | None = None
+    error_code: str | None = None
+    error_message: str | None = None
+
+
+class PutAnswer(msgspec.Struct, rename={"failed": "FailedRecordCount", "results": "Records"}):
+    """One PutRecords answer: how many records were refused, and a result for each record, in their order."""
+
+    failed: int = 0
+    results: list[PutResult] = []
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFacts:
+    """What a writer must know of a stream: the largest record (bytes of data and key), and whether keys decide the shard (S4)."""
+
+    max_record_bytes: int
+    keys_decide: bool
+
+
+class WritingPort(Protocol):
+    """What a writer needs. Every method raises the errors of `errors.py`, translated and classified, and does not retry."""
+
+    async def put_records(self, stream: str, entries: Sequence[PutEntry]) -> PutAnswer:
+        """Put 1 to 500 records of together at most 10 MiB, keys counted (service limit); some may be refused, one by one."""
+        ...
+
+    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
+        """Every shard of the stream still listed, or those after the shard id `after` (paged to the end)."""
+        ...
+
+    async def stream_facts(self, stream: str) -> StreamFacts:
+        """What DescribeStreamSummary says of the stream."""
+        ...
+
+    async def close(self) -> None:
+        """Close all connections."""
         ...

@@ -1,31 +1,64 @@
-"""A Spark job in a process of its own: Parquet from a stream until killed, or, told `--finish`, until everything there was read."""
+"""A Spark job in a process of its own: rows of a stream into files until killed, or, told to finish, until everything there was read."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
+import uuid
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
+from spark_killable import KillableSource, stand
+
+ACTIONS = 3
 
 
 def main() -> None:
-    options, folder, finish = json.loads(sys.argv[1]), Path(sys.argv[2]), "--finish" in sys.argv
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    session = builder.config("spark.driver.host", "127.0.0.1").config("spark.sql.shuffle.partitions", "1").getOrCreate()
+    job = json.loads(sys.argv[1])
+    folder = Path(job["folder"])
+    builder = SparkSession.builder.master(job["master"]).config("spark.ui.enabled", "false")
+    for key, value in {"spark.driver.host": "127.0.0.1", "spark.sql.shuffle.partitions": "1", **job["conf"]}.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
-    frame = session.readStream.format("kinesis").options(**options).load()
+    session.dataSource.register(KillableSource)
+    frame = session.readStream.format("killable").options(**job["options"]).load()
     rows = frame.select("shardId", "sequenceNumber", f.get_json_object(f.col("data").cast("string"), "$.n").alias("n"))
-    checkpoint = str(folder / "checkpoint")
-    writer = (
-        rows.writeStream.format("parquet").option("path", str(folder / "out")).option("checkpointLocation", checkpoint)
-    )
-    query = (writer.trigger(availableNow=True) if finish else writer).start()
+    writer = rows.writeStream.option("checkpointLocation", str(folder / "checkpoint"))
+    if job["sink"] == "parquet":
+        writer = writer.format("parquet").option("path", str(folder / "out"))
+    else:
+        writer = writer.foreachBatch(lambda batch, number: act(batch, number, folder))
+    query = (writer.trigger(availableNow=True) if job["finish"] else writer).start()
     print("started", flush=True)
     watch(query)
+
+
+def act(batch: Any, number: int, folder: Path) -> None:
+    """Three actions, each of which reads the batch anew, into folders of which the first to be finished counts.
+
+    An overwrite in place would not do: a driver that was stopped in the middle of one adds its files to those of its replacement.
+    """
+    for action in range(ACTIONS):
+        output = folder / f"out-{action}"
+        aside, done = output / f".{uuid.uuid4().hex}", output / f"batch={number}"
+        batch.write.parquet(str(aside))
+        try:
+            aside.rename(done)
+        except OSError:  # somebody was first: with the same rows, or the promise is broken
+            assert rows_in(aside) == rows_in(done), f"batch {number} was read twice with different rows"
+            shutil.rmtree(aside)
+    stand(folder, "acted")
+
+
+def rows_in(folder: Path) -> list[tuple[str, str]]:
+    table = pq.read_table(folder, columns=["shardId", "sequenceNumber"], partitioning=None)
+    return sorted(zip(table["shardId"].to_pylist(), table["sequenceNumber"].to_pylist(), strict=True))
 
 
 def watch(query: Any) -> None:

@@ -13,6 +13,7 @@ from recordpublisher.plugins.sinks.spark.offset import Offset
 from recordpublisher.plugins.sinks.spark.options import SparkOptions
 from recordpublisher.plugins.sinks.spark.task import TaskPlan, TaskRead
 from recordpublisher.plugins.state.claims import BatchId, ClaimStore
+from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
@@ -26,6 +27,11 @@ class MemoryClaims(ClaimStore):
     """Claims in a dict."""
 
     claims: dict[tuple[BatchId, str], bytes] = field(default_factory=dict)
+    probes: set[tuple[str, str]] = field(default_factory=set)
+
+    def lose_everything(self) -> None:
+        self.claims.clear()
+        self.probes.clear()
 
     def put_if_absent(self, batch: BatchId, name: str, claim: bytes) -> bytes:
         return self.claims.setdefault((batch, name), claim)
@@ -41,9 +47,12 @@ class MemoryClaims(ClaimStore):
         for key in old:
             del self.claims[key]
 
-    def plant_probe(self, query: str, token: str) -> None: ...
+    def plant_probe(self, query: str, token: str) -> None:
+        self.probes.add((query, token))
 
-    def see_probe(self, query: str, token: str) -> None: ...
+    def see_probe(self, query: str, token: str) -> None:
+        if (query, token) not in self.probes:
+            raise ConfigurationError("metadataLocation", "memory", "the same for driver and executors")
 
 
 @dataclass
@@ -82,6 +91,9 @@ class SimulatedKinesis:
     start: StartingPosition = field(default_factory=StartingPosition.trim_horizon)
     discovered: list[Shard] = field(default_factory=list)
     reads: list[tuple[str, list[str]]] = field(default_factory=list)
+    oldest_ms: int | None = None
+    watched: Mapping[Shard, ShardState] | None = None
+    crawl: dict[str, int] = field(default_factory=dict)
 
     def add(self, shard_id: str, times: list[int], parents: tuple[str, ...] = (), stream: str = "s") -> Shard:
         shard = Shard(stream, shard_id, parents)
@@ -95,7 +107,25 @@ class SimulatedKinesis:
     # the Service port
 
     def list_shards(self, stream: str) -> list[Shard]:
-        return [each.shard for each in self.shards.values() if each.shard.stream == stream]
+        listed = [each.shard for each in self.shards.values() if each.shard.stream == stream]
+        self.discovered = [shard for shard in self.discovered if shard.stream != stream] + listed
+        return listed
+
+    def oldest_retained_ms(self, stream: str) -> int | None:
+        return self.oldest_ms
+
+    def watch(self, shards: Mapping[Shard, ShardState]) -> None:
+        self.watched = self.watched or shards
+
+    def has_news(self, seconds: float) -> bool:
+        self.clock.sleep(seconds)
+        return any(self._is_news(self.shards[shard.key], state) for shard, state in (self.watched or {}).items())
+
+    def end_watch(self) -> None:
+        self.watched = None
+
+    def _is_news(self, model: SimulatedShard, state: ShardState) -> bool:
+        return model.closed or self._first(state, model) < len(model.times)
 
     def server_time_ms(self, stream: str) -> int:
         return self.clock.now_ms()
@@ -121,7 +151,13 @@ class SimulatedKinesis:
         model = self.shards[shard.key]
         first = self._first(state, model)
         taken, watermark, head = [], state.watermark, None
-        limit = bounds.shard_limits.get(shard.key, 10**9)
+        if self.crawl.get(shard.key, 0) > (
+            bounds.max_time or 0
+        ):  # so many seconds of empty answers before the next record
+            return ShardOutcome(shard, state, millis_behind_latest=10**6)
+        limit = min(
+            bounds.shard_limits.get(shard.key, 10**9), 10**9 if bounds.max_records is None else bounds.max_records
+        )
         for time in model.times[first:]:
             mark = max(time - self.out_of_orderness, watermark if watermark is not None else -(2**62))
             if bounds.until_event_time is not None and mark > bounds.until_event_time:
@@ -215,12 +251,12 @@ class SimulatedQuery:
             rows += list(zip(keys, columns["sequenceNumber"], times, strict=True))
         return rows
 
-    def run(self, batches: int = 200) -> None:
-        """Until nothing was planned for long enough, or `batches` were run."""
+    def run(self, batches: int = 200, patience: int = 30) -> None:
+        """Until nothing was planned `patience` times in a row (0.05 s each), or `batches` looks."""
         silent = 0
         for _ in range(batches):
             silent = 0 if self.batch() else silent + 1
-            if silent > 30:
+            if silent > patience:
                 return
 
     def delivered(self) -> list[tuple[str, str]]:

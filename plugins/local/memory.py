@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 from aiohttp import ClientPayloadError, ServerDisconnectedError
 
-from ...publishers.kinesis.decoding import decode_read
-from ...publishers.kinesis.parsing import RAW_EVENTS, READ
+from ...publishers.kinesis.parsing import RAW_EVENTS, SHORT_CUTS
 from ...publishers.kinesis.translation import error_for_code, translated
 from .account import Account
 from .errors import ApiError
@@ -35,12 +34,16 @@ class MemoryTransport:
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
         """One call with a deadline."""
+        return await self.call_with_body(api, _body(parameters))
+
+    async def call_with_body(self, api: str, body: bytes, **parameters: Any) -> dict[str, Any]:
+        """A call whose body the client has encoded."""
         with translated(api):
             async with asyncio.timeout(self._deadline):
-                body = await self._met(api, self._exchange.answer(api, _body(parameters)))
-            answer = {READ: decode_read(body)} if api == "GetRecords" else msgspec.json.decode(body)
+                answer = await self._met(api, self._exchange.answer(api, body))
+            decoded = SHORT_CUTS.get(f"{api}Output", msgspec.json.decode)(answer)
         date = formatdate(self._account.clock.now_ms() / 1000, usegmt=True)
-        return {**answer, "ResponseMetadata": {"HTTPHeaders": {"date": date}}}
+        return {**decoded, "ResponseMetadata": {"HTTPHeaders": {"date": date}}}
 
     async def subscribe(self, api: str, **parameters: Any) -> dict[str, Any]:
         """One call whose answer stays open."""

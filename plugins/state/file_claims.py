@@ -69,6 +69,7 @@ class FileClaimStore(ClaimStore):
             _write_durably(aside, content)
             os.link(aside, folder / name)
             _sync_folder(folder)
+            _sync_folder(folder.parent)  # the folder itself may be new
         except FileExistsError:
             return False
         except OSError as error:

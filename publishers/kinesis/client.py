@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
-from ..errors import KinesisError, ResourceNotFoundError, StreamNotFoundError
+from ..errors import KinesisError, ResourceNotFoundError, StreamNotFoundError, TransientError
 from ..positions import PositionType, StartingPosition
 from ..properties import Properties
 from ..shards import Shard
-from ..wire import ConsumerDescription, ReadAnswer
+from ..wire import ConsumerDescription, PutAnswer, PutEntry, ReadAnswer, StreamFacts
 from .connections import Connections
 from .decoding import to_answer
 from .listing import date_of, listed_shards, listed_streams, shard_of
 from .location import is_arn, name_of
-from .parsing import RAW_EVENTS, READ
+from .parsing import PUT, RAW_EVENTS, READ
 from .subscription import EventSubscription
 from .translation import understood
 from .transport import Transport
+from .writing import PLACEHOLDER, encode_put
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class KinesisClient:
-    """Every call to the service that publishers and discovery make: PollingPort, SubscriptionPort, RegistrationPort, ListingPort.
+    """Every call to the service that publishers, discovery and the Kinesis sink make: the ports of `wire.py`.
 
     Owns its connections, opened at the first call and bound to that loop. Streams are names or ARNs; where the ARN is known it
     goes into every call, as the service recommends. Nothing is retried here; errors are those of `errors.py`.
@@ -100,6 +101,29 @@ class KinesisClient:
     async def deregister_consumer(self, consumer_arn: str) -> None:
         """Deregister a consumer; it is DELETING for some seconds."""
         await self._call("DeregisterStreamConsumer", ConsumerARN=consumer_arn)
+
+    # --- writing ------------------------------------------------------------------------------------------------------------------
+
+    async def put_records(self, stream: str, entries: Sequence[PutEntry]) -> PutAnswer:
+        """Put 1 to 500 records. Raises: StreamNotFoundError with the streams there are."""
+        named = self._named(stream)
+        try:
+            body = encode_put(named, entries)
+            answer = await self._connections.call_with_body("PutRecords", body, **named, Records=PLACEHOLDER)
+        except ResourceNotFoundError as error:
+            raise await self._not_found(stream) from error
+        found: PutAnswer = answer[PUT]
+        if len(found.results) != len(entries):
+            raise TransientError(
+                "PutRecords", "MalformedAnswer", f"{len(found.results)} results for {len(entries)} records"
+            )
+        return found
+
+    async def stream_facts(self, stream: str) -> StreamFacts:
+        """The largest record that the stream takes, and whether keys decide the shard of a record."""
+        summary = await self._summary(stream)
+        largest = int(summary.get("MaxRecordSizeInKiB", 1024)) * 1024
+        return StreamFacts(largest, summary.get("RecordDistributionStrategy") != "AUTO")
 
     # --- streams and shards -------------------------------------------------------------------------------------------------------
 

@@ -12,12 +12,12 @@ from botocore import xform_name
 
 from ..properties import Properties
 from ..property_table import REQUEST_TIMEOUT
-from . import direct
 from .credentials import session_with_credentials
-from .direct import DirectCalls
+from .direct import APIS, DirectCalls
 from .location import endpoint_of, region_of
 from .parsing import RecordParserFactory
 from .translation import translated
+from .writing import as_sent, put_body_in_place, sending
 
 _UNLIMITED = 0
 _CONNECT_SECONDS = 10.0
@@ -40,20 +40,16 @@ class Connections:
         self._session.register_component("response_parser_factory", RecordParserFactory())
         self._open = AsyncExitStack()
         self._clients: dict[str, Any] = {}
-        self._direct: DirectCalls | None = None
+        self._direct: dict[str, DirectCalls] = {}
         self._opening = asyncio.Lock()
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
         """One call with a deadline and without retries. Raises: the translated error."""
-        with translated(api):
-            async with asyncio.timeout(self._seconds):
-                client = await self._client("calls", self._seconds)
-                answer: dict[str, Any] | None = None
-                if api == direct.API and self._direct is not None:
-                    answer = await self._direct.call(parameters)
-                if answer is None:
-                    answer = await getattr(client, xform_name(api))(**parameters)
-                return answer
+        return await self._call(api, parameters, None)
+
+    async def call_with_body(self, api: str, body: bytes, **parameters: Any) -> dict[str, Any]:
+        """A call whose body was encoded by us; `parameters` are what the SDK needs to find the way."""
+        return await self._call(api, parameters, body)
 
     async def subscribe(self, api: str, **parameters: Any) -> dict[str, Any]:
         """One call whose answer stays open; the caller sets the deadline. Raises: the translated error."""
@@ -65,15 +61,28 @@ class Connections:
     async def close(self) -> None:
         """Close both clients; open subscriptions end."""
         self._clients.clear()
-        self._direct = None
+        self._direct.clear()
         await self._open.aclose()
+
+    async def _call(self, api: str, parameters: dict[str, Any], body: bytes | None) -> dict[str, Any]:
+        with translated(api):
+            async with asyncio.timeout(self._seconds):
+                client = await self._client("calls", self._seconds)
+                answer: dict[str, Any] | None = None
+                if api in self._direct:
+                    answer = await self._direct[api].call(parameters, as_sent(body))
+                if answer is None:
+                    with sending(body):
+                        answer = await getattr(client, xform_name(api))(**parameters)
+                return answer
 
     async def _client(self, purpose: str, read_seconds: float | None) -> Any:
         async with self._opening:
             if purpose not in self._clients:
                 self._clients[purpose] = client = await self._open.enter_async_context(self._create(read_seconds))
+                client.meta.events.register("before-call.kinesis.PutRecords", put_body_in_place)
                 if purpose == "calls":
-                    self._direct = DirectCalls(self._session, client)
+                    self._direct.update({api: DirectCalls(self._session, client, api) for api in APIS})
             return self._clients[purpose]
 
     def _create(self, read_seconds: float | None) -> Any:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 from aiobotocore.parsers import AioJSONParser, AioResponseParserFactory
 
 from .decoding import decode_read
+from .writing import decode_put
 
 READ = "read"
 """Key of the parsed answer that holds a `ReadBody`."""
+PUT = "put"
+"""Key of the parsed answer that holds a `PutAnswer`."""
 RAW_EVENTS = "raw_events"
 """Key of the parsed answer that holds the open HTTP response of an event stream."""
 
 
 class RecordParser(AioJSONParser):  # type: ignore[misc] # the SDK is untyped
-    """The SDK's JSON parser with two answers short-cut.
+    """The SDK's JSON parser with three answers short-cut.
 
     The SDK walks shapes and parses a time stamp for every record: 14 us a record, against 0.6-1.0 us here. Error answers, headers and
     all other operations are left to the SDK, as are signing and credentials; but a body that is not the JSON object it should be, half of
@@ -24,10 +28,10 @@ class RecordParser(AioJSONParser):  # type: ignore[misc] # the SDK is untyped
     """
 
     async def _do_parse(self, response: dict[str, Any], shape: Any) -> dict[str, Any]:
-        if shape is None or shape.name not in _SHORT_CUTS:
+        if shape is None or shape.name not in SHORT_CUTS:
             parsed: dict[str, Any] = await super()._do_parse(response, shape)
             return parsed
-        short_cut = _SHORT_CUTS[shape.name](response["body"])
+        short_cut = SHORT_CUTS[shape.name](response["body"])
         self._inject_response_metadata(short_cut, response["headers"])
         return short_cut
 
@@ -45,12 +49,20 @@ def _read(body: bytes) -> dict[str, Any]:
     return {READ: decode_read(body)}
 
 
+def _put(body: bytes) -> dict[str, Any]:
+    return {PUT: decode_put(body)}
+
+
 def _events(body: Any) -> dict[str, Any]:
     # frames are read and decoded by EventSubscription, one at a time (F1), the initial response included
     return {RAW_EVENTS: body}
 
 
-_SHORT_CUTS = {"GetRecordsOutput": _read, "SubscribeToShardOutput": _events}
+SHORT_CUTS: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "GetRecordsOutput": _read,
+    "PutRecordsOutput": _put,
+    "SubscribeToShardOutput": _events,
+}
 
 
 class RecordParserFactory(AioResponseParserFactory):  # type: ignore[misc] # the SDK is untyped

@@ -1,7 +1,7 @@
 """Read Amazon Kinesis Data Streams: publishers chosen by one property, exact state, event-time alignment, Spark.
 
 Everything a user needs stands here; `rp.spark` is there on access (extra `spark`). What is heavy (the AWS SDK, reactivex, pyspark)
-is imported when its name is first used, so that `import recordpublisher` stays fast. `KinesisSink` is not part of this version.
+is imported when its name is first used, so that `import recordpublisher` stays fast.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from .plugins.sinks.callback import CallbackSink
     from .plugins.sinks.files.jsonl import JsonlSink
     from .plugins.sinks.files.parquet import ParquetSink
+    from .plugins.sinks.kinesis import FailedRecord, KinesisSink, SinkStatistics
     from .plugins.sinks.memory import MemorySink
     from .plugins.sinks.reactive import ReactiveSink
     from .plugins.sinks.sql import SqlSink
@@ -72,6 +73,9 @@ _LAZY = {
     "DataFetcher": ".plugins.runtime",
     "consume": ".plugins.streaming",
     "stream": ".plugins.streaming",
+    "KinesisSink": ".plugins.sinks.kinesis",
+    "SinkStatistics": ".plugins.sinks.kinesis",
+    "FailedRecord": ".plugins.sinks.kinesis",
     "MemorySink": ".plugins.sinks.memory",
     "ReactiveSink": ".plugins.sinks.reactive",
     "hookimpl": ".plugins.hookspecs",
@@ -103,6 +107,9 @@ __all__ = [
     "JsonlSink",
     "ParquetSink",
     "SqlSink",
+    "KinesisSink",
+    "SinkStatistics",
+    "FailedRecord",
     # settings
     "Properties",
     "Property",

@@ -3,6 +3,7 @@
 from command_line import ROOT
 
 from recordpublisher.fetcher.bounded import Bounds
+from recordpublisher.plugins.sinks.kinesis import KinesisSink
 
 from scripted import RecordingSink, ScriptedSource, a_fetcher
 from virtual_time import run_virtual
@@ -30,3 +31,10 @@ def test_every_metric_is_on_the_page_in_its_order():
 
     assert named("Of a subtask") == list(shown["subtask"])
     assert named("Of a shard") == list(shown["shards"]["s/a"])
+
+
+def test_every_metric_of_the_kinesis_sink_is_on_the_page_in_its_order():
+    shown = KinesisSink("out", {"aws.region": "eu-west-1"}).metrics()
+
+    rows = (ROOT / "docs/reference/kinesis-sink-metrics.md").read_text().splitlines()
+    assert [row.split("`")[1] for row in rows if row.startswith("| `")] == list(shown)

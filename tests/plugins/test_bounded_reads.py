@@ -69,3 +69,12 @@ async def test_the_factory_lives_until_the_reader_is_closed(reader, monkeypatch)
 async def test_the_publisher_can_be_named():
     with pytest.raises(rp.ConfigurationError, match="no-such"):
         BoundedReader(rp.Properties(PROPERTIES), "no-such")
+
+
+async def test_a_read_of_no_records_moves_nothing(reader):
+    sink = rp.MemorySink()
+    result = await reader.read({PARENT: START}, sink, Bounds(max_records=0))
+
+    assert (sink.records, result.records) == ([], 0)
+    assert result.shards["orders/a"].state == START
+    assert not result.shards["orders/a"].at_tip

@@ -22,11 +22,13 @@ def identity(offset: Offset) -> BatchId:
 
 @dataclass(slots=True)
 class Claimed:
-    """What a batch's claims say: by shard, which tasks' claims are gone, and when the last fan-out read began (epoch ms, 0: none did)."""
+    """What a batch's claims say: by shard, which tasks' claims are gone, when each task began to read (epoch ms), and when the last
+    fan-out read began (0: none did)."""
 
     shards: dict[str, ShardClaim] = field(default_factory=dict)
     missing: list[int] = field(default_factory=list)
     subscribed_ms: int = 0
+    began_ms: list[int] = field(default_factory=list)
 
     @property
     def is_quiet(self) -> bool:
@@ -51,8 +53,10 @@ def load_claims(store: ClaimStore, offset: Offset) -> Claimed:
             claimed.missing.append(number)
             continue
         claimed.shards |= claim.shards
+        began = max(shard.began_ms for shard in claim.shards.values())
+        claimed.began_ms.append(began)
         if claim.subscribed:
-            claimed.subscribed_ms = max(claimed.subscribed_ms, *(shard.began_ms for shard in claim.shards.values()))
+            claimed.subscribed_ms = max(claimed.subscribed_ms, began)
     return claimed
 
 

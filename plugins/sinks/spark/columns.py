@@ -64,7 +64,7 @@ class ArrowRows(Sink):
     """Collects rows as Arrow columns, and per shard what a claim names: count, first and last row."""
 
     def __init__(self) -> None:
-        self._batches: list[pa.RecordBatch] = []
+        self._batches: list[tuple[str, pa.RecordBatch]] = []
         self.first: dict[str, RowId] = {}
         self.last: dict[str, RowId] = {}
         self.counts: dict[str, int] = {}
@@ -74,23 +74,38 @@ class ArrowRows(Sink):
         key = batch.shard.key
         if not batch.records:
             return
-        self._batches.append(arrow_columns(batch))
+        self._batches.append((key, arrow_columns(batch)))
         self.first.setdefault(key, _row_id(batch, 0))
         self.last[key] = _row_id(batch, -1)
         self.counts[key] = self.counts.get(key, 0) + len(batch)
 
     def __len__(self) -> int:
-        return sum(batch.num_rows for batch in self._batches)
+        return sum(batch.num_rows for _, batch in self._batches)
+
+    def cut_after(self, key: str, last: RowId | None) -> int:
+        """Keep a shard's rows up to that one, none when it is not there; answers how many are left."""
+        mine = [batch for shard, batch in self._batches if shard == key]
+        self._batches = [(shard, batch) for shard, batch in self._batches if shard != key]
+        rows = pa.Table.from_batches(mine, schema=ARROW_SCHEMA)
+        ids = zip(rows["sequenceNumber"].to_pylist(), rows["subSequenceNumber"].to_pylist(), strict=True)
+        left = next((place + 1 for place, row in enumerate(ids) if row == last), 0)
+        self._batches += [(key, batch) for batch in rows.slice(0, left).to_batches()]
+        return left
 
     def table(self) -> pa.Table:
         """Everything collected."""
-        return pa.Table.from_batches(self._batches, schema=ARROW_SCHEMA)
+        return pa.Table.from_batches([batch for _, batch in self._batches], schema=ARROW_SCHEMA)
 
     def hand_over(self) -> Iterator[pa.RecordBatch]:
-        """The rows in batches of a size that Spark takes well; what is handed over is let go."""
-        table = self.table().combine_chunks()
-        self._batches.clear()
-        yield from table.to_batches(max_chunksize=ROWS_PER_BATCH)
+        """The rows in batches of a size that Spark takes well; what is handed over is let go, so that nothing is held twice."""
+        while self._batches:
+            taken, count = [], 0
+            while self._batches and count < ROWS_PER_BATCH:
+                taken.append(self._batches.pop(0)[1])
+                count += taken[-1].num_rows
+            together = pa.Table.from_batches(taken, schema=ARROW_SCHEMA).combine_chunks()
+            taken.clear()
+            yield from together.to_batches(max_chunksize=ROWS_PER_BATCH)
 
 
 def _row_id(batch: RecordBatch, index: int) -> RowId:

@@ -9,18 +9,23 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from ....fetcher.bounded import Bounds
 from ....publishers.clock import Clock, SystemClock
 from ....publishers.positions import PositionType, StartingPosition
+from ....publishers.shards import Shard
 from ...state.claims import ClaimStore
 from .alignment import AlignmentRules
-from .claimed import Claimed, identity, load_claims
+from .claimed import Claimed, load_claims
+from .dealing import task_plans
 from .folding import AvailableNow, Planned, advance
-from .lineage import new_entry, newcomers
-from .offset import NOTHING, Offset, ShardEntry
+from .lineage import children_of, new_entry, newcomers
+from .notices import Notices
+from .offset import Offset, ShardEntry
 from .options import SparkOptions
-from .planning import groups, records_per_shard, runnable
+from .planning import runnable
+from .probes import Probes
 from .progress import line
+from .resting import Rest, next_look_ms, nothing_is_new
+from .retention import gone_shards
 from .service import Service
 from .task import TaskPlan
 
@@ -45,16 +50,27 @@ class BatchPlanner:
     store: ClaimStore
     clock: Clock = field(default_factory=SystemClock)
     sleep: Callable[[float], None] = time.sleep
+    last: Offset | None = None
+    """The last planned batch, for progress reports."""
     _wants_available_now: bool = False
     _available_now: AvailableNow | None = None
     _finished: set[str] = field(default_factory=set)
-    _probes: dict[str, str] = field(default_factory=dict)
-    _warned: set[str] = field(default_factory=set)
+    _gone: frozenset[str] | None = None
+    _rest: Rest | None = None
+    _listed_for: int = 0
+    _probes: Probes = field(init=False)
+    _notices: Notices = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._probes = Probes(self.store)
+        self._notices = Notices(self.options)
 
     def initial_offset(self) -> Offset:
         """Where a new query starts: every listed shard, LATEST pinned by the service's clock before listing (P3)."""
-        offset = Offset(_random(), "start", 0, self.clock.now_ms(), {})
-        return replace(offset, shards=self._started(self.options.streams))
+        start = self._pinned(self.service.starting_position())
+        shards = [shard for stream in self.options.streams for shard in self.service.list_shards(stream)]
+        offset = Offset(_random(), "start", 0, self.clock.now_ms(), _entries(shards, start))
+        return replace(offset, start=start)
 
     def prepare_available_now(self) -> None:
         """Stop at the tips as of now (Trigger.AvailableNow)."""
@@ -62,7 +78,9 @@ class BatchPlanner:
 
     def next_offset(self, start: Offset, limit: int | None) -> Offset | None:
         """The plan of the next batch; None: nothing to plan now (Spark asks again) or, for AvailableNow, no more."""
-        self._pin_available_now(start)
+        self._look_back(start)
+        if self._rests(start):
+            return None
         while (offset := self._decide(start, limit)) is Verdict.NOT_YET:
             self.sleep(PAUSE_SECONDS)
             if self._available_now is None:
@@ -71,18 +89,40 @@ class BatchPlanner:
 
     def partitions(self, offset: Offset) -> list[TaskPlan]:
         """The tasks of a batch: a function of the offset, so that a replay finds its claims."""
-        probe = self._probe(offset.query)
-        arns = self.service.consumer_arns()
-        again = "POLLING" if self.options.is_fan_out else self.options.publisher
-        first = self.options.publisher if self._subscribes(offset) else again
-        return [
-            TaskPlan(identity(offset), number, tuple(group), self._bounds(offset, group), first, again, probe, arns)
-            for number, group in enumerate(groups(offset))
-        ]
+        is_replay = self.last is None or self.last.plan != offset.plan
+        is_forgotten = is_replay and not self._probes.remembers(offset)
+        if is_forgotten:
+            self._notices.of_forgotten(offset)
+        probe = self._probes.plant(offset)
+        return task_plans(offset, self.options, probe, self.service.consumer_arns(), is_forgotten)
 
     def commit(self, end: Offset) -> None:
-        """A batch is done for good: forget the claims of batches long before it."""
-        self.store.purge(end.query, end.batch - self.options.retain)
+        """A batch is done for good: forget the claims of batches long before it. What goes wrong is tried again by the next commit."""
+        try:
+            self.store.purge(end.query, end.batch - self.options.retain)
+        except Exception as error:
+            LOG.warning("old claims of query %s cannot be removed: %s", end.query, error)
+
+    def _look_back(self, start: Offset) -> None:
+        """Once for each run of a query: what is past retention, and where an AvailableNow run ends."""
+        if self._gone is None:
+            reached = advance(start, load_claims(self.store, start).shards, self._planned(start, None))
+            names = {name_of(stream) for stream in self.options.streams}
+            has_run = start.batch > 0
+            self._gone = (
+                gone_shards(reached, names, self.service, self.options.properties) if has_run else frozenset[str]()
+            )
+        if self._wants_available_now and self._available_now is None:
+            self._list_all()  # what is there now belongs to the run, whether or not the discovery has seen it yet
+            # the service's clock is cut to whole seconds: what arrived within this one belongs to the run
+            arrival = max(self.service.server_time_ms(stream) for stream in self.options.streams) + 1000
+            self._available_now = AvailableNow(arrival, start.batch)
+
+    def _rests(self, start: Offset) -> bool:
+        rest = self._rest
+        if rest is None or rest.plan != start.plan or self.clock.now_ms() >= rest.until_ms:
+            return False
+        return not self.service.has_news(PAUSE_SECONDS)
 
     def _decide(self, start: Offset, limit: int | None) -> Offset | Verdict:
         claimed = load_claims(self.store, start)
@@ -90,54 +130,31 @@ class BatchPlanner:
             return Verdict.NOT_YET
         offset = self._only_wanted_streams(advance(start, claimed.shards, self._planned(start, limit)))
         if self._is_over(offset, claimed):
-            return Verdict.OVER
+            return self._decide(start, limit) if self._lists_again(offset) else Verdict.OVER
         if not runnable(offset) or self._may_wait(start, offset, claimed):
             return Verdict.NOT_YET
         return self._adopt(start, offset, claimed)
 
-    def _subscribes(self, offset: Offset) -> bool:
-        """Whether first reads subscribe; a look at the heads polls, it is over long before the five seconds of F9."""
-        return self.options.is_fan_out and offset.bound != NOTHING
-
-    def _bounds(self, offset: Offset, group: list[ShardEntry]) -> Bounds:
-        share = records_per_shard(offset)
-        fan_out = self._subscribes(offset)
-        window_ms = self.options.fan_out_window_ms if fan_out else self.options.window_ms
-        return Bounds(
-            max_time=window_ms / 1000,
-            max_records=self.options.max_task_records,
-            max_bytes=self.options.max_bytes,
-            until_event_time=offset.bound,
-            # a fan-out window lasts: its successor may not subscribe before (F9)
-            stop_at_tip=not fan_out,
-            shard_limits={} if share is None else {entry.key: share for entry in group},
-        )
-
     def _planned(self, start: Offset, limit: int | None) -> Planned:
         known = {entry.shard.stream for entry in start.shards.values()}
-        found = newcomers(self.service.newly_listed(), start.shards, self._finished)
+        wanted = {name_of(stream) for stream in self.options.streams}
+        listed = self.service.newly_listed()
+        found = newcomers(listed, start.shards, self._finished)
         return Planned(
             plan=_random(),
             now_ms=self.clock.now_ms(),
             rules=AlignmentRules.of(self.options.properties),
             limit=limit,
             found=tuple(shard for shard in found if shard.stream in known),
-            new_streams=self._started(stream for stream in self.options.streams if name_of(stream) not in known),
+            new_streams=_entries((shard for shard in listed if shard.stream in wanted - known), start.start),
             available_now=self._available_now,
+            gone=self._gone or frozenset(),
         )
 
-    def _started(self, streams: Iterable[str]) -> dict[str, ShardEntry]:
-        """Every listed shard of new streams, at the job's start."""
-        entries: dict[str, ShardEntry] = {}
-        for stream in streams:
-            start = self._pinned(self.service.starting_position(), stream)
-            entries |= {shard.key: new_entry(shard, start) for shard in self.service.list_shards(stream)}
-        return entries
-
-    def _pinned(self, start: StartingPosition, stream: str) -> StartingPosition:
+    def _pinned(self, start: StartingPosition) -> StartingPosition:
         if start.type is not PositionType.LATEST:
             return start
-        return StartingPosition.at_timestamp(self.service.server_time_ms(stream))
+        return StartingPosition.at_timestamp(self.service.server_time_ms(self.options.streams[0]))
 
     def _only_wanted_streams(self, offset: Offset) -> Offset:
         names = {name_of(stream) for stream in self.options.streams}
@@ -150,56 +167,61 @@ class BatchPlanner:
         return self.clock.now_ms() < claimed.subscribed_ms + self.options.fan_out_window_ms
 
     def _may_wait(self, start: Offset, offset: Offset, claimed: Claimed) -> bool:
-        """Whether nothing is new, every readable shard was just looked at, and that was not long ago."""
-        same = start.shards.keys() == offset.shards.keys() and start.bound == offset.bound
-        all_seen = all(entry.key in claimed.shards for entry in runnable(replace(offset, limit=None)))
-        nothing_new = start.batch > 0 and same and all_seen and claimed.is_quiet
-        return (nothing_new or claimed.is_unread) and self.clock.now_ms() < start.planned_ms + self.options.probe_ms
+        """Whether nothing is new and nobody has to look; from then on the shards are watched instead."""
+        if not (claimed.is_unread or nothing_is_new(start, offset, claimed)):
+            return False
+        now, probe_ms = self.clock.now_ms(), self.options.probe_ms
+        if claimed.is_unread or self._available_now is not None:
+            return now < start.planned_ms + probe_ms
+        due = max(next_look_ms(offset, AlignmentRules.of(self.options.properties)), start.planned_ms + probe_ms)
+        if now >= due or self.service.has_news(0):
+            return False
+        self._rest = Rest(start.plan, min(due, now + max(probe_ms, 1000)))
+        self.service.watch({entry.shard: entry.state for entry in runnable(offset, limited=False)})
+        return True
 
     def _is_over(self, offset: Offset, claimed: Claimed) -> bool:
         now = self._available_now
         if now is None or offset.batch - 1 <= now.after_batch:
             return False
         if claimed.is_unread:
-            LOG.warning(
-                "no task of batch %s was run, so the run ends here: does the sink read the batch?", offset.batch - 1
-            )
+            self._notices.of_an_unread_batch(offset)
         return claimed.is_unread or all(entry.done or entry.state.ended for entry in offset.shards.values())
 
-    def _pin_available_now(self, start: Offset) -> None:
-        if self._wants_available_now and self._available_now is None:
-            # the service's clock is cut to whole seconds: what arrived within this one belongs to the run
-            arrival = max(self.service.server_time_ms(stream) for stream in self.options.streams) + 1000
-            self._available_now = AvailableNow(arrival, start.batch)
+    def _lists_again(self, offset: Offset) -> bool:
+        """Before an AvailableNow run ends: children that no answer has named yet belong to it too."""
+        has_orphans = any(
+            entry.state.ended and not children_of(entry, offset.shards) for entry in offset.shards.values()
+        )
+        if not has_orphans or self._listed_for == offset.batch:
+            return False
+        self._listed_for = offset.batch
+        self._list_all()
+        return True
+
+    def _list_all(self) -> None:
+        for stream in self.options.streams:
+            self.service.list_shards(stream)
 
     def _adopt(self, start: Offset, offset: Offset, claimed: Claimed) -> Offset:
-        if claimed.missing:
-            text = "claims of batch %s are missing (tasks %s): their shards are read again from where the batch started"
-            LOG.warning(text, start.batch, claimed.missing)
         self._finished |= start.shards.keys() - offset.shards.keys()
         planned = replace(offset, tasks=self.options.tasks_for(len(runnable(offset))))
-        self._warn_of_short_lookahead(start, planned)
+        planned = replace(planned, store=self._probes.plant(planned))
+        self._notices.of_batch(start, planned, claimed)
         LOG.info(line(start, planned))
+        self._rest = None
+        self.service.end_watch()
+        self.last = planned
         return planned
-
-    def _warn_of_short_lookahead(self, start: Offset, offset: Offset) -> None:
-        lookahead = AlignmentRules.of(self.options.properties).lookahead
-        took = offset.planned_ms - start.planned_ms
-        if lookahead is None or start.batch < 3 or lookahead >= 2 * took or "lookahead" in self._warned:
-            return
-        self._warned.add("lookahead")
-        text = "flink.watermark.lookahead.millis (%s) is below twice the time of a batch (%s ms): on live data such a job never catches up"
-        LOG.warning(text, lookahead, took)
-
-    def _probe(self, query: str) -> str:
-        token = self._probes.setdefault(query, _random())
-        self.store.plant_probe(query, token)
-        return token
 
 
 def name_of(stream: str) -> str:
     """The name of a stream given by name or ARN (arn:aws:kinesis:region:account:stream/name)."""
     return stream.rpartition("/")[2] if stream.startswith("arn:") else stream
+
+
+def _entries(shards: Iterable[Shard], start: StartingPosition) -> dict[str, ShardEntry]:
+    return {shard.key: new_entry(shard, start) for shard in shards}
 
 
 def _random() -> str:

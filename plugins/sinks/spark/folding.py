@@ -31,7 +31,8 @@ class AvailableNow:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What the planner knows besides the claims: time, a random id, limits, shards and streams that are new."""
+    """What the planner knows besides the claims: time, a random id, limits, shards and streams that are new, shards (by `Shard.key`) that
+    are gone and accepted as lost."""
 
     plan: str
     now_ms: int
@@ -40,6 +41,7 @@ class Planned:
     found: tuple[Shard, ...] = ()
     new_streams: Mapping[str, ShardEntry] = field(default_factory=dict)
     available_now: AvailableNow | None = None
+    gone: frozenset[str] = frozenset()
 
 
 def advance(offset: Offset, claims: Mapping[str, ShardClaim], planned: Planned) -> Offset:
@@ -64,6 +66,8 @@ def advance(offset: Offset, claims: Mapping[str, ShardClaim], planned: Planned) 
 
 
 def _moved(entry: ShardEntry, claim: ShardClaim | None, offset: Offset, planned: Planned) -> ShardEntry:
+    if entry.key in planned.gone:
+        return replace(entry, state=replace(entry.state, ended=True), ended_ms=planned.now_ms)
     now = planned.available_now
     done = now is not None and now.is_done(entry, claim, offset.batch)
     if claim is None:
@@ -81,8 +85,16 @@ def _moved(entry: ShardEntry, claim: ShardClaim | None, offset: Offset, planned:
         behind_ms=claim.behind_ms,
         ended_ms=planned.now_ms if claim.end.ended else None,
         done=done,
+        fruitless=0 if _brought_it_on(entry, claim) else entry.fruitless + 1,
     )
     return replace(moved, idle=planned.rules.is_idle(moved))
+
+
+def _brought_it_on(entry: ShardEntry, claim: ShardClaim) -> bool:
+    """Whether the window showed something: records, the tip, a record above the bound, the end, or a position further on."""
+    before, after = entry.state, claim.end
+    moved = (before.position, before.continuation) != (after.position, after.continuation)
+    return moved or claim.at_tip or claim.past_event_time or after.ended or claim.records > 0
 
 
 def _tip(entry: ShardEntry, claim: ShardClaim) -> int | None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import Mapping
 
-from ....fetcher.discovery import Discovery
+from ....fetcher.shard_state import ShardState
 from ....publishers import property_table as table
+from ....publishers.base import RecordPublisherFactory
 from ....publishers.clock import SystemClock
 from ....publishers.errors import RecordPublisherError
 from ....publishers.initial_position import initial_position
@@ -17,29 +20,39 @@ from ...lister import StreamLister, stream_names
 from ...manager import load_registry
 from .consumers import registered_consumers
 from .options import SparkOptions
+from .tip_watch import TipWatch, watch_properties
 from .worker import worker_loop
+
+LOG = logging.getLogger("recordpublisher.spark")
 
 
 class KinesisService:
-    """The Service port. Owns the last listing of each stream, kept fresh in the background, and the consumers' ARNs."""
+    """The Service port. Owns the last listing of each stream, kept fresh in the background, the consumers' ARNs, and the watch."""
 
     def __init__(self, options: SparkOptions) -> None:
         self._options = options
         self._names = stream_names(options.streams)
-        publisher = load_registry().publishers.get(options.publisher, table.RECORD_PUBLISHER.key)
-        factory = publisher(options.properties)  # type: ignore[call-arg]
-        self._lister = StreamLister(factory, options.properties, self._names, SystemClock())
+        self._lister = StreamLister(
+            _factory(options.publisher, options.properties), options.properties, self._names, SystemClock()
+        )
         self._listed: dict[str, list[Shard]] = {}
         self._arns: Mapping[str, str] | None = None
         self._is_looking = False
+        self._watch: TipWatch | None = None
 
     def list_shards(self, stream: str) -> list[Shard]:
         """Every listed shard, with the retries of ListShards. Raises: StreamNotFoundError, KinesisError."""
-        return worker_loop().run(self._lister.list_shards(stream.rpartition("/")[2]))
+        name = stream.rpartition("/")[2]
+        self._listed[name] = worker_loop().run(self._lister.list_shards(name))
+        return self._listed[name]
 
     def server_time_ms(self, stream: str) -> int:
         """The service's clock, epoch ms."""
         return worker_loop().run(self._lister.server_time_ms(stream.rpartition("/")[2]))
+
+    def oldest_retained_ms(self, stream: str) -> int | None:
+        """Before when records are forgotten, epoch ms; None when the service does not say."""
+        return worker_loop().run(self._lister.oldest_retained_ms(stream.rpartition("/")[2]))
 
     def starting_position(self) -> StartingPosition:
         """By `flink.stream.initpos`."""
@@ -59,18 +72,51 @@ class KinesisService:
             worker_loop().start(self._look())
         return [shard for shards in list(self._listed.values()) for shard in shards]
 
-    async def _look(self) -> None:
-        interval = self._options.properties.value(table.DISCOVERY_INTERVAL)
-        discovery = Discovery(self._lister, list(self._names), interval)
-        try:
-            for shard in await discovery.initial():
-                self._listed.setdefault(shard.stream, []).append(shard)
-        except RecordPublisherError:
-            await asyncio.sleep(0)  # the loop below looks again, and says what is wrong
-        await discovery.run(self._found)
+    def watch(self, shards: Mapping[Shard, ShardState]) -> None:
+        """Watch by polling, also in a fan-out job: a subscription for nothing would have to be kept, and taken over by the next batch."""
+        if self._watch is not None:
+            return
+        publisher = "POLLING" if self._options.is_fan_out else self._options.publisher
+        properties = watch_properties(self._options.properties, len(shards), self._options.probe_ms)
+        key = ("watch", publisher, properties.value(table.GETRECORDS_INTERVAL))
+        self._watch = TipWatch(worker_loop().warm(key, lambda: _factory(publisher, properties)), worker_loop())
+        self._watch.begin(shards)
 
-    async def _found(self, stream: str, shards: list[Shard]) -> None:
-        self._listed[stream] = shards
+    def has_news(self, seconds: float) -> bool:
+        """Whether the watch has ended with something."""
+        if self._watch is None:
+            time.sleep(seconds)
+            return False
+        return self._watch.news.wait(seconds)
+
+    def end_watch(self) -> None:
+        """Watch no more."""
+        if self._watch is not None:
+            self._watch.stop()
+            self._watch = None
+
+    async def _look(self) -> None:
+        """Look again and again, whatever happens (S3); with a negative interval once, for streams that are new to the job."""
+        interval = self._options.properties.value(table.DISCOVERY_INTERVAL) / 1000
+        while True:
+            for name in self._names:
+                await self._look_at(name)
+            if interval < 0:
+                return
+            await asyncio.sleep(interval)
+
+    async def _look_at(self, name: str) -> None:
+        try:
+            self._listed[name] = await self._lister.list_shards(name)
+        except RecordPublisherError as error:
+            LOG.warning("discovery of %s failed, reshards are seen by ChildShards until it works: %s", name, error)
+        except Exception:
+            LOG.exception("discovery of %s failed", name)
+
+
+def _factory(publisher: str, properties: Properties) -> RecordPublisherFactory:
+    made: RecordPublisherFactory = load_registry().publishers.get(publisher, table.RECORD_PUBLISHER.key)(properties)  # type: ignore[call-arg]
+    return made
 
 
 def task_properties(properties: Properties, arns: Mapping[str, str]) -> Properties:

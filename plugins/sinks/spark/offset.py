@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from ....fetcher.shard_state import ShardState
+from ....fetcher.shard_state import ShardState, start_from_json, start_to_json
 from ....publishers.errors import StateError
+from ....publishers.positions import StartingPosition
 from ....publishers.shards import Shard
 from .shard_json import shard_from_json, shard_to_json
 
@@ -30,7 +31,7 @@ class ShardEntry:
     shard was last seen at its tip. `silent_ms`: evidence of
     silence (W3), `idle` the verdict. `head`: watermark of a record that waits above the bound (W1). `held_ms`, `held_batches`: how
     long alignment held the shard so far. `behind_ms`: MillisBehindLatest of the last read. `ended_ms`: when the end was seen.
-    `done`: not read again by this AvailableNow run.
+    `done`: not read again by this AvailableNow run. `fruitless`: how many windows in a row ended without progress and short of the tip.
     """
 
     shard: Shard
@@ -47,6 +48,7 @@ class ShardEntry:
     behind_ms: int | None = None
     ended_ms: int | None = None
     done: bool = False
+    fruitless: int = 0
 
     @property
     def key(self) -> str:
@@ -75,6 +77,7 @@ class ShardEntry:
             "millisBehindLatest": self.behind_ms,
             "endedMs": self.ended_ms,
             "done": self.done,
+            "fruitless": self.fruitless,
         }
         # zero is said by absence, except where absence means "unknown"
         kept = {"head", "millisBehindLatest", "endedMs", "tipMs"}
@@ -99,6 +102,7 @@ class ShardEntry:
             behind_ms=entries.get("millisBehindLatest"),
             ended_ms=entries.get("endedMs"),
             done=entries.get("done", False),
+            fruitless=entries.get("fruitless", 0),
         )
 
 
@@ -109,7 +113,8 @@ class Offset:
     `plan` is random for each planning: claims of another plan of the same number are not obeyed. `planned_ms`: driver's clock.
     `tasks`: into how many tasks the runnable shards are dealt. `limit`: records of the batch at most. `global_watermark`, `bound`:
     epoch ms; a bound of None means that alignment is off, `NOTHING` that heads are looked at. `records`: emitted by all batches before,
-    of shards that have ended and gone too.
+    of shards that have ended and gone too. `start`: where the job started, its LATEST pinned; a stream that is added later starts there too
+    (S5). `store`: a token that was in the claim store when the batch was planned; a store without it has lost the batch's claims.
     """
 
     query: str
@@ -122,6 +127,8 @@ class Offset:
     global_watermark: int | None = None
     bound: int | None = None
     records: int = 0
+    start: StartingPosition = field(default_factory=StartingPosition.trim_horizon)
+    store: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """A plain dict; equal offsets give equal JSON text."""
@@ -136,6 +143,8 @@ class Offset:
             "globalWatermark": self.global_watermark,
             "bound": self.bound,
             "records": self.records,
+            "start": start_to_json(self.start),
+            "store": self.store,
             "shards": {key: entry.to_json() for key, entry in self.shards.items()},
         }
         return {name: value for name, value in entries.items() if value is not None}
@@ -163,5 +172,7 @@ class Offset:
             global_watermark=plain.get("globalWatermark"),
             bound=plain.get("bound"),
             records=plain.get("records", 0),
+            start=start_from_json(plain["start"]),
+            store=plain["store"],
             shards={key: ShardEntry.from_json(entry) for key, entry in plain["shards"].items()},
         )

@@ -64,6 +64,15 @@ MAX_RECORDS = optional_integer(
     group=_GROUP,
     aliases=("maxRecordsPerBatch", "maxOffsetsPerTrigger"),
 )
+MAX_BATCH_BYTES = optional_integer(
+    "flink.spark.batch.bytes",
+    "Payload of one batch, about (admission control): each task ends with the answer that crosses its share; "
+    "not set: what the windows bring. Option `maxBytesPerBatch`.",
+    1,
+    unit="bytes",
+    group=_GROUP,
+    aliases=("maxBytesPerBatch", "maxBytesPerTrigger"),
+)
 MAX_BYTES = integer(
     "flink.spark.task.bytes",
     "Payload that one task collects at most before it hands its rows over. Option `maxBytesPerTask`.",
@@ -84,7 +93,8 @@ MAX_TASK_RECORDS = integer(
 )
 WINDOW = integer(
     "flink.spark.window.millis",
-    "How long a polling task reads at most; it ends earlier at the tip. Option `maxFetchTime`.",
+    "How long a polling task reads at most; it ends earlier at the tip. Longer only for shards that came no further in the window before. "
+    "Option `maxFetchTime`.",
     1_500,
     10,
     unit="ms",
@@ -101,7 +111,8 @@ FAN_OUT_WINDOW = integer(
 )
 PROBE_INTERVAL = integer(
     "flink.spark.probe.interval",
-    "When nothing was new, how long until the next batch looks again. Option `probeInterval`.",
+    "How often a quiet shard is looked at from the driver (a hundred shards a second at most); no batch is run meanwhile. "
+    "Option `probeInterval`.",
     1_000,
     0,
     unit="ms",
@@ -118,7 +129,7 @@ BATCHES_TO_RETAIN = integer(
     aliases=("minBatchesToRetain",),
 )
 _OURS: tuple[Property[object], ...] = (
-    STREAM, STREAMS, METADATA_LOCATION, MODE, SHARDS_PER_TASK, MAX_TASKS, MAX_RECORDS, MAX_BYTES, MAX_TASK_RECORDS, WINDOW,
+    STREAM, STREAMS, METADATA_LOCATION, MODE, SHARDS_PER_TASK, MAX_TASKS, MAX_RECORDS, MAX_BATCH_BYTES, MAX_BYTES, MAX_TASK_RECORDS, WINDOW,
     FAN_OUT_WINDOW, PROBE_INTERVAL, BATCHES_TO_RETAIN,
 )  # type: ignore[assignment]  # fmt: skip
 
@@ -133,6 +144,7 @@ class SparkOptions:
     shards_per_task: int | None = None
     max_tasks: int | None = None
     max_records: int | None = None
+    max_batch_bytes: int | None = None
     max_bytes: int = MAX_BYTES.default
     max_task_records: int = MAX_TASK_RECORDS.default
     window_ms: int = WINDOW.default
@@ -154,6 +166,7 @@ class SparkOptions:
             shards_per_task=properties.value(SHARDS_PER_TASK),
             max_tasks=properties.value(MAX_TASKS),
             max_records=properties.value(MAX_RECORDS),
+            max_batch_bytes=properties.value(MAX_BATCH_BYTES),
             max_bytes=properties.value(MAX_BYTES),
             max_task_records=properties.value(MAX_TASK_RECORDS),
             window_ms=properties.value(WINDOW),
@@ -171,6 +184,10 @@ class SparkOptions:
     def is_fan_out(self) -> bool:
         """Whether first reads subscribe."""
         return self.publisher == "EFO"
+
+    def task_bytes(self, tasks: int) -> int:
+        """Payload that each of so many tasks may collect."""
+        return min(self.max_bytes, max(1, (self.max_batch_bytes or self.max_bytes * tasks) // tasks))
 
     def tasks_for(self, shards: int) -> int:
         """How many tasks read `shards` runnable shards."""

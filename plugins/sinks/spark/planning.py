@@ -5,16 +5,19 @@ from __future__ import annotations
 from .lineage import is_startable
 from .offset import Offset, ShardEntry
 
+LONGEST_PATIENCE = 4
+"""Doublings: 24 s instead of 1.5 s."""
+
 
 def is_held(entry: ShardEntry, bound: int | None) -> bool:
     """Whether alignment keeps the shard from being read: its next record is known to lie above the bound (W8, W11)."""
     return bound is not None and entry.level is not None and entry.level > bound
 
 
-def runnable(offset: Offset) -> list[ShardEntry]:
-    """The shards to read, in rotation when the batch's limit is below one record for each of them."""
+def runnable(offset: Offset, limited: bool = True) -> list[ShardEntry]:
+    """The shards to read, in rotation when the batch's limit is below one record for each of them (all of them unless `limited`)."""
     entries = [entry for _, entry in sorted(offset.shards.items()) if _may_run(entry, offset)]
-    if offset.limit is None or offset.limit >= len(entries):
+    if not limited or offset.limit is None or offset.limit >= len(entries):
         return entries
     start = offset.batch * offset.limit % len(entries)
     return (entries[start:] + entries[:start])[: offset.limit]
@@ -32,6 +35,15 @@ def records_per_shard(offset: Offset) -> int | None:
     if offset.limit is None:
         return None
     return max(1, offset.limit // max(1, len(runnable(offset))))
+
+
+def patience(group: list[ShardEntry]) -> int:
+    """How many windows long a task may read: twice as long after each window that brought a shard neither records nor to its tip.
+
+    A shard that was silent for days takes many empty answers to its next record, and every window begins them anew from the last
+    record: with windows of one length it would never arrive. So do reads that wait out throttling.
+    """
+    return 1 << min(LONGEST_PATIENCE, max(entry.fruitless for entry in group))
 
 
 def _may_run(entry: ShardEntry, offset: Offset) -> bool:

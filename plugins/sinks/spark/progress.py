@@ -1,31 +1,51 @@
-"""One line for a person about each planned batch."""
+"""What a person sees of each planned batch: one line in the log, and the figures in the query's progress."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 from .offset import NOTHING, Offset
 from .planning import is_held, runnable
 
 
-def line(start: Offset, offset: Offset) -> str:
-    """What the batch before brought and what this one will do."""
+def figures(offset: Offset) -> dict[str, Any]:
+    """Counts of a planned batch and of the one before, plain values."""
     entries = offset.shards.values()
-    counts = {
+    behind = [entry.behind_ms for entry in entries if entry.behind_ms is not None and not entry.state.ended]
+    return {
+        "batch": offset.batch,
         "shards": len(offset.shards),
         "reading": len(runnable(offset)),
         "tasks": offset.tasks,
         "idle": sum(entry.idle for entry in entries),
         "held": sum(is_held(entry, offset.bound) for entry in entries),
-        "at tip": sum(entry.at_tip for entry in entries),
+        "atTip": sum(entry.at_tip for entry in entries),
+        "recordsOfTheBatchBefore": sum(entry.last_records for entry in entries),
+        "records": offset.records,
+        "millisBehindLatest": max(behind, default=None),
+        "globalWatermark": offset.global_watermark,
     }
-    told = ", ".join(f"{name} {count}" for name, count in counts.items())
-    brought = sum(entry.last_records for entry in entries)
+
+
+def line(start: Offset, offset: Offset) -> str:
+    """What the batch before brought and what this one will do."""
+    told = figures(offset)
+    counts = {
+        "shards": "shards",
+        "reading": "reading",
+        "tasks": "tasks",
+        "idle": "idle",
+        "held": "held",
+        "at tip": "atTip",
+    }
     took = (offset.planned_ms - start.planned_ms) / 1000
+    behind = told["millisBehindLatest"]
     return (
-        f"batch {offset.batch} of query {offset.query}: {told}; global watermark "
-        f"{_time(offset.global_watermark)}, bound {_bound(offset.bound)}; "
-        f"the batch before brought {brought} records, {took:.1f} s ago"
+        f"batch {offset.batch} of query {offset.query}: {', '.join(f'{name} {told[key]}' for name, key in counts.items())}; "
+        f"furthest behind {'unknown' if behind is None else f'{behind / 1000:.1f} s'}; "
+        f"global watermark {_time(offset.global_watermark)}, bound {_bound(offset.bound)}; "
+        f"the batch before brought {told['recordsOfTheBatchBefore']} records, {took:.1f} s ago"
     )
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from ....fetcher.shard_state import ShardState
 from ....publishers.positions import StartingPosition
 from ....publishers.shards import Shard
 
 
 class Service(Protocol):
-    """What planning asks; synchronous and with retries of its own, since an exception on the driver ends the query at once."""
+    """What planning asks. Calls that wait have retries of their own, since an exception on the driver ends the query at once; they are
+    made when a query starts (or an AvailableNow run would end), never while it runs."""
 
     def list_shards(self, stream: str) -> list[Shard]:
         """Every listed shard."""
@@ -18,6 +20,10 @@ class Service(Protocol):
 
     def server_time_ms(self, stream: str) -> int:
         """The service's clock, epoch ms (P3)."""
+        ...
+
+    def oldest_retained_ms(self, stream: str) -> int | None:
+        """The arrival time before which the service has forgotten records, epoch ms; None when nobody says (S5)."""
         ...
 
     def starting_position(self) -> StartingPosition:
@@ -30,4 +36,16 @@ class Service(Protocol):
 
     def newly_listed(self) -> list[Shard]:
         """The last answer of the discovery in the background; never waits, never raises (S3)."""
+        ...
+
+    def watch(self, shards: Mapping[Shard, ShardState]) -> None:
+        """Look in the background whether anything comes to these shards behind these states; a watch that is on goes on as it is."""
+        ...
+
+    def has_news(self, seconds: float) -> bool:
+        """Whether a watched shard gave a record, ended, or cannot be read; waits so long for it. Once true, true until `end_watch`."""
+        ...
+
+    def end_watch(self) -> None:
+        """Watch no more."""
         ...

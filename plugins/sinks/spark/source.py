@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import Iterator, Mapping
@@ -16,8 +17,10 @@ from .driver import BatchPlanner
 from .kinesis_service import KinesisService, check_job
 from .offset import Offset
 from .options import SparkOptions
+from .progress import figures
 from .reading import shard_reader
 from .task import TaskPlan, TaskRead
+from .worker import worker_loop
 
 LOG_VARIABLE = "RECORDPUBLISHER_SPARK_LOG"
 """Level at which the driver's reader process logs to its stderr (Spark gives that process no logging of its own)."""
@@ -67,7 +70,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         return self._planning().initial_offset().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Admission control: records of one batch."""
+        """Admission control: records of one batch. Bytes are shared out in the plans: Spark knows one limit at a time."""
         return ReadAllAvailable() if self._options.max_records is None else ReadMaxRows(self._options.max_records)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -81,8 +84,13 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         return [KinesisPartition(plan) for plan in self._planning().partitions(Offset.from_json(end))]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """The batch of `end` is done for good."""
-        self._planning().commit(Offset.from_json(end))
+        """The batch of `end` is done for good; its claims are tidied up while the query goes on."""
+        worker_loop().start(asyncio.to_thread(self._planning().commit, Offset.from_json(end)))
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        """Shown as `latestOffset` in the query's progress, where a source has no other room for figures."""
+        planned = self._planning().last
+        return None if planned is None else figures(planned)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Stop at the tips as of now."""

@@ -28,6 +28,7 @@ REPLAY_SECONDS = 600.0
 class TaskPlan:
     """What the driver tells a task; pickled, without secrets. `probe` is the token that the task must see in the claim store.
     `publisher` reads a batch the first time, `again` every other time: a second subscription would take the first one over (F9, F10).
+    `accepts_loss`: a replay goes on without claimed records that are past retention (S5).
     """
 
     batch: BatchId
@@ -38,6 +39,7 @@ class TaskPlan:
     again: str
     probe: str
     consumer_arns: Mapping[str, str]
+    accepts_loss: bool = False
 
     @property
     def name(self) -> str:
@@ -106,17 +108,39 @@ class TaskRead:
         return Claim(shards, subscribed)
 
     def _replay(self, claim: Claim) -> ArrowRows:
-        """Read the claimed records again, by polling, to the last one named (never the tip: more may have come)."""
+        """Read the claimed records again, by polling: as many of each shard as were claimed, or to the tip when some are gone."""
         self._check_plan(claim)
         counts = {key: shard.records for key, shard in claim.shards.items() if shard.records}
         starts = {shard: state for shard, state in self.plan.starts.items() if shard.key in counts}
         rows = ArrowRows()
         if starts:
-            bounds = Bounds(max_time=REPLAY_SECONDS, shard_limits=counts)
-            self.read(starts, bounds, rows, self.plan.again)
+            bounds = Bounds(max_time=REPLAY_SECONDS, shard_limits=counts, stop_at_tip=True)
+            self._read_again(starts, bounds, rows)
         for key in counts:
-            _check_same_rows(key, claim.shards[key], rows)
+            self._check_same_rows(key, claim.shards[key], rows)
         return rows
+
+    def _read_again(self, starts: Mapping[Shard, ShardState], bounds: Bounds, rows: ArrowRows) -> None:
+        try:
+            self.read(starts, bounds, rows, self.plan.again)
+        except DataLossError as error:  # a shard is gone as a whole
+            if not self.plan.accepts_loss:
+                raise
+            LOG.warning("%s; going on because flink.state.dataloss=CONTINUE", error)
+
+    def _check_same_rows(self, key: str, claim: ShardClaim, rows: ArrowRows) -> None:
+        """Raises: DataLossError, unless the job goes on without what is past retention: then with the claimed rows that are left."""
+        seen = (rows.counts.get(key, 0), rows.first.get(key), rows.last.get(key))
+        if seen == (claim.records, claim.first, claim.last):
+            return
+        error = DataLossError(
+            f"{key}: {claim.records} records from {claim.first} to {claim.last} were claimed, but reading them again gave {seen[0]} "
+            f"from {seen[1]} to {seen[2]}; are they past the stream's retention? Set flink.state.dataloss=CONTINUE to go on without them"
+        )
+        if not self.plan.accepts_loss:
+            raise error
+        left = rows.cut_after(key, claim.last)
+        LOG.error("%s; going on because flink.state.dataloss=CONTINUE, with %s of them", error, left)
 
     def _check_plan(self, claim: Claim) -> None:
         planned = {entry.key: entry.state for entry in self.plan.shards}
@@ -143,15 +167,6 @@ def _shard_claim(entry: ShardEntry, outcome: ShardOutcome, rows: ArrowRows, bega
         behind_ms=outcome.millis_behind_latest,
         children=outcome.children,
     )
-
-
-def _check_same_rows(key: str, claim: ShardClaim, rows: ArrowRows) -> None:
-    seen = (rows.counts.get(key, 0), rows.first.get(key), rows.last.get(key))
-    if seen != (claim.records, claim.first, claim.last):
-        raise DataLossError(
-            f"{key}: {claim.records} records from {claim.first} to {claim.last} were claimed, but reading them again gave {seen[0]} "
-            f"from {seen[1]} to {seen[2]}; are they past the stream's retention?"
-        )
 
 
 def _token() -> bytes:

@@ -6,11 +6,14 @@ Spark forks its workers: a loop or a thread made at import would be a dead copy 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine, Hashable
+from concurrent.futures import Future
 from typing import Any, TypeVar, cast
 
+LOG = logging.getLogger("recordpublisher.spark")
 T = TypeVar("T")
 
 
@@ -21,6 +24,7 @@ class WorkerLoop:
         self.pid = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._warm: dict[Hashable, Any] = {}
+        self._background: set[Future[Any]] = set()
         thread = threading.Thread(target=self._loop.run_forever, name="recordpublisher-loop", daemon=True)
         thread.start()
 
@@ -33,9 +37,15 @@ class WorkerLoop:
             future.cancel()
 
     def start(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Run a coroutine in the background, as long as the process lives."""
-        task = asyncio.run_coroutine_threadsafe(work, self._loop)
-        self._warm[task] = task
+        """Run a coroutine in the background, as long as the process lives; what it answers is nobody's, what it raises is logged."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        self._background.add(future)
+        future.add_done_callback(self._ended)
+
+    def _ended(self, future: Future[Any]) -> None:
+        self._background.discard(future)
+        if not future.cancelled() and (error := future.exception()) is not None:
+            LOG.error("work in the background failed", exc_info=error)
 
     def warm(self, key: Hashable, make: Callable[[], T]) -> T:
         """The thing of that key, made once for this process (from the one thread that runs Spark's tasks)."""

@@ -1,80 +1,107 @@
-"""kill -9 of the driver and everything it started, in the middle of whatever it was doing."""
+"""kill -9 of the driver and everything it started: aimed between claim and first row and between rows and commit, and anywhere else."""
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
-import subprocess
-import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import Counter
+from itertools import cycle, islice
 from pathlib import Path
-from typing import Any
 
 import pytest
-import spark_job_to_kill
+from spark_kills import Job, producing, rounds, seeded
 
-pytestmark = [pytest.mark.spark, pytest.mark.kills, pytest.mark.timeout(900)]
-JOB = Path(spark_job_to_kill.__file__)
+pytestmark = [pytest.mark.spark, pytest.mark.kills, pytest.mark.timeout(3600)]
+POLLING = {"flink.stream.recordpublisher": "POLLING", "maxRecordsPerBatch": 5000}
+FAN_OUT = {"flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "k", "maxRecordsPerBatch": 5000}
+LOCAL = "local[2]"
+PLACES = {"parquet": ("claimed", "read", "anywhere", "anywhere"), "foreach": ("claimed", "read", "acted", "anywhere")}
 
 
-@pytest.mark.parametrize("publisher", ["POLLING", "EFO"])
-def test_every_record_once_whenever_the_driver_is_killed(kinesis, spark, tmp_path, publisher):
-    seed = int(os.environ.get("KILL_SEED", random.randrange(10**6)))
-    print(f"KILL_SEED={seed}")
-    chance = random.Random(seed)
-    stream = kinesis(f"killed-{publisher.lower()}", 3)
-    more = {"flink.stream.recordpublisher": publisher, "flink.stream.efo.consumername": "k", "maxRecordsPerBatch": 3000}
-    arguments = [json.dumps(stream.options(tmp_path, **more)), str(tmp_path)]
+@pytest.mark.parametrize(
+    ("sink", "publisher"), [("parquet", POLLING), ("foreach", FAN_OUT)], ids=["parquet-polling", "foreach-fan-out"]
+)
+def test_every_record_once_wherever_the_driver_is_killed(kinesis, spark, tmp_path, sink, publisher):
+    chance = seeded()
+    stream = kinesis(f"killed-{sink}", 3)
+    job = Job(stream.options(tmp_path, **publisher), tmp_path, sink, LOCAL)
+    kills: Counter[str] = Counter()
     with producing(stream):
-        for round_number in range(4):
-            run_and_kill(arguments, chance, tmp_path / "job.log")
-            if round_number == 1:
+        for number, place in enumerate(islice(cycle(PLACES[sink]), rounds())):
+            kill_at(job, place, chance)
+            kills[place] += 1
+            if number % 8 == 1:
                 stream.split(0)
-    finished = subprocess.run(
-        [sys.executable, str(JOB), *arguments, "--finish"], check=False, capture_output=True, text=True, timeout=300
-    )
-    assert finished.returncode == 0, finished.stderr[-3000:]
-    read = sorted(int(row["n"]) for row in spark.read.parquet(str(tmp_path / "out")).select("n").collect())
-    assert len(read) == len(set(read)), "duplicates"
-    assert read == list(range(stream.count)), "missing"
+            if number % 8 == 3:
+                stream.merge(0)
+    job.finish()
+    print(f"kills: {dict(kills)}, records: {stream.count}")
+    check_once(job, spark, stream)
 
 
-@contextmanager
-def producing(stream: Any) -> Iterator[None]:
-    """About 500 records a second, until the block ends."""
-    stopped = threading.Event()
+def test_a_zombie_driver_that_wakes_after_its_replacement_does_no_harm(kinesis, spark, tmp_path):
+    stream = kinesis("zombie", 3)
+    job = Job(stream.options(tmp_path, **POLLING), tmp_path, "foreach", LOCAL)
+    with producing(stream), job.start() as zombie:
+        zombie.wait_for_lines(2)
+        zombie.stand_at("claimed")
+        zombie.signal(signal.SIGSTOP)
+        zombie.disarm()
+        with job.start() as replacement:
+            replacement.wait_for_lines(4)
+            zombie.signal(signal.SIGCONT)
+            assert zombie.process.wait(120) != 0  # Spark finds that its log was continued by somebody else
+            assert "oncurrent" in zombie.errors()
+            replacement.wait_for_lines(len(replacement.lines) + 2)
+    job.finish()
+    check_once(job, spark, stream)
 
-    def produce() -> None:
-        while not stopped.wait(0.1):
-            stream.put(50)
 
-    thread = threading.Thread(target=produce)
-    thread.start()
-    try:
-        yield
-    finally:
-        stopped.set()
-        thread.join()
+def test_every_record_once_on_a_cluster_whose_executors_are_killed(kinesis, spark, tmp_path):
+    stream = kinesis("cluster", 3)
+    slots = {"spark.executor.memory": "512m", "spark.task.maxFailures": "10"}
+    job = Job(stream.options(tmp_path, **POLLING), tmp_path, "foreach", "local-cluster[2,1,1024]", **slots)
+    with producing(stream), job.start() as running:
+        for place in ("claimed", "read"):
+            running.wait_for_lines(len(running.lines) + 2)
+            kill_executor_of(running.stand_at(place)[0])
+            running.disarm()
+        running.wait_for_lines(len(running.lines) + 2)
+        running.stand_at("claimed")
+        running.kill()  # the driver and, with it, the cluster
+        running.disarm()
+    job.finish()
+    check_once(job, spark, stream)
 
 
-def run_and_kill(arguments: list[str], chance: random.Random, log: Path) -> None:
-    """Start the job, let it run some batches and a random while longer, and kill all of it."""
-    command = [sys.executable, str(JOB), *arguments]
-    with (
-        log.open("w") as errors,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True) as job,
-    ):
-        assert job.stdout is not None
-        lines = chance.randint(1, 4)
-        for line in job.stdout:
-            lines -= 1
-            if lines <= 0 or "Traceback" in line:
-                break
-        time.sleep(chance.uniform(0, 3))
-        assert job.poll() is None, f"the job ended by itself: {log.read_text()[-5000:]}"
-        os.killpg(job.pid, signal.SIGKILL)
+def kill_at(job: Job, place: str, chance: random.Random) -> None:
+    """Start the job, let it run some batches, and kill it at the place, or a random while later."""
+    with job.start() as running:
+        running.wait_for_lines(chance.randint(2, 4))
+        if place == "anywhere":
+            time.sleep(chance.uniform(0, 3))
+        else:
+            running.stand_at(place)
+        assert running.process.poll() is None, running.errors()
+        running.kill()
+        running.disarm()
+
+
+def kill_executor_of(worker: int) -> None:
+    """The JVM above a Python worker and its daemon."""
+    daemon = parent_of(worker)
+    os.kill(parent_of(daemon), signal.SIGKILL)
+
+
+def parent_of(process: int) -> int:
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def check_once(job: Job, spark, stream) -> None:
+    outputs = job.numbers(spark)
+    assert outputs
+    for read in outputs:
+        assert len(read) == len(set(read)), "duplicates"
+        assert read == list(range(stream.count)), "missing"

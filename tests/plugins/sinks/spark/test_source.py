@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from spark_jobs import numbers, rows_so_far, to_parquet, wait_for_rows, wait_until_quiet
@@ -75,6 +76,23 @@ def test_every_record_once_by_fan_out_through_a_split(spark, kinesis, tmp_path):
     assert all("continuation" in shard["at"] for shard in ends)  # F6: quiet shards go on behind their last event
 
 
+def test_a_quiet_stream_runs_no_batches_and_a_record_ends_the_rest(spark, kinesis, tmp_path):
+    stream = kinesis("quiet", 4)
+    stream.put(100)
+    query = to_parquet(stream.load(spark, tmp_path), tmp_path)
+    wait_for_rows(query, 100)
+    wait_until_quiet(query)
+    before = query.lastProgress["batchId"]
+    time.sleep(5)
+    assert query.lastProgress["batchId"] == before
+    told = json.loads(query.lastProgress["sources"][0]["latestOffset"])
+    assert (told["shards"], told["atTip"], told["records"], told["millisBehindLatest"]) == (4, 4, 100, 0)
+    stream.put(1)
+    wait_for_rows(query, 101)
+    query.stop()
+    assert numbers(spark, tmp_path) == list(range(101))
+
+
 def test_available_now_stops_at_the_tip_and_the_next_run_goes_on_there(spark, kinesis, tmp_path):
     stream = kinesis("now", 3)
     for count in (500, 300):
@@ -103,6 +121,30 @@ def test_two_actions_on_one_batch_see_the_same_rows_while_more_arrive(spark, kin
     assert seen[0][0][:400] == list(range(400))
 
 
+def test_concurrent_jobs_over_one_batch_see_the_same_rows(spark, kinesis, tmp_path):
+    stream = kinesis("concurrent")
+    stream.put(400)
+    seen: list[list[list[int]]] = []
+
+    def two_jobs_at_once(frame, batch):
+        def numbers_of(_):
+            rows = sorted(row.n for row in frame.select("n").collect())
+            stream.put(25)
+            return rows
+
+        with ThreadPoolExecutor(2) as pool:
+            seen.append(list(pool.map(numbers_of, range(2))))
+
+    # one task, so that both jobs have a slot and race for the claim
+    frame = stream.load(spark, tmp_path, maxTasks=1)
+    query = frame.writeStream.foreachBatch(two_jobs_at_once).trigger(**NOW).start()
+    query.awaitTermination()
+    assert all(first == second for first, second in seen)
+    rows = [number for first, _ in seen for number in first]
+    assert len(rows) == len(set(rows))
+    assert set(rows) >= set(range(400))
+
+
 def test_nothing_is_lost_when_the_claims_are(spark, kinesis, tmp_path):
     stream = kinesis("lost-claims")
     stream.put(500)
@@ -111,6 +153,32 @@ def test_nothing_is_lost_when_the_claims_are(spark, kinesis, tmp_path):
     stream.put(500)
     to_parquet(stream.load(spark, tmp_path), tmp_path, **NOW).awaitTermination()
     assert set(numbers(spark, tmp_path)) == set(range(1000))
+
+
+def test_nothing_is_lost_when_the_claims_of_a_batch_are_that_the_sink_has_and_spark_did_not_note(
+    spark, kinesis, tmp_path
+):
+    stream = kinesis("lost-uncommitted")
+    stream.put(500)
+    taken: dict[int, list[int]] = {}
+
+    def take(frame, batch, dies=False):
+        rows = [row.n for row in frame.select("n").collect()]
+        taken.setdefault(batch, rows)  # a batch that it has is passed over
+        if dies:
+            raise RuntimeError("after the sink has the batch")
+
+    def run(dies):
+        writer = stream.load(spark, tmp_path).writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        return writer.foreachBatch(lambda frame, batch: take(frame, batch, dies)).trigger(**NOW).start()
+
+    with pytest.raises(Exception, match="after the sink has the batch"):
+        run(dies=True).awaitTermination()
+    shutil.rmtree(tmp_path / "metadata")
+    stream.put(500)
+    run(dies=False).awaitTermination()
+    assert len(taken[0]) == 500
+    assert {number for rows in taken.values() for number in rows} == set(range(1000))
 
 
 def test_event_times_of_a_batch_lie_within_the_lookahead(spark, kinesis, tmp_path):

@@ -15,7 +15,7 @@ from recordpublisher.plugins.sinks.spark.task import TaskPlan, TaskRead
 from recordpublisher.plugins.state.claims import BatchId
 from recordpublisher.plugins.state.file_claims import FileClaimStore
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError
-from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 
 BATCH = BatchId("query", 1, "plan")
 
@@ -38,7 +38,7 @@ def sequences(task: TaskRead) -> list[str]:
 
 
 def test_the_claim_is_made_before_the_first_row_is_handed_over(kinesis):
-    store = MemoryClaims()
+    store = MemoryClaims(probes={("query", "token")})
     rows = TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock).rows()
     (stored,) = store.load(BATCH).values()
     claim = Claim.from_bytes(stored).shards["s/a"]
@@ -47,7 +47,7 @@ def test_the_claim_is_made_before_the_first_row_is_handed_over(kinesis):
 
 
 def test_the_loser_of_a_race_hands_over_the_winners_rows(kinesis):
-    store = MemoryClaims()
+    store = MemoryClaims(probes={("query", "token")})
 
     def read_and_be_late(*arguments):
         result = kinesis.read(*arguments)
@@ -63,23 +63,49 @@ def test_the_loser_of_a_race_hands_over_the_winners_rows(kinesis):
 
 
 def test_a_replay_that_finds_other_records_fails(kinesis):
-    store = MemoryClaims()
+    store = MemoryClaims(probes={("query", "token")})
     assert sequences(TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock)) == ["1", "2", "3"]
     del kinesis.shards["s/a"].times[1:]
     with pytest.raises(DataLossError, match=r"3 records from .* were claimed, but reading them again gave 1"):
         TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock).rows()
 
 
+def test_s5_a_replay_goes_on_with_the_claimed_records_that_are_left_if_told_so(kinesis, caplog):
+    store = MemoryClaims(probes={("query", "token")})
+    assert sequences(TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock)) == ["1", "2", "3"]
+    kinesis.shards["s/a"].times += [4, 5]
+
+    def expired(starts, bounds, sink, publisher):
+        later = {shard: replace(state, position=SequenceNumber("1")) for shard, state in starts.items()}
+        return kinesis.read(later, bounds, sink, publisher)
+
+    assert sequences(TaskRead(replace(plan(kinesis), accepts_loss=True), store, expired, kinesis.clock)) == ["2", "3"]
+    assert "going on because flink.state.dataloss=CONTINUE, with 2 of them" in caplog.text
+
+
+def test_s5_a_replay_of_a_shard_that_is_gone_gives_the_others_if_told_so(kinesis):
+    kinesis.add("b", [1])
+    store = MemoryClaims(probes={("query", "token")})
+    assert len(sequences(TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock))) == 4
+
+    def gone(*arguments):
+        raise DataLossError("shard s/b vanished")
+
+    with pytest.raises(DataLossError):
+        TaskRead(plan(kinesis), store, gone, kinesis.clock).rows()
+    assert sequences(TaskRead(replace(plan(kinesis), accepts_loss=True), store, gone, kinesis.clock)) == []
+
+
 def test_an_empty_claim_is_replayed_without_a_read(kinesis):
     kinesis.shards["s/a"].times.clear()
-    store = MemoryClaims()
+    store = MemoryClaims(probes={("query", "token")})
     for _ in range(2):
         assert sequences(TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock)) == []
     assert len(kinesis.reads) == 1
 
 
 def test_f9_a_second_first_read_polls_although_nothing_is_claimed_yet(kinesis):
-    store = MemoryClaims()
+    store = MemoryClaims(probes={("query", "token")})
 
     def killed(*arguments):
         kinesis.read(*arguments)

@@ -1,0 +1,51 @@
+"""Orders per minute and key, from Kinesis into Parquet, every batch written once. See run-on-spark.md.
+
+python spark_job.py job.properties out          # until it is stopped
+python spark_job.py job.properties out --now    # what is there by now, then it ends
+"""
+
+import sys
+import uuid
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+import recordpublisher as rp
+
+
+def main(properties: str, out: Path, now: bool) -> None:
+    options = {key: str(value) for key, value in rp.Properties.from_file(properties).items()}
+    spark = SparkSession.builder.appName("orders-per-minute").getOrCreate()
+    records = spark.readStream.format("kinesis").options(**options).load()
+    query = (
+        per_minute(records)
+        .writeStream.foreachBatch(lambda batch, number: write_once(batch, out / f"batch={number}"))
+        .option("checkpointLocation", str(out / "_checkpoint"))
+        .trigger(**({"availableNow": True} if now else {"processingTime": "5 seconds"}))
+        .start()
+    )
+    query.awaitTermination()
+
+
+def per_minute(records: DataFrame) -> DataFrame:
+    """A minute is counted when the event time has gone thirty seconds beyond it."""
+    minutes = records.withWatermark("eventTime", "30 seconds").groupBy(
+        f.window("eventTime", "1 minute"), "partitionKey"
+    )
+    return minutes.count().select(f.col("window.start").alias("minute"), "partitionKey", "count")
+
+
+def write_once(batch: DataFrame, folder: Path) -> None:
+    """A batch that is run again brings the same rows under the same number: the first one that is finished counts.
+
+    On an object store let the table format do it: Delta's `txnAppId` and `txnVersion=number`, or a MERGE by key.
+    """
+    aside = folder.parent / f"_{uuid.uuid4().hex}"
+    batch.write.parquet(str(aside))
+    if not folder.exists():
+        aside.rename(folder)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), "--now" in sys.argv)

@@ -1,0 +1,91 @@
+"""The next PutRecords call: what goes, of which lanes, or when to look again. Plain functions of the lanes and the time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .lane import Lane
+from .outgoing import Outgoing
+
+NEVER = float("inf")
+SOON_SECONDS = 0.001
+"""Rounding of timers: what is due so soon is due."""
+TOGETHER_SECONDS = 0.01
+"""Lanes whose turn comes so soon after another's go with it: one call instead of many small ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """Of one call: records, bytes of data and keys, and how long what does not fill one waits."""
+
+    records: int
+    bytes: int
+    linger_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What of one lane goes in a call."""
+
+    lane: Lane
+    records: list[Outgoing]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call: the shares of its lanes, whose records stand in this order."""
+
+    shares: list[Share]
+
+
+def next_request(lanes: Iterable[Lane], now: float, limits: RequestLimits) -> Request | float:
+    """The call that should go now, its records taken off the lanes; or the time at which to look again.
+
+    A call goes when it can be filled, or when something has waited for the linger.
+    """
+    ready, look_at = _ready(lanes, now)
+    if not ready:
+        return look_at
+    due = [lane for lane in ready if lane.since + limits.linger_seconds <= now + SOON_SECONDS]
+    if not due and not _fill(ready, limits):
+        return min(look_at, *(lane.since + limits.linger_seconds for lane in ready))
+    shares = _taken(sorted(ready, key=_urgency), set(due), now, limits)
+    return Request(shares) if shares else look_at
+
+
+def _ready(lanes: Iterable[Lane], now: float) -> tuple[list[Lane], float]:
+    """The lanes that may be written to now, and when the next of the others may."""
+    waiting = [lane for lane in lanes if lane.queue and lane.room > 0]
+    ready = [lane for lane in waiting if lane.turn <= now + TOGETHER_SECONDS]
+    return ready, min([lane.turn for lane in waiting if lane.turn > now + TOGETHER_SECONDS], default=NEVER)
+
+
+def _fill(ready: list[Lane], limits: RequestLimits) -> bool:
+    return (
+        sum([lane.estimate for lane in ready]) >= limits.records
+        or sum([min(lane.queued_bytes, lane.pace.grain_bytes) for lane in ready]) >= limits.bytes
+    )
+
+
+def _urgency(lane: Lane) -> float:
+    """Lanes that were not written to for the longest time go first: none starves where one call cannot take all."""
+    return lane.turn
+
+
+def _taken(ready: list[Lane], due: set[Lane], now: float, limits: RequestLimits) -> list[Share]:
+    shares: list[Share] = []
+    records, size = limits.records, limits.bytes
+    for lane in ready:
+        cut = lane.take(records, size, is_due=lane in due)
+        if not cut[0]:
+            continue
+        if shares and cut[1] > size:  # a record larger than what is left of the call waits for one of its own
+            lane.put_back(cut[0])
+            continue
+        lane.sent(cut, now)
+        shares.append(Share(lane, cut[0]))
+        records, size = records - len(cut[0]), size - cut[1]
+        if records <= 0 or size <= 0:
+            break
+    return shares

@@ -1,0 +1,82 @@
+"""Resharding: notices that the shards are not those of the map, lists them again, and looks into aggregates that went astray (K4)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from ....publishers.backoff import RetryPolicy, retrying
+from ....publishers.wire import WritingPort
+from .outgoing import Outgoing
+from .shard_map import ShardMap
+from .statistics import SinkMetrics
+from .waiting import Bell
+
+LISTINGS_APART_SECONDS = 0.5
+"""A reshard closes shards one by one: it is not listed for each of them."""
+LOOK_SECONDS = 60.0
+"""Between two listings of a stream where nothing is predicted, and so nothing noticed (AUTO record distribution)."""
+Stray = tuple[Outgoing, str]
+"""An aggregate that was acknowledged, and the shard that has it."""
+
+
+class Resharding:
+    """Owns the strays between their acknowledgement and the listing that tells which of their parts are where readers look for them."""
+
+    def __init__(
+        self,
+        port: WritingPort,
+        stream: str,
+        keys_decide: bool,
+        retries: RetryPolicy,
+        metrics: SinkMetrics,
+        adopt: Callable[[ShardMap], None],
+        acknowledged: Callable[[Sequence[Outgoing]], None],
+        send_again: Callable[[Sequence[Outgoing]], None],
+        on_change: Callable[[], None],
+    ) -> None:
+        self._port = port
+        self._stream = stream
+        self._keys_decide = keys_decide
+        self._retries = retries
+        self._metrics = metrics
+        self._adopt = adopt
+        self._acknowledged = acknowledged
+        self._send_again = send_again
+        self._on_change = on_change
+        self._strays: list[Stray] = []
+        self._is_asked = False
+        self._bell = Bell()
+
+    def noticed(self, strays: list[Stray]) -> None:
+        """Records went to other shards than predicted; these are the aggregates among them."""
+        self._strays += strays
+        self._is_asked = True
+        self._bell.ring()
+
+    async def run(self) -> None:
+        """List when something was noticed. Raises: what no retry can help."""
+        while True:
+            if not self._is_asked:
+                await self._bell.next(None if self._keys_decide else LOOK_SECONDS)
+                if self._keys_decide and not self._is_asked:
+                    continue
+            self._is_asked = False
+            strays, self._strays = self._strays, []
+            listed = await retrying(lambda: self._port.list_shards(self._stream), self._retries)
+            self._metrics.shard_map_refreshes += 1
+            found = ShardMap.of(listed, self._keys_decide)
+            self._adopt(found)
+            for outgoing, shard_id in strays:
+                self._look_into(outgoing, shard_id, found)
+            self._on_change()
+            await asyncio.sleep(LISTINGS_APART_SECONDS)
+
+    def _look_into(self, outgoing: Outgoing, shard_id: str, found: ShardMap) -> None:
+        """Readers drop parts whose hash key lies outside the shard that has the aggregate (S4): those are sent again."""
+        taken_by = found.ranges.get(shard_id)
+        foreign = [part for part in outgoing.parts if taken_by is None or part.hash_key not in taken_by]
+        at_home = [part for part in outgoing.parts if taken_by is not None and part.hash_key in taken_by]
+        self._metrics.wrong_shard_records += len(foreign)
+        self._send_again(foreign)
+        self._acknowledged(at_home)

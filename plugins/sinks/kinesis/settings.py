@@ -1,0 +1,77 @@
+"""The numbers of one Kinesis sink, read from the properties once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ....publishers import property_table as table
+from ....publishers.backoff import RetryPolicy
+from ....publishers.errors import ConfigurationError
+from ....publishers.properties import Properties
+from .statistics import SinkStatistics
+
+QueueLimit = int | Callable[[SinkStatistics], int]
+"""Records: a number above 0, or a function of what was measured that answers one."""
+SHARD_RECORDS_PER_SECOND = 1_000
+SHARD_BYTES_PER_SECOND = 2**20
+"""What a shard takes (service limits)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Typed properties of the sink; times in seconds, sizes in bytes, rates per second and shard."""
+
+    queue_limit: QueueLimit | None
+    queue_bytes: int | None
+    wait_seconds: float
+    keeps_key_order: bool
+    fails_on_error: bool
+    retries: RetryPolicy
+    aggregates: bool
+    aggregate_count: int
+    aggregate_bytes: int
+    request_count: int
+    request_bytes: int
+    linger_seconds: float
+    records_per_second: float
+    bytes_per_second: float
+    connections: int
+
+    @classmethod
+    def of(
+        cls,
+        properties: Properties,
+        queue_limit: QueueLimit | None = None,
+        ordering: str | None = None,
+        fail_on_error: bool | None = None,
+    ) -> Settings:
+        """Arguments win over properties. Raises: ConfigurationError for what is not valid."""
+        value = properties.value
+        if ordering is not None:
+            value = properties.merged({table.SINK_ORDERING.key: ordering}).value
+        rate = value(table.RATE_LIMIT) / 100
+        return cls(
+            queue_limit=value(table.SINK_QUEUE_LIMIT) if queue_limit is None else _checked_limit(queue_limit),
+            queue_bytes=value(table.SINK_QUEUE_BYTES),
+            wait_seconds=value(table.SINK_WAIT_INTERVAL) / 1000,
+            keeps_key_order=value(table.SINK_ORDERING) == "PER_KEY",
+            fails_on_error=value(table.SINK_FAIL_ON_ERROR) if fail_on_error is None else fail_on_error,
+            retries=table.PUT_RETRIES.policy(properties),
+            aggregates=value(table.AGGREGATION_ENABLED),
+            aggregate_count=value(table.AGGREGATION_MAX_COUNT),
+            aggregate_bytes=value(table.AGGREGATION_MAX_SIZE),
+            request_count=value(table.COLLECTION_MAX_COUNT),
+            request_bytes=value(table.COLLECTION_MAX_SIZE),
+            linger_seconds=value(table.RECORD_MAX_BUFFERED_TIME) / 1000,
+            records_per_second=SHARD_RECORDS_PER_SECOND * rate,
+            bytes_per_second=SHARD_BYTES_PER_SECOND * rate,
+            connections=value(table.MAX_CONNECTIONS),
+        )
+
+
+def _checked_limit(given: object) -> QueueLimit:
+    is_number = isinstance(given, int) and not isinstance(given, bool) and given > 0
+    if not is_number and not callable(given):
+        raise ConfigurationError("queue_limit", repr(given), "a whole number above 0, or a function of SinkStatistics")
+    return given  # type: ignore[return-value]

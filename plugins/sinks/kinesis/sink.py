@@ -1,0 +1,125 @@
+"""KinesisSink: writes to a Kinesis stream, alone or as the sink of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from ....fetcher.sink import Checkpoint, Sink, SinkContext, State
+from ....publishers.clock import Clock, SystemClock
+from ....publishers.errors import ConfigurationError
+from ....publishers.properties import Properties
+from ....publishers.property_table import SINK_STREAM
+from ....publishers.records import RecordBatch, UserRecord
+from ....publishers.wire import WritingPort
+from .failures import FailedRecord
+from .outgoing import Outgoing, size_of
+from .settings import QueueLimit, Settings
+from .writer import KinesisWriter
+
+
+class KinesisSink(Sink):
+    """Puts records into a stream and waits when too many are not acknowledged (FLINK-9374, K1 to K4).
+
+    Alone: `async with rp.KinesisSink("out", properties) as sink: await sink.put(b"...", partition_key="k")`. As the sink of a job it
+    copies records with their keys; a checkpoint waits until they are acknowledged, so each is put at least once.
+
+    `stream` is a name or an ARN; given only properties, the stream is `flink.sink.kinesis.stream`. `queue_limit` bounds what is not
+    acknowledged: a number of records, or a function of `SinkStatistics` that answers one. `ordering` is NONE or PER_KEY.
+    `fail_on_error=False` hands records that cannot be put to `on_failure` (a function of `FailedRecord`, called on the loop) and goes
+    on. Arguments win over properties.
+
+    Raises: ConfigurationError for anything that can be known wrong before it runs.
+    """
+
+    def __init__(
+        self,
+        stream: str | Mapping[str, object],
+        properties: Mapping[str, object] | None = None,
+        *,
+        queue_limit: QueueLimit | None = None,
+        ordering: str | None = None,
+        fail_on_error: bool | None = None,
+        on_failure: Callable[[FailedRecord], None] | None = None,
+        clock: Clock | None = None,
+        port: WritingPort | None = None,
+    ) -> None:
+        name, given = _stream_and_properties(stream, properties)
+        settings = Settings.of(given, queue_limit, ordering, fail_on_error)
+        self._writer = KinesisWriter(port or _client(given, name), name, settings, clock or SystemClock(), on_failure)
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._writer.open()
+        except BaseException:
+            await self._writer.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def put(self, data: bytes, partition_key: str, explicit_hash_key: str | None = None) -> None:
+        """Hand over one record; waits at the limit. A cancelled `put` was not taken.
+
+        `partition_key` has 1 to 256 characters; `explicit_hash_key`, a decimal number below 2^128, decides the shard in its place.
+
+        Raises: SinkError when the service would refuse the record, after `close`, and for records that failed since the last call;
+        KinesisError when the service refuses all of them.
+        """
+        await self._writer.put(_as_bytes(data), partition_key, explicit_hash_key)
+
+    async def flush(self, checkpoint: Checkpoint | None = None) -> None:
+        """Return when everything handed over before this call is acknowledged. Raises: what failed, as `put`."""
+        await self._writer.flush()
+
+    async def close(self) -> None:
+        """Flush and let go of the connections. Raises: what failed, unless an earlier call has raised it."""
+        await self._writer.close()
+
+    def metrics(self) -> dict[str, Any]:
+        """`outstandingRecordsCount`, `backpressureCycles` and others, plain values; docs/reference/kinesis-sink-metrics.md (A1)."""
+        return self._writer.metrics()
+
+    async def open(self, context: SinkContext) -> State | None:
+        """As the sink of a job: look at the stream. Raises: StreamNotFoundError, and what else no retry can help."""
+        await self._writer.open()
+        return None
+
+    async def write(self, batch: RecordBatch) -> None:
+        """As the sink of a job: hand over the batch's data, with its keys, in its order."""
+        await self._writer.put_all([_copy_of(record) for record in batch.records])
+
+
+def _copy_of(record: UserRecord) -> Outgoing:
+    """The record to put for one that was read; where records have no key (AUTO distribution) the sequence number spreads them."""
+    key = record.partition_key or record.sequence_number
+    return Outgoing(record.data, key, record.explicit_hash_key, size_of(record.data, key))
+
+
+def _stream_and_properties(
+    stream: str | Mapping[str, object], properties: Mapping[str, object] | None
+) -> tuple[str, Properties]:
+    given = properties if isinstance(stream, str) else stream
+    checked = given if isinstance(given, Properties) else Properties(given)
+    name = stream if isinstance(stream, str) else checked.value(SINK_STREAM)
+    if not name:
+        raise ConfigurationError(SINK_STREAM.key, name, "the name or ARN of a stream")
+    return name, checked
+
+
+def _client(properties: Properties, stream: str) -> WritingPort:
+    from ....publishers.kinesis import KinesisClient
+
+    return KinesisClient(properties, [stream])
+
+
+def _as_bytes(data: object) -> bytes:
+    if isinstance(data, bytes):
+        return data
+    if isinstance(data, bytearray | memoryview):
+        return bytes(data)
+    raise TypeError(f"the data of a record is bytes, not {type(data).__name__}: encode it first")

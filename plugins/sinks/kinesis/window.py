@@ -1,0 +1,55 @@
+"""How fast a shard may be written to: an AIMD window for what others leave, a pace for what the service gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+GRAIN_SECONDS = 0.25
+"""A shard is given what it takes in this time, then it rests: few large calls instead of many small ones."""
+CREDIT_SECONDS = 0.5
+"""So much time that a shard was not written to may be caught up on; the service allows a second."""
+LARGEST_WINDOW = 5_000
+DECREASE = 0.8
+INCREASE = 5
+
+
+class Window:
+    """The Kinesis records that one shard may have unacknowledged, and may be sent within a grain of time.
+
+    Additive increase, multiplicative decrease: writers that share a shard end up with equal shares. Half, TCP's factor, is too much
+    for a shard whose limit is a rate (FLINK-31772).
+    """
+
+    def __init__(self) -> None:
+        self.size = LARGEST_WINDOW
+
+    def grow(self) -> None:
+        """Everything that was sent to the shard in one call was taken."""
+        self.size = min(LARGEST_WINDOW, self.size + INCREASE)
+
+    def shrink(self) -> None:
+        """The shard refused something because of its limits."""
+        self.size = max(1, int(self.size * DECREASE))
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What one shard is given, per second: the service's limits, or a share of them (RateLimit)."""
+
+    records_per_second: float
+    bytes_per_second: float
+
+    @property
+    def grain_records(self) -> int:
+        """Records that may go to the shard at once."""
+        return max(1, int(self.records_per_second * GRAIN_SECONDS))
+
+    @property
+    def grain_bytes(self) -> int:
+        """Bytes that may go to the shard at once; a larger record goes alone."""
+        return int(self.bytes_per_second * GRAIN_SECONDS)
+
+    def next_turn(self, turn: float, now: float, records: int, size: int, window: int) -> float:
+        """When the shard is next written to, after a turn that was due at `turn` and took so many records and bytes."""
+        rest = max(records / self.records_per_second, size / self.bytes_per_second, GRAIN_SECONDS * records / window)
+        return max(turn, now - CREDIT_SECONDS) + rest

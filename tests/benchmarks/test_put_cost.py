@@ -1,0 +1,50 @@
+"""CPU per record put: KinesisSink next to boto3 and to async-kinesis's producer, in one run (`make bench`)."""
+
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+
+import pytest
+from benchmarks.processes import ENVIRONMENT, HERE, micros_of
+from benchmarks.table import Row
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
+
+PEERS = Path(__file__).parents[2] / ".venvs" / "peers" / "bin" / "python"
+RECORDS, FEW, ROUNDS = 150_000, 30_000, 3
+
+
+@contextmanager
+def put_server(shards=1):
+    with subprocess.Popen(
+        [sys.executable, str(HERE / "put_server.py"), str(shards)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    ) as process:
+        try:
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        finally:
+            process.terminate()
+
+
+@pytest.mark.parametrize(("how", "at_most"), [("put", 4.0), ("write", 4.0), ("aggregated", None)])
+def test_next_to_boto3(table, how, at_most):
+    ours, theirs = [], []
+    with put_server() as url:
+        for _ in range(ROUNDS):
+            ours.append(micros_of("sink_client.py", url, how, RECORDS))
+            theirs.append(micros_of("boto3_put_client.py", url, "put", FEW))
+    table.append(Row(f"Kinesis sink, 200 B, {how}", median(ours), median(theirs), at_most, 2))
+
+
+@pytest.mark.skipif(not PEERS.exists(), reason="the peers are not installed: make peers")
+def test_next_to_async_kinesis(table):
+    with put_server() as url:
+        ours = median([micros_of("sink_client.py", url, "put", RECORDS) for _ in range(ROUNDS)])
+        command = [PEERS, HERE / "peers" / "async_kinesis_put_client.py", url, "put", str(FEW)]
+        said = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT, check=True, timeout=200)
+    table.append(Row("Kinesis sink, 200 B, put", ours, float(said.stdout), None, 5, "async-kinesis"))

@@ -1,0 +1,168 @@
+"""A stream behind the writing port, on virtual time: shards with quotas and latency, refusals, outages, reshards."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from recordpublisher.plugins.sinks.kinesis import KinesisSink
+from recordpublisher.publishers.errors import StreamNotFoundError, ThrottledError, TransientError
+from recordpublisher.publishers.kpl import hash_key_of, parse_aggregate
+from recordpublisher.publishers.records import UserRecord
+from recordpublisher.publishers.shards import MAX_HASH_KEY, HashRange, Shard
+from recordpublisher.publishers.wire import PutAnswer, PutEntry, PutResult, StreamFacts
+
+from virtual_time import VirtualClock
+
+THROTTLED = "ProvisionedThroughputExceededException"
+
+
+@dataclass
+class FakeShard:
+    """One shard: what it took, and its bucket of records, a second deep."""
+
+    shard: Shard
+    taken: list[PutEntry] = field(default_factory=list)
+    level: float = 0.0
+    at: float = 0.0
+
+    def admits(self, rate: float | None, now: float) -> bool:
+        if rate is None:
+            return True
+        self.level = min(rate, self.level + (now - self.at) * rate) if self.at else rate
+        self.at = now
+        if self.level < 1:
+            return False
+        self.level -= 1
+        return True
+
+
+class FakeKinesis:
+    """Owns the stream. `refuse` answers an error code for an entry, or None; `fail` is raised by calls while it is set."""
+
+    def __init__(self, shards: int = 1, *, seed: int = 0) -> None:
+        width = (MAX_HASH_KEY + 1) // shards
+        ranges = [HashRange(n * width, (n + 1) * width - 1) for n in range(shards - 1)]
+        ranges.append(HashRange((shards - 1) * width, MAX_HASH_KEY))
+        self.shards = {f"s{n}": FakeShard(Shard("out", f"s{n}", hash_range=each)) for n, each in enumerate(ranges)}
+        self.random = random.Random(seed)
+        self.latency = 0.005
+        self.rate: float | None = None
+        self.refuse = lambda entry: None
+        self.fail: Exception | None = None
+        self.lose_answers = 0
+        self.facts = StreamFacts(2**20, keys_decide=True)
+        self.calls: list[int] = []
+        self.concurrent = self.most_concurrent = 0
+        self.listings = 0
+        self.is_closed = False
+
+    async def put_records(self, stream: str, entries: list[PutEntry]) -> PutAnswer:
+        size = sum(len(entry.data) + len(entry.partition_key.encode()) for entry in entries)
+        assert 1 <= len(entries) <= 500
+        assert size <= 10 * 2**20
+        self.calls.append(len(entries))
+        self.concurrent += 1
+        self.most_concurrent = max(self.most_concurrent, self.concurrent)
+        try:
+            await asyncio.sleep(self.latency * self.random.uniform(0.5, 1.5))
+            if self.fail is not None:
+                raise self.fail
+            results = [self._put(entry) for entry in entries]
+            await asyncio.sleep(0)
+        finally:
+            self.concurrent -= 1
+        if self.lose_answers:
+            self.lose_answers -= 1
+            raise TransientError("PutRecords", "TimeoutError", "no answer in time")
+        return PutAnswer(sum(result.error_code is not None for result in results), results)
+
+    def _put(self, entry: PutEntry) -> PutResult:
+        code = self.refuse(entry)
+        shard = self._shard_of(hash_key_of(entry.partition_key, entry.explicit_hash_key))
+        if code is None and not shard.admits(self.rate, asyncio.get_running_loop().time()):
+            code = THROTTLED
+        if code is not None:
+            return PutResult(error_code=code, error_message="refused by the test")
+        shard.taken.append(entry)
+        return PutResult(shard_id=shard.shard.shard_id)
+
+    def _shard_of(self, hash_key: int) -> FakeShard:
+        return next(one for one in self.shards.values() if not one.shard.closed and hash_key in one.shard.hash_range)
+
+    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
+        self.listings += 1
+        await asyncio.sleep(self.latency)
+        return [one.shard for one in self.shards.values()]
+
+    async def stream_facts(self, stream: str) -> StreamFacts:
+        await asyncio.sleep(self.latency)
+        return self.facts
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+    # --- what tests do and see
+
+    def split(self, shard_id: str) -> None:
+        parent = self._close(shard_id)
+        middle = parent.hash_range.middle
+        self._open(HashRange(parent.hash_range.start, middle), shard_id)
+        self._open(HashRange(middle + 1, parent.hash_range.end), shard_id)
+
+    def merge(self, left: str, right: str) -> None:
+        one, other = self._close(left), self._close(right)
+        self._open(HashRange(one.hash_range.start, other.hash_range.end), left, right)
+
+    def open_ids(self) -> list[str]:
+        return [one.shard.shard_id for one in self.shards.values() if not one.shard.closed]
+
+    def delete(self) -> None:
+        self.fail = StreamNotFoundError("out")
+
+    def throttle_whole_calls(self) -> None:
+        self.fail = ThrottledError("PutRecords", "KMSThrottlingException", "slow down")
+
+    def user_records(self) -> list[tuple[str, bytes]]:
+        """(partition key, data) as a reader gets them: aggregates taken apart, foreign parts dropped, shard by shard."""
+        found = []
+        for one in self.shards.values():
+            for entry in one.taken:
+                found += _read(entry, one.shard)
+        return found
+
+    def _close(self, shard_id: str) -> Shard:
+        fake = self.shards[shard_id]
+        fake.shard = Shard("out", shard_id, fake.shard.parents, fake.shard.hash_range, closed=True)
+        return fake.shard
+
+    def _open(self, keys: HashRange, *parents: str) -> None:
+        shard_id = f"s{len(self.shards)}"
+        self.shards[shard_id] = FakeShard(Shard("out", shard_id, parents, keys))
+
+
+def _read(entry: PutEntry, shard: Shard) -> list[tuple[str, bytes]]:
+    aggregate = parse_aggregate(entry.data)
+    if aggregate is None:
+        return [(entry.partition_key, entry.data)]
+    owned = aggregate.owned_by(shard.hash_range)
+    parts = aggregate.sub_records(UserRecord(entry.data, "0"), 0, len(aggregate), owned)
+    return [(part.partition_key or "", part.data) for part in parts]
+
+
+def a_sink(fake: FakeKinesis, properties: dict[str, object] | None = None, **arguments: object) -> KinesisSink:
+    """A sink of the fake stream on virtual time."""
+    given = {"aws.region": "eu-west-1", **(properties or {})}
+    return KinesisSink("out", given, port=fake, clock=VirtualClock(), **arguments)
+
+
+async def put_numbers(sink: KinesisSink, numbers: Iterable[int], key: str = "k") -> None:
+    for number in numbers:
+        await sink.put(str(number).encode(), key)
+
+
+def now() -> float:
+    """Virtual seconds."""
+    return asyncio.get_running_loop().time()

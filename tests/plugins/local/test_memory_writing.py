@@ -1,0 +1,19 @@
+"""A Kinesis sink over the transport in memory: the real client, no socket."""
+
+from recordpublisher.plugins.local.account import Account, Delays
+from recordpublisher.plugins.local.clock import ManualClock
+from recordpublisher.plugins.local.memory import MemoryTransport
+from recordpublisher.plugins.sinks.kinesis import KinesisSink
+from recordpublisher.publishers.kinesis import KinesisClient
+from recordpublisher.publishers.properties import Properties
+
+
+async def test_it_takes_bodies_that_the_client_has_encoded():
+    account = Account(ManualClock(), "us-east-1", Delays(), None)
+    stream = account.create_stream("out", 1)
+    client = KinesisClient(Properties({"aws.region": "us-east-1"}), ["out"], transport=MemoryTransport(account))
+
+    async with KinesisSink("out", {}, port=client) as sink:
+        await sink.put(b"1", "k")
+
+    assert len(stream.open_shards[0].log) == 1

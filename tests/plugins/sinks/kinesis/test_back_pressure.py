@@ -1,0 +1,171 @@
+"""Back-pressure of the Kinesis sink on virtual time: limits, waiting, warnings, cancelled writers (K1, FLINK-9374)."""
+
+import asyncio
+import logging
+
+import pytest
+from fake_kinesis import FakeKinesis, a_sink, now, put_numbers
+
+from recordpublisher.publishers.errors import ConfigurationError, SinkError
+
+from virtual_time import run_virtual
+
+
+@pytest.mark.parametrize("limit", [1, 3, 50])
+def test_k1_any_limit_drains_and_bounds_what_is_outstanding(limit):
+    async def job():
+        fake = FakeKinesis()
+        most = 0
+        async with a_sink(fake, queue_limit=limit) as sink:
+            for number in range(200):
+                await sink.put(str(number).encode(), "k")
+                most = max(most, sink.metrics()["outstandingRecordsCount"])
+            assert sink.metrics()["backpressureCycles"] > 0
+        assert most == limit
+        assert len(fake.user_records()) == 200
+
+    run_virtual(job())
+
+
+def test_k1_bytes_are_bounded_too_and_a_record_above_the_limit_goes_alone():
+    async def job():
+        fake = FakeKinesis()
+        async with a_sink(fake, {"flink.sink.kinesis.queue.bytes": 5_000}) as sink:
+            for size in (3_000, 3_000, 20_000, 10):
+                await sink.put(bytes(size), "k")
+                assert sink.metrics()["outstandingRecordsCount"] == 1
+        assert [len(data) for _, data in fake.user_records()] == [3_000, 3_000, 20_000, 10]
+
+    run_virtual(job())
+
+
+def test_k1_a_waiting_put_is_woken_by_a_completion_or_looks_every_interval():
+    async def job(interval):
+        fake = FakeKinesis()
+        fake.latency = 1.0
+        sink = a_sink(fake, {"flink.sink.kinesis.wait.interval": interval, "RecordMaxBufferedTime": 0}, queue_limit=1)
+        async with sink:
+            await sink.put(b"1", "k")
+            began = now()
+            await sink.put(b"2", "k")
+            return sink.metrics()["backpressureCycles"], now() - began
+
+    often, often_seconds = run_virtual(job(100))
+    once, once_seconds = run_virtual(job(60_000))
+    assert 4 <= often <= 16
+    assert once == 1
+    assert often_seconds == pytest.approx(once_seconds, abs=0.11)
+
+
+def test_k1_one_warning_for_each_wait_that_exceeds_a_second(caplog):
+    async def job():
+        fake = FakeKinesis()
+        fake.latency = 4.0
+        async with a_sink(fake, queue_limit=1) as sink:
+            await put_numbers(sink, range(3))
+        fake.latency = 0.1
+        async with a_sink(fake, queue_limit=1) as sink:
+            await put_numbers(sink, range(3))
+
+    with caplog.at_level(logging.WARNING):
+        run_virtual(job())
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 2
+    assert "1 records" in told[0]
+
+
+def test_k1_the_limit_may_be_a_function_of_what_was_measured():
+    seen = []
+
+    def limit(statistics):
+        seen.append(statistics)
+        return statistics.shards * 10
+
+    async def job():
+        fake = FakeKinesis(3)
+        async with a_sink(fake, queue_limit=limit) as sink:
+            for _number in range(100):
+                await sink.put(bytes(99), "k")
+                assert sink.metrics()["outstandingRecordsCount"] <= 30
+            assert sink.metrics()["queueLimit"] == 30
+        assert seen[-1].mean_record_bytes == 100
+        assert seen[-1].shards == 3
+
+    run_virtual(job())
+
+
+def test_the_default_is_ten_megabytes_a_shard_up_to_a_bound():
+    async def room(shards):
+        async with a_sink(FakeKinesis(shards)) as sink:
+            return sink.metrics()["queueLimitBytes"]
+
+    assert run_virtual(room(2)) == 20_000_000
+    assert run_virtual(room(100)) == 128 * 2**20
+
+
+@pytest.mark.parametrize("limit", [0, -1, True, "10", 1.5])
+def test_c2_a_limit_that_is_none_is_a_configuration_error(limit):
+    with pytest.raises(ConfigurationError, match="queue_limit"):
+        a_sink(FakeKinesis(), queue_limit=limit)
+
+
+@pytest.mark.parametrize("answer", [0, None, "many"])
+def test_a_limit_function_that_answers_none_fails_the_sink(answer):
+    with pytest.raises(ConfigurationError, match="queue_limit"):
+        a_sink(FakeKinesis(), queue_limit=lambda statistics: answer)
+
+
+def test_k1_a_cancelled_put_was_not_taken():
+    async def job():
+        fake = FakeKinesis()
+        async with a_sink(fake, queue_limit=1) as sink:
+            await sink.put(b"taken", "k")
+            waiting = asyncio.create_task(sink.put(b"cancelled", "k"))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+            await sink.put(b"later", "k")
+        assert [data for _, data in fake.user_records()] == [b"taken", b"later"]
+
+    run_virtual(job())
+
+
+def test_r3_cancelling_the_first_in_line_wakes_the_next():
+    async def job():
+        fake = FakeKinesis()
+        async with a_sink(fake, {"flink.sink.kinesis.wait.interval": 3_600_000}, queue_limit=1) as sink:
+            await sink.put(b"0", "k")
+            puts = [asyncio.create_task(sink.put(str(number).encode(), "k")) for number in (1, 2, 3)]
+            await asyncio.sleep(0)
+            puts[0].cancel()
+            await asyncio.gather(*puts, return_exceptions=True)
+        assert [data for _, data in fake.user_records()] == [b"0", b"2", b"3"]
+        assert now() < 10
+
+    run_virtual(job())
+
+
+def test_writers_are_served_in_the_order_in_which_they_came():
+    async def job():
+        fake = FakeKinesis()
+        async with a_sink(fake, queue_limit=1, ordering="PER_KEY") as sink:
+            await asyncio.gather(*(sink.put(str(number).encode(), "k") for number in range(30)))
+        assert [int(data) for _, data in fake.user_records()] == list(range(30))
+
+    run_virtual(job())
+
+
+def test_a_put_that_waits_while_the_sink_closes_raises():
+    async def job():
+        fake = FakeKinesis()
+        sink = a_sink(fake, queue_limit=1)
+        async with sink:
+            await sink.put(b"1", "k")
+            waiting = asyncio.create_task(sink.put(b"2", "k"))
+            await asyncio.sleep(0)
+        with pytest.raises(SinkError, match="closed"):
+            await waiting
+        assert [data for _, data in fake.user_records()] == [b"1"]
+        assert fake.is_closed
+
+    run_virtual(job())

@@ -1,0 +1,28 @@
+import pytest
+
+from recordpublisher.plugins.sinks.kinesis.outgoing import Outgoing, objection_to, size_of
+
+
+def objection(data=b"x", key="k", hash_key=None, largest=2**20):
+    return objection_to(Outgoing(data, key, hash_key, size_of(data, key)), largest)
+
+
+@pytest.mark.parametrize("hash_key", [None, "0", str(2**128 - 1)])
+def test_what_the_service_takes(hash_key):
+    assert objection(hash_key=hash_key) is None
+    assert objection(key="é" * 256) is None
+
+
+@pytest.mark.parametrize("key", ["", "k" * 257])
+def test_a_key_has_1_to_256_characters(key):
+    assert f"{len(key)} characters" in objection(key=key)
+
+
+@pytest.mark.parametrize("hash_key", ["", "-1", "01", "1e3", "x", str(2**128), "٣"])
+def test_an_explicit_hash_key_is_a_decimal_number_of_128_bits(hash_key):
+    assert "explicit hash key" in objection(hash_key=hash_key)
+
+
+def test_k4_keys_count_in_utf_8():
+    assert objection(bytes(98), "é", largest=100) is None
+    assert "101 bytes" in objection(bytes(99), "é", largest=100)

@@ -1,0 +1,64 @@
+import pytest
+
+from recordpublisher.plugins.manager import load_registry
+from recordpublisher.plugins.sinks.kinesis import KinesisSink
+from recordpublisher.plugins.sinks.kinesis.settings import Settings
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties import Properties
+
+
+def settings(given=None, **arguments):
+    return Settings.of(Properties(given or {}), **arguments)
+
+
+def test_defaults():
+    made = settings()
+    assert made.queue_limit is None
+    assert made.wait_seconds == made.linger_seconds == 0.1
+    assert (made.request_count, made.records_per_second, made.bytes_per_second) == (500, 1_000, 2**20)
+    assert made.fails_on_error
+    assert not made.keeps_key_order
+    assert not made.aggregates
+
+
+def test_arguments_win_over_properties():
+    given = {"flink.sink.kinesis.queue.limit": "5", "flink.sink.kinesis.ordering": "per_key"}
+    made = settings(given, queue_limit=7, ordering="NONE", fail_on_error=False)
+    assert (made.queue_limit, made.keeps_key_order, made.fails_on_error) == (7, False, False)
+    assert settings(given).queue_limit == 5
+    assert settings(given).keeps_key_order
+
+
+def test_the_keys_of_the_kpl_and_flinks_old_ones_are_understood():
+    made = settings({"aws.producer.collectionMaxCount": 50, "AggregationMaxCount": 9, "RateLimit": 150})
+    assert (made.request_count, made.aggregate_count, made.records_per_second) == (50, 9, 1_500)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("flink.sink.kinesis.queue.limit", 0),
+        ("flink.sink.kinesis.ordering", "TOTAL"),
+        ("CollectionMaxCount", 501),
+        ("CollectionMaxSize", 10 * 2**20 + 1),
+        ("flink.sink.kinesis.putrecords.backoff.base", 5_000),
+    ],
+)
+def test_c2_a_bad_value_names_its_key(key, value):
+    with pytest.raises(ConfigurationError, match=key.replace(".", r"\.")):
+        settings({key: value})
+
+
+def test_c2_an_ordering_that_is_none():
+    with pytest.raises(ConfigurationError, match="NONE, PER_KEY"):
+        settings(ordering="BY_TIME")
+
+
+def test_built_from_properties_the_stream_is_a_property():
+    KinesisSink({"flink.sink.kinesis.stream": "out", "aws.region": "eu-west-1"})
+    with pytest.raises(ConfigurationError, match=r"flink\.sink\.kinesis\.stream"):
+        KinesisSink({"aws.region": "eu-west-1"})
+
+
+def test_it_is_registered_by_name():
+    assert load_registry().sinks.get("Kinesis", "a key") is KinesisSink

@@ -1,0 +1,51 @@
+"""A copy that reads ten times as fast as it may write, as processes on real sockets: memory, pace, loop and records (K1, FLINK-34071)."""
+
+import sys
+
+import pytest
+from slow_copy.processes import copy, server
+
+import recordpublisher as rp
+
+SECONDS, WARM_UP = 60, 15
+
+
+@pytest.mark.kills
+@pytest.mark.slow
+@pytest.mark.timeout(280)
+async def test_a_sink_at_a_tenth_of_the_sources_speed():
+    with server(200_000) as url:
+        samples, end = copy(url, "EFO", SECONDS)
+        read = await read_back(url)
+    sys.stderr.write(f"\nlag of the loop, ms: {end['lag']}; {samples[-1]}\n")
+
+    steady = [one for one in samples if WARM_UP <= one["seconds"] <= SECONDS]
+    assert steady[-1]["resident_mb"] < steady[0]["resident_mb"] * 1.05
+    assert steady[-1]["cycles"] > steady[0]["cycles"]
+    assert_level(steady)
+    assert end["lag"]["median"] < 10
+    assert end["lag"]["p99"] < 200, "the machine may be busy; alone it is below 50"
+    assert end["metrics"]["outstandingRecordsCount"] == 0
+    assert end["written"] == end["metrics"]["numRecordsOut"]
+    assert read == list(range(end["written"]))
+
+
+def assert_level(steady):
+    """Within a tenth of the 1,000 records a second that the shard takes, over the whole and over each ten seconds: no saw-tooth."""
+    for first, last in [(steady[0], steady[-1]), *zip(steady, steady[20:], strict=False)]:
+        speed = (last["acknowledged"] - first["acknowledged"]) / (last["seconds"] - first["seconds"])
+        assert 900 <= speed <= 1_100, (first, last)
+
+
+async def read_back(url):
+    sink = rp.MemorySink()
+    properties = {
+        "aws.region": "us-east-1",
+        "aws.endpoint": url,
+        "aws.credentials.provider.basic.accesskeyid": "local",
+        "aws.credentials.provider.basic.secretkey": "local",
+        "flink.stream.initpos": "TRIM_HORIZON",
+    }
+    async with rp.DataFetcher(["out"], properties, sink=sink) as fetcher:
+        await fetcher.run_bounded(stop_at_tip=True, max_time=90)
+    return sorted(int(record.data) for record in sink.records)

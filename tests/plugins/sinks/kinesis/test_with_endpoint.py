@@ -1,0 +1,278 @@
+"""The Kinesis sink against the embedded endpoint, on real sockets."""
+
+import asyncio
+import itertools
+import time
+from collections import defaultdict
+
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.plugins.local import LocalKinesis, Quotas
+from recordpublisher.plugins.local.resharding import merge, split
+from recordpublisher.plugins.sinks.kinesis import KinesisSink
+
+UNPACED = {"RateLimit": 1_000_000}
+
+
+async def read_all(endpoint, stream="out"):
+    """Every user record of the stream, parents before children."""
+    sink = rp.MemorySink()
+    given = {**endpoint.properties(), "flink.stream.initpos": "TRIM_HORIZON"}
+    async with rp.DataFetcher([stream], given, sink=sink) as fetcher:
+        await fetcher.run_bounded(stop_at_tip=True, max_time=60)
+    return sink.records
+
+
+def payloads(records):
+    return [int(record.data) for record in records]
+
+
+async def put_numbers(sink, numbers, keys=97):
+    for number in numbers:
+        await sink.put(str(number).encode(), f"key-{number % keys}")
+
+
+async def test_records_arrive_with_their_keys_signed_and_whole():
+    credentials = {"key-id": "secret"}
+    async with LocalKinesis(streams={"out": 2}, credentials=credentials) as endpoint:
+        async with KinesisSink("out", {**endpoint.properties(), **UNPACED}) as sink:
+            await sink.put(b"", "empty")
+            await sink.put(bytes(range(256)), "ключ", "17")
+            await sink.flush()  # later calls go a short way through the SDK
+            await sink.put(bytearray(b"3"), "k")
+        read = {record.partition_key: record.data for record in await read_all(endpoint)}
+    assert read == {"empty": b"", "ключ": bytes(range(256)), "k": b"3"}
+
+
+async def test_the_explicit_hash_key_decides_the_shard():
+    async with LocalKinesis(streams={"out": 2}) as endpoint:
+        async with KinesisSink("out", endpoint.properties()) as sink:
+            for number in range(20):
+                await sink.put(b"x", f"key-{number}", str(2**128 - 1 - number))
+        shards = {record.shard_id for record in await read_all(endpoint)}
+    assert shards == {"shardId-000000000001"}
+
+
+@pytest.mark.parametrize("aggregated", [False, True])
+async def test_k2_partial_failures_are_retried_entry_by_entry(aggregated):
+    async with LocalKinesis(streams={"out": 3}) as endpoint:
+        given = {**endpoint.properties(), **UNPACED, "AggregationEnabled": aggregated, "AggregationMaxSize": 500}
+        async with KinesisSink("out", given) as sink:
+            endpoint.faults.fail_entries(40)
+            endpoint.faults.fail_entries(40, code="InternalFailure")
+            await put_numbers(sink, range(3_000))
+            await sink.flush()
+            metrics = sink.metrics()
+        read = payloads(await read_all(endpoint))
+    assert sorted(read) == list(range(3_000))
+    assert metrics["retries"] == 80
+    assert metrics["throttles"] == 40
+
+
+@pytest.mark.parametrize(("size", "count"), [(20, 2_500), (20_000, 130)])
+async def test_k2_a_shard_that_is_written_to_too_fast_takes_everything_in_the_end(size, count):
+    """1,000 records and 1 MiB a second for a shard (service limits), and a writer that does not keep to them."""
+    async with LocalKinesis(streams={"out": 1}, quotas=Quotas.service()) as endpoint:
+        async with KinesisSink("out", {**endpoint.properties(), **UNPACED}) as sink:
+            began = time.monotonic()
+            for number in range(count):
+                await sink.put(str(number).encode().rjust(size), "k")
+            await sink.flush()
+            seconds, metrics = time.monotonic() - began, sink.metrics()
+        endpoint.account.throttle = None
+        read = payloads(await read_all(endpoint))
+    assert sorted(read) == list(range(count))
+    assert metrics["throttles"] > 0
+    assert seconds < 10
+
+
+async def test_a_writer_that_keeps_the_pace_is_never_throttled():
+    async with (
+        LocalKinesis(streams={"out": 2}, quotas=Quotas.service()) as endpoint,
+        KinesisSink("out", endpoint.properties()) as sink,
+    ):
+        await put_numbers(sink, range(4_000))
+        await sink.flush()
+        metrics = sink.metrics()
+    assert metrics["throttles"] == 0
+
+
+@pytest.mark.parametrize("aggregated", [False, True])
+async def test_k4_a_reshard_while_writing_loses_nothing_and_keeps_the_order_of_keys(aggregated):
+    async with LocalKinesis(streams={"out": 1}) as endpoint:
+        stream = endpoint.stream("out")
+        given = {**endpoint.properties(), **UNPACED, "AggregationEnabled": aggregated}
+        async with KinesisSink("out", given, ordering="PER_KEY") as sink:
+            await put_numbers(sink, range(500))
+            for number in range(500, 3_000):
+                await sink.put(str(number).encode(), f"key-{number % 97}")
+                if number in (1_000, 1_800):
+                    await sink.flush()
+                    _split_first(stream)
+                if number == 2_400:
+                    _merge_last(stream)
+                if number % 50 == 0:
+                    await asyncio.sleep(0.01)
+            await sink.flush()
+            metrics = sink.metrics()
+        records = await read_all(endpoint)
+    assert sorted(payloads(records)) == list(range(3_000))
+    assert_key_order(records)
+    assert metrics["shardMapRefreshes"] > 0
+    assert metrics["shards"] == 2
+
+
+def _split_first(stream):
+    first = stream.open_shards[0]
+    split(stream, first, (first.hash_range.start + first.hash_range.end) // 2)
+
+
+def _merge_last(stream):
+    merge(stream, *stream.open_shards[-2:])
+
+
+def assert_key_order(records):
+    by_key = defaultdict(list)
+    for record in records:
+        by_key[record.partition_key].append(int(record.data))
+    for key, numbers in by_key.items():
+        assert numbers == sorted(numbers), key
+
+
+@pytest.mark.parametrize("aggregated", [False, True])
+async def test_k2_a_hundred_writers_of_one_key_keep_its_order_through_partial_failures(aggregated):
+    numbers = itertools.count()
+
+    async def write(sink):
+        for _ in range(6):
+            await sink.put(str(next(numbers)).encode(), "the key")
+            await asyncio.sleep(0)
+
+    async with LocalKinesis(streams={"out": 2}) as endpoint:
+        given = {
+            **endpoint.properties(),
+            "AggregationEnabled": aggregated,
+            "flink.sink.kinesis.putrecords.backoff.base": 10,
+            "flink.sink.kinesis.putrecords.backoff.max": 20,
+        }
+        async with KinesisSink("out", given, ordering="PER_KEY", queue_limit=60) as sink:
+            faults = asyncio.create_task(_refuse_now_and_then(endpoint))
+            await asyncio.gather(*(write(sink) for _ in range(100)))
+            await sink.flush()
+            metrics = sink.metrics()
+            faults.cancel()
+        read = payloads(await read_all(endpoint))
+    assert read == list(range(600))
+    assert metrics["retries"] > 0
+    assert metrics["backpressureCycles"] > 0
+
+
+async def _refuse_now_and_then(endpoint):
+    while True:
+        endpoint.faults.fail_entries(1, code="InternalFailure")
+        await asyncio.sleep(0.02)
+
+
+async def test_k3_a_record_that_is_too_large_fails_its_put_and_nothing_else():
+    async with LocalKinesis(streams={"out": 1}) as endpoint:
+        async with KinesisSink("out", endpoint.properties()) as sink:
+            await sink.put(b"1", "k")
+            with pytest.raises(rp.SinkError, match="MaxRecordSizeInKiB"):
+                await sink.put(bytes(2**20), "k")
+            await sink.put(b"2", "k")
+        assert payloads(await read_all(endpoint)) == [1, 2]
+
+
+async def test_the_streams_own_record_limit_counts():
+    async with LocalKinesis(streams={"out": 1}) as endpoint:
+        endpoint.stream("out").max_record_bytes = 3 * 2**20
+        async with KinesisSink("out", endpoint.properties()) as sink:
+            await sink.put(bytes(3 * 2**20 - 1), "k")
+        read = await read_all(endpoint)
+        assert len(read[0].data) == 3 * 2**20 - 1
+
+
+async def test_a_stream_that_does_not_exist_is_named_with_those_that_do():
+    async with LocalKinesis(streams={"orders": 1}) as endpoint:
+        with pytest.raises(rp.StreamNotFoundError, match="existing streams: orders"):
+            async with KinesisSink("out", endpoint.properties()):
+                pytest.fail("it was opened")
+
+
+async def test_a_stream_that_is_deleted_meanwhile_ends_the_sink():
+    async with (
+        LocalKinesis(streams={"out": 1, "other": 1}) as endpoint,
+        KinesisSink("out", endpoint.properties()) as sink,
+    ):
+        await sink.put(b"1", "k")
+        await sink.flush()
+        endpoint.stream("out").set_busy("DELETING", 0)
+        await sink.put(b"2", "k")
+        with pytest.raises(rp.StreamNotFoundError, match="other"):
+            await sink.flush()
+
+
+async def test_an_endpoint_that_dies_and_comes_back_costs_nothing():
+    async with LocalKinesis(streams={"out": 2}) as endpoint:
+        given = {**endpoint.properties(), **UNPACED}
+        async with KinesisSink("out", given, queue_limit=500) as sink:
+            await put_numbers(sink, range(1_000))
+            endpoint.faults.drop_next("PutRecords", 1)
+            await endpoint.close()
+            putting = asyncio.create_task(put_numbers(sink, range(1_000, 4_000)))
+            while not sink.metrics()["failedRequests"]:  # noqa: ASYNC110 - a test looks from outside
+                await asyncio.sleep(0.05)
+            revived = LocalKinesis(port=endpoint.port)
+            revived.account._streams = endpoint.account._streams
+            async with revived:
+                await putting
+                await sink.flush()
+                metrics = sink.metrics()
+                read = payloads(await read_all(revived))
+    assert set(read) == set(range(4_000))
+    assert metrics["failedRequests"] > 0
+
+
+@pytest.mark.parametrize("ordering", ["NONE", "PER_KEY"])
+async def test_as_the_sink_of_a_job_it_copies_a_stream(ordering):
+    async with LocalKinesis(streams={"in": 2, "out": 3}) as endpoint:
+        async with KinesisSink("in", {**endpoint.properties(), **UNPACED, "AggregationEnabled": True}) as source:
+            for number in range(3_000):
+                await source.put(str(number).encode(), f"key-{number % 97}", str(number % 97 * 2**120))
+        given = {
+            **endpoint.properties(),
+            **UNPACED,
+            "flink.stream.initpos": "TRIM_HORIZON",
+            "flink.sink.kinesis.stream": "out",
+            "flink.sink.kinesis.ordering": ordering,
+            "AggregationEnabled": True,
+        }
+        sink = KinesisSink(given, queue_limit=700)
+        async with rp.DataFetcher(["in"], given, sink=sink) as fetcher:
+            await fetcher.run_bounded(stop_at_tip=True)
+            assert sink.metrics()["outstandingRecordsCount"] == 0
+        records = await read_all(endpoint)
+    assert sorted(payloads(records)) == list(range(3_000))
+    assert all(int(one.shard_id[-1]) == int(one.data) % 97 * 2**120 * 3 // 2**128 for one in records)
+    if ordering == "PER_KEY":
+        assert_key_order(records)
+
+
+async def test_a_job_fails_by_a_record_that_the_target_does_not_take_or_passes_it_to_the_callback():
+    failed = []
+    async with LocalKinesis(streams={"in": 1, "out": 1}) as endpoint:
+        endpoint.stream("in").max_record_bytes = 3 * 2**20
+        async with KinesisSink("in", endpoint.properties()) as source:
+            for data in (b"1", bytes(2 * 2**20), b"2"):
+                await source.put(data, "k")
+        given = {**endpoint.properties(), "flink.stream.initpos": "TRIM_HORIZON"}
+
+        async with rp.DataFetcher(["in"], given, sink=KinesisSink("out", given)) as fetcher:
+            with pytest.raises(rp.SinkError, match="MaxRecordSizeInKiB"):
+                await fetcher.run_bounded(stop_at_tip=True)
+        sink = KinesisSink("out", given, fail_on_error=False, on_failure=failed.append)
+        async with rp.DataFetcher(["in"], given, sink=sink) as fetcher:
+            await fetcher.run_bounded(stop_at_tip=True)
+        assert {2} <= set(payloads(await read_all(endpoint)))
+    assert [len(record.data) for record in failed] == [2 * 2**20]

@@ -1,0 +1,260 @@
+"""The core of the Kinesis sink on virtual time: calls, flush, errors, close (K2, K3)."""
+
+import asyncio
+
+import pytest
+from fake_kinesis import FakeKinesis, a_sink, now, put_numbers
+
+from recordpublisher.publishers.errors import (
+    FatalKinesisError,
+    SinkError,
+    StreamNotFoundError,
+    TransientError,
+)
+
+from virtual_time import run_virtual
+
+
+def test_k3_flush_returns_when_everything_is_acknowledged():
+    async def job():
+        fake = FakeKinesis(2)
+        async with a_sink(fake) as sink:
+            await put_numbers(sink, range(1_200))
+            assert sink.metrics()["outstandingRecordsCount"] > 0
+            await sink.flush()
+            assert sink.metrics()["outstandingRecordsCount"] == 0
+            assert len(fake.user_records()) == 1_200
+            assert sink.metrics()["numRecordsOut"] == 1_200
+
+    run_virtual(job())
+
+
+def test_a_record_waits_for_others_no_longer_than_the_linger():
+    async def job():
+        fake = FakeKinesis()
+        async with a_sink(fake) as sink:
+            began = now()
+            await put_numbers(sink, range(3))
+            await asyncio.sleep(0.05)
+            assert fake.calls == []
+            await asyncio.sleep(0.08)
+            assert fake.calls == [3]
+            assert now() - began < 0.2
+
+    run_virtual(job())
+
+
+def test_a_full_call_goes_at_once():
+    async def job():
+        fake = FakeKinesis(2)
+        async with a_sink(fake) as sink:
+            for number in range(501):
+                await sink.put(b"x", str(number))
+            await asyncio.sleep(0.01)
+            assert fake.calls == [500]
+
+    run_virtual(job())
+
+
+def test_k1_put_before_open_and_after_close_raises():
+    async def job():
+        sink = a_sink(FakeKinesis())
+        with pytest.raises(SinkError, match="not open"):
+            await sink.put(b"x", "k")
+        async with sink:
+            pass
+        with pytest.raises(SinkError, match="closed"):
+            await sink.put(b"x", "k")
+        with pytest.raises(SinkError, match="closed"):
+            await sink.flush()
+        await sink.close()
+
+    run_virtual(job())
+
+
+def test_k3_an_asynchronous_error_surfaces_at_the_next_put_at_flush_and_not_again_at_close():
+    async def job():
+        fake = FakeKinesis()
+        sink = a_sink(fake)
+        async with sink:
+            await sink.put(b"x", "k")
+            fake.fail = FatalKinesisError("PutRecords", "AccessDeniedException", "no")
+            await asyncio.sleep(1)
+            with pytest.raises(FatalKinesisError):
+                await sink.put(b"y", "k")
+            with pytest.raises(FatalKinesisError):
+                await sink.flush()
+
+    run_virtual(job())
+
+
+def test_k3_an_error_that_nobody_was_told_surfaces_at_close():
+    async def job():
+        fake = FakeKinesis()
+        sink = a_sink(fake)
+        await sink.__aenter__()
+        fake.delete()
+        await sink.put(b"x", "k")
+        with pytest.raises(StreamNotFoundError):
+            await sink.close()
+        assert fake.is_closed
+
+    run_virtual(job())
+
+
+def test_k1_an_error_ends_a_wait_for_room():
+    async def job():
+        fake = FakeKinesis()
+        async with a_sink(fake, queue_limit=1) as sink:
+            await sink.put(b"1", "k")
+            fake.delete()
+            with pytest.raises(StreamNotFoundError):
+                await sink.put(b"2", "k")
+
+    run_virtual(job())
+
+
+def test_a_flush_ends_while_others_go_on_putting():
+    async def job():
+        fake = FakeKinesis(4)
+        fake.rate = 500
+        async with a_sink(fake, queue_limit=1_000) as sink:
+
+            async def put_on():
+                for number in range(100_000):
+                    await sink.put(b"x", str(number))
+
+            putting = asyncio.create_task(put_on())
+            await asyncio.sleep(1)
+            await sink.flush()
+            outstanding = sink.metrics()["outstandingRecordsCount"]
+            putting.cancel()
+            await asyncio.gather(putting, return_exceptions=True)
+            return outstanding
+
+    assert run_virtual(job()) > 0
+
+
+def test_an_outage_is_sat_out():
+    async def job():
+        fake = FakeKinesis(2)
+        async with a_sink(fake, queue_limit=300) as sink:
+            await put_numbers(sink, range(200))
+            fake.fail = TransientError("PutRecords", "ClientConnectorError", "refused")
+            later = asyncio.create_task(put_numbers(sink, range(200, 1_000)))
+            await asyncio.sleep(20)
+            assert not later.done()
+            fake.fail = None
+            await later
+            await sink.flush()
+            assert sink.metrics()["numRecordsOutErrors"] == 0
+        assert {int(data) for _, data in fake.user_records()} == set(range(1_000))
+
+    run_virtual(job())
+
+
+def test_k2_retries_are_bounded():
+    async def job():
+        fake = FakeKinesis()
+        fake.fail = TransientError("PutRecords", "ClientConnectorError", "refused")
+        properties = {"flink.sink.kinesis.putrecords.maxretries": 3}
+        async with a_sink(fake, properties) as sink:
+            await sink.put(b"x", "k")
+            with pytest.raises(SinkError, match="ClientConnectorError"):
+                await sink.flush()
+        return len(fake.calls)
+
+    assert run_virtual(job()) == 4
+
+
+def test_k3_without_fail_on_error_failed_records_go_to_the_callback_and_the_others_arrive():
+    failed = []
+
+    async def job():
+        fake = FakeKinesis()
+        fake.refuse = lambda entry: "InternalFailure" if entry.data == b"bad" else None
+        properties = {"flink.sink.kinesis.putrecords.maxretries": 5}
+        async with a_sink(fake, properties, fail_on_error=False, on_failure=failed.append) as sink:
+            for data in (b"1", b"bad", b"2"):
+                await sink.put(data, "k", "17")
+            await sink.flush()
+            assert sink.metrics()["numRecordsOutErrors"] == 1
+            assert sink.metrics()["outstandingRecordsCount"] == 0
+        assert [data for _, data in fake.user_records()] == [b"1", b"2"]
+
+    run_virtual(job())
+    (record,) = failed
+    assert (record.data, record.partition_key, record.explicit_hash_key) == (b"bad", "k", "17")
+    assert record.error_code == "InternalFailure"
+
+
+def test_a_callback_that_raises_fails_the_sink():
+    def callback(record):
+        raise ValueError("no room for dead letters")
+
+    async def job():
+        fake = FakeKinesis()
+        fake.refuse = lambda entry: "InternalFailure"
+        properties = {"flink.sink.kinesis.putrecords.maxretries": 0}
+        async with a_sink(fake, properties, fail_on_error=False, on_failure=callback) as sink:
+            await sink.put(b"x", "k")
+            with pytest.raises(ValueError, match="dead letters"):
+                await sink.flush()
+
+    run_virtual(job())
+
+
+def test_throttles_of_a_shard_that_takes_something_cost_no_retry():
+    async def job():
+        fake = FakeKinesis()
+        fake.rate = 20
+        async with a_sink(fake, {"flink.sink.kinesis.putrecords.maxretries": 3}, queue_limit=400) as sink:
+            await put_numbers(sink, range(2_000))
+            await sink.flush()
+            assert sink.metrics()["throttles"] > 20
+        assert sorted(int(data) for _, data in fake.user_records()) == list(range(2_000))
+
+    run_virtual(job())
+
+
+def test_a_call_that_is_throttled_as_a_whole_is_tried_again():
+    async def job():
+        fake = FakeKinesis()
+        fake.throttle_whole_calls()
+        async with a_sink(fake) as sink:
+            await sink.put(b"x", "k")
+            await asyncio.sleep(3)
+            fake.fail = None
+            await sink.flush()
+            assert sink.metrics()["throttles"] > 1
+
+    run_virtual(job())
+
+
+def test_calls_at_a_time_are_bounded():
+    async def job():
+        fake = FakeKinesis(8)
+        fake.latency = 1.0
+        async with a_sink(fake, {"MaxConnections": 3, "RateLimit": 100_000}) as sink:
+            for number in range(20_000):
+                await sink.put(b"x", str(number))
+        assert fake.most_concurrent == 3
+
+    run_virtual(job())
+
+
+def test_a_cancelled_close_leaves_no_task_behind():
+    async def job():
+        fake = FakeKinesis()
+        sink = a_sink(fake)
+        await sink.__aenter__()
+        fake.latency = 3_600
+        await sink.put(b"x", "k")
+        closing = asyncio.create_task(sink.close())
+        await asyncio.sleep(1)
+        closing.cancel()
+        await asyncio.gather(closing, return_exceptions=True)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        assert fake.is_closed
+
+    run_virtual(job())

@@ -1,0 +1,158 @@
+"""Planning after restarts, without Spark: the same rows again, claims obeyed, lost claims survived."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from dataclasses import replace
+
+import pytest
+from spark_planning import FAN_OUT, query
+from spark_simulation import SimulatedKinesis
+
+from recordpublisher.publishers.errors import StateError
+
+
+@pytest.fixture
+def kinesis() -> SimulatedKinesis:
+    return SimulatedKinesis()
+
+
+def test_every_replay_of_a_batch_gives_the_same_rows_although_more_came_meanwhile(kinesis, tmp_path):
+    kinesis.add("a", [1, 2])
+    kinesis.add("b", [3])
+    job = query(kinesis, tmp_path)
+    job.batch()
+    before = job.rows[1]
+    kinesis.shards["s/a"].times += [9, 10]
+    job.restart()
+    job.run_again()
+    assert job.rows[1] == before
+
+
+def test_a_fan_out_job_subscribes_for_the_first_read_only(kinesis, tmp_path):
+    kinesis.add("a", [1, 2])
+    job = query(kinesis, tmp_path, **FAN_OUT)
+    job.batch()
+    job.run_again()
+    assert [publisher for publisher, _ in kinesis.reads] == ["EFO", "POLLING"]
+
+
+def test_f9_a_fan_out_batch_is_planned_when_the_window_of_the_last_is_over(kinesis, tmp_path):
+    kinesis.add("a", [1, 2])
+    job = query(kinesis, tmp_path, **FAN_OUT)
+    job.batch()
+    began = kinesis.clock.ms - 100
+    while not job.batch():
+        pass
+    assert job.last.planned_ms >= began + 5_000
+
+
+def test_claims_that_are_gone_are_read_again_and_nothing_is_lost(kinesis, tmp_path, caplog):
+    kinesis.add("a", [1, 2, 3])
+    kinesis.add("b", [4, 5])
+    job = query(kinesis, tmp_path)
+    job.batch()
+    shutil.rmtree(tmp_path)
+    job.restart()
+    with caplog.at_level(logging.WARNING):
+        job.run()
+    assert set(job.delivered()) == job.expected()
+    assert "claims of batch 1 are missing" in caplog.text
+
+
+def test_claims_of_a_deleted_checkpoint_are_not_obeyed(kinesis, tmp_path):
+    kinesis.add("a", [1, 2, 3])
+    query(kinesis, tmp_path).run()
+    again = query(kinesis, tmp_path)
+    again.run()
+    assert sorted(again.delivered()) == sorted(again.expected())
+
+
+def test_a_claim_that_names_other_shards_fails_the_task(kinesis, tmp_path):
+    kinesis.add("a", [1])
+    kinesis.add("b", [1])
+    job = query(kinesis, tmp_path)
+    job.batch()
+    first, second = job.planner.partitions(job.last)
+    with pytest.raises(StateError, match="other shards"):
+        job.rows_of(replace(first, group=second.group))
+
+
+def test_an_unread_task_is_read_by_the_next_batch(kinesis, tmp_path):
+    kinesis.add("a", [1])
+    kinesis.add("b", [1])
+    job = query(kinesis, tmp_path)
+    job.read_task = lambda plan: plan.group == 0
+    job.batch()
+    job.read_task = lambda plan: True
+    job.run()
+    assert sorted(job.delivered()) == sorted(job.expected())
+
+
+def test_old_claims_are_purged_and_those_of_other_queries_stay(kinesis, tmp_path):
+    kinesis.add("a", [1])
+    other = query(kinesis, tmp_path)
+    other.batch()
+    job = query(kinesis, tmp_path)
+    for _ in range(40):
+        kinesis.shards["s/a"].times.append(1)
+        job.batch()
+    kept = list((tmp_path / job.last.query).glob("0*"))
+    assert len(kept) <= job.options.retain + 2
+    assert list((tmp_path / other.last.query).glob("0*"))
+
+
+def test_a_batch_that_the_sink_may_have_is_run_empty_once_its_claims_are_lost_and_its_records_come_again(
+    kinesis, tmp_path, caplog
+):
+    kinesis.add("a", [1, 2])
+    job = query(kinesis, tmp_path)
+    job.batch()
+    # the sink took the batch, but Spark did not write so: it is run again, and the sink passes it over
+    taken = job.rows[1]
+    kinesis.shards["s/a"].times += [3, 4]
+    shutil.rmtree(tmp_path)
+    job.restart()
+    with caplog.at_level(logging.WARNING):
+        job.run_again()
+    assert job.rows[1] == []
+    assert "the claims of batch 1 are lost" in caplog.text
+    job.rows[1] = taken
+    job.run()
+    assert set(job.delivered()) == job.expected()
+
+
+def test_lost_claims_of_a_batch_that_the_sink_never_had_give_no_row_twice(kinesis, tmp_path):
+    kinesis.add("a", [1, 2])
+    job = query(kinesis, tmp_path)
+    job.batch()
+    shutil.rmtree(tmp_path)
+    job.restart()
+    job.run_again()
+    job.run()
+    assert sorted(job.delivered()) == sorted(job.expected())
+
+
+def test_a_query_keeps_its_token_over_restarts(kinesis, tmp_path):
+    kinesis.add("a", [1])
+    job = query(kinesis, tmp_path)
+    for _ in range(3):
+        job.batch()
+        job.restart()
+        job.run_again()
+    assert len(list((tmp_path / job.last.query).glob("probe-*"))) == 1
+    assert job.rows[1] != []
+
+
+def test_claims_that_cannot_be_purged_do_not_end_the_query(kinesis, tmp_path, caplog):
+    kinesis.add("a", [1])
+    job = query(kinesis, tmp_path)
+    job.batch()
+
+    def refuse(query, before):
+        raise OSError("read-only")
+
+    job.planner.store.purge = refuse
+    job.planner.commit(job.last)
+    assert "read-only" in caplog.text

@@ -1,0 +1,66 @@
+"""Records past retention are named when the query starts again, or accepted as lost (S5)."""
+
+from __future__ import annotations
+
+import pytest
+from spark_planning import query
+from spark_simulation import NOW, SimulatedKinesis
+
+from recordpublisher.publishers.errors import DataLossError
+
+CONTINUE = {"flink.state.dataloss": "CONTINUE"}
+
+
+@pytest.fixture
+def kinesis() -> SimulatedKinesis:
+    made = SimulatedKinesis()
+    made.add("a", [1, 2])
+    return made
+
+
+def test_a_gap_ends_the_query_with_its_shard_named(kinesis, tmp_path):
+    job = query(kinesis, tmp_path)
+    job.run(3)
+    job.restart()
+    kinesis.oldest_ms = NOW + 10_000_000
+    with pytest.raises(DataLossError, match=r"past retention and lost: s/a after 2"):
+        job.batch()
+
+
+def test_a_tip_confirmed_within_retention_is_no_gap(kinesis, tmp_path):
+    job = query(kinesis, tmp_path)
+    job.run(3)
+    job.restart()
+    kinesis.oldest_ms = NOW  # the records are older, the tip is not
+    job.run(3)
+    assert sorted(job.delivered()) == sorted(job.expected())
+
+
+def test_the_job_goes_on_without_what_is_past_retention_if_told_so(kinesis, tmp_path, caplog):
+    job = query(kinesis, tmp_path, **CONTINUE)
+    job.run(3)
+    job.restart()
+    kinesis.oldest_ms = NOW + 10_000_000
+    kinesis.shards["s/a"].times.append(3)
+    job.run(40)
+    assert sorted(job.delivered()) == sorted(job.expected())
+    assert "going on because flink.state.dataloss=CONTINUE" in caplog.text
+
+
+def test_a_shard_that_nobody_lists_any_more_makes_way_for_its_children_if_told_so(kinesis, tmp_path):
+    job = query(kinesis, tmp_path, **CONTINUE)
+    job.run(3)
+    job.restart()
+    kinesis.add("child", [3], ("a",))
+    del kinesis.shards["s/a"]
+    job.run(40)
+    assert job.delivered()[-1] == ("s/child", "1")
+
+
+def test_a_restart_is_not_looked_into_twice(kinesis, tmp_path):
+    job = query(kinesis, tmp_path)
+    job.run(3)
+    kinesis.oldest_ms = NOW + 10_000_000  # a running job is at its records, whatever the service keeps
+    kinesis.shards["s/a"].times.append(3)
+    job.run()
+    assert sorted(job.delivered()) == sorted(job.expected())

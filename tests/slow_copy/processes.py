@@ -1,0 +1,38 @@
+"""Starts the processes of a slow copy and listens to them."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+ENVIRONMENT = {
+    **os.environ,
+    "PYTHONPATH": os.pathsep.join([str(HERE.parents[1] / "src"), os.environ.get("PYTHONPATH", "")]),
+}
+
+
+@contextmanager
+def server(records: int) -> Iterator[str]:
+    """The URL of an endpoint with so many records; it ends with the block, or with us."""
+    command = [sys.executable, str(HERE / "server.py"), str(records)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        finally:
+            process.terminate()
+
+
+def copy(url: str, publisher: str, seconds: float, limit: int = 0) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Run the job; answers its samples and its last words."""
+    command = [sys.executable, str(HERE / "job.py"), url, publisher, str(seconds), str(limit)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT, check=True, timeout=600)
+    *samples, end = [json.loads(line) for line in done.stdout.splitlines()]
+    return samples, end

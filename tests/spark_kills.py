@@ -1,0 +1,165 @@
+"""Starting Spark jobs in processes of their own, and killing them where they stand or wherever they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import spark_job_to_kill
+import spark_killable
+
+JOB = Path(spark_job_to_kill.__file__)
+PATIENCE = 300.0
+
+
+class Job:
+    """A job that can be started again and again over one folder. `sink`: parquet or foreach (three actions a batch)."""
+
+    def __init__(self, options: dict[str, str], folder: Path, sink: str, master: str, **conf: str) -> None:
+        self.folder = folder
+        self._given: dict[str, Any] = {
+            "options": {**options, spark_killable.FOLDER: str(folder)},
+            "folder": str(folder),
+            "sink": sink,
+            "master": master,
+            "conf": conf,
+        }
+
+    def start(self, finish: bool = False) -> Running:
+        options = {**self._given["options"], **({"maxRecordsPerBatch": "1000000"} if finish else {})}
+        given = {**self._given, "options": options, "finish": finish}
+        return Running([sys.executable, str(JOB), json.dumps(given)], self.folder)
+
+    def finish(self) -> None:
+        """Run to the tip as of now."""
+        with self.start(finish=True) as running:
+            assert running.process.wait(600) == 0, running.errors()
+
+    def numbers(self, spark: Any) -> list[list[int]]:
+        """The numbers of the records in each output, sorted."""
+        outputs = sorted(self.folder.glob("out*"))
+        return [
+            sorted(int(row["n"]) for row in spark.read.parquet(str(path)).select("n").collect()) for path in outputs
+        ]
+
+
+class Running:
+    """One process of a job, with everything it started."""
+
+    def __init__(self, command: list[str], folder: Path) -> None:
+        self._folder = folder
+        self._log = folder / f"job-{time.monotonic_ns()}.log"
+        source = Path(spark_killable.__file__).parent
+        paths = os.pathsep.join([str(source), *(path for path in sys.path if path.endswith("src"))])
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([paths, os.environ.get("PYTHONPATH", "")]),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_HOME": str(home_in(folder)),
+        }
+        with self._log.open("w") as errors:
+            self.process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True, env=environment
+            )
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def wait_for_lines(self, count: int) -> None:
+        """Until so many lines were said: "started", then one for each batch."""
+        self.wait_until(lambda: len(self.lines) >= count, f"{count} lines")
+
+    def stand_at(self, place: str) -> list[int]:
+        """Arm a place and wait until it is reached; answers by which processes."""
+        (self._folder / f"armed-{place}").touch()
+        reached = lambda: list(self._folder.glob(f"reached-{place}-*"))  # noqa: E731
+        self.wait_until(reached, place)
+        return [int(path.name.rpartition("-")[2]) for path in reached()]
+
+    def disarm(self) -> None:
+        """Let everybody go on who still lives."""
+        for path in [*self._folder.glob("armed-*"), *self._folder.glob("reached-*")]:
+            path.unlink()
+
+    def wait_until(self, there: Any, what: str) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not there():
+            assert self.process.poll() is None, f"the job ended by itself: {self.errors()}"
+            assert time.monotonic() < deadline, f"no {what} within {PATIENCE} s; said {self.lines}: {self.errors()}"
+            time.sleep(0.05)
+
+    def signal(self, number: int) -> None:
+        """To the driver and its JVM; the Python workers are a process group of their own and notice by their sockets."""
+        os.killpg(self.process.pid, number)
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.signal(signal.SIGKILL)
+        self.process.wait()
+        self._reader.join()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+    def errors(self) -> str:
+        return self._log.read_text()[-5000:]
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        self.lines.extend(iter(self.process.stdout.readline, ""))  # grows while it is read
+
+
+def home_in(folder: Path) -> Path:
+    """A Spark home of its own: the workers of local-cluster write into theirs."""
+    home = folder / "spark"
+    if not home.exists():
+        home.mkdir()
+        for entry in Path(pyspark.__file__).parent.iterdir():
+            (home / entry.name).symlink_to(entry)
+    return home
+
+
+@contextmanager
+def producing(stream: Any) -> Iterator[None]:
+    """About 200 records a second, until the block ends."""
+    stopped = threading.Event()
+
+    def produce() -> None:
+        while not stopped.wait(0.1):
+            stream.put(20)
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join()
+
+
+def rounds() -> int:
+    """How many kills: KILL_ROUNDS, four by default."""
+    return int(os.environ.get("KILL_ROUNDS", "4"))
+
+
+def seeded() -> random.Random:
+    """Chance, by KILL_SEED, which is printed."""
+    seed = int(os.environ.get("KILL_SEED", random.randrange(10**6)))
+    print(f"KILL_SEED={seed}")
+    return random.Random(seed)

@@ -1,0 +1,28 @@
+"""Queries over a simulated Kinesis, for tests of the planner."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spark_simulation import SimulatedKinesis, SimulatedQuery
+
+from recordpublisher.plugins.sinks.spark.options import SparkOptions
+from recordpublisher.plugins.state.file_claims import FileClaimStore
+from recordpublisher.publishers.properties import Properties
+
+LOOKAHEAD = "flink.watermark.lookahead.millis"
+IDLE = "flink.shard.idle.interval"
+FAN_OUT = {"flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "c"}
+
+
+def options(tmp_path: Path, max_records: int | None = None, max_tasks: int = 2, **properties: object) -> SparkOptions:
+    return SparkOptions(("s",), str(tmp_path), Properties(properties), max_records=max_records, max_tasks=max_tasks)
+
+
+def query(kinesis: SimulatedKinesis, tmp_path: Path, **kwargs: object) -> SimulatedQuery:
+    return SimulatedQuery(kinesis, FileClaimStore(tmp_path), options(tmp_path, **kwargs))
+
+
+def spread(job: SimulatedQuery) -> int:
+    times = [[row[2] for row in rows] for rows in job.rows.values()]
+    return max((max(each) - min(each) for each in times if each), default=0)
