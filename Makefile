@@ -6,15 +6,21 @@ FIRST ?= 0
 BIN := .venv/bin
 STAMP := .venv/.installed
 FOREIGN := tests/plugins/local/foreign
-LONG := kills or time or simulation or faults or benchmark
+LONG := kills or sinks or time or simulation or faults or benchmark
 
-.PHONY: demo test lint types imports check kills time simulation nightly faults soak soak-spark proof bench coverage docs pins clean servers
+.PHONY: demo test lint types imports check kills sinks sinks-soak time simulation nightly faults soak soak-spark proof bench coverage docs pins clean servers
 
 demo: $(STAMP)  ## the main job, live: PUBLISHER=EFO (default) or POLLING
 	$(BIN)/recordpublisher demo --publisher $(PUBLISHER)
 
 test: $(STAMP) servers  ## the whole suite, without the long kill runs
 	$(BIN)/pytest -m "not ($(LONG))"
+
+sinks: $(STAMP)  ## a job into PostgreSQL and into files, killed and cut off for three minutes
+	RECORDPUBLISHER_ROUNDS=1000 RECORDPUBLISHER_SECONDS=110 $(BIN)/pytest -m sinks -s
+
+sinks-soak: $(STAMP)  ## the same, 60 rounds (ten minutes)
+	RECORDPUBLISHER_ROUNDS=60 $(BIN)/pytest -m sinks -s
 
 simulation: $(STAMP)  ## random schedules on virtual time: SCHEDULES=2000 of them from FIRST on, or one SEED again
 	$(BIN)/pytest -q -m simulation tests/fetcher/test_simulation.py

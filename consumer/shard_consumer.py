@@ -12,7 +12,7 @@ from ..publishers.shards import Shard
 from .deserialization import Deserializer
 from .event_time import EventTimes
 from .output import ShardOutput
-from .poison import PoisonPolicy
+from .poison import OnPoison, PoisonPolicy
 from .watermarks import WatermarkStrategy, without_absurd_futures
 
 
@@ -29,12 +29,12 @@ class Stamping:
         strategy: WatermarkStrategy,
         metrics: ShardMetrics,
         *,
-        skips_poison: bool,
+        on_poison: OnPoison,
         future_limit_ms: int,
     ) -> None:
         self._deserializer = deserializer
         self._event_times = event_times
-        self._poison = PoisonPolicy(skips_poison, metrics)
+        self._poison = PoisonPolicy(on_poison, metrics)
         self._metrics = metrics
         self._future_limit_ms = future_limit_ms
         self.strategy = strategy
@@ -42,7 +42,7 @@ class Stamping:
     def stamp(self, batch: RecordBatch) -> RecordBatch:
         """The batch with values, event times and watermarks; an empty one as it is.
 
-        Raises: DeserializationError for a poisoned record unless such are skipped.
+        Raises: DeserializationError for a poisoned record unless such are skipped or dead letters.
         """
         if not len(batch):
             return batch

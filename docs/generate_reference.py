@@ -33,14 +33,18 @@ AREAS = {
     ),
     "sinks": (
         "Sinks",
-        ["Sink", "SinkContext", "Checkpoint", "MemorySink", "ReactiveSink", "KinesisSink", "SinkStatistics", "FailedRecord"],
+        [
+            "Sink", "SinkContext", "Checkpoint", "MemorySink", "ReactiveSink", "CallbackSink", "JsonlSink", "ParquetSink",
+            "SqlSink", "KinesisSink", "SinkStatistics", "FailedRecord",
+        ],
     ),
     "settings": ("Settings", ["Properties", "Property", "UnknownPropertyWarning"]),
     "plugins": (
         "What plugins implement",
         [
             "RecordPublisher", "RecordPublisherFactory", "RunResult", "BatchConsumer", "ShardMetrics",
-            "WatermarkTracker", "Report", "SubtaskStatus", "StateStore", "FileStateStore", "hookimpl",
+            "WatermarkTracker", "Report", "SubtaskStatus", "StateStore", "FileStateStore", "S3StateStore",
+            "DynamoDbStateStore", "SqlStateStore", "hookimpl",
         ],
     ),
     "errors": ("Errors", [name for name in rp.__all__ if name.endswith("Error")]),

@@ -31,6 +31,10 @@ class Checkpoints:
         """Keep a snapshot. Raises: FencedError when a newer generation owns the state."""
         await self._store.store(self._subtask, self._generation, state)
 
+    async def close(self) -> None:
+        """Close the store."""
+        await self._store.close()
+
 
 class CheckpointKeeper:
     """Takes a checkpoint whenever the interval (ms; -1: never) is over or somebody asks.

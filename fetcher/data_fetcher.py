@@ -7,11 +7,13 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+from ..consumer.poison import OnPoison
 from ..publishers.shards import Shard
 from .alignment import Alignment
 from .bounded import BoundedResult, Bounds, EndReason
 from .budget import ByteBudget
 from .checkpoints import CheckpointKeeper
+from .closing import close_parts
 from .emitter import Emitter
 from .ending import Ending
 from .finish_line import FinishLine
@@ -25,6 +27,7 @@ from .outcome import outcome_of
 from .parts import FetcherParts
 from .pulse import Pulse
 from .readers import Readers, is_deleted_stream
+from .rejections import Rejections
 from .roster import Roster
 from .shard_table import ShardEntry, ShardTable
 from .sink import Checkpoint, State
@@ -55,8 +58,16 @@ class DataFetcher:
             self._changed,
             self._found_children,
         )
+        self._rejections = Rejections(self._table, settings.on_poison is OnPoison.SKIP, parts.dead_letters)
         self._emitter = Emitter(
-            parts.sink, self._alignment, self._intake, clock, self._pulse, settings.emit_interval_ms, self._shard_ended
+            parts.sink,
+            self._alignment,
+            self._intake,
+            clock,
+            self._pulse,
+            settings.emit_interval_ms,
+            self._shard_ended,
+            self._rejections.poisoned,
         )
         self._readers = Readers(
             parts.factory,
@@ -89,7 +100,7 @@ class DataFetcher:
         Raises: StateError, DataLossError, StreamNotFoundError, KinesisError.
         """
         parts = self._parts
-        opened = await open_job(parts)
+        opened = await open_job(parts, await self._rejections.open(parts, self._keeper.ask_for_one))
         self._generation, self._pinned_ms, self._earlier = opened.generation, opened.pinned_ms, opened.earlier
         self._roster.open(opened.listed, opened.states)
         await parts.tracker.open(parts.subtask, parts.parallelism)
@@ -153,6 +164,7 @@ class DataFetcher:
         async with self._checkpointing:
             async with self._emitter.sink_calls:
                 state = self.snapshot()
+                await self._rejections.flush()
                 await self._parts.sink.flush(Checkpoint(state))
             if self._parts.checkpoints is not None:
                 await self._parts.checkpoints.store(state)
@@ -164,12 +176,7 @@ class DataFetcher:
         """Close publishers, tracker and sink; every one of them, whatever the others do."""
         parts = self._parts
         parts.tracker.report(Report(parts.subtask, SubtaskStatus.LEFT))
-        results = await asyncio.gather(
-            parts.factory.close(), parts.tracker.close(), parts.sink.close(), return_exceptions=True
-        )
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
+        await close_parts(parts, self._rejections.close())
 
     def metrics(self) -> dict[str, Any]:
         """Metrics as a plain dict: `subtask` and `shards` by `stream/shard-id` (A1)."""

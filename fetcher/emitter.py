@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from ..publishers.clock import Clock
+from ..publishers.records import RecordBatch
 from .alignment import Alignment
 from .finish_line import FinishLine
 from .intake import Intake
@@ -32,6 +33,7 @@ class Emitter:
         pulse: Pulse,
         emit_interval_ms: int,
         ended: Callable[[ShardEntry], None],
+        poisoned: Callable[[RecordBatch], Awaitable[None]],
     ) -> None:
         self._sink = sink
         self._alignment = alignment
@@ -40,6 +42,7 @@ class Emitter:
         self._pulse = pulse
         self._emit_interval = emit_interval_ms / 1000
         self._ended = ended
+        self._poisoned = poisoned
         self._wake = asyncio.Event()
         self._stopping = False
         self._last_told = float("-inf")
@@ -102,11 +105,14 @@ class Emitter:
 
     async def _emit(self, entry: ShardEntry, count: int, finish_line: FinishLine) -> None:
         batch, freed = entry.pop(finish_line.allowed(entry, count))
-        if len(batch):
+        if len(batch) or batch.poisoned:
             entry.is_writing = True
             async with self.sink_calls:
                 late = late_after_idle(batch, entry.state.watermark, self._alignment.global_watermark)
-                await self._sink.write(batch)
+                if batch.poisoned:
+                    await self._poisoned(batch)
+                if len(batch):
+                    await self._sink.write(batch)
                 entry.is_writing = False
                 entry.late_after_idle += late
                 entry.emitted(batch, self._clock.now_ms())

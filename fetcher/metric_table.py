@@ -173,7 +173,12 @@ OF_SHARD: tuple[Metric[ShardView], ...] = (
     _counted("iteratorRefreshes", "iterators", "replaced because of age or expiry (polling)"),
     _counted("foreignSubRecords", "records", "sub-records dropped because their hash key belongs to another shard"),
     _counted(
-        "skippedRecords", "records", "without a readable value or time, skipped (`flink.deserializer.error=SKIP`)"
+        "skippedRecords",
+        "records",
+        "without a readable value or time, or refused by the sink, skipped (`flink.deserializer.error=SKIP`)",
+    ),
+    _counted(
+        "deadLetters", "records", "the same, given to the dead-letter sink (`flink.deserializer.error=DEAD_LETTER`)"
     ),
     _counted(
         "absurdEventTimes", "records", "whose event time lay too far ahead of their arrival to move the watermark"

@@ -22,7 +22,7 @@ LOOKS, LOOK_SECONDS = 20, 1.0
 
 @dataclass(frozen=True, slots=True)
 class OpenedJob:
-    """What a job starts from: listed shards, each one's state, the (pinned) start of new ones, the generation."""
+    """What a job starts from: listed shards, each one's state, the (pinned) start of new ones, the generation; the snapshots it found."""
 
     listed: Sequence[Shard]
     states: Mapping[str, ShardState]
@@ -39,23 +39,24 @@ class OpenedJob:
         return min((state.watermark for state in open_states if state.watermark is not None), default=None)
 
 
-async def open_job(parts: FetcherParts) -> OpenedJob:
+async def open_job(parts: FetcherParts, context: SinkContext) -> OpenedJob:
     """Open the sink, restore, look for shards, pin a LATEST start.
 
     Of `restore=` and the state store the newer generation wins for each shard, so that a job started again with the same arguments goes
     on from its last checkpoint; what the sink stored wins over both.
     """
-    stored = await parts.sink.open(SinkContext(parts.subtask, parts.parallelism, parts.streams))
+    stored = await parts.sink.open(context)
     generation, kept = (0, []) if parts.checkpoints is None else await parts.checkpoints.open()
     restored = union([*parts.restore, *kept], parts.factory.order_of)
-    if stored is not None:
-        restored = overlaid(restored, union([stored], parts.factory.order_of))
+    in_sink = [] if stored is None else [stored] if isinstance(stored, Mapping) else list(stored)
+    if in_sink:
+        restored = overlaid(restored, union(in_sink, parts.factory.order_of))
     listed = await _listed(restored, parts)
     await _check_for_gaps(listed, restored, parts)
     start, pinned_ms = await _pinned_start(restored, parts)
     states = seeded_states(listed, restored, start)
     foreign = {shard.key for shard in listed if parts.assigner(shard, parts.parallelism) != parts.subtask}
-    earlier = handed_over(kept, parts.subtask, foreign)
+    earlier = handed_over([*kept, *in_sink], parts.subtask, foreign)
     return OpenedJob(listed, states, start, pinned_ms, max(generation, restored.generation + 1), earlier)
 
 

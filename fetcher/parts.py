@@ -28,7 +28,8 @@ class FetcherParts:
     `pin_latest` answers the server's time (epoch ms) for a LATEST start (P3), `oldest_retained` the arrival time (epoch ms) before which
     a stream has forgotten its records (S5; None: unknown). `use_continuations` is True for publishers that resume by
     ContinuationSequenceNumber (F6). For alarms (A2): `tip` looks at what lies behind a position, `retention_ms` answers how long a stream
-    keeps its records (both None, or answering None: nobody knows), `on_alarm` is told of alarms.
+    keeps its records (both None, or answering None: nobody knows), `on_alarm` is told of alarms. `dead_letters` is the sink for
+    records that nobody can use (S7).
     """
 
     factory: RecordPublisherFactory
@@ -48,6 +49,7 @@ class FetcherParts:
     retention_ms: Callable[[str], Awaitable[int | None]] | None = None
     on_alarm: AlarmListener | None = None
     checkpoints: Checkpoints | None = None
+    dead_letters: Sink | None = None
     restore: tuple[State, ...] = ()
     subtask: int = 0
     parallelism: int = 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..consumer.poison import OnPoison
 from ..publishers import property_table as table
 from ..publishers.errors import ConfigurationError
 from ..publishers.properties import Properties
@@ -25,6 +26,7 @@ class FetcherSettings:
     discovery_interval_ms: int
     checkpoint_interval_ms: int
     continue_on_data_loss: bool
+    on_poison: OnPoison
     alarm_interval_ms: int
 
     @classmethod
@@ -43,6 +45,7 @@ class FetcherSettings:
             discovery_interval_ms=properties.value(table.DISCOVERY_INTERVAL),
             checkpoint_interval_ms=properties.value(table.CHECKPOINT_INTERVAL),
             continue_on_data_loss=properties.value(table.ON_DATA_LOSS) == "CONTINUE",
+            on_poison=OnPoison[properties.value(table.ON_POISON)],
             alarm_interval_ms=properties.value(table.ALARM_INTERVAL),
         )
 

@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from ..publishers.errors import SinkError
 from ..publishers.records import RecordBatch
 
 State = Mapping[str, Any]
 """A snapshot: a plain JSON-able mapping (snapshot.py)."""
 
 
+async def refuse(record: RecordBatch, reason: str) -> None:
+    """What becomes of a record that a sink rejects where nobody says otherwise (S7). Raises: SinkError that names it."""
+    where = f"{record.stream}/{record.shard_id}"
+    raise SinkError(f"record {', '.join(record.sequence_numbers)} of {where} cannot be written: {reason}")
+
+
 @dataclass(frozen=True, slots=True)
 class SinkContext:
-    """What a sink learns when it is opened: which subtask of how many it serves, and of which streams."""
+    """What a sink learns when it is opened: which subtask of how many it serves, and of which streams.
+
+    `request_checkpoint()` asks for a checkpoint soon: a sink that keeps rows until then bounds what waits. `await reject(batch, reason)`
+    gives away a record, as a batch of one, that can never be written: it fails the job, is skipped and counted, or goes to the
+    dead-letter sink, as `flink.deserializer.error` says (S7). When it returns, the sink is rid of the record.
+    """
 
     subtask: int = 0
     parallelism: int = 1
     streams: tuple[str, ...] = ()
+    request_checkpoint: Callable[[], None] = field(default=lambda: None, compare=False)
+    reject: Callable[[RecordBatch, str], Awaitable[None]] = field(default=refuse, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +49,8 @@ class Sink(ABC):
     A registered sink is built as `Sink(properties)`.
     """
 
-    async def open(self, context: SinkContext) -> State | None:
-        """Get ready. May answer stored state to resume from, which then wins over `restore=`."""
+    async def open(self, context: SinkContext) -> State | Sequence[State] | None:
+        """Get ready. May answer stored state to resume from, one snapshot or several, which then wins over `restore=`."""
         return None
 
     @abstractmethod

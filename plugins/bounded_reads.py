@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..consumer.poison import OnPoison
 from ..fetcher.bounded import BoundedResult, Bounds
 from ..fetcher.data_fetcher import DataFetcher
 from ..fetcher.discovery import Discovery
@@ -40,6 +41,10 @@ class BoundedReader:
         made = registry.publishers.get(name, table.RECORD_PUBLISHER.key)
         self._clock = clock or SystemClock()
         self._settings = FetcherSettings.of(properties.merged({table.LOOKAHEAD.key: None}))
+        if self._settings.on_poison is OnPoison.DEAD_LETTER:
+            raise ConfigurationError(
+                table.ON_POISON.key, "DEAD_LETTER", "FAIL or SKIP, where a sink is not ours (Spark)"
+            )
         self._stamping_of = stamping_maker(registry, properties)
         self._use_continuations = made.resumes_by_continuation
         self._factory = _Lent(made(properties))  # type: ignore[call-arg]

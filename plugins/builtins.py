@@ -27,6 +27,10 @@ def recordpublisher_register_sinks(registry: Registrar[Sink]) -> None:
     registry.add("memory", f"{PROJECT}.plugins.sinks.memory:MemorySink")
     registry.add("kinesis", f"{PROJECT}.plugins.sinks.kinesis:KinesisSink")
     registry.add("reactive", f"{PROJECT}.plugins.sinks.reactive:ReactiveSink")
+    registry.add("callback", f"{PROJECT}.plugins.sinks.callback:CallbackSink")
+    registry.add("jsonl", f"{PROJECT}.plugins.sinks.files.jsonl:JsonlSink")
+    registry.add("parquet", f"{PROJECT}.plugins.sinks.files.parquet:ParquetSink")
+    registry.add("sql", f"{PROJECT}.plugins.sinks.sql:SqlSink")
 
 
 @hookimpl
@@ -38,8 +42,11 @@ def recordpublisher_register_trackers(registry: Registrar[WatermarkTracker]) -> 
 
 @hookimpl
 def recordpublisher_register_state_stores(registry: Registrar[StateStore]) -> None:
-    """Checkpoints in a folder."""
+    """Checkpoints in a folder, a database, S3 or DynamoDB."""
     registry.add("FILE", f"{PROJECT}.plugins.state.file:FileStateStore")
+    registry.add("S3", f"{PROJECT}.plugins.state.s3:S3StateStore")
+    registry.add("DYNAMODB", f"{PROJECT}.plugins.state.dynamodb:DynamoDbStateStore")
+    registry.add("SQL", f"{PROJECT}.plugins.state.sql:SqlStateStore")
 
 
 @hookimpl

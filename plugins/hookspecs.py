@@ -39,7 +39,7 @@ def recordpublisher_register_publishers(registry: Registrar[RecordPublisherFacto
 
 @hookspec
 def recordpublisher_register_sinks(registry: Registrar[Sink]) -> None:
-    """Add sinks. They are listed by name; `DataFetcher` takes its sink ready-made (`sink=`)."""
+    """Add sinks; chosen by `flink.sink` and `flink.deadletter.sink`. `DataFetcher` also takes one ready-made (`sink=`)."""
 
 
 @hookspec
@@ -49,7 +49,7 @@ def recordpublisher_register_trackers(registry: Registrar[WatermarkTracker]) -> 
 
 @hookspec
 def recordpublisher_register_state_stores(registry: Registrar[StateStore]) -> None:
-    """Add state stores. They are listed by name; `DataFetcher` takes its store ready-made (`state_store=`)."""
+    """Add state stores; chosen by the scheme of `flink.state.uri`. `DataFetcher` also takes one ready-made (`state_store=`)."""
 
 
 @hookspec

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from ..consumer.deserialization import CallableDeserializer, Deserializer
 from ..consumer.event_time import event_times
+from ..consumer.poison import OnPoison
 from ..consumer.shard_consumer import Stamping
 from ..consumer.watermarks import AssignedWatermarks, WatermarkStrategy
 from ..fetcher import data_fetcher as floor
@@ -41,6 +42,8 @@ from .lister import StreamLister, stream_names
 from .manager import load_registry
 from .registry import Registry
 from .shared_trackers import tracker_of
+from .sinks_by_name import dead_letters_of, sink_of
+from .stores_by_uri import state_store_of
 
 log = logging.getLogger("recordpublisher.fetcher")
 Assigner = Callable[[Record], int]
@@ -53,7 +56,8 @@ class DataFetcher:
     `timestamp_assigner` its event time in epoch ms (None: by property, arrival by default), `watermark_assigner` the watermark that it
     carries, epoch ms (None: by `flink.watermark.strategy`). `restore` takes one snapshot or a list
     of them; `state_store` keeps checkpoints. `subtask` of `parallelism` reads its share of the shards. `on_alarm` is called with each
-    `Alarm` in the loop's thread and must return soon (A2).
+    `Alarm` in the loop's thread and must return soon (A2). What is not given as an argument is taken from the
+    properties: `flink.sink`, `flink.state.uri`.
 
     Raises: ConfigurationError for anything that can be known wrong before it runs, StateError for a snapshot that cannot be read.
     """
@@ -63,7 +67,7 @@ class DataFetcher:
         streams: str | Sequence[str],
         properties: Mapping[str, object],
         *,
-        sink: Sink,
+        sink: Sink | None = None,
         deserializer: Callable[[Record], Any] | None = None,
         timestamp_assigner: Assigner | None = None,
         watermark_assigner: Assigner | None = None,
@@ -79,7 +83,8 @@ class DataFetcher:
         names = stream_names(streams)
         snapshots = checked_snapshots(restore)
         check_share(subtask, parallelism)
-        check_sink(sink)
+        if sink is not None:
+            check_sink(sink)
         check_store(state_store)
         check_function("deserializer", deserializer)
         check_function("timestamp_assigner", timestamp_assigner)
@@ -90,6 +95,8 @@ class DataFetcher:
         given.check()  # after the plugins were imported, which declare properties of their own
         publisher.check(given, list(names))
         settings = FetcherSettings.of(given)
+        sink = sink_of(registry, given) if sink is None else sink
+        store = state_store_of(registry, given) if state_store is None else state_store
         factory = publisher(given)  # type: ignore[call-arg]
         union(snapshots, factory.order_of)
         clock = clock or SystemClock()
@@ -113,7 +120,8 @@ class DataFetcher:
                 retention_ms=lister.retention_ms,
                 on_alarm=on_alarm,
                 use_continuations=publisher.resumes_by_continuation,
-                checkpoints=None if state_store is None else Checkpoints(state_store, subtask),
+                checkpoints=None if store is None else Checkpoints(store, subtask),
+                dead_letters=dead_letters_of(registry, given),
                 restore=snapshots,
                 subtask=subtask,
                 parallelism=parallelism,
@@ -199,10 +207,10 @@ def stamping_maker(
     values = _deserializer(registry, properties, deserializer)
     times = event_times(properties, timestamp_assigner)
     strategy = _strategy(registry, properties, watermark_assigner)
-    skips, limit = properties.value(table.ON_POISON) == "SKIP", properties.value(table.FUTURE_LIMIT)
+    on_poison, limit = OnPoison[properties.value(table.ON_POISON)], properties.value(table.FUTURE_LIMIT)
 
     def stamping_of(shard: Shard, metrics: ShardMetrics) -> Stamping:
-        return Stamping(values, times, strategy(), metrics, skips_poison=skips, future_limit_ms=limit)
+        return Stamping(values, times, strategy(), metrics, on_poison=on_poison, future_limit_ms=limit)
 
     return stamping_of
 

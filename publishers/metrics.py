@@ -33,6 +33,8 @@ class ShardMetrics:
     """Counter: sub-records dropped because their hash key belongs to another shard (S4)."""
     skipped_records: int = 0
     """Counter: records without a readable value or time that were skipped (S7)."""
+    dead_letters: int = 0
+    """Counter: records given to the dead-letter sink (S7)."""
     absurd_event_times: int = 0
     """Counter: event times too far ahead of their arrival to move the watermark (W12)."""
     subscribed: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -89,7 +90,7 @@ class Properties(Mapping[str, str]):
         return isinstance(key, str) and key.lower() in self._values
 
     def __repr__(self) -> str:
-        shown = {key: MASK if is_secret(key) else value for key, value in self._given.items()}
+        shown = {key: MASK if is_secret(key) else without_password(value) for key, value in self._given.items()}
         return f"Properties({shown})"
 
     def value(self, declared: Property[T]) -> T:
@@ -102,7 +103,7 @@ class Properties(Mapping[str, str]):
         except (ValueError, OverflowError) as error:
             if declared.secret:  # the cause may quote the value
                 raise ConfigurationError(key, MASK, declared.valid) from None
-            raise ConfigurationError(key, text, declared.valid) from error
+            raise ConfigurationError(key, without_password(text), declared.valid) from error
 
     def is_set(self, declared: Property[Any]) -> bool:
         """Whether the property was given, by its key or an older spelling."""
@@ -150,6 +151,12 @@ def is_secret(key: str) -> bool:
     if declared is not None:
         return declared.secret
     return any(word in key.lower() for word in ("secret", "password", "token", "accesskey"))
+
+
+def without_password(text: str) -> str:
+    """A text that may be shown: passwords of URIs, before the host or among the parameters, are masked (C3)."""
+    text = re.sub(r"(://[^:/?#\s]*:)[^\s]*@", rf"\1{MASK}@", text)
+    return re.sub(r"([?&][^=&\s]*(?:password|secret|token)[^=&\s]*=)[^&\s]*", rf"\1{MASK}", text, flags=re.IGNORECASE)
 
 
 def warn_if_unknown(key: str) -> None:

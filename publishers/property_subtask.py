@@ -49,9 +49,9 @@ DESERIALIZER = text(
 )
 ON_POISON = choice(
     "flink.deserializer.error",
-    "A record that cannot be deserialised (S7): FAIL, or SKIP and count.",
+    "A record that cannot be deserialised, or that the sink can never write (S7): FAIL, SKIP and count, or DEAD_LETTER.",
     "FAIL",
-    ("FAIL", "SKIP"),
+    ("FAIL", "SKIP", "DEAD_LETTER"),
     group="Values and time",
 )
 TIMESTAMP_FIELD = text(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from .properties import declare_without_meaning
 from .property_access import *  # noqa: F403
 from .property_alarms import *  # noqa: F403
+from .property_job import *  # noqa: F403
 from .property_reading import *  # noqa: F403
 from .property_retries import *  # noqa: F403
 from .property_subtask import *  # noqa: F403

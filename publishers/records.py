@@ -73,6 +73,15 @@ class Record:
         return datetime.fromtimestamp(self.arrival_millis / 1000, tz=UTC)
 
 
+@dataclass(frozen=True, slots=True)
+class PoisonedRecord:
+    """A record that could not be deserialised, on its way to the dead-letter sink (S7): it stood before the batch's record `index`."""
+
+    index: int
+    record: UserRecord
+    reason: str
+
+
 @dataclass(frozen=True)
 class RecordBatch:
     """Some consecutive records of one shard.
@@ -80,7 +89,8 @@ class RecordBatch:
     `records` are user records, de-aggregated; `millis_behind_latest` (ms, None: unknown) is how far the read was behind the shard's
     tip, 0 promises that nothing lay behind the batch; `read_position` is where a reader stands once the whole batch is done (None: no
     progress, an empty poll); `child_shards` come with the answer that ends a shard. `raw_count` and `raw_bytes` count Kinesis records and
-    data bytes before de-aggregation. The consumer adds `values`, `event_times` and `watermarks` (epoch ms, one for each record).
+    data bytes before de-aggregation. The consumer adds `values`, `event_times` and `watermarks` (epoch ms, one for each record), and takes
+    out `poisoned` records.
     """
 
     shard: Shard
@@ -93,6 +103,7 @@ class RecordBatch:
     values: Sequence[Any] | None = None
     event_times: Sequence[int] | None = None
     watermarks: Sequence[int] | None = field(default=None, repr=False)
+    poisoned: tuple[PoisonedRecord, ...] = ()
 
     def __len__(self) -> int:
         return len(self.records)
@@ -214,10 +225,18 @@ class RecordBatch:
             values=None if self.values is None else self.values[start:stop],
             event_times=None if self.event_times is None else self.event_times[start:stop],
             watermarks=None if self.watermarks is None else self.watermarks[start:stop],
+            poisoned=_moved(self.poisoned, start, stop + is_last) if self.poisoned else (),
         )
         if "arrival_millis" in self.__dict__:
             part.__dict__["arrival_millis"] = self.arrival_millis[start:stop]
         return part
+
+
+def _moved(poisoned: Sequence[PoisonedRecord], start: int, stop: int) -> tuple[PoisonedRecord, ...]:
+    """Those of a slice; one behind the last record belongs to the last slice."""
+    return tuple(
+        PoisonedRecord(each.index - start, each.record, each.reason) for each in poisoned if start <= each.index < stop
+    )
 
 
 def _share(whole: int, start: int, stop: int, length: int) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 from recordpublisher.consumer.deserialization import BytesDeserializer
 from recordpublisher.consumer.event_time import AssignedTimes
+from recordpublisher.consumer.poison import OnPoison
 from recordpublisher.consumer.shard_consumer import Stamping
 from recordpublisher.consumer.watermarks import BoundedOutOfOrderness
 from recordpublisher.fetcher.assignment import uniform
@@ -158,7 +159,7 @@ def fetcher_parts(source: Any, sink: Sink, properties: dict[str, Any] | None = N
     def stamping(shard: Shard, metrics: ShardMetrics) -> Stamping:
         times = AssignedTimes(lambda record: int(record.data))
         strategy = BoundedOutOfOrderness(given)
-        return Stamping(BytesDeserializer(), times, strategy, metrics, skips_poison=False, future_limit_ms=-1)
+        return Stamping(BytesDeserializer(), times, strategy, metrics, on_poison=OnPoison.FAIL, future_limit_ms=-1)
 
     parts: dict[str, Any] = {
         "factory": source,

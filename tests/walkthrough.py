@@ -77,7 +77,7 @@ def check(command: str, expected: str, folder: Path, site: Path | None) -> None:
     program, *arguments = shlex.split(command, comments=True)
     before, interrupt, after = expected.partition(f"{INTERRUPT}\n")
     line = [*RUNNERS[program], *arguments]
-    shown = run_and_interrupt(line, folder, before) if interrupt else run(line, folder, site)
+    shown = run_and_interrupt(line, folder, before, site) if interrupt else run(line, folder, site)
     assert matches(before + after, shown), f"$ {command}\nexpected:\n{expected}\nshown:\n{shown}"
 
 
@@ -93,10 +93,10 @@ def run(line: list[str], folder: Path, site: Path | None = None) -> str:
     return done.stdout + done.stderr
 
 
-def run_and_interrupt(line: list[str], folder: Path, before: str) -> str:
+def run_and_interrupt(line: list[str], folder: Path, before: str, site: Path | None = None) -> str:
     output = folder / ".output"
     with output.open("w") as file:
-        process = subprocess.Popen(line, cwd=folder, env=process_environment(), stdout=file, stderr=file)
+        process = subprocess.Popen(line, cwd=folder, env=process_environment(site), stdout=file, stderr=file)
         try:
             deadline = time.monotonic() + 30
             while not matches(before, output.read_text()) and process.poll() is None and time.monotonic() < deadline:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from . import demo, lag, local, plugins, properties, tail, tracker
+from . import demo, lag, local, plugins, properties, run, tail, tracker
 from .failures import Commands, show_warnings_in_one_line
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app = typer.Typer(
 app.add_typer(demo.app, name="demo")
 app.command("local")(local.local)
 app.command("tail")(tail.tail)
+app.command("run")(run.run)
 app.command("lag")(lag.lag)
 app.command("tracker")(tracker.tracker)
 app.command("plugins")(plugins.plugins)
@@ -34,7 +35,7 @@ def prepare(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what happens, on stderr.")] = False,
 ) -> None:
     """Send logs and warnings to stderr, so that stdout holds results only."""
-    context.obj = {"debug": debug}
+    context.obj = {"debug": debug, "verbose": verbose}
     level = logging.DEBUG if debug else logging.INFO if verbose else logging.WARNING
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING, force=True)
     logging.getLogger("recordpublisher").setLevel(level)

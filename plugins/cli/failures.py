@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from ...publishers.errors import ConfigurationError, PluginError, RecordPublisherError
+from ..job.failure import SubtaskFailedError
 
 FAILED = 1
 BAD_CONFIGURATION = 2
@@ -37,7 +38,9 @@ class Commands(TyperGroup):
 
 
 def exit_code(error: Exception) -> int:
-    """2 when a person must change the configuration, else 1."""
+    """2 when a person must change the configuration, else 1; a job's subtask has said which it is."""
+    if isinstance(error, SubtaskFailedError):
+        return error.exit_code
     return BAD_CONFIGURATION if isinstance(error, (ConfigurationError, PluginError, ImportError)) else FAILED
 
 

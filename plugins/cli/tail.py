@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import sys
 from contextlib import aclosing
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
 
 from ...publishers.properties import Properties
 from ...publishers.property_table import INITIAL_POSITION
-from ...publishers.records import Record, RecordBatch
+from ...publishers.records import RecordBatch
+from ..record_json import as_json
 from .options import Pairs, PropertiesFile, read_properties
 from .until_signal import run_until_signal
 
@@ -59,20 +59,3 @@ def _print(batch: RecordBatch) -> None:
     out = sys.stdout.buffer
     out.writelines(msgspec.json.encode(as_json(record)) + b"\n" for record in batch)
     out.flush()
-
-
-def as_json(record: Record) -> dict[str, Any]:
-    """One record as it is printed: payloads that are not UTF-8 as base64, with `"base64": true`."""
-    shown: dict[str, Any] = {
-        "stream": record.stream,
-        "shardId": record.shard_id,
-        "sequenceNumber": record.sequence_number,
-        "subSequenceNumber": record.sub_sequence_number,
-        "partitionKey": record.partition_key,
-        "approximateArrivalTimestamp": record.approximate_arrival_timestamp.isoformat(timespec="milliseconds"),
-        "eventTime": record.event_time,
-    }
-    try:
-        return shown | {"data": record.data.decode()}
-    except UnicodeDecodeError:
-        return shown | {"data": base64.b64encode(record.data).decode(), "base64": True}

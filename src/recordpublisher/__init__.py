@@ -48,14 +48,28 @@ if TYPE_CHECKING:
     from .plugins.hookspecs import hookimpl
     from .plugins.runtime import DataFetcher
     from .plugins.sinks import spark as spark
+    from .plugins.sinks.callback import CallbackSink
+    from .plugins.sinks.files.jsonl import JsonlSink
+    from .plugins.sinks.files.parquet import ParquetSink
     from .plugins.sinks.kinesis import FailedRecord, KinesisSink, SinkStatistics
     from .plugins.sinks.memory import MemorySink
     from .plugins.sinks.reactive import ReactiveSink
+    from .plugins.sinks.sql import SqlSink
+    from .plugins.state.dynamodb import DynamoDbStateStore
     from .plugins.state.file import FileStateStore
+    from .plugins.state.s3 import S3StateStore
+    from .plugins.state.sql import SqlStateStore
     from .plugins.streaming import consume, stream
 
 _LAZY = {
+    "DynamoDbStateStore": ".plugins.state.dynamodb",
     "FileStateStore": ".plugins.state.file",
+    "S3StateStore": ".plugins.state.s3",
+    "SqlStateStore": ".plugins.state.sql",
+    "CallbackSink": ".plugins.sinks.callback",
+    "JsonlSink": ".plugins.sinks.files.jsonl",
+    "ParquetSink": ".plugins.sinks.files.parquet",
+    "SqlSink": ".plugins.sinks.sql",
     "DataFetcher": ".plugins.runtime",
     "consume": ".plugins.streaming",
     "stream": ".plugins.streaming",
@@ -89,6 +103,10 @@ __all__ = [
     "Checkpoint",
     "MemorySink",
     "ReactiveSink",
+    "CallbackSink",
+    "JsonlSink",
+    "ParquetSink",
+    "SqlSink",
     "KinesisSink",
     "SinkStatistics",
     "FailedRecord",
@@ -107,6 +125,9 @@ __all__ = [
     "SubtaskStatus",
     "StateStore",
     "FileStateStore",
+    "S3StateStore",
+    "DynamoDbStateStore",
+    "SqlStateStore",
     "hookimpl",
     # errors
     "RecordPublisherError",

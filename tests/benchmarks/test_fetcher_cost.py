@@ -11,6 +11,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.consumer.deserialization import BytesDeserializer
 from recordpublisher.consumer.event_time import ArrivalTimes
+from recordpublisher.consumer.poison import OnPoison
 from recordpublisher.consumer.shard_consumer import Stamping
 from recordpublisher.consumer.watermarks import BoundedOutOfOrderness
 from recordpublisher.fetcher.bounded import Bounds
@@ -76,7 +77,7 @@ def test_cpu_per_record(lookahead, capsys):
     def stamping(shard, metrics):
         strategy = BoundedOutOfOrderness(given)
         return Stamping(
-            BytesDeserializer(), ArrivalTimes(), strategy, metrics, skips_poison=False, future_limit_ms=3_600_000
+            BytesDeserializer(), ArrivalTimes(), strategy, metrics, on_poison=OnPoison.FAIL, future_limit_ms=3_600_000
         )
 
     async def job() -> float:

@@ -7,7 +7,7 @@ from batches import batch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.consumer.poison import PoisonPolicy
+from recordpublisher.consumer.poison import OnPoison, PoisonPolicy
 from recordpublisher.publishers.errors import DeserializationError
 from recordpublisher.publishers.metrics import ShardMetrics
 
@@ -18,14 +18,16 @@ def numbers(given):
 
 def test_a_healthy_batch_is_worked_on_once():
     calls = []
-    PoisonPolicy(True, ShardMetrics()).apply(batch(b"1", b"2"), lambda part: calls.append(len(part)) or numbers(part))
+    PoisonPolicy(OnPoison.SKIP, ShardMetrics()).apply(
+        batch(b"1", b"2"), lambda part: calls.append(len(part)) or numbers(part)
+    )
 
     assert calls == [2]
 
 
 def test_the_error_names_shard_record_and_reason():
     with pytest.raises(DeserializationError, match="invalid literal") as raised:
-        PoisonPolicy(False, ShardMetrics()).apply(batch(b"1", b"x", b"y"), numbers)
+        PoisonPolicy(OnPoison.FAIL, ShardMetrics()).apply(batch(b"1", b"x", b"y"), numbers)
 
     assert (raised.value.stream, raised.value.shard_id, raised.value.sequence_number) == ("orders", "shardId-0", "2")
     assert isinstance(raised.value.__cause__, ValueError)
@@ -34,7 +36,7 @@ def test_the_error_names_shard_record_and_reason():
 @given(st.lists(st.sampled_from([b"1", b"22", b"poison"]), max_size=8))
 def test_skipping_drops_exactly_the_poisoned_and_keeps_the_position(payloads):
     metrics, whole = ShardMetrics(), batch(*payloads)
-    done = PoisonPolicy(True, metrics).apply(whole, numbers)
+    done = PoisonPolicy(OnPoison.SKIP, metrics).apply(whole, numbers)
 
     assert list(done.data) == [data for data in payloads if data != b"poison"]
     assert list(done.value_column) == [int(data) for data in done.data]
@@ -47,7 +49,7 @@ def test_bytes_stay_bytes_when_only_times_fail():
     def times(part):
         return replace(part, event_times=[int(data) for data in part.data])
 
-    done = PoisonPolicy(True, ShardMetrics()).apply(batch(b"1", b"x"), times)
+    done = PoisonPolicy(OnPoison.SKIP, ShardMetrics()).apply(batch(b"1", b"x"), times)
 
     assert done.values is None
     assert done.value_column == [b"1"]

@@ -9,6 +9,7 @@ from kpl import aggregate
 
 from recordpublisher.consumer.deserialization import BytesDeserializer
 from recordpublisher.consumer.event_time import ArrivalTimes
+from recordpublisher.consumer.poison import OnPoison
 from recordpublisher.consumer.shard_consumer import ShardConsumer, Stamping
 from recordpublisher.consumer.watermarks import BoundedOutOfOrderness
 from recordpublisher.publishers.base import RunResult
@@ -48,7 +49,7 @@ class Output:
 
 
 async def consume(publisher, metrics):
-    options = {"skips_poison": False, "future_limit_ms": -1}
+    options = {"on_poison": OnPoison.FAIL, "future_limit_ms": -1}
     stamping = Stamping(BytesDeserializer(), ArrivalTimes(), BoundedOutOfOrderness(Properties()), metrics, **options)
     output = Output()
     assert await ShardConsumer(publisher, stamping, output).run() is RunResult.COMPLETE
@@ -219,7 +220,7 @@ def test_a_reader_that_is_told_to_stop_ends_no_shard():
     async def run():
         fake, output = FakeShard(*texts(5)), Output()
         metrics = ShardMetrics()
-        options = {"skips_poison": False, "future_limit_ms": -1}
+        options = {"on_poison": OnPoison.FAIL, "future_limit_ms": -1}
         stamping = Stamping(
             BytesDeserializer(), ArrivalTimes(), BoundedOutOfOrderness(Properties()), metrics, **options
         )

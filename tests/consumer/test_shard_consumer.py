@@ -5,6 +5,7 @@ from batches import batch
 
 from recordpublisher.consumer.deserialization import JsonDeserializer
 from recordpublisher.consumer.event_time import ArrivalTimes, JsonFieldTimes
+from recordpublisher.consumer.poison import OnPoison
 from recordpublisher.consumer.shard_consumer import ShardConsumer, Stamping
 from recordpublisher.consumer.watermarks import BoundedOutOfOrderness
 from recordpublisher.publishers.base import RecordPublisher, RunResult
@@ -47,7 +48,7 @@ class Output:
 
 def stamping(times=None, metrics=None, **more):
     strategy = BoundedOutOfOrderness(Properties())
-    options = {"skips_poison": False, "future_limit_ms": 3_600_000, **more}
+    options = {"on_poison": OnPoison.FAIL, "future_limit_ms": 3_600_000, **more}
     return Stamping(JsonDeserializer(), times or ArrivalTimes(), strategy, metrics or ShardMetrics(), **options)
 
 
@@ -110,7 +111,7 @@ async def test_an_unreadable_event_time_is_poison_too():  # S7
 
 async def test_skipped_records_move_the_position_and_no_watermark():  # S7
     metrics = ShardMetrics()
-    given = stamping(JsonFieldTimes("at"), metrics, skips_poison=True, future_limit_ms=-1)
+    given = stamping(JsonFieldTimes("at"), metrics, on_poison=OnPoison.SKIP, future_limit_ms=-1)
     publisher, output, _ = await run(
         batch(b'{"at": 5}', b"{", b'{"at": 9}', b"{}"), batch(b"{}"), RunResult.CANCELLED, with_stamping=given
     )

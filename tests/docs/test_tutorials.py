@@ -28,7 +28,9 @@ def test_first_sink(served, tmp_path):
     for number in range(10):
         served.call(served.endpoint.stream("orders").put, b'{"order": %d}' % number, str(number))
 
-    assert play(TUTORIAL / "first-sink.md", tmp_path, {"http://127.0.0.1:4567": served.url}) == 4
+    page, replacing = TUTORIAL / "first-sink.md", {"http://127.0.0.1:4567": served.url}
+
+    assert play(page, tmp_path, replacing, installed(page, tmp_path)) == 7
 
 
 FIRST_PUBLISHER = TUTORIAL / "first-publisher.md"

@@ -7,6 +7,7 @@ import pytest
 
 from recordpublisher.fetcher.bounded import Bounds, EndReason
 from recordpublisher.fetcher.checkpoints import Checkpoints
+from recordpublisher.fetcher.state_store import StateStore
 from recordpublisher.publishers.errors import FatalKinesisError, FencedError, StreamNotFoundError
 from recordpublisher.publishers.positions import StartingPosition
 
@@ -184,7 +185,7 @@ def test_an_event_time_bound_stops_every_shard_before_it():
     assert result.shards["s/a"].past_event_time
 
 
-class MemoryStore:
+class MemoryStore(StateStore):
     """A StateStore that remembers what it was given, in order."""
 
     def __init__(self):

@@ -1,6 +1,7 @@
 """S1, W1, F1: writing and moving the position are one step; the watermark follows; the loop is never kept."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from entries import entry, marker, stamped
@@ -15,6 +16,7 @@ from recordpublisher.fetcher.intake import Intake
 from recordpublisher.fetcher.pulse import Pulse
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.clock import SystemClock
+from recordpublisher.publishers.records import PoisonedRecord, UserRecord
 
 from scripted import RecordingSink, ScriptedPublisher, ScriptedSource, a_fetcher
 from virtual_time import VirtualClock, run_virtual
@@ -44,7 +46,12 @@ class Scene:
         self.alignment = Alignment(InProcessTracker(), 0, None, 60_000, clock)
         budget, pulse = ByteBudget(BudgetLimits(10**6, 10**6, 100)), Pulse(clock, lambda gap: None)
         intake = Intake(budget, -1, clock, pulse, lambda _: None, lambda _: None)
-        self.emitter = Emitter(self.sink, self.alignment, intake, clock, pulse, emit_interval_ms, self.ended.append)
+        self.emitter = Emitter(
+            self.sink, self.alignment, intake, clock, pulse, emit_interval_ms, self.ended.append, self.poisoned
+        )
+
+    async def poisoned(self, batch):
+        self.sink.calls.append(("poisoned", len(batch.poisoned)))
 
     def queue(self, *batches, shard_id="a"):
         one = entry(shard_id)
@@ -198,3 +205,18 @@ def test_f1_busy_readers_do_not_fill_the_queues_before_a_sink_that_never_waits()
 
     assert len(sink.rows) == 4000
     assert sink.most_queued <= 4 * 2 * 10  # a read or two of each shard
+
+
+def test_poisoned_records_are_written_before_the_records_behind_them_and_move_the_position():  # S7
+    async def job():
+        scene = Scene()
+        poison = PoisonedRecord(0, UserRecord(b"?", "0"), "why")
+        scene.sink.entry = one = scene.queue(
+            replace(stamped(1), poisoned=(poison, poison)), replace(marker("7"), poisoned=(poison,))
+        )
+        await scene.run_for(1)
+        return [call for call in scene.sink.calls if call[0] != "watermark"], one
+
+    calls, one = run_virtual(job())
+    assert calls == [("poisoned", 2), ("write", 1), ("poisoned", 1)]
+    assert not one.is_writing

@@ -54,8 +54,9 @@ def test_the_built_ins_enter_by_the_same_door():
     registry = load_registry()
 
     assert {"POLLING", "EFO"} <= set(registry.publishers.names())
-    assert {"memory", "reactive"} <= set(registry.sinks.names())
-    assert registry.trackers.names() == ["IN_PROCESS", "TCP"]
+    assert {"memory", "reactive", "callback", "jsonl", "parquet", "sql"} <= set(registry.sinks.names())
+    assert {"FILE", "S3", "DYNAMODB", "SQL"} <= set(registry.state_stores.names())
+    assert {"IN_PROCESS", "TCP"} <= set(registry.trackers.names())
     assert registry.deserializers.names() == ["bytes", "json", "text"]
     assert status_of(registry, "recordpublisher").state == "loaded"
 

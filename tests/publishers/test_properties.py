@@ -8,7 +8,7 @@ import pytest
 
 from recordpublisher import ConfigurationError, Properties, UnknownPropertyWarning
 from recordpublisher.publishers import property_table as table
-from recordpublisher.publishers.properties import MASK, is_secret
+from recordpublisher.publishers.properties import MASK, is_secret, without_password
 
 SECRET = "s3cr3t"
 
@@ -153,3 +153,19 @@ def test_properties_travel_to_other_processes():
     properties = Properties({"AWS.Region": "x"})
 
     assert pickle.loads(pickle.dumps(properties)) == properties
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("postgresql://me:hunter2@host:5432/db?x=1", "postgresql://me:******@host:5432/db?x=1"),
+        ("postgresql://me:p@ss:hunter2@host/db", "postgresql://me:******@host/db"),
+        ("postgresql://host/db?user=me&password=hunter2&x=1", "postgresql://host/db?user=me&password=******&x=1"),
+        ("postgresql://me@host:5432/db", "postgresql://me@host:5432/db"),
+        ("http://127.0.0.1:4567", "http://127.0.0.1:4567"),
+        ("s3://bucket/prefix", "s3://bucket/prefix"),
+    ],
+)
+def test_passwords_of_uris_are_never_shown(uri, shown):  # C3
+    assert without_password(uri) == shown
+    assert repr(Properties({"flink.sink.sql.uri": uri})) == f"Properties({{'flink.sink.sql.uri': {shown!r}}})"

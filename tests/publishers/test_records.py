@@ -1,12 +1,13 @@
 """Batches and their slices: a slice says exactly where a reader stands after it (P1, P2)."""
 
 import itertools
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
-from recordpublisher.publishers.records import RecordBatch, UserRecord, to_millis
+from recordpublisher.publishers.records import PoisonedRecord, RecordBatch, UserRecord, to_millis
 from recordpublisher.publishers.shards import Shard
 
 
@@ -100,3 +101,18 @@ def _is_read_from(record, start):
     if filtered is None:
         return number > at
     return number > at or (number == at and record.sub_sequence_number > filtered.sub_sequence)
+
+
+@given(batches(), st.lists(st.integers(0, 100), max_size=6), st.lists(st.integers(0, 100), max_size=5))
+def test_each_poisoned_record_goes_with_the_slice_of_its_place(batch, cuts, places):  # S7
+    places = sorted(place % (len(batch) + 1) for place in places)
+    poisoned = tuple(
+        PoisonedRecord(place, UserRecord(b"", f"poison {number}"), "why") for number, place in enumerate(places)
+    )
+    parts = cut(replace(batch, poisoned=poisoned), cuts) or [replace(batch, poisoned=poisoned)]
+
+    assert [each.record for part in parts for each in part.poisoned] == [each.record for each in poisoned]
+    for part in parts[:-1]:
+        assert all(0 <= each.index < len(part) for each in part.poisoned), (
+            "a position must not pass what was not written"
+        )

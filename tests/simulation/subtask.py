@@ -9,6 +9,7 @@ from typing import Any
 
 from recordpublisher.consumer.deserialization import BytesDeserializer
 from recordpublisher.consumer.event_time import AssignedTimes
+from recordpublisher.consumer.poison import OnPoison
 from recordpublisher.consumer.shard_consumer import Stamping
 from recordpublisher.consumer.watermarks import BoundedOutOfOrderness
 from recordpublisher.fetcher.bounded import Bounds
@@ -174,7 +175,7 @@ class Subtask:
 
         def stamping(shard: Shard, metrics: ShardMetrics) -> Stamping:
             times, strategy = AssignedTimes(lambda record: int(record.data)), BoundedOutOfOrderness(properties)
-            more = {"skips_poison": False, "future_limit_ms": FUTURE_LIMIT_MS}
+            more = {"on_poison": OnPoison.FAIL, "future_limit_ms": FUTURE_LIMIT_MS}
             return Stamping(BytesDeserializer(), times, strategy, metrics, **more)
 
         return FetcherParts(

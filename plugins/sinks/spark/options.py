@@ -12,6 +12,7 @@ from ....publishers import property_table as table
 from ....publishers.errors import ConfigurationError
 from ....publishers.properties import Properties, Property, UnknownPropertyWarning
 from ....publishers.property_types import choice, integer, optional_integer, text
+from ...state.claims_by_location import claim_store_of
 
 _GROUP = "Spark"
 FAN_OUT_RULE_MS = 5_000
@@ -26,7 +27,8 @@ STREAMS = text(
 )
 METADATA_LOCATION = text(
     "flink.spark.metadata.location",
-    "Folder of the claims, seen by the driver and every executor; one for each query. Option `metadataLocation`.",
+    "Where claims are kept, one place for each query: a folder seen by the driver and every executor, s3://bucket/prefix or "
+    "dynamodb://table/job. Option `metadataLocation`.",
     group=_GROUP,
     aliases=("metadataLocation",),
 )
@@ -206,16 +208,12 @@ def _streams(properties: Properties) -> tuple[str, ...]:
 
 
 def _metadata_location(properties: Properties) -> str:
-    valid = "a folder that the driver and every executor see (one for each query)"
+    valid = "a folder that the driver and every executor see, s3://bucket/prefix or dynamodb://table/job (one for each query)"
     location = properties.value(METADATA_LOCATION)
     if location is None:
         raise ConfigurationError("metadataLocation", None, valid)
-    path = location.removeprefix("file://")
-    if "://" in path:
-        raise ConfigurationError(
-            "metadataLocation", location, valid, reason="this kind of claim store is not available yet"
-        )
-    return path
+    claim_store_of(location, properties)  # says what is wrong with it before anything runs
+    return location
 
 
 def _refuse_other_modes(properties: Properties) -> None:

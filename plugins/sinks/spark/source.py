@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from ...state.file_claims import FileClaimStore
+from ...state.claims_by_location import claim_store_of
 from .columns import SPARK_SCHEMA
 from .driver import BatchPlanner
 from .kinesis_service import KinesisService, check_job
@@ -104,13 +104,13 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
     def read(self, partition: KinesisPartition) -> Iterator[Any]:
         """The rows of one task, as Arrow batches."""
         plan = partition.plan
-        store = FileClaimStore(self._options.metadata_location)
+        store = claim_store_of(self._options.metadata_location, self._options.properties)
         return TaskRead(plan, store, shard_reader(self._options, plan.consumer_arns)).rows()
 
     def _planning(self) -> BatchPlanner:
         if self._planner is None:
             _log_to_stderr()
-            store = FileClaimStore(self._options.metadata_location)
+            store = claim_store_of(self._options.metadata_location, self._options.properties)
             store.plant_probe("probe", "driver")  # a location that cannot hold claims fails here
             self._planner = BatchPlanner(self._options, KinesisService(self._options), store)
         return self._planner

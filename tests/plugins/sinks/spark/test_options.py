@@ -34,7 +34,7 @@ def test_shards_are_dealt_over_the_tasks_or_by_the_shards_of_a_task():
     [
         ({"stream": ","}, "property 'stream' is not set"),
         ({"streams": "a,a"}, "every stream once"),
-        ({"metadatalocation": "dynamodb://claims"}, "not available yet"),
+        ({"metadatalocation": "dynamodb://claims", "aws.region": "us-east-1"}, "dynamodb://table/job"),
         ({"mode": "realtime"}, "valid: BATCH"),
         ({"shardspertask": "0"}, "at least 1"),
         ({"maxfetchtime": "soon"}, "property 'maxFetchTime' has the value 'soon'"),

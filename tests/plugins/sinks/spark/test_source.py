@@ -210,7 +210,7 @@ def test_event_times_of_a_batch_lie_within_the_lookahead(spark, kinesis, tmp_pat
         ({"flink.stream.recordpublisher": "CARRIER_PIGEON"}, "no publisher of that name is installed"),
         ({"flink.stream.recordpublisher": "EFO"}, "flink.stream.efo.consumername"),
         ({"flink.shard.getrecords.maxrecordcount": "many"}, "has the value 'many'"),
-        ({"metadataLocation": "s3://bucket/claims"}, "not available yet"),
+        ({"metadataLocation": "hdfs://host/claims"}, "dynamodb://table/job"),
         ({"mode": "driver"}, "property 'mode' has the value 'driver'"),
         ({"stream": ","}, "property 'stream' is not set"),
     ],

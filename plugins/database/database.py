@@ -1,0 +1,83 @@
+"""Database: one connection in one thread; transactions, tried again when the database went away."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, OperationalError
+
+from ...publishers.backoff import retrying
+from ...publishers.errors import TransientError
+from ...publishers.properties import Properties
+from ...publishers.property_table import SQL_RETRIES
+from .engines import engine_of, on_connect
+
+log = logging.getLogger("recordpublisher.database")
+T = TypeVar("T")
+
+
+class Database:
+    """Owns an engine and the only thread that ever touches it.
+
+    A connection that is used from a pool of threads breaks in rare ways: a cancelled `asyncio.to_thread` leaves its thread at work, the
+    next call overlaps it on the same connection, and one commits or resets what the other is in the middle of. Here calls wait in
+    line behind the one that is going on, whether somebody still waits for that one or not.
+    """
+
+    def __init__(self, uri: str, key: str, properties: Properties) -> None:
+        """`key` is the property that the URI stood at; `session_name` is what the next connection will be called in PostgreSQL's list of
+        sessions. Raises: ConfigurationError."""
+        self.session_name = ""
+        self._engine = engine_of(uri, key)
+        on_connect(self._engine, self._name_session)
+        self._policy = SQL_RETRIES.policy(properties)
+        self._thread: ThreadPoolExecutor | None = None
+
+    async def transaction(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` in the thread, inside a transaction of its own, and answer its result; what it raises rolls everything back.
+
+        A lost connection or a lock that cannot be had is tried again by `flink.sql.transaction.*`: then nobody knows whether the commit
+        came through, so `work` must find out. Raises: RetriesExhaustedError, and whatever else `work` raises.
+        """
+        return await retrying(lambda: self.in_thread(lambda: self._attempt(work)), self._policy, on_retry=_say_so)
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """Run blocking work in the thread, behind everything that was asked for before."""
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="recordpublisher-sql")
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    async def close(self) -> None:
+        """Close the connection, behind the work that is going on, and end the thread. May be used again, with new ones."""
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        try:
+            await asyncio.get_running_loop().run_in_executor(thread, self._engine.dispose)
+        finally:
+            thread.shutdown(wait=False)
+
+    def _name_session(self, cursor: Any) -> None:
+        cursor.execute("SELECT set_config('application_name', %s, false)", [self.session_name or "recordpublisher"])
+
+    def _attempt(self, work: Callable[[Connection], T]) -> T:
+        try:
+            with self._engine.begin() as connection:
+                return work(connection)
+        except DBAPIError as error:
+            if error.connection_invalidated or isinstance(error, (OperationalError, InterfaceError, InternalError)):
+                raise TransientError("the transaction", type(error.orig).__name__, _words(error)) from error
+            raise
+
+
+def _words(error: DBAPIError) -> str:
+    return " ".join(str(error.orig).split())
+
+
+def _say_so(error: TransientError) -> None:
+    log.warning("%s; trying again", error)

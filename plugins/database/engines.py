@@ -1,0 +1,84 @@
+"""Engines: which databases there are, and how their sessions are set up for short, fenced transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import URL, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+
+from ...publishers.errors import ConfigurationError
+from ...publishers.properties import without_password
+
+_DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+_VALID = "postgresql://user@host/database or sqlite:////path/file.db"
+_CONNECT_SECONDS = 10
+_LOCK_SECONDS = 30
+_SILENCE_MS = 30_000
+"""A session that falls silent inside a transaction holds locks; the server ends it after so long. Successors do not wait for it: they end
+their predecessor's session (positions.py)."""
+
+
+def engine_of(uri: str, key: str) -> Engine:
+    """An engine with one connection, for one thread. Nothing is connected yet.
+
+    Raises: ConfigurationError for what is no URI, another database, or a missing driver; never with the password.
+    """
+    try:
+        url = make_url(uri)
+        url = url.set(drivername=_DRIVERS.get(url.drivername, url.drivername))
+        engine = _engine(url)
+    except (ArgumentError, NoSuchModuleError, ValueError) as error:
+        raise ConfigurationError(key, without_password(uri), _VALID) from error
+    except ImportError as error:
+        reason = f"{error}; pip install 'recordpublisher[postgresql]'"
+        raise ConfigurationError(key, without_password(uri), _VALID, reason=reason) from error
+    return engine
+
+
+def _engine(url: URL) -> Engine:
+    dialect = url.get_backend_name()
+    if dialect not in ("postgresql", "sqlite") or (dialect == "sqlite" and url.database in (None, "", ":memory:")):
+        raise ValueError(dialect)  # what is in memory survives no restart
+    waiting = {"connect_timeout": _CONNECT_SECONDS} if dialect == "postgresql" else {"timeout": _LOCK_SECONDS}
+    # hide_parameters: rows are the user's data and stay out of messages and logs
+    engine = create_engine(
+        url, pool_size=1, max_overflow=0, pool_pre_ping=True, hide_parameters=True, connect_args=waiting
+    )
+    if dialect == "sqlite":
+        _begin_at_once(engine)
+    else:
+        _end_when_silent(engine)
+    return engine
+
+
+def _begin_at_once(engine: Engine) -> None:
+    """SQLite: take the write lock when the transaction begins, so that what was read cannot change before what is written.
+
+    The driver's own transaction control is off: it would commit before savepoints and begin too late.
+    """
+
+    @event.listens_for(engine, "connect")
+    def without_implicit_begin(connection: Any, record: Any) -> None:
+        connection.isolation_level = None
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Any) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _end_when_silent(engine: Engine) -> None:
+    on_connect(engine, lambda cursor: cursor.execute(f"SET idle_in_transaction_session_timeout = {_SILENCE_MS}"))
+
+
+def on_connect(engine: Engine, work: Callable[[Any], object]) -> None:
+    """PostgreSQL: do this with a cursor of every new connection; nothing with SQLite."""
+    if engine.dialect.name != "postgresql":
+        return
+
+    @event.listens_for(engine, "connect")
+    def connected(connection: Any, record: Any) -> None:
+        with connection.cursor() as cursor:
+            work(cursor)
+        connection.commit()

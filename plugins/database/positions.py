@@ -1,0 +1,139 @@
+"""PositionTable: each subtask's snapshot in a row that only its newest generation may change (S6)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, String, Table, Text, func, select, text
+
+from ...fetcher.sink import State
+from ...publishers.errors import FencedError, StateError
+
+
+class PositionTable:
+    """The rows of one job in a table that many jobs may share. Every method runs inside the caller's transaction.
+
+    `checkpoint` counts the commits of a generation: after a lost connection it says whether the last one came through.
+    """
+
+    def __init__(self, name: str, job: str) -> None:
+        self._job = job
+        self._session = f"recordpublisher {hashlib.sha256(f'{name} {job}'.encode()).hexdigest()[:20]}"
+        self._metadata = MetaData()
+        self._table = Table(
+            name,
+            self._metadata,
+            Column("job", String(200), primary_key=True),
+            Column("subtask", Integer, primary_key=True, autoincrement=False),
+            Column("parallelism", Integer, nullable=False),
+            Column("generation", BigInteger, nullable=False),
+            Column("checkpoint", BigInteger, nullable=False),
+            Column("snapshot", Text),
+        )
+
+    def open(self, connection: Connection, subtask: int, parallelism: int | None = None) -> int:
+        """Take a generation above all before it. Earlier starts of the subtask can commit nothing any more, nor, when the parallelism
+        is told, can any subtask of a start with another one."""
+        self._end_predecessors(connection, subtask, parallelism or 0)
+        self._prepare(connection)
+        table, mine = self._table.c, self._row(subtask)
+        known = connection.scalar(select(func.max(table.generation)).where(table.job == self._job))
+        fresh = {"generation": int(known or 0) + 1, "checkpoint": 0}
+        if parallelism is not None:
+            others = self._of_job() & (table.parallelism != parallelism)
+            connection.execute(self._table.update().where(others).values(fresh))
+        entry = {**fresh, "parallelism": parallelism or 0}
+        if not connection.execute(self._table.update().where(mine).values(entry)).rowcount:
+            connection.execute(self._table.insert().values(job=self._job, subtask=subtask, **entry))
+        return fresh["generation"]
+
+    def load(self, connection: Connection) -> list[State]:
+        """Every subtask's snapshot. Raises: StateError for one that cannot be read."""
+        self._prepare(connection)
+        table = self._table.c
+        rows = connection.execute(select(table.subtask, table.snapshot).where(self._of_job()).order_by(table.subtask))
+        return [self._decoded(subtask, snapshot) for subtask, snapshot in rows if snapshot is not None]
+
+    def last_checkpoint(self, connection: Connection, subtask: int, generation: int) -> int:
+        """The number of the generation's last commit; the row stays locked until the transaction ends.
+
+        Raises: FencedError when another generation owns it.
+        """
+        table = self._table.c
+        wanted = select(table.generation, table.checkpoint).where(self._row(subtask)).with_for_update()
+        found = connection.execute(wanted).one_or_none()
+        if found is None or found.generation != generation:
+            owner = "nobody" if found is None else f"generation {found.generation}"
+            raise FencedError(
+                f"{owner} owns the positions of subtask {subtask} of job '{self._job}'; generation {generation} must stop"
+            )
+        return int(found.checkpoint)
+
+    def keep(self, connection: Connection, subtask: int, checkpoint: int, state: State) -> None:
+        """Store a snapshot in the row that `last_checkpoint` has locked."""
+        entry = {"checkpoint": checkpoint, "snapshot": json.dumps(state)}
+        connection.execute(self._table.update().where(self._row(subtask)).values(entry))
+        self._forget_other_parallelisms(connection, subtask)
+
+    def _forget_other_parallelisms(self, connection: Connection, subtask: int) -> None:
+        """When every subtask of this start has committed, the rows of subtasks that are no more say nothing new."""
+        table = self._table.c
+        rows = connection.execute(
+            select(table.subtask, table.parallelism, table.checkpoint).where(self._of_job())
+        ).all()
+        parallelism = next(row.parallelism for row in rows if row.subtask == subtask)
+        committed = sum(row.parallelism == parallelism and row.checkpoint > 0 for row in rows)
+        if 0 < parallelism <= committed:
+            connection.execute(self._table.delete().where(self._of_job() & (table.parallelism != parallelism)))
+
+    def _end_predecessors(self, connection: Connection, subtask: int, parallelism: int) -> None:
+        """PostgreSQL: end the sessions that this start replaces, which have its name.
+
+        A process may be suspended in the middle of a commit; its locks would be held until it wakes up, for ever if need be. (The server
+        ends sessions that are silent between two statements, but not those that fell silent inside the sending of one.)
+        """
+        if connection.dialect.name != "postgresql":
+            return
+        given = {
+            "mine": self.session_name(subtask, parallelism),
+            "team": f"{self._session} {parallelism} %",
+            "job": f"{self._session} %",
+        }
+        connection.execute(
+            text(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND usename = current_user"
+                " AND datname = current_database() AND application_name LIKE :job"
+                " AND (application_name = :mine OR application_name NOT LIKE :team)"
+            ),
+            given,
+        )
+
+    def session_name(self, subtask: int, parallelism: int) -> str:
+        """What a subtask's session is called in PostgreSQL's list of sessions."""
+        return f"{self._session} {parallelism} {subtask}"
+
+    def _prepare(self, connection: Connection) -> None:
+        """One opens at a time: tables are made once, and no two starts take one number. SQLite's lock is held already."""
+        if connection.dialect.name == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:name))"), {"name": self._table.name})
+        self._metadata.create_all(connection)
+
+    def _of_job(self) -> Any:
+        return self._table.c.job == self._job
+
+    def _row(self, subtask: int) -> Any:
+        return self._of_job() & (self._table.c.subtask == subtask)
+
+    def _decoded(self, subtask: int, snapshot: str) -> State:
+        try:
+            content = json.loads(snapshot)
+        except ValueError as error:
+            raise StateError(f"{self._place(subtask)} cannot be read: {error}") from error
+        if not isinstance(content, dict):
+            raise StateError(f"{self._place(subtask)} is not a JSON object")
+        return content
+
+    def _place(self, subtask: int) -> str:
+        return f"the snapshot of subtask {subtask} of job '{self._job}' in table {self._table.name}"

@@ -1,0 +1,74 @@
+"""One subtask of a job in this process: built from properties, drained by a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+
+from ...publishers.errors import ConfigurationError
+from ...publishers.properties import Properties
+from ...publishers.property_table import STREAMS
+from ..runtime import DataFetcher
+from .progress import SubtaskProgress, progress_of
+from .stopping import call_at_end_of, stop_on_signals
+
+log = logging.getLogger("recordpublisher.run")
+_REPORT_SECONDS = 1.0
+
+
+async def run_subtask(
+    properties: Properties,
+    subtask: int,
+    parallelism: int,
+    report: Callable[[SubtaskProgress], None],
+    supervisor: int | None = None,
+) -> None:
+    """Read, write and checkpoint until a signal, an error, or the end of the streams; a signal drains and checkpoints.
+
+    `report` hears how it goes once a second. `supervisor` is a pipe whose end means: drain. Raises: RecordPublisherError and what
+    the sink raises.
+    """
+    fetcher = DataFetcher(streams_of(properties), properties, subtask=subtask, parallelism=parallelism)
+
+    is_draining = False
+
+    def drain() -> None:
+        nonlocal is_draining
+        is_draining = True
+        log.info("subtask %d drains", subtask)
+        fetcher.stop()
+
+    stop_on_signals(drain)
+    if supervisor is not None:
+        os.set_blocking(supervisor, False)
+        call_at_end_of(supervisor, drain)
+    await asyncio.sleep(
+        0.01
+    )  # hears of a supervisor that is gone already: a late start would take over from its successor
+    if is_draining:
+        return
+    async with fetcher:
+        log.info("subtask %d of %d reads %s", subtask, parallelism, ", ".join(streams_of(properties)))
+        reporting = asyncio.create_task(_report(fetcher, subtask, report))
+        try:
+            result = await fetcher.run()
+        finally:
+            reporting.cancel()
+        report(progress_of(subtask, fetcher.metrics()))
+    log.info("subtask %d ended: %s, %d records", subtask, result.reason.name, result.records)
+
+
+def streams_of(properties: Properties) -> list[str]:
+    """The streams of the job. Raises: ConfigurationError when there are none."""
+    given = [name.strip() for name in (properties.value(STREAMS) or "").split(",")]
+    if not any(given):
+        raise ConfigurationError(STREAMS.key, None, "names or ARNs of streams, by comma")
+    return [name for name in given if name]
+
+
+async def _report(fetcher: DataFetcher, subtask: int, report: Callable[[SubtaskProgress], None]) -> None:
+    while True:
+        await asyncio.sleep(_REPORT_SECONDS)
+        report(progress_of(subtask, fetcher.metrics()))

@@ -1,0 +1,25 @@
+"""The tracker of a job whose subtasks are processes: started by the supervisor, unless the properties name another one."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from ...publishers.properties import Properties
+from ...publishers.property_table import TRACKER, TRACKER_ADDRESS, TRACKER_TOKEN
+from ..trackers.tcp.server import TrackerServer
+
+
+@asynccontextmanager
+async def tracked(properties: Properties) -> AsyncIterator[Properties]:
+    """The properties with which subtasks in other processes find each other; a tracker listens on loopback meanwhile (C4).
+
+    IN_PROCESS cannot reach other processes; any other tracker that the properties name is left as it is.
+    """
+    if (properties.value(TRACKER) or "").upper() != "IN_PROCESS":
+        yield properties
+        return
+    token = secrets.token_hex(16)
+    async with TrackerServer(token) as server:
+        yield properties.merged({TRACKER.key: "TCP", TRACKER_ADDRESS.key: server.address, TRACKER_TOKEN.key: token})

@@ -1,0 +1,1 @@
+"""File sinks: files that appear whole, each record in exactly one of them."""

@@ -1,0 +1,85 @@
+"""The parquet sink: a file for each shard and checkpoint, all with one schema. Needs the extra `parquet`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+try:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+except ImportError as error:
+    raise ImportError("the parquet sink needs the extra 'parquet': pip install 'recordpublisher[parquet]'") from error
+
+from ....publishers.properties import Properties
+from ....publishers.property_table import PARQUET_PATH
+from ....publishers.records import RecordBatch
+from .sink import FileSink, Rejected
+
+SCHEMA = pa.schema(
+    [
+        pa.field("stream", pa.string(), nullable=False),
+        pa.field("shard_id", pa.string(), nullable=False),
+        pa.field("sequence_number", pa.string(), nullable=False),
+        pa.field("sub_sequence_number", pa.int64(), nullable=False),
+        pa.field("partition_key", pa.string()),
+        pa.field("explicit_hash_key", pa.string()),
+        pa.field("approximate_arrival_timestamp", pa.timestamp("ms", "UTC"), nullable=False),
+        pa.field("event_time", pa.timestamp("ms", "UTC"), nullable=False),
+        pa.field("data", pa.binary(), nullable=False),
+        pa.field("value", pa.string()),
+    ]
+)
+"""The same for every file, so that they can be read as one table; `value` is the deserialised value as JSON text."""
+
+
+class ParquetSink(FileSink):
+    """Writes the columns of `SCHEMA`. Files appear whole and hold each record exactly once; see `flink.sink.parquet.path`."""
+
+    suffix = ".parquet"
+
+    def __init__(self, properties: Properties) -> None:
+        super().__init__(properties, PARQUET_PATH)
+
+    def writer_of(self, batches: Sequence[RecordBatch], rejected: Rejected) -> Callable[[Path], None] | None:
+        """One row group for each batch; a value that is none of JSON's is rejected."""
+        parts = [part for batch in batches for part in _writable(batch, rejected)]
+        return partial(_write, [_rows(batch, values) for batch, values in parts]) if parts else None
+
+
+def _writable(batch: RecordBatch, rejected: Rejected) -> list[tuple[RecordBatch, list[str | None]]]:
+    """The batch with its values as text; without the records that have none, if need be one by one."""
+    if batch.values is None:
+        return [(batch, [None] * len(batch))]
+    try:
+        return [(batch, [json.dumps(value) for value in batch.values])]
+    except (TypeError, ValueError, RecursionError) as error:
+        if len(batch) == 1:
+            rejected.append((batch, f"{type(error).__name__}: {error}"))
+            return []
+        singles = [batch.slice(index, index + 1) for index in range(len(batch))]
+        return [part for single in singles for part in _writable(single, rejected)]
+
+
+def _rows(batch: RecordBatch, values: list[str | None]) -> Any:
+    columns: list[Any] = [
+        [batch.stream] * len(batch),
+        [batch.shard_id] * len(batch),
+        batch.sequence_numbers,
+        batch.sub_sequence_numbers,
+        batch.partition_keys,
+        batch.explicit_hash_keys,
+        batch.arrival_millis,
+        batch.event_time_column,
+        batch.data,
+        values,
+    ]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+    return pa.record_batch(arrays, schema=SCHEMA)
+
+
+def _write(rows: list[Any], path: Path) -> None:
+    pq.write_table(pa.Table.from_batches(rows, SCHEMA), path)

@@ -1,0 +1,114 @@
+"""From batches to rows: a JSON object's fields go to the columns of their names, what describes the record fills the others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import BigInteger, Column, DateTime, Integer, LargeBinary, String, Table, Text
+
+from ....publishers.records import RecordBatch
+from .conversions import conversion_of
+
+IDENTITY = ("stream", "shard_id", "sequence_number", "sub_sequence_number")
+"""What no two records share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One record on its way into the table; `values` by column, or the `reason` why there are none."""
+
+    batch: RecordBatch
+    index: int
+    values: Mapping[str, Any]
+    reason: str = ""
+
+    @property
+    def record(self) -> RecordBatch:
+        """The record alone, as a batch."""
+        return self.batch.slice(self.index, self.index + 1)
+
+
+class RowMaker:
+    """Makes rows for one table. A field without a column is not stored; a column without a field gets what the record has under its
+    name (`RECORD_COLUMNS`), else its default. In a table of records (see `is_of_records`) the record's names come first."""
+
+    def __init__(self, table: Table) -> None:
+        taken = RECORD_COLUMNS.keys() if is_of_records(table) else ()
+        self._columns = [column.name for column in table.columns]
+        self._conversions = {
+            column.name: conversion_of(column.type) for column in table.columns if column.name not in taken
+        }
+        self._by_itself = {column.name for column in table.columns if _fills_itself(column)}
+        self._of_record = [column.name for column in table.columns if column.name in RECORD_COLUMNS]
+
+    def rows(self, batch: RecordBatch) -> Iterator[Row]:
+        """A row for each record, also for those that cannot be one."""
+        described = [RECORD_COLUMNS[name](batch) for name in self._of_record]
+        for index, value in enumerate(batch.value_column):
+            known = {name: column[index] for name, column in zip(self._of_record, described, strict=True)}
+            yield self._row(batch, index, value, known)
+
+    def _row(self, batch: RecordBatch, index: int, value: Any, known: dict[str, Any]) -> Row:
+        fields = value if isinstance(value, dict) else {}
+        try:
+            named = {name: convert(fields[name]) for name, convert in self._conversions.items() if name in fields}
+        except (ValueError, TypeError, OverflowError, ArithmeticError) as error:
+            return Row(batch, index, {}, f"{type(error).__name__}: {error}")
+        if not named and not known:
+            return Row(batch, index, {}, f"no column of the table fits its value, a {type(value).__name__}")
+        missing = {name: None for name in self._columns if name not in self._by_itself}
+        return Row(batch, index, missing | known | named)
+
+
+def is_of_records(table: Table) -> bool:
+    """Whether the table's key is the record's identity, as in one that was made by us."""
+    return {column.name for column in table.primary_key.columns} == set(IDENTITY)
+
+
+def record_columns() -> list[Column[Any]]:
+    """The columns of a table that is made for records as they are."""
+    return [
+        Column("stream", String(128), primary_key=True),
+        Column("shard_id", String(128), primary_key=True),
+        Column("sequence_number", String(128), primary_key=True),
+        Column("sub_sequence_number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+        Column("partition_key", Text),
+        Column("explicit_hash_key", String(39)),
+        Column("approximate_arrival_timestamp", DateTime(timezone=True)),
+        Column("event_time", BigInteger),
+        Column("data", LargeBinary),
+        Column("value", Text),
+    ]
+
+
+def _fills_itself(column: Column[Any]) -> bool:
+    has_counter = column.primary_key and column.autoincrement is True
+    return column.server_default is not None or column.identity is not None or has_counter or _is_row_id(column)
+
+
+def _is_row_id(column: Column[Any]) -> bool:
+    """SQLite numbers the rows of an INTEGER PRIMARY KEY."""
+    table = column.table
+    return isinstance(column.type, Integer) and isinstance(table, Table) and list(table.primary_key.columns) == [column]
+
+
+def _values_as_text(batch: RecordBatch) -> Sequence[str | None]:
+    return [None] * len(batch) if batch.values is None else [json.dumps(value, default=str) for value in batch.values]
+
+
+RECORD_COLUMNS: dict[str, Callable[[RecordBatch], Sequence[Any]]] = {
+    "stream": lambda batch: [batch.stream] * len(batch),
+    "shard_id": lambda batch: [batch.shard_id] * len(batch),
+    "sequence_number": lambda batch: batch.sequence_numbers,
+    "sub_sequence_number": lambda batch: batch.sub_sequence_numbers,
+    "partition_key": lambda batch: batch.partition_keys,
+    "explicit_hash_key": lambda batch: batch.explicit_hash_keys,
+    "approximate_arrival_timestamp": lambda batch: [record.approximate_arrival_timestamp for record in batch],
+    "event_time": lambda batch: batch.event_time_column,
+    "data": lambda batch: batch.data,
+    "value": _values_as_text,
+}
+"""What a record has for a column of that name that no field of its value fills."""

@@ -1,0 +1,28 @@
+"""Which claim store a location means: a folder, s3://bucket/prefix or dynamodb://table/job."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote, urlsplit
+
+from ...publishers.errors import ConfigurationError
+from ...publishers.properties import Properties
+from .claims import ClaimStore
+from .file_claims import FileClaimStore
+
+
+def claim_store_of(location: str, properties: Properties) -> ClaimStore:
+    """The store behind a location; `properties` have region and credentials. Raises: ConfigurationError."""
+    parts = urlsplit(location)
+    if parts.scheme == "s3":
+        from .s3_claims import S3ClaimStore
+
+        return S3ClaimStore(location, properties)
+    if parts.scheme == "dynamodb":
+        from .dynamodb_claims import DynamoDbClaimStore
+
+        return DynamoDbClaimStore(location, properties)
+    if parts.scheme == "file":
+        return FileClaimStore(unquote(parts.path))
+    if "://" in location:
+        raise ConfigurationError("metadataLocation", location, "a folder, s3://bucket/prefix or dynamodb://table/job")
+    return FileClaimStore(location)

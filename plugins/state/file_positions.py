@@ -1,0 +1,89 @@
+"""FilePositions: JSON files in a folder, one for each subtask, which only its newest generation may replace (S6)."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ...publishers.errors import FencedError, StateError
+
+Content = Mapping[str, Any]
+
+
+class FilePositions:
+    """Owns `subtask-N.json` and `generations.json`, under a lock that holds for all processes that share the file system. Blocks."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def load(self) -> list[dict[str, Any]]:
+        """Every subtask's content. Raises: StateError naming the file that cannot be read."""
+        return [_read(path) for path in sorted(self.folder.glob("subtask-*.json"))]
+
+    def open_generation(self, *subtasks: int) -> int:
+        """Take a number above all before it, for one subtask or for several at once."""
+        with self._locked():
+            known = self._generations()
+            generation = known["last"] + 1
+            known["last"] = generation
+            known["subtasks"].update({str(subtask): generation for subtask in subtasks})
+            _replace(self.folder / "generations.json", known)
+            return int(generation)
+
+    def store(self, subtask: int, generation: int, content: Content) -> None:
+        """Replace the subtask's content. Raises: FencedError when a later start of the subtask owns it."""
+        with self._locked():
+            owner = self._generations()["subtasks"].get(str(subtask))
+            if owner != generation:
+                raise FencedError(
+                    f"generation {owner} of subtask {subtask} owns the state in {self.folder}; generation {generation} must stop"
+                )
+            _replace(self.folder / f"subtask-{subtask}.json", content)
+
+    def forget(self, is_obsolete: Callable[[Content], bool]) -> None:
+        """Remove the contents of which this is true."""
+        with self._locked():
+            for path in self.folder.glob("subtask-*.json"):
+                if is_obsolete(_read(path)):
+                    path.unlink()
+
+    @contextmanager
+    def alone(self, name: str) -> Iterator[None]:
+        """Nobody else is inside a block of that name meanwhile."""
+        with (self.folder / name).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _generations(self) -> dict[str, Any]:
+        path = self.folder / "generations.json"
+        return _read(path) if path.exists() else {"last": 0, "subtasks": {}}
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with self.alone("lock"):
+            yield
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise StateError(f"the stored state {path} cannot be read: {error}") from error
+    if not isinstance(content, dict):
+        raise StateError(f"the stored state {path} is not a JSON object")
+    return content
+
+
+def _replace(path: Path, content: Content) -> None:
+    """Write beside and rename, so that a reader or a crash sees the old content or the new."""
+    beside = path.with_suffix(f".{os.getpid()}.tmp")
+    with beside.open("w", encoding="utf-8") as file:
+        json.dump(content, file)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)

@@ -1,0 +1,71 @@
+"""The properties of a whole job: its name, its streams, where records and dead letters go (C1)."""
+
+from __future__ import annotations
+
+from .property_types import integer, prefix, text
+
+JOB_NAME = text(
+    "flink.job.name",
+    "Name of the job: keeps apart the jobs that share a database or table for their state.",
+    group="Job",
+)
+STREAMS = text("flink.streams", "Names or ARNs of the streams that `recordpublisher run` reads, by comma.", group="Job")
+SINK = text("flink.sink", "Where `recordpublisher run` writes: the name of a sink, bundled or a plugin's.", group="Job")
+DEAD_LETTER_SINK = text(
+    "flink.deadletter.sink",
+    "The sink for records that cannot be used, with flink.deserializer.error=DEAD_LETTER (S7).",
+    group="Sinks",
+)
+DEAD_LETTER = prefix(
+    "flink.deadletter.",
+    "A setting of the dead-letter sink: flink.deadletter.jsonl.path is its flink.sink.jsonl.path.",
+    group="Sinks",
+)
+
+# sql
+SQL_URI = text(
+    "flink.sink.sql.uri",
+    "The database of the sql sink: postgresql://user@host/database or sqlite:////path/file.db.",
+    group="Sinks",
+)
+SQL_TABLE = text(
+    "flink.sink.sql.table",
+    "The table of the sql sink, with its schema if need be; made with the columns of a record when it is missing.",
+    "records",
+    group="Sinks",
+)
+SQL_BUFFER = integer(
+    "flink.sink.sql.buffer.bytes",
+    "Rows waiting for a checkpoint, as held in memory, from which on the sql sink asks for one at once.",
+    16 * 2**20,
+    1,
+    unit="bytes",
+    group="Sinks",
+)
+
+# files
+JSONL_PATH = text("flink.sink.jsonl.path", "The folder of the jsonl sink.", group="Sinks")
+PARQUET_PATH = text("flink.sink.parquet.path", "The folder of the parquet sink.", group="Sinks")
+FILE_BUFFER = integer(
+    "flink.sink.file.buffer.bytes",
+    "Records waiting for a checkpoint, as held in memory, from which on a file sink asks for one at once.",
+    64 * 2**20,
+    1,
+    unit="bytes",
+    group="Sinks",
+)
+
+CALLBACK = text("flink.sink.callback.function", "The function of the callback sink, as module:function.", group="Sinks")
+
+# state
+STATE_ENDPOINT = text(
+    "flink.state.endpoint", "Another endpoint of S3 or DynamoDB than the region's.", group="Discovery and state"
+)
+DRAIN_TIMEOUT = integer(
+    "flink.job.drain.timeout",
+    "How long `recordpublisher run` lets subtasks drain after another one failed, before it ends them.",
+    30,
+    1,
+    unit="s",
+    group="Job",
+)

@@ -1,0 +1,44 @@
+"""Jobs as properties files, run by the real command in processes of their own."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from command_line import process_environment
+
+
+def job_file(folder: Path, properties: dict[str, object], name: str = "job.properties") -> Path:
+    """Write a properties file."""
+    path = folder / name
+    lines = (f"{key} = {str(value).replace(chr(92), chr(92) * 2)}" for key, value in properties.items())
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def start_job(job: Path, *options: str, stdout: Path | None = None, path: Path | None = None) -> subprocess.Popen:
+    """Start `recordpublisher run`; its stderr is appended to the job's `.err`, modules are searched in `path` first."""
+    with job.with_suffix(".err").open("a") as err, (stdout or Path(os.devnull)).open("w") as out:
+        return subprocess.Popen(
+            [sys.executable, "-m", "recordpublisher", "run", str(job), *options],
+            env=process_environment(path),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that a process has started."""
+    try:
+        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:
+        return []
+
+
+def end(process: subprocess.Popen, number: int = signal.SIGTERM, seconds: float = 60) -> int:
+    """Signal and wait; answers the exit code."""
+    process.send_signal(number)
+    return process.wait(timeout=seconds)

@@ -1,0 +1,25 @@
+"""S3 and DynamoDB as moto plays them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import boto3
+from moto.server import ThreadedMotoServer
+
+KEYS = {"aws.credentials.provider.basic.accesskeyid": "a", "aws.credentials.provider.basic.secretkey": "s3cr3t"}
+
+
+@contextmanager
+def serve_moto() -> Iterator[str]:
+    """The endpoint; there is a bucket named `bucket`."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    url = f"http://{host}:{port}"
+    s3 = boto3.client("s3", endpoint_url=url, region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="s")
+    s3.create_bucket(Bucket="bucket")
+    s3.close()
+    try:
+        yield url
+    finally:
+        server.stop()

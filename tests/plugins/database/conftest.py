@@ -1,0 +1,10 @@
+"""A PostgreSQL for the tests of this folder."""
+
+import pytest
+from postgresql import serve_postgresql
+
+
+@pytest.fixture(scope="session")
+def postgresql():
+    with serve_postgresql() as uri:
+        yield uri

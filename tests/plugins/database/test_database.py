@@ -1,0 +1,98 @@
+"""One thread, one connection: work waits in line, whatever happens to those who wait for it."""
+
+import asyncio
+import threading
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
+
+from recordpublisher import ConfigurationError, Properties, RetriesExhaustedError
+from recordpublisher.plugins.database.database import Database
+from recordpublisher.plugins.database.engines import engine_of
+
+FAST = Properties({"flink.sql.transaction.maxretries": 2, "flink.sql.transaction.backoff.base": 1})
+
+
+@pytest.fixture
+async def database(tmp_path):
+    made = Database(f"sqlite:///{tmp_path}/a.db", "uri", FAST)
+    yield made
+    await made.close()
+
+
+async def test_work_waits_in_line_behind_work_that_was_cancelled(database):
+    """A cancelled `asyncio.to_thread` goes on beside the next one; on one connection that ends in errors or in half a commit."""
+    order, is_running, may_end = [], threading.Event(), threading.Event()
+
+    def first():
+        order.append("first begins")
+        is_running.set()
+        may_end.wait(10)
+        order.append("first ends")
+
+    cancelled = asyncio.ensure_future(database.in_thread(first))
+    await asyncio.to_thread(is_running.wait, 10)
+    cancelled.cancel()
+    following = asyncio.ensure_future(database.in_thread(lambda: order.append("second")))
+    closing = asyncio.ensure_future(database.close())
+    await asyncio.sleep(0.05)
+    may_end.set()
+    await asyncio.gather(following, closing)
+
+    assert cancelled.cancelled()
+    assert order == ["first begins", "first ends", "second"]
+
+
+async def test_every_transaction_runs_in_one_thread(database):
+    idents = [await database.transaction(lambda connection: threading.get_ident()) for _ in range(3)]
+    assert len(set(idents)) == 1
+    assert idents[0] != threading.get_ident()
+
+
+async def test_what_the_work_raises_rolls_back(database):
+    def fail(connection):
+        connection.execute(text("create table t (n int not null)"))
+        connection.execute(text("insert into t values (null)"))
+
+    with pytest.raises(IntegrityError):
+        await database.transaction(fail)
+    assert (
+        await database.transaction(lambda connection: connection.scalar(text("select count(*) from sqlite_master")))
+        == 0
+    )
+
+
+async def test_a_database_that_stays_away_ends_the_retries(tmp_path):
+    away = Database(f"sqlite:///{tmp_path}/no/such/folder/a.db", "uri", FAST)
+    with pytest.raises(RetriesExhaustedError, match="the transaction failed 3 times in a row"):
+        await away.transaction(lambda connection: None)
+    await away.close()
+
+
+async def test_a_lock_that_is_let_go_is_waited_for(tmp_path, database):
+    other = Database(f"sqlite:///{tmp_path}/a.db", "uri", FAST)
+    holds, may_end = threading.Event(), threading.Event()
+
+    def hold(connection):
+        holds.set()
+        may_end.wait(10)
+
+    holding = asyncio.ensure_future(other.transaction(hold))
+    await asyncio.to_thread(holds.wait, 10)
+    waiting = asyncio.ensure_future(database.transaction(lambda connection: "mine"))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    may_end.set()
+    assert await waiting == "mine"
+    await holding
+    await other.close()
+
+
+@pytest.mark.parametrize(
+    "uri", ["", "orders.db", "sqlite://", "sqlite:///:memory:", "mysql://me:hunter2@host/db", "nosuch://x"]
+)
+def test_other_uris_say_what_is_right(uri):  # C2, C3
+    with pytest.raises(ConfigurationError, match="postgresql://user@host/database or sqlite") as raised:
+        engine_of(uri, "flink.sink.sql.uri")
+    assert "hunter2" not in str(raised.value)

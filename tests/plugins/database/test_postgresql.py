@@ -1,0 +1,189 @@
+"""What only a real PostgreSQL shows: types, lost connections, a predecessor that holds locks."""
+
+import asyncio
+import decimal
+import uuid
+from datetime import UTC, datetime
+
+import psycopg
+import pytest
+from batches import batch
+
+import recordpublisher as rp
+from recordpublisher.plugins.database.database import Database
+from recordpublisher.plugins.database.positions import PositionTable
+from recordpublisher.plugins.sinks.sql import SqlSink
+
+STATE = {"version": 1, "generation": 1, "shards": {}}
+
+
+@pytest.fixture
+def uri(postgresql, request):
+    """A database of the test's own."""
+    name = f"test_{abs(hash(request.node.name))}"
+    with psycopg.connect(postgresql, autocommit=True) as connection:
+        connection.execute(f"create database {name}")
+    yield postgresql.replace("/postgres?", f"/{name}?")
+    with psycopg.connect(postgresql, autocommit=True) as connection:
+        connection.execute(f"drop database {name} with (force)")
+
+
+@pytest.fixture
+async def made(uri):
+    """Makes sinks of one job, as processes that know nothing of each other would."""
+    sinks = []
+
+    def make(**more):
+        given = {"flink.job.name": "job", "flink.sink.sql.uri": uri, "flink.sql.transaction.backoff.base": 10, **more}
+        sinks.append(SqlSink(rp.Properties(given)))
+        return sinks[-1]
+
+    yield make
+    for sink in sinks:
+        await sink.close()
+
+
+def query(uri, statement):
+    with psycopg.connect(uri) as connection:
+        cursor = connection.execute(statement)
+        return cursor.fetchall() if cursor.description else None
+
+
+def with_values(*values):
+    return batch(*(b"%d" % number for number in range(len(values)))).with_columns(values=list(values))
+
+
+async def committed(sink, *batches):
+    for one in batches:
+        await sink.write(one)
+    await sink.flush(rp.Checkpoint(STATE))
+
+
+async def test_a_missing_table_is_made_for_records(uri, made):
+    sink = made()
+    await sink.open(rp.SinkContext())
+    await committed(sink, batch(b"a"))
+
+    arrival = datetime(2023, 11, 14, 22, 13, 20, 500_000, UTC)
+    shown = query(uri, "select shard_id, sequence_number, approximate_arrival_timestamp, event_time, data from records")
+    assert shown == [("shardId-0", "1", arrival, 1_700_000_000_500, b"a")]
+
+
+async def test_json_finds_its_way_into_the_types_of_columns(uri, made):
+    query(uri, "create schema shop")
+    query(
+        uri,
+        "create table shop.orders (id bigserial primary key, price numeric, paid boolean, at timestamptz, day date, "
+        "who uuid, more jsonb, tags text[], note text default 'none', weight float8, shard_id text)",
+    )
+    who = uuid.uuid4()
+    sink = made(**{"flink.sink.sql.table": "shop.orders"})
+    await sink.open(rp.SinkContext())
+    value = {"price": 1.1, "paid": True, "at": "2026-11-20T06:00:00Z", "day": "2026-11-20", "who": str(who)}
+    await committed(sink, with_values({**value, "more": {"a": [1]}, "tags": ["x", "y"], "weight": 2}, {"note": "some"}))
+
+    at = datetime(2026, 11, 20, 6, tzinfo=UTC)
+    rows = query(uri, "select * from shop.orders order by id")
+    assert rows == [
+        (1, decimal.Decimal("1.1"), True, at, at.date(), who, {"a": [1]}, ["x", "y"], "none", 2.0, "shardId-0"),
+        (2, None, None, None, None, None, None, None, "some", None, "shardId-0"),
+    ]
+
+
+BAD = [{"n": 2**40}, {"n": "word"}, {"n": None}, {"n": 1, "t": "nul \0"}, {"n": 7}, {"n": [1]}]
+
+
+async def test_bad_rows_are_given_away_and_the_others_are_written(uri, made):  # S7
+    query(uri, "create table t (n int not null unique, t text)")
+    given_away = []
+
+    async def reject(record, reason):
+        given_away.append((record.sequence_numbers[0], reason))
+
+    sink = made(**{"flink.sink.sql.table": "t"})
+    await sink.open(rp.SinkContext(reject=reject))
+    await committed(sink, with_values({"n": 7}, *BAD, {"n": 8}))
+
+    assert query(uri, "select n from t order by n") == [(7,), (8,)]
+    assert sorted(number for number, _ in given_away) == list("234567")
+
+
+async def test_a_lost_connection_is_made_again_and_nothing_is_written_twice(uri, made):  # S6
+    query(uri, "create table t (n int)")
+    sink = made(**{"flink.sink.sql.table": "t"})
+    await sink.open(rp.SinkContext())
+    for number in range(4):
+        await sink.write(with_values(*[{"n": number}] * 500))
+        flushing = asyncio.ensure_future(sink.flush(rp.Checkpoint(STATE)))
+        await asyncio.sleep(0.01 * number)
+        query(
+            uri, "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'recordpublisher%'"
+        )
+        await flushing
+
+    assert query(uri, "select n, count(*) from t group by n order by n") == [(number, 500) for number in range(4)]
+
+
+async def test_a_commit_whose_answer_was_lost_is_not_repeated(uri, made):  # S6
+    sink = made()
+    query(uri, "create table t (n int)")
+    sink = made(**{"flink.sink.sql.table": "t"})
+    await sink.open(rp.SinkContext())
+    await committed(sink, with_values({"n": 1}))
+
+    rows = list(sink._target.rows.rows(with_values({"n": 1})))
+    await sink._database.transaction(lambda connection: sink._insert(connection, rows, STATE))
+
+    assert query(uri, "select count(*) from t") == [(1,)]
+
+
+@pytest.mark.parametrize(
+    "place", ["before its first lock", "holding the lock of its row", "holding the lock of opening"]
+)
+async def test_a_predecessor_suspended_in_its_transaction_holds_nobody_up(uri, made, place):  # S6
+    """What SIGSTOP in the middle of a commit leaves behind."""
+    positions = PositionTable("recordpublisher_positions", "job")
+    sleeper = Database(uri, "uri", rp.Properties())
+    sleeper.session_name = positions.session_name(0, 1)
+    generation = await sleeper.transaction(lambda connection: positions.open(connection, 0, 1))
+    asleep = sleeper._engine.connect()
+    transaction = asleep.begin()
+    if place == "holding the lock of its row":
+        positions.last_checkpoint(asleep, 0, generation)
+    if place == "holding the lock of opening":
+        positions.load(asleep)
+
+    successor = made()
+    async with asyncio.timeout(5):
+        await successor.open(rp.SinkContext())
+        await committed(successor, batch(b"new"))
+
+    with pytest.raises(Exception, match=r"terminat|closed|invalid"):
+        positions.keep(asleep, 0, 2, {})
+    transaction.close()
+    asleep.close()
+    with pytest.raises(rp.FencedError):
+        await sleeper.transaction(lambda connection: positions.last_checkpoint(connection, 0, generation))
+    await sleeper.close()
+
+
+async def test_another_job_and_another_subtask_are_left_alone(uri, made):
+    others = [made(**{"flink.job.name": "other"}), made()]
+    await others[0].open(rp.SinkContext(0, 2))
+    await others[1].open(rp.SinkContext(1, 2))
+    pids = "select count(*) from pg_stat_activity where application_name like 'recordpublisher%'"
+    assert query(uri, pids) == [(2,)]
+
+    await made().open(rp.SinkContext(0, 2))
+
+    assert query(uri, pids) == [(3,)]
+
+
+async def test_a_server_that_is_not_there_is_told_without_the_password(tmp_path, made):  # C3
+    given = {
+        "flink.sink.sql.uri": f"postgresql://me:hunter2@/db?host={tmp_path}",
+        "flink.sql.transaction.maxretries": 1,
+    }
+    with pytest.raises(rp.RetriesExhaustedError, match="the transaction failed 2 times") as raised:
+        await made(**given).open(rp.SinkContext())
+    assert "hunter2" not in str(raised.value)

@@ -1,0 +1,40 @@
+"""What the subtasks of a job say, added up."""
+
+import msgspec
+
+from recordpublisher.plugins.job.progress import ProgressBoard, SubtaskProgress, progress_of
+
+
+def word(subtask, records, behind=None, **more):
+    given = {"open_shards": 2, "idle_shards": 0, "held_shards": 0, "skipped": 0, "dead_letters": 0, **more}
+    return SubtaskProgress(subtask, records, behind_ms=behind, **given)
+
+
+def test_the_newest_words_are_added_up_and_the_rate_is_since_the_last_look():
+    board = ProgressBoard()
+    assert not board.has_news
+    board.take(word(0, 100, behind=500))
+    board.take(word(1, 50, behind=2_500))
+    first = board.total(10.0)
+    board.take(word(0, 300))
+    second = board.total(14.0)
+
+    assert (first.records, first.per_second, first.open_shards, first.behind_ms) == (150, 0.0, 4, 2_500)
+    assert (second.records, second.per_second, second.behind_ms) == (350, 50.0, 2_500)
+
+
+def test_a_person_reads_what_counts_only():
+    board = ProgressBoard()
+    board.take(word(0, 1_234, behind=1_500, skipped=2, held_shards=1))
+
+    assert str(board.total(1.0)) == "1,234 records, 0/s, 2 shards open, 1 held, 2 skipped, 1.5 s behind"
+
+
+def test_it_travels_from_a_subtask_as_json():
+    shard = {"millisBehindLatest": 40, "skippedRecords": 1, "deadLetters": 2}
+    unread = {"millisBehindLatest": -1, "skippedRecords": 0, "deadLetters": 0}
+    own = {"records": 7, "openShards": 2, "idleShards": 1, "heldShards": 0}
+    told = progress_of(3, {"subtask": own, "shards": {"a": shard, "b": unread}})
+
+    assert (told.subtask, told.records, told.behind_ms, told.skipped, told.dead_letters) == (3, 7, 40, 1, 2)
+    assert msgspec.json.decode(msgspec.json.encode(told), type=SubtaskProgress) == told

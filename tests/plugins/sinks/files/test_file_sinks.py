@@ -1,0 +1,224 @@
+"""The file sinks: whole files, each record in exactly one, whatever is cut off; one story for both formats (S6, S7)."""
+
+import json
+import os
+
+import pyarrow.parquet as pq
+import pytest
+from batches import batch
+
+import recordpublisher as rp
+from recordpublisher.plugins.sinks.files.folder import OutputFolder
+from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
+from recordpublisher.plugins.sinks.files.parquet import ParquetSink
+
+
+def state(position):
+    return {"version": 1, "generation": 1, "shards": {"orders/shardId-0": {"position": str(position)}}}
+
+
+class Jsonl:
+    sink = JsonlSink
+
+    @staticmethod
+    def read(path):
+        return [json.loads(line) for line in path.read_text().splitlines()]
+
+    @staticmethod
+    def data(row):
+        return row["data"].encode()
+
+
+class Parquet:
+    sink = ParquetSink
+
+    @staticmethod
+    def read(path):
+        return pq.read_table(path).to_pylist()
+
+    @staticmethod
+    def data(row):
+        return row["data"]
+
+
+@pytest.fixture(params=[Jsonl, Parquet])
+def kind(request):
+    return request.param
+
+
+def sink_in(folder, kind, **more):
+    name = kind.sink.__name__.removesuffix("Sink").lower()
+    return kind.sink(rp.Properties({f"flink.sink.{name}.path": str(folder), **more}))
+
+
+def visible(folder):
+    """What anybody who looks sees: hidden files are nobody's."""
+    paths = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
+    return sorted(str(path) for path in paths if not any(part.startswith(".") for part in path.parts))
+
+
+def all_data(folder, kind):
+    return [kind.data(row) for name in visible(folder) for row in kind.read(folder / name)]
+
+
+async def test_a_file_for_each_shard_and_checkpoint_named_by_its_range(tmp_path, kind):
+    sink = sink_in(tmp_path, kind)
+    assert await sink.open(rp.SinkContext()) is None
+    await sink.write(batch(b"a", b"b"))
+    await sink.write(batch(b"c", shard_id="shardId-1"))
+    assert visible(tmp_path) == []
+
+    await sink.flush(rp.Checkpoint(state(2)))
+
+    ending = kind.sink.suffix
+    assert visible(tmp_path) == [f"orders/shardId-0/1.-1-2.-1{ending}", f"orders/shardId-1/1.-1-1.-1{ending}"]
+    assert all_data(tmp_path, kind) == [b"a", b"b", b"c"]
+    assert await sink_in(tmp_path, kind).open(rp.SinkContext()) == [state(2)]
+
+
+async def test_what_was_not_committed_is_gone_after_a_crash(tmp_path, kind):  # S6
+    dying = sink_in(tmp_path, kind)
+    await dying.open(rp.SinkContext())
+    await dying.write(batch(b"a"))
+    await dying.flush(rp.Checkpoint(state(1)))
+    await dying.write(batch(b"never"))
+
+    assert await sink_in(tmp_path, kind).open(rp.SinkContext()) == [state(1)]
+    assert all_data(tmp_path, kind) == [b"a"]
+
+
+@pytest.mark.parametrize("renamed", [0, 1, 2])
+async def test_a_crash_after_the_commit_is_finished_by_the_next_start(tmp_path, kind, monkeypatch, renamed):  # S6
+    """The positions name the files: some, all or none of them may have been renamed when the process died."""
+    dying = sink_in(tmp_path, kind)
+    await dying.open(rp.SinkContext())
+    await dying.write(batch(b"a"))
+    await dying.write(batch(b"b", shard_id="shardId-1"))
+
+    finish = OutputFolder._finish
+
+    def die(folder, entry):
+        finish(folder, {"files": entry["files"][:renamed]})
+        raise MemoryError("dead")
+
+    monkeypatch.setattr(OutputFolder, "_finish", die)
+    with pytest.raises(MemoryError):
+        dying._folder.commit(dying._files([]), state(1))
+    monkeypatch.undo()
+    assert len(visible(tmp_path)) == renamed
+
+    assert await sink_in(tmp_path, kind).open(rp.SinkContext()) == [state(1)]
+    assert all_data(tmp_path, kind) == [b"a", b"b"]
+
+
+async def test_files_of_a_commit_that_was_cut_off_do_not_take_the_place_of_older_ones(
+    tmp_path, kind, monkeypatch
+):  # S6
+    dying = sink_in(tmp_path, kind)
+    await dying.open(rp.SinkContext())
+    await dying.write(batch(b"committed"))
+    await dying.flush(rp.Checkpoint(state(1)))
+    await dying.write(batch(b"cut off", shard_id="shardId-1"))
+
+    def die(*arguments, **more):
+        raise MemoryError("dead")
+
+    monkeypatch.setattr(OutputFolder, "_store", die)
+    with pytest.raises(MemoryError):
+        await dying.flush(rp.Checkpoint(state(2)))
+    monkeypatch.undo()
+
+    assert await sink_in(tmp_path, kind).open(rp.SinkContext()) == [state(1)]
+    assert all_data(tmp_path, kind) == [b"committed"]
+
+
+async def test_a_start_that_was_replaced_adds_no_file(tmp_path, kind):  # S6
+    sleeper, successor = sink_in(tmp_path, kind), sink_in(tmp_path, kind)
+    await sleeper.open(rp.SinkContext())
+    await sleeper.write(batch(b"old"))
+    await successor.open(rp.SinkContext())
+
+    with pytest.raises(rp.FencedError, match="must stop"):
+        await sleeper.flush(rp.Checkpoint(state(1)))
+    await successor.write(batch(b"new"))
+    await successor.flush(rp.Checkpoint(state(1)))
+
+    assert all_data(tmp_path, kind) == [b"new"]
+    with pytest.raises(rp.FencedError):
+        await sleeper.flush(rp.Checkpoint(state(1)))
+
+
+async def test_another_parallelism_takes_over_from_all(tmp_path, kind):  # S5, S6
+    pair = [sink_in(tmp_path, kind), sink_in(tmp_path, kind)]
+    for subtask, sink in enumerate(pair):
+        await sink.open(rp.SinkContext(subtask, 2))
+    for subtask, sink in enumerate(pair):
+        await sink.write(batch(b"%d" % subtask, shard_id=f"shardId-{subtask}"))
+        await sink.flush(rp.Checkpoint(state(subtask)))
+
+    single = sink_in(tmp_path, kind)
+    assert await single.open(rp.SinkContext(0, 1)) == [state(0), state(1)]
+    for sink in pair:
+        with pytest.raises(rp.FencedError):
+            await sink.flush(rp.Checkpoint(state(7)))
+    await single.flush(rp.Checkpoint(state(8)))
+
+    assert await sink_in(tmp_path, kind).open(rp.SinkContext(0, 1)) == [state(8)]
+
+
+async def test_values_are_written_as_json(tmp_path, kind):
+    sink = sink_in(tmp_path, kind)
+    await sink.open(rp.SinkContext())
+    await sink.write(batch(b"x").with_columns(values=[{"n": 1}], event_times=[5]))
+    await sink.flush(rp.Checkpoint(state(1)))
+
+    (row,) = kind.read(tmp_path / visible(tmp_path)[0])
+    value = row["value"]
+    assert (json.loads(value) if isinstance(value, str) else value) == {"n": 1}
+
+
+async def test_a_value_that_is_none_of_jsons_is_given_away(tmp_path, kind):  # S7
+    given_away = []
+
+    async def reject(record, reason):
+        given_away.append((record.data, reason))
+
+    sink = sink_in(tmp_path, kind)
+    await sink.open(rp.SinkContext(reject=reject))
+    await sink.write(batch(b"a", b"b", b"c").with_columns(values=[1, object(), 3]))
+    await sink.flush(rp.Checkpoint(state(3)))
+
+    assert [data for data, _ in given_away] == [[b"b"]]
+    rows = kind.read(tmp_path / visible(tmp_path)[0])
+    assert [str(row["value"]) for row in rows] == ["1", "3"]
+
+
+async def test_a_folder_that_cannot_be_written_is_a_configuration_error(tmp_path, kind):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(rp.ConfigurationError, match="a folder that can be written"):
+        await sink_in(tmp_path / "file", kind).open(rp.SinkContext())
+
+
+async def test_a_full_disk_is_told_and_nothing_counts(tmp_path, kind, monkeypatch):
+    sink = sink_in(tmp_path, kind)
+    await sink.open(rp.SinkContext())
+    await sink.write(batch(b"a"))
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(rp.SinkError, match="No space left"):
+        await sink.flush(rp.Checkpoint(state(1)))
+    monkeypatch.undo()
+
+    assert visible(tmp_path) == []
+    assert await sink_in(tmp_path, kind).open(rp.SinkContext()) is None
+
+
+async def test_a_full_buffer_asks_for_a_checkpoint(tmp_path, kind):
+    asked = []
+    sink = sink_in(tmp_path, kind, **{"flink.sink.file.buffer.bytes": 100})
+    await sink.open(rp.SinkContext(request_checkpoint=lambda: asked.append(True)))
+    await sink.write(batch(b"x" * 100))
+    assert asked

@@ -1,0 +1,227 @@
+"""The sql sink on SQLite: rows and positions together, fenced, bad rows by name, however it is interrupted."""
+
+import asyncio
+import sqlite3
+from contextlib import closing
+
+import pytest
+from batches import batch
+
+import recordpublisher as rp
+from recordpublisher.plugins.sinks.sql import SqlSink
+
+STATE = {"version": 1, "generation": 1, "shards": {"orders/shardId-0": {"position": "2"}}}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "job.db"
+
+
+def sink_on(path, **more):
+    return SqlSink(rp.Properties({"flink.job.name": "job", "flink.sink.sql.uri": f"sqlite:///{path}", **more}))
+
+
+def query(path, statement):
+    with closing(sqlite3.connect(path)) as database:
+        rows = database.execute(statement).fetchall()
+        database.commit()
+        return rows
+
+
+def with_values(*values):
+    return batch(*(b"%d" % number for number in range(len(values)))).with_columns(values=list(values))
+
+
+async def test_rows_are_committed_with_the_positions_and_never_before(path):  # S6
+    sink = sink_on(path)
+    assert await sink.open(rp.SinkContext()) is None
+    await sink.write(batch(b"a", b"b"))
+    assert query(path, "select count(*) from records") == [(0,)]
+
+    await sink.flush(rp.Checkpoint(STATE))
+    await sink.write(batch(b"never committed"))
+    await sink.close()
+
+    shown = query(path, "select stream, shard_id, sequence_number, sub_sequence_number, data, value from records")
+    assert shown == [("orders", "shardId-0", "1", -1, b"a", None), ("orders", "shardId-0", "2", -1, b"b", None)]
+    assert await sink_on(path).open(rp.SinkContext()) == [STATE]
+
+
+async def test_a_start_that_was_replaced_commits_nothing(path):  # S6
+    sleeper, successor = sink_on(path), sink_on(path)
+    await sleeper.open(rp.SinkContext())
+    await sleeper.write(batch(b"old"))
+    await successor.open(rp.SinkContext())
+
+    with pytest.raises(rp.FencedError, match="generation 2 owns the positions of subtask 0 of job 'job'; generation 1"):
+        await sleeper.flush(rp.Checkpoint(STATE))
+
+    assert query(path, "select count(*) from records") == [(0,)]
+    await sleeper.close()
+    await successor.close()
+
+
+async def test_subtasks_do_not_fence_each_other_but_another_parallelism_does(path):  # S6
+    pair, single = [sink_on(path), sink_on(path)], sink_on(path)
+    for subtask, sink in enumerate(pair):
+        await sink.open(rp.SinkContext(subtask, 2))
+        await sink.flush(rp.Checkpoint(STATE | {"subtask": subtask}))
+    for subtask, sink in enumerate(pair):
+        await sink.flush(rp.Checkpoint(STATE | {"subtask": subtask}))
+
+    assert len(await single.open(rp.SinkContext(0, 1))) == 2
+    for sink in pair:
+        with pytest.raises(rp.FencedError):
+            await sink.flush(rp.Checkpoint(STATE))
+    await single.flush(rp.Checkpoint(STATE))
+
+    assert query(path, "select subtask, parallelism from recordpublisher_positions") == [(0, 1)]
+
+
+async def test_jobs_share_a_database_by_their_names(path):
+    one, other = sink_on(path), sink_on(path, **{"flink.job.name": "other"})
+    await one.open(rp.SinkContext())
+    await one.flush(rp.Checkpoint(STATE))
+
+    assert await other.open(rp.SinkContext()) is None
+    await one.flush(rp.Checkpoint(STATE))
+
+
+async def test_fields_go_to_the_columns_of_their_names(path):
+    query(
+        path,
+        "create table orders (id integer primary key, number int, at timestamp, price numeric, event_time int, note text)",
+    )
+    sink = sink_on(path, **{"flink.sink.sql.table": "orders"})
+    await sink.open(rp.SinkContext())
+    await sink.write(
+        with_values(
+            {"number": 7, "at": "2026-11-20T06:00:00+00:00", "price": 1.5, "note": {"a": [1]}, "unknown": True},
+            {"number": 8, "at": 0, "event_time": 5, "id": 70},
+        )
+    )
+    await sink.flush(rp.Checkpoint(STATE))
+
+    assert query(path, "select * from orders") == [
+        (1, 7, "2026-11-20 06:00:00.000000", 1.5, 1_700_000_000_500, '{"a": [1]}'),
+        (70, 8, "1970-01-01 00:00:00.000000", None, 5, None),
+    ]
+
+
+class Rejecting:
+    """A context that takes rejected records."""
+
+    def __init__(self):
+        self.records = []
+        self.context = rp.SinkContext(reject=self.reject)
+
+    async def reject(self, record, reason):
+        self.records.append((record.sequence_numbers, reason))
+
+
+BAD_VALUES = [["no object"], {"no": "column"}, {"n": "x" * 3}, {"n": 2**70}, {"n": 1, "at": "yesterday"}, {"n": None}]
+
+
+async def test_bad_rows_are_given_away_by_name_and_the_others_are_written(path):  # S7
+    query(path, "create table t (n int not null check (typeof(n) = 'integer'), at timestamp)")
+    sink, rejecting = sink_on(path, **{"flink.sink.sql.table": "t"}), Rejecting()
+    await sink.open(rejecting.context)
+    await sink.write(with_values({"n": 100}, *BAD_VALUES, {"n": 200}))
+    await sink.flush(rp.Checkpoint(STATE))
+
+    assert query(path, "select n from t") == [(100,), (200,)]
+    assert sorted(number for (number,), _ in rejecting.records) == list("234567")
+    assert all(reason for _, reason in rejecting.records)
+    assert query(path, "select checkpoint from recordpublisher_positions") == [(1,)]
+
+
+async def test_without_a_policy_a_bad_row_fails_and_nothing_is_written(path):  # S7
+    query(path, "create table t (n int not null)")
+    sink = sink_on(path, **{"flink.sink.sql.table": "t"})
+    await sink.open(rp.SinkContext())
+    await sink.write(with_values({"n": 1}, {"n": None}))
+
+    with pytest.raises(rp.SinkError, match=r"record 2 of orders/shardId-0 cannot be written: .*NOT NULL"):
+        await sink.flush(rp.Checkpoint(STATE))
+
+    assert query(path, "select count(*) from t") == [(0,)]
+
+
+async def test_the_same_record_goes_into_a_table_of_records_once(path):
+    sink = sink_on(path)
+    await sink.open(rp.SinkContext())
+    for _ in range(2):
+        await sink.write(batch(b"a"))
+        await sink.flush(rp.Checkpoint(STATE))
+
+    assert query(path, "select data from records") == [(b"a",)]
+
+
+async def test_fields_do_not_pass_themselves_off_as_the_record(path):
+    sink = sink_on(path)
+    await sink.open(rp.SinkContext())
+    await sink.write(with_values({"stream": "forged", "data": "forged", "n": 1}))
+    await sink.flush(rp.Checkpoint(STATE))
+
+    assert query(path, "select stream, data, value from records") == [
+        ("orders", b"0", '{"stream": "forged", "data": "forged", "n": 1}')
+    ]
+
+
+async def test_a_full_buffer_asks_for_a_checkpoint(path):
+    asked = []
+    sink = sink_on(path, **{"flink.sink.sql.buffer.bytes": 1000})
+    await sink.open(rp.SinkContext(request_checkpoint=lambda: asked.append(True)))
+    await sink.write(batch(b"small"))
+    assert not asked
+    await sink.write(batch(b"x" * 1000))
+    assert asked
+
+
+async def test_calls_that_are_cancelled_and_overtaken_leave_whole_transactions(path):
+    """What broke a connection shared by `asyncio.to_thread`: the cancelled call's thread goes on beside the next call."""
+    sink = sink_on(path, **{"flink.sink.sql.table": "rounds"})
+    query(path, "create table rounds (n int)")
+    for number in range(60):
+        await sink.open(rp.SinkContext())
+        await sink.write(with_values(*[{"n": number}] * 200))
+        flushing = asyncio.ensure_future(sink.flush(rp.Checkpoint({"round": number})))
+        await asyncio.sleep(0.002 * (number % 5))
+        flushing.cancel()
+        await asyncio.gather(flushing, return_exceptions=True)
+    await sink.open(rp.SinkContext())
+    await sink.write(with_values({"n": 60}))
+    await sink.flush(rp.Checkpoint({"round": 60}))
+    await sink.close()
+
+    counts = query(path, "select n, count(*) from rounds group by n order by n")
+    assert counts[-1] == (60, 1)
+    assert {count for _, count in counts[:-1]} <= {200}
+    assert query(path, "select snapshot from recordpublisher_positions") == [('{"round": 60}',)]
+
+
+async def test_after_a_commit_that_was_cut_off_the_sink_is_opened_again_before_it_commits(path):
+    sink = sink_on(path)
+    await sink.open(rp.SinkContext())
+    await sink.write(batch(b"a"))
+    flushing = asyncio.ensure_future(sink.flush(rp.Checkpoint(STATE)))
+    await asyncio.sleep(0)
+    flushing.cancel()
+    await asyncio.gather(flushing, return_exceptions=True)
+
+    with pytest.raises(rp.SinkError, match="cut off"):
+        await sink.flush(rp.Checkpoint(STATE))
+    await sink.close()
+
+
+async def test_a_table_of_another_making_is_told_by_name_and_without_password(path):
+    with pytest.raises(rp.ConfigurationError) as raised:
+        sink_on(path, **{"flink.sink.sql.uri": "mysql://me:hunter2@host/db"})
+    assert "hunter2" not in str(raised.value)
+    assert "flink.sink.sql.uri" in str(raised.value)
+
+
+def test_a_sink_without_a_name_for_its_positions_is_refused(path):
+    with pytest.raises(rp.ConfigurationError, match=r"flink\.job\.name"):
+        SqlSink(rp.Properties({"flink.sink.sql.uri": f"sqlite:///{path}"}))

@@ -1,0 +1,51 @@
+"""The callback sink: a function is called with each batch, in a thread or awaited."""
+
+import sys
+import threading
+
+import pytest
+from batches import batch
+
+import recordpublisher as rp
+from recordpublisher.plugins.sinks.callback import CallbackSink
+
+
+async def test_a_plain_function_may_block_without_holding_the_loop():
+    seen = []
+    await CallbackSink(function=lambda one: seen.append((list(one.data), threading.current_thread()))).write(
+        batch(b"a")
+    )
+
+    assert seen[0][0] == [b"a"]
+    assert seen[0][1] is not threading.current_thread()
+
+
+async def test_a_coroutine_function_is_awaited():
+    seen = []
+
+    async def take(one):
+        seen.append(list(one.data))
+
+    await CallbackSink(function=take).write(batch(b"a"))
+    assert seen == [[b"a"]]
+
+
+async def test_what_the_function_raises_goes_through():
+    def fail(one):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await CallbackSink(function=fail).write(batch(b"a"))
+
+
+async def test_the_function_is_found_by_its_name(tmp_path, monkeypatch):
+    (tmp_path / "user_functions.py").write_text("seen = []\ndef take(batch):\n    seen.append(len(batch))\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    await CallbackSink(rp.Properties({"flink.sink.callback.function": "user_functions:take"})).write(batch(b"a", b"b"))
+    assert sys.modules["user_functions"].seen == [2]
+
+
+@pytest.mark.parametrize("path", [None, "no_such_module_here:f", "json:no_such_function", "json", "json:__name__"])
+def test_a_function_that_is_not_there_is_a_configuration_error(path):
+    with pytest.raises(rp.ConfigurationError, match=r"flink\.sink\.callback\.function"):
+        CallbackSink(rp.Properties({"flink.sink.callback.function": path}))

@@ -1,0 +1,69 @@
+"""What every claim store keeps to, whatever it is made of: the first writer wins, whoever it is."""
+
+import pytest
+
+from recordpublisher import ConfigurationError, Properties
+from recordpublisher.plugins.state.claims import BatchId
+from recordpublisher.plugins.state.claims_by_location import claim_store_of
+
+LOCATIONS = {
+    "folder": "{folder}/claims",
+    "file": "file://{folder}/claims",
+    "s3": "s3://bucket/{name}/claims",
+    "dynamodb": "dynamodb://claims/{name}",
+}
+BATCH = BatchId("query", 7, "plan")
+
+
+@pytest.fixture(params=LOCATIONS)
+def store(request, tmp_path, aws):
+    location = LOCATIONS[request.param].format(folder=tmp_path, name=tmp_path.name)
+    return claim_store_of(location, aws)
+
+
+def test_the_first_writer_wins(store):
+    assert store.get(BATCH, "g") is None
+    assert store.put_if_absent(BATCH, "g", b"first") == b"first"
+    assert store.put_if_absent(BATCH, "g", b"second") == b"first"
+    assert store.get(BATCH, "g") == b"first"
+
+
+def test_load_gives_every_claim_of_the_plan_and_of_no_other(store):
+    assert store.load(BATCH) == {}
+    store.put_if_absent(BATCH, "a", b"1")
+    store.put_if_absent(BATCH, "b", b"2")
+    store.put_if_absent(BatchId("query", 7, "other"), "a", b"3")
+    store.put_if_absent(BatchId("query2", 7, "plan"), "a", b"4")
+    assert store.load(BATCH) == {"a": b"1", "b": b"2"}
+
+
+def test_purge_forgets_older_batches_of_one_query(store):
+    store.plant_probe("query", "token")
+    for query in ("query", "other"):
+        for number in (1, 2, 10):
+            store.put_if_absent(BatchId(query, number, "plan"), "a", b"1")
+    store.purge("query", before=10)
+    store.purge("never-seen", before=3)
+    kept = [number for number in (1, 2, 10) if store.load(BatchId("query", number, "plan"))]
+    assert kept == [10]
+    assert store.load(BatchId("other", 1, "plan"))
+    store.see_probe("query", "token")
+
+
+def test_a_probe_is_seen_where_it_was_planted_only(store):
+    store.plant_probe("query", "token")
+    store.plant_probe("query", "token")
+    store.see_probe("query", "token")
+    with pytest.raises(ConfigurationError, match="cannot see what the driver wrote"):
+        store.see_probe("query", "another")
+
+
+def test_a_bucket_that_is_not_there_is_a_configuration_error(aws):
+    with pytest.raises(ConfigurationError, match="NoSuchBucket") as raised:
+        claim_store_of("s3://no-such-bucket/x", aws).plant_probe("query", "token")
+    assert "s3cr3t" not in str(raised.value)
+
+
+def test_another_location_says_what_is_right():
+    with pytest.raises(ConfigurationError, match="a folder, s3://bucket/prefix or dynamodb://table/job"):
+        claim_store_of("hdfs://host/x", Properties())

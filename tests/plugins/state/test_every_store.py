@@ -1,0 +1,145 @@
+"""What every state store keeps to, whatever it is made of (S5, S6)."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import boto3
+import pytest
+
+from recordpublisher import ConfigurationError, FencedError, Properties, StateError
+from recordpublisher.plugins.manager import load_registry
+from recordpublisher.plugins.stores_by_uri import state_store_of
+
+
+@pytest.fixture
+async def stores(state_properties):
+    """Makes stores of the one job, as processes that know nothing of each other would."""
+    made = []
+
+    def make():
+        made.append(state_store_of(load_registry(), state_properties))
+        return made[-1]
+
+    yield make
+    for store in made:
+        await store.close()
+
+
+async def test_a_first_start_finds_nothing(stores):
+    store = stores()
+    assert await store.open_generation(0) == 1
+    assert await store.load() == []
+
+
+async def test_what_was_stored_is_loaded_by_the_next_start(stores):
+    store = stores()
+    generation = await store.open_generation(0)
+    for number in range(3):
+        await store.store(0, generation, {"version": 1, "number": number})
+
+    following = stores()
+    assert await following.open_generation(0) == generation + 1
+    assert await following.load() == [{"version": 1, "number": 2}]
+
+
+async def test_a_start_that_was_replaced_stores_nothing_any_more(stores):  # S6
+    sleeper, successor = stores(), stores()
+    old = await sleeper.open_generation(0)
+    await sleeper.store(0, old, {"position": "old"})
+    new = await successor.open_generation(0)
+
+    for _ in range(2):
+        with pytest.raises(FencedError, match="must stop"):
+            await sleeper.store(0, old, {"position": "too late"})
+    assert await successor.load() == [{"position": "old"}]
+    await successor.store(0, new, {"position": "new"})
+    assert await stores().load() == [{"position": "new"}]
+
+
+async def test_subtasks_do_not_fence_each_other(stores):
+    pair = [stores(), stores()]
+    generations = [await store.open_generation(subtask) for subtask, store in enumerate(pair)]
+    for subtask, store in enumerate(pair):
+        await store.store(subtask, generations[subtask], {"subtask": subtask})
+
+    assert await pair[0].load() == [{"subtask": 0}, {"subtask": 1}]
+    assert generations[1] > generations[0]
+
+
+async def test_of_many_starts_the_last_may_store(stores):  # S6
+    many = [stores() for _ in range(4)]
+    generations = [await store.open_generation(0) for store in many]  # one by one: moto's conditions are not atomic
+
+    stored = []
+    for store, generation in zip(many, generations, strict=True):
+        try:
+            await store.store(0, generation, {"generation": generation})
+        except FencedError:
+            continue
+        stored.append(generation)
+    assert stored == [max(generations)]
+
+
+async def test_a_closed_store_opens_again(stores):
+    store = stores()
+    generation = await store.open_generation(0)
+    await store.close()
+    await store.store(0, generation, {"again": True})
+    assert await store.load() == [{"again": True}]
+
+
+async def test_a_corrupt_state_is_a_clear_error_and_is_kept(stores, state_properties, moto_endpoint):  # S5
+    store = stores()
+    generation = await store.open_generation(0)
+    await store.store(0, generation, {"version": 1})
+    damage(state_properties, moto_endpoint)
+
+    with pytest.raises(StateError, match=r"subtask.0.*cannot be read") as raised:
+        await stores().load()
+    assert "s3cr3t" not in str(raised.value)
+
+
+def damage(properties, endpoint):
+    uri = properties["flink.state.uri"]
+    scheme, _, rest = uri.partition("://")
+    aws = {"endpoint_url": endpoint, "region_name": "us-east-1", "aws_access_key_id": "a", "aws_secret_access_key": "s"}
+    if scheme == "s3":
+        client = boto3.client("s3", **aws)
+        client.put_object(Bucket="bucket", Key=f"{rest.partition('/')[2]}/subtask-0.json", Body=b"{half")
+        client.close()
+    elif scheme == "dynamodb":
+        client = boto3.client("dynamodb", **aws)
+        key = {"job": {"S": rest.partition("/")[2]}, "item": {"S": "subtask-0"}}
+        client.update_item(
+            TableName="states",
+            Key=key,
+            UpdateExpression="SET content = :s",
+            ExpressionAttributeValues={":s": {"S": "{half"}},
+        )
+        client.close()
+    elif scheme == "sqlite":
+        with closing(sqlite3.connect(rest[1:])) as database:
+            database.execute("update recordpublisher_state set snapshot = '{half'")
+            database.commit()
+    else:
+        (Path(uri) / "subtask-0.json").write_text("{half")
+
+
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        ("redis://host", "no state store of that name is installed"),
+        ("s3:///prefix", "s3://bucket/prefix"),
+        ("dynamodb://table", "dynamodb://table/job"),
+        ("postgresql://me:hunter2@", "the state is kept under this name"),
+    ],
+)
+def test_a_wrong_uri_says_what_is_right_and_keeps_the_secret(uri, said):  # C2, C3
+    with pytest.raises(ConfigurationError, match=said) as raised:
+        state_store_of(load_registry(), Properties({"flink.state.uri": uri, "aws.region": "us-east-1"}))
+    assert "hunter2" not in str(raised.value)
+
+
+def test_without_a_uri_there_is_no_store():
+    assert state_store_of(load_registry(), Properties()) is None

@@ -1,0 +1,132 @@
+"""S7: a poison record under each policy: what becomes of it differs, positions and watermarks do not."""
+
+import json
+import sqlite3
+from contextlib import closing
+
+import pytest
+from memory_streams import PROPERTIES, install
+
+import recordpublisher as rp
+
+GOOD, POISON = [b'{"at": 5}', b'{"at": 7}', b'{"at": 9}'], b"\xff no json"
+STREAM = [GOOD[0], POISON, b"{", GOOD[1], b'{"no": "time"}', GOOD[2], POISON]
+GIVEN = {**PROPERTIES, "flink.deserializer": "json", "flink.watermark.timestamp.field": "at", "flink.job.name": "job"}
+
+
+@pytest.fixture(autouse=True)
+def _orders(monkeypatch):
+    install(monkeypatch, {"a": list(STREAM)}, closed=True)
+
+
+async def run(policy, sink=None, **more):
+    sink = sink or rp.MemorySink()
+    properties = {**GIVEN, "flink.deserializer.error": policy, **more}
+    async with rp.DataFetcher(["orders"], properties, sink=sink) as fetcher:
+        await fetcher.run()
+        return sink, fetcher.snapshot()["shards"]["orders/a"], fetcher.metrics()["shards"]["orders/a"]
+
+
+def letters_in(folder):
+    return [json.loads(line) for path in sorted(folder.rglob("*.jsonl")) for line in path.read_text().splitlines()]
+
+
+async def test_fail_ends_the_job_and_names_the_record():
+    with pytest.raises(rp.DeserializationError, match="record 1 of orders/a") as raised:
+        await run("FAIL")
+    assert raised.value.sequence_number == "1"
+
+
+async def test_skip_and_dead_letter_differ_in_nothing_but_the_letters(tmp_path):
+    letters = {"flink.deadletter.sink": "jsonl", "flink.deadletter.jsonl.path": str(tmp_path)}
+    skipped, skipped_state, skipped_metrics = await run("SKIP")
+    kept, kept_state, kept_metrics = await run("DEAD_LETTER", **letters)
+
+    assert [record.value["at"] for record in kept.records] == [5, 7, 9]
+    assert kept.records == skipped.records
+    assert kept_state | {"tip": 0} == skipped_state | {"tip": 0}
+    assert (kept_state["watermark"], kept_state["position"]) == (9, "6")
+    assert (skipped_metrics["skippedRecords"], skipped_metrics["deadLetters"]) == (4, 0)
+    assert (kept_metrics["skippedRecords"], kept_metrics["deadLetters"]) == (0, 4)
+
+
+async def test_a_letter_says_what_came_from_where_and_what_is_wrong_with_it(tmp_path):
+    await run("DEAD_LETTER", **{"flink.deadletter.sink": "jsonl", "flink.deadletter.jsonl.path": str(tmp_path)})
+
+    letters = letters_in(tmp_path)
+    assert [letter["sequenceNumber"] for letter in letters] == ["1", "2", "4", "6"]
+    assert [letter["value"]["payload"] for letter in letters[1:3]] == ["{", '{"no": "time"}']
+    assert letters[0]["value"]["base64"] is True
+    assert "record 2 of orders/a" in letters[1]["value"]["error"]
+
+
+async def test_letters_into_a_table_of_records_come_once_however_often_they_are_sent(tmp_path):
+    uri = f"sqlite:///{tmp_path}/letters.db"
+    letters = {"flink.deadletter.sink": "sql", "flink.deadletter.sql.uri": uri, "flink.deadletter.sql.table": "letters"}
+    for _ in range(2):
+        await run("DEAD_LETTER", **letters)
+
+    with closing(sqlite3.connect(tmp_path / "letters.db")) as database:
+        rows = database.execute("select sequence_number, data, value from letters order by 1").fetchall()
+    assert [(number, data) for number, data, _ in rows] == [
+        ("1", POISON),
+        ("2", b"{"),
+        ("4", b'{"no": "time"}'),
+        ("6", POISON),
+    ]
+    assert "error" in json.loads(rows[0][2])
+
+
+async def test_a_letter_is_safe_before_the_position_passes_it(tmp_path):
+    """A dead-letter sink that fails keeps the checkpoint from being taken."""
+
+    class Kept(rp.MemorySink):
+        checkpoints = ()
+
+        async def flush(self, checkpoint=None):
+            self.checkpoints += (checkpoint.state["shards"]["orders/a"].get("position"),)
+
+    sink = Kept()
+    with pytest.raises(rp.SinkError, match="holds 1 records and may hold 1"):
+        await run("DEAD_LETTER", sink, **{"flink.deadletter.sink": "memory", "flink.deadletter.memory.limit": 1})
+    assert sink.checkpoints == (None,), "only the one at the start"
+
+
+async def test_rows_that_the_table_refuses_are_letters_too(tmp_path):
+    with closing(sqlite3.connect(tmp_path / "job.db")) as database:
+        database.execute("create table orders (at int not null check (at <> 7))")
+    sql = {"flink.sink.sql.uri": f"sqlite:///{tmp_path}/job.db", "flink.sink.sql.table": "orders", "flink.sink": "sql"}
+    letters = {"flink.deadletter.sink": "jsonl", "flink.deadletter.jsonl.path": str(tmp_path / "letters")}
+    properties = {**GIVEN, "flink.deserializer.error": "DEAD_LETTER", **sql, **letters}
+    async with rp.DataFetcher(["orders"], properties) as fetcher:
+        await fetcher.run()
+        metrics = fetcher.metrics()["shards"]["orders/a"]
+
+    with closing(sqlite3.connect(tmp_path / "job.db")) as database:
+        assert database.execute("select at from orders").fetchall() == [(5,), (9,)]
+    assert sorted(letter["sequenceNumber"] for letter in letters_in(tmp_path / "letters")) == ["1", "2", "3", "4", "6"]
+    assert metrics["deadLetters"] == 5
+
+
+@pytest.mark.parametrize(("policy", "count"), [("SKIP", 5), ("FAIL", None)])
+async def test_the_policy_is_also_the_sinks(tmp_path, monkeypatch, policy, count):
+    install(monkeypatch, {"a": list(STREAM) if policy == "SKIP" else list(GOOD)}, closed=True)
+    with closing(sqlite3.connect(tmp_path / "job.db")) as database:
+        database.execute("create table orders (at int not null check (at <> 7))")
+    sql = {"flink.sink.sql.uri": f"sqlite:///{tmp_path}/job.db", "flink.sink.sql.table": "orders", "flink.sink": "sql"}
+    fetcher = rp.DataFetcher(["orders"], {**GIVEN, "flink.deserializer.error": policy, **sql})
+    async with fetcher:
+        if count is None:
+            with pytest.raises(rp.SinkError, match="record 1 of orders/a cannot be written"):
+                await fetcher.run()
+        else:
+            await fetcher.run()
+            assert fetcher.metrics()["shards"]["orders/a"]["skippedRecords"] == count
+
+    with closing(sqlite3.connect(tmp_path / "job.db")) as database:
+        assert database.execute("select at from orders").fetchall() == ([] if count is None else [(5,), (9,)])
+
+
+def test_dead_letters_need_a_sink():  # C2
+    with pytest.raises(rp.ConfigurationError, match=r"flink\.deadletter\.sink.*needed by flink\.deserializer\.error"):
+        rp.DataFetcher(["orders"], {**GIVEN, "flink.deserializer.error": "DEAD_LETTER"}, sink=rp.MemorySink())
