@@ -77,7 +77,9 @@ class DataFetcher:
             parts.use_continuations,
             parts.tracker.last_watermark,
         )
-        self._succession = Succession(self._table, parts.tracker, settings.tracker_timeout_ms, clock, self._note)
+        self._succession = Succession(
+            self._table, parts.tracker, settings.tracker_timeout_ms, clock, self._note, self._alignment.report
+        )
         self._laggards = Laggards(self._table, parts.tracker, settings.max_lag_ms, self._note)
         self._roster = Roster(parts, self._table, self._changed_quietly, self._forgotten)
         self._keeper = CheckpointKeeper(settings.checkpoint_interval_ms, self.checkpoint)
@@ -105,17 +107,13 @@ class DataFetcher:
         self._roster.open(opened.listed, opened.states)
         await parts.tracker.open(parts.subtask, parts.parallelism)
         parts.tracker.start_at(opened.lowest_watermark)
-        parts.tracker.finished({key: state.watermark for key, state in opened.states.items() if state.ended})
         parts.tracker.on_advance(self._emitter.wake)
         self._alignment.begin()
         self._monitor.sightings.start = opened.start
         self._watch = Watch(
             parts.subtask, self._table, self._alignment, self._emitter.local_watermark, parts.tracker, parts.clock
         )
-        state = self.snapshot()
-        await parts.sink.flush(Checkpoint(state))
-        if parts.checkpoints is not None:
-            await parts.checkpoints.store(state)
+        await self.checkpoint()
 
     async def run(self) -> BoundedResult:
         """Run until stop(), an error, or the deletion of every stream (S8)."""
@@ -230,17 +228,10 @@ class DataFetcher:
             return
         begun = self._readers.start(self._changed, self._reader_failed)
         self._succession.look()
-        self._announce(begun)
+        self._succession.begun(begun)
         is_bounded = self._finish_line.has_shard_bounds and not any(entry.is_open for entry in self._table)
         if is_bounded or self._table.is_exhausted:
             self._ending.finish(EndReason.ALL_ENDED)
-
-    def _announce(self, begun: Sequence[ShardEntry]) -> None:
-        """Children of shards elsewhere are taken over; a report that counts them goes first (W5)."""
-        heirs = [entry.key for entry in begun if entry.shard.parents]
-        if heirs:
-            self._alignment.report()
-            self._parts.tracker.taken_over(heirs)
 
     def _woke_up(self, gap_seconds: float) -> None:
         """The process was suspended or starved: read and ask for the global watermark before judging (W3, W7)."""

@@ -37,13 +37,22 @@ class Succession:
         patience_ms: int,
         clock: Clock,
         changed: Callable[[ShardEntry], None],
+        report: Callable[[], object],
     ) -> None:
         self._table = table
         self._tracker = tracker
         self._patience_seconds = patience_ms / 1000
         self._clock = clock
         self._changed = changed
+        self._report = report
         self._ended: dict[str, _Ended] = {}
+
+    def begun(self, entries: Iterable[ShardEntry]) -> None:
+        """Children among the shards whose reading has begun are taken over; a report that counts them goes first."""
+        heirs = [entry.key for entry in entries if entry.shard.parents]
+        if heirs:
+            self._report()
+            self._tracker.taken_over(heirs)
 
     def ended(self, entry: ShardEntry) -> None:
         """A shard's last record was emitted."""

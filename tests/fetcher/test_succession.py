@@ -20,7 +20,7 @@ class Scene:
     def __init__(self, **more):
         self.tracker, self.clock, self.changed = InProcessTracker(), StoppedClock(), []
         self.table = ShardTable(self.tracker.is_finished)
-        self.succession = Succession(self.table, self.tracker, 30_000, self.clock, self.changed.append)
+        self.succession = Succession(self.table, self.tracker, 30_000, self.clock, self.changed.append, lambda: None)
         self.a = self.table.add(shard("a", **more), ShardState(START, watermark=50))
         self.a.stage = Stage.ENDED
         self.succession.ended(self.a)
