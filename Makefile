@@ -8,13 +8,19 @@ STAMP := .venv/.installed
 FOREIGN := tests/plugins/local/foreign
 LONG := kills or sinks or time or simulation or faults or benchmark
 
-.PHONY: demo test lint types imports check kills sinks sinks-soak time simulation nightly faults soak soak-spark proof bench coverage docs pins clean servers
+.PHONY: demo test test-alone test-beside lint types imports check kills sinks sinks-soak time simulation nightly faults soak soak-spark proof bench coverage docs pins clean servers
 
 demo: $(STAMP)  ## the main job, live: PUBLISHER=EFO (default) or POLLING
 	$(BIN)/recordpublisher demo --publisher $(PUBLISHER)
 
-test: $(STAMP) servers  ## the whole suite, without the long kill runs
-	$(BIN)/pytest -m "not ($(LONG))"
+test: $(STAMP) servers  ## the whole suite, without the long runs: what needs Spark and foreign servers beside the rest
+	+$(MAKE) --no-print-directory -j 2 test-alone test-beside
+
+test-alone: $(STAMP)
+	$(BIN)/pytest -m "not ($(LONG) or spark or servers)"
+
+test-beside: $(STAMP) servers
+	$(BIN)/pytest -p no:cacheprovider -m "(spark or servers) and not ($(LONG))"
 
 sinks: $(STAMP)  ## a job into PostgreSQL and into files, killed and cut off for three minutes
 	RECORDPUBLISHER_ROUNDS=1000 RECORDPUBLISHER_SECONDS=110 $(BIN)/pytest -m sinks -s

@@ -19,7 +19,8 @@ def _table():
 
 TABLE = _table()
 ROWS = TABLE.all_rows()
-RUN_BY_MAKE_TEST = "not kills and not benchmark and not skip and not skipif and not xfail"
+LONG = "kills or sinks or time or simulation or faults or benchmark"
+RUN_BY_MAKE_TEST = f"not ({LONG} or skip or skipif or xfail)"
 
 
 @pytest.fixture(scope="module")
