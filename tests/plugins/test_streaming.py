@@ -110,7 +110,15 @@ def test_an_error_of_the_reading_is_raised_from_the_iteration(monkeypatch):
         next(records)
 
 
-def test_a_keyboard_interrupt_while_waiting_ends_everything(monkeypatch):
+@pytest.fixture
+def interruptible():
+    """A shell that starts tests in the background makes them deaf to SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_a_keyboard_interrupt_while_waiting_ends_everything(monkeypatch, interruptible):
     install(monkeypatch, {"a": []})
     threading.Timer(0.1, signal.pthread_kill, [threading.get_ident(), signal.SIGINT]).start()
     began = time.monotonic()

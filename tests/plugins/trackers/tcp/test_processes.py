@@ -63,7 +63,9 @@ class Scene:
         """Every emitted record as (moment, process, shard, event time), in the order of the machine's clock."""
         found = []
         for number, path in enumerate(self.paths):
-            for line in path.read_text().splitlines() if path.exists() else ():
+            for line in path.read_text().splitlines(keepends=True) if path.exists() else ():
+                if not line.endswith("\n"):  # is being written
+                    continue
                 moment, shard, times = json.loads(line)
                 found += [(moment, number, shard, each) for each in times]
         return sorted(found, key=lambda row: row[0])
