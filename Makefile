@@ -6,20 +6,24 @@ FIRST ?= 0
 BIN := .venv/bin
 STAMP := .venv/.installed
 FOREIGN := tests/plugins/local/foreign
+BELOW := tests/publishers tests/consumer tests/fetcher tests/conformance
 LONG := kills or sinks or time or simulation or faults or benchmark
 
-.PHONY: demo test test-alone test-beside lint types imports check kills sinks sinks-soak time simulation nightly faults soak soak-spark proof bench coverage docs pins clean servers
+.PHONY: demo test test-below test-above test-beside lint types imports check kills sinks sinks-soak time simulation nightly faults soak soak-spark proof bench coverage docs pins clean servers
 
 demo: $(STAMP)  ## the main job, live: PUBLISHER=EFO (default) or POLLING
 	$(BIN)/recordpublisher demo --publisher $(PUBLISHER)
 
-test: $(STAMP) servers  ## the whole suite, without the long runs: what needs Spark and foreign servers beside the rest
-	+$(MAKE) --no-print-directory -j 2 test-alone test-beside
+test: $(STAMP) servers  ## the whole suite, without the long runs; three parts side by side, since they mostly wait
+	+$(MAKE) --no-print-directory -j 3 test-below test-above test-beside
 
-test-alone: $(STAMP)
-	$(BIN)/pytest -m "not ($(LONG) or spark or servers)"
+test-below: $(STAMP)  ## publishers, consumer, fetcher
+	$(BIN)/pytest -m "not ($(LONG) or spark or servers)" $(BELOW)
 
-test-beside: $(STAMP) servers
+test-above: $(STAMP)  ## plugins, docs and the rest
+	$(BIN)/pytest -p no:cacheprovider -m "not ($(LONG) or spark or servers)" $(BELOW:%=--ignore=%) tests
+
+test-beside: $(STAMP) servers  ## what needs Spark or foreign servers
 	$(BIN)/pytest -p no:cacheprovider -m "(spark or servers) and not ($(LONG))"
 
 sinks: $(STAMP)  ## a job into PostgreSQL and into files, killed and cut off for three minutes

@@ -52,7 +52,6 @@ async def said(started, answer):
         raw(b""),
         drop_connection,
     ],
-    ids=str,
 )
 async def test_both_ways_say_the_same(answer):
     assert await said(stub_and_warm_client(), answer) == await said(stub_and_client(), answer)
