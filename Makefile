@@ -9,7 +9,7 @@ FOREIGN := tests/plugins/local/foreign
 BELOW := tests/publishers tests/consumer tests/fetcher tests/conformance
 LONG := kills or sinks or time or simulation or faults or benchmark
 
-.PHONY: demo test test-below test-above test-beside lint types imports check kills sinks sinks-soak time simulation nightly faults soak soak-spark proof bench coverage docs pins clean servers
+.PHONY: demo test test-below test-above test-beside lint types imports check kills sinks sinks-soak time simulation nightly faults soak soak-spark proof peers bench coverage docs pins clean servers
 
 demo: $(STAMP)  ## the main job, live: PUBLISHER=EFO (default) or POLLING
 	$(BIN)/recordpublisher demo --publisher $(PUBLISHER)
@@ -68,7 +68,9 @@ imports: $(STAMP)
 
 check: lint types imports
 
-bench: $(STAMP) .venvs/peers/.installed  ## CPU per record through the whole pipeline, beside others (fifteen minutes)
+peers: .venvs/peers/.installed  ## other clients, for benchmarks
+
+bench: $(STAMP) peers  ## CPU per record through the whole pipeline, beside others (fifteen minutes)
 	$(BIN)/python -m pytest -m benchmark -s tests/benchmarks
 
 coverage: $(STAMP)
