@@ -66,6 +66,13 @@ DEREGISTER_TIMEOUT = integer(
 SUBSCRIBE_TIMEOUT = integer(
     "flink.shard.subscribetoshard.timeout", "Deadline for opening a subscription.", 60, 1, unit="s", group="Fan-out"
 )
+HTTP_PROTOCOL = choice(
+    "aws.http.protocol.version",
+    "What SubscribeToShard is sent over: HTTP1_1, a connection for each subscription, or HTTP2, many on one (needs the extra http2).",
+    "HTTP1_1",
+    ("HTTP1_1", "HTTP2"),
+    group="Fan-out",
+)
 INACTIVITY_TIMEOUT = integer(
     "flink.shard.subscribetoshard.inactivity.timeout",
     "A subscription without any event for this long is half open and is opened again (F5; the service sends one about every 5 s).",

@@ -14,6 +14,7 @@ from ..properties import Properties
 from ..property_table import REQUEST_TIMEOUT
 from .credentials import session_with_credentials
 from .direct import APIS, DirectCalls
+from .http2 import http2_sender
 from .location import endpoint_of, region_of
 from .parsing import RecordParserFactory
 from .translation import translated
@@ -28,7 +29,8 @@ class Connections:
 
     Calls have a deadline each (`aws.request.timeout`). Subscriptions have a client of their own, without a read time-out: how long
     silence may last is decided by the fan-out room, which knows back-pressure from it (F5). Neither pool is limited: on a
-    sized one, calls behind subscriptions hang without an error (F1), and there is at most one of each for a shard.
+    sized one, calls behind subscriptions hang without an error (F1), and there is at most one of each for a shard. With
+    `aws.http.protocol.version=HTTP2` the client of subscriptions builds and signs, and what it built goes out over HTTP/2.
     """
 
     def __init__(self, properties: Properties, streams: Iterable[str] = ()) -> None:
@@ -42,6 +44,7 @@ class Connections:
         self._clients: dict[str, Any] = {}
         self._direct: dict[str, DirectCalls] = {}
         self._opening = asyncio.Lock()
+        self._http2 = http2_sender(properties, self._session, self._seconds)
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
         """One call with a deadline and without retries. Raises: the translated error."""
@@ -62,6 +65,8 @@ class Connections:
         """Close both clients; open subscriptions end."""
         self._clients.clear()
         self._direct.clear()
+        if self._http2 is not None:
+            await self._http2.close()
         await self._open.aclose()
 
     async def _call(self, api: str, parameters: dict[str, Any], body: bytes | None) -> dict[str, Any]:
@@ -83,6 +88,8 @@ class Connections:
                 client.meta.events.register("before-call.kinesis.PutRecords", put_body_in_place)
                 if purpose == "calls":
                     self._direct.update({api: DirectCalls(self._session, client, api) for api in APIS})
+                elif self._http2 is not None:
+                    client.meta.events.register_last("before-send.kinesis.SubscribeToShard", self._http2.send)
             return self._clients[purpose]
 
     def _create(self, read_seconds: float | None) -> Any:

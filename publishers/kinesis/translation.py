@@ -33,6 +33,10 @@ class TruncatedStreamError(Exception):
     """An event stream ended inside a frame."""
 
 
+class StreamLostError(Exception):
+    """An HTTP/2 stream, or the connection under it, ended before its answer did."""
+
+
 THROTTLED = {
     "ProvisionedThroughputExceededException", "LimitExceededException", "KMSThrottlingException", "Throttling",
     "ThrottlingException", "ThrottledException", "RequestThrottled", "RequestThrottledException", "TooManyRequestsException",
@@ -51,7 +55,7 @@ _LONGEST_MESSAGE = 500  # proxies and servers answer with pages of HTML
 BROKEN = (msgspec.DecodeError, FrameError, ResponseParserError, TruncatedStreamError, UnicodeDecodeError)
 NETWORK = (
     sdk.HTTPClientError, sdk.ConnectionError, aiohttp.ClientError, HttpProcessingError, urllib3.exceptions.HTTPError, TimeoutError,
-    sdk.IncompleteReadError, EOFError, OSError,
+    sdk.IncompleteReadError, EOFError, OSError, StreamLostError,
 )  # fmt: skip
 """What the network raises: through the SDK, past it (aiohttp, which reads event streams; urllib3 where a user's own SDK is below), raw."""
 NO_CREDENTIALS = (sdk.NoCredentialsError, sdk.PartialCredentialsError, sdk.ProfileNotFound, sdk.NoAuthTokenError)

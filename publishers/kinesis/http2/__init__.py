@@ -1,0 +1,29 @@
+"""SubscribeToShard over HTTP/2 (the extra `http2`): the only place that knows `h2`, which is imported when it is asked for."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from ...errors import ConfigurationError
+from ...properties import Properties
+from ...property_table import HTTP_PROTOCOL
+
+if TYPE_CHECKING:
+    from .sender import Http2Sender
+
+
+def http2_sender(properties: Properties, session: Any, seconds: float) -> Http2Sender | None:
+    """What sends subscriptions over HTTP/2, when the properties ask for it. Raises: ConfigurationError without the extra.
+
+    `session` is the SDK's, which knows the CA bundle; `seconds` the deadline of opening a connection.
+    """
+    if properties.value(HTTP_PROTOCOL) != "HTTP2":
+        return None
+    try:
+        from .sender import Http2Sender
+    except ImportError as error:
+        reason = "HTTP2 needs the extra 'http2': pip install 'recordpublisher[http2]'"
+        raise ConfigurationError(HTTP_PROTOCOL.key, "HTTP2", HTTP_PROTOCOL.valid, reason=reason) from error
+    ca_bundle = session.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE")
+    return Http2Sender(seconds, ca_bundle)

@@ -1,0 +1,221 @@
+"""One HTTP/2 connection: many streams, a window for each, and a way to ask whether the other side still lives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import (
+    ConnectionTerminated,
+    DataReceived,
+    Event,
+    RemoteSettingsChanged,
+    ResponseReceived,
+    StreamEnded,
+    StreamReset,
+)
+from h2.exceptions import H2Error
+from h2.settings import SettingCodes, Settings
+
+from ...errors import ConfigurationError
+from ...property_table import HTTP_PROTOCOL
+from ..translation import StreamLostError
+from .stream import Http2Stream
+
+WINDOW = 128 * 1024
+"""Bytes that an unread stream holds: 2 MiB a second over a round trip of 60 ms."""
+STREAMS = 100
+"""Streams of one connection, if the server allows as many: what is lost with a connection stays small."""
+_LARGEST_WINDOW = 2**31 - 1  # of the connection: its streams' windows together never come near
+_DEFAULT_WINDOW = 65_535
+_SILENCE_SECONDS = 5.0  # an open subscription says something about every 5 s (F5)
+_PING_SECONDS = 2.0
+
+
+class Http2Connection(asyncio.Protocol):
+    """Owns a socket, the state of the protocol and the open streams. Everything but waiting happens in callbacks: there is no task to leak.
+
+    A stream that the server resets, and every stream of a connection that is lost or ended by GOAWAY, raises StreamLostError where it is
+    read.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._h2 = H2Connection(H2Configuration(client_side=True, header_encoding=None))
+        self._h2.local_settings = Settings(
+            client=True, initial_values={SettingCodes.ENABLE_PUSH: 0, SettingCodes.INITIAL_WINDOW_SIZE: WINDOW}
+        )
+        self._transport: asyncio.Transport | None = None
+        self._streams: dict[int, Http2Stream] = {}
+        self._failure: Exception | None = None
+        self._ready = asyncio.Event()
+        self._closed = asyncio.Event()
+        self._heard = asyncio.Event()
+        self._heard_at = self._loop.time()
+        self._suspect = False
+
+    # --- for the pool -------------------------------------------------------------------------------------------------------------
+
+    @property
+    def gone(self) -> bool:
+        """Whether nothing can be asked here any more."""
+        return self._failure is not None
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more stream may be opened."""
+        allowed = min(STREAMS, self._h2.remote_settings.max_concurrent_streams)
+        return not self.gone and len(self._streams) < allowed
+
+    async def ready(self) -> None:
+        """Wait until the server has said how many streams it allows. Raises: StreamLostError, ConfigurationError (not HTTP/2)."""
+        await self._ready.wait()
+        if self._failure is None and not self.has_room:
+            self._fail(StreamLostError("the server allows no streams"))
+        if self._failure is not None:
+            raise self._failure
+
+    async def answers(self) -> bool:
+        """Whether the other side lives: a connection that was silent for 5 s is asked. One that does not answer gets no new streams;
+        those it has are judged by their readers (F5)."""
+        if self.gone or self._suspect:
+            return False
+        if self._loop.time() - self._heard_at < _SILENCE_SECONDS:
+            return True
+        self._heard.clear()
+        with self._protocol():
+            self._h2.ping(b"\0" * 8)
+        try:
+            async with asyncio.timeout(_PING_SECONDS):
+                await self._heard.wait()
+        except TimeoutError:
+            self._suspect = True
+            self._close_if_useless()
+        return not self._suspect and not self.gone
+
+    def request(self, headers: Sequence[tuple[str, str]], body: bytes) -> Http2Stream:
+        """Send one request; its answer comes over the stream. Raises: StreamLostError."""
+        if not self.gone:
+            with self._protocol():
+                stream_id = self._h2.get_next_available_stream_id()
+                self._h2.send_headers(stream_id, headers)
+                self._h2.send_data(stream_id, body, end_stream=True)
+                stream = self._streams[stream_id] = Http2Stream(self, stream_id)
+                return stream
+        raise StreamLostError(str(self._failure))
+
+    def close(self) -> None:
+        """End every stream and the connection at once."""
+        if not self.gone:
+            with self._protocol():
+                self._h2.close_connection()
+            self._fail(StreamLostError("closed"))
+
+    async def closed(self) -> None:
+        """Wait until the socket is closed."""
+        if self._transport is not None:
+            await self._closed.wait()
+
+    # --- for its streams ----------------------------------------------------------------------------------------------------------
+
+    def acknowledge(self, stream_id: int, length: int) -> None:
+        """Let the server send `length` bytes more on a stream."""
+        if not self.gone:
+            with self._protocol():
+                self._h2.acknowledge_received_data(length, stream_id)
+
+    def drop(self, stream_id: int) -> None:
+        """Tell the server that nobody reads a stream any more."""
+        if self._streams.pop(stream_id, None) is not None:
+            with self._protocol():
+                self._h2.reset_stream(stream_id, error_code=8)  # CANCEL
+            self._close_if_useless()
+
+    # --- asyncio's protocol -------------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: Any) -> None:
+        """Greet the server."""
+        self._transport = transport
+        tls = transport.get_extra_info("ssl_object")
+        if tls is not None and tls.selected_alpn_protocol() != "h2":
+            self._fail(_not_http2("the server does not offer h2 (ALPN)"))
+            return
+        with self._protocol():
+            self._h2.initiate_connection()
+            self._h2.increment_flow_control_window(_LARGEST_WINDOW - _DEFAULT_WINDOW)
+
+    def data_received(self, data: bytes) -> None:
+        """Hand what came to the streams."""
+        self._heard_at = self._loop.time()
+        self._heard.set()
+        self._suspect = False
+        if not self._ready.is_set() and data.startswith(b"HTTP/1"):
+            self._fail(_not_http2("the server answers in HTTP/1.1"))
+        if not self.gone:
+            with self._protocol():
+                for event in self._h2.receive_data(data):
+                    self._take(event)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell every stream."""
+        self._fail(StreamLostError(f"connection lost{f': {exc}' if exc else ''}"))
+        self._closed.set()
+
+    # --- helpers ------------------------------------------------------------------------------------------------------------------
+
+    def _take(self, event: Event) -> None:
+        stream = self._streams.get(getattr(event, "stream_id", None) or 0)
+        match event:
+            case RemoteSettingsChanged():
+                self._ready.set()
+            case ConnectionTerminated():
+                self._fail(StreamLostError(f"the server ended the connection (GOAWAY {event.error_code!s})"))
+            case ResponseReceived() if stream:
+                stream.answer(event.headers)
+            case DataReceived() if stream:
+                stream.feed(event.data, event.flow_controlled_length)
+            case StreamEnded() if stream:
+                stream.end()
+                del self._streams[event.stream_id]
+            case StreamReset() if stream:
+                stream.lose(f"the server reset the stream ({event.error_code!s})")
+                del self._streams[event.stream_id]
+
+    @contextmanager
+    def _protocol(self) -> Iterator[None]:
+        """What is done inside is sent; where it breaks the protocol, the connection is lost."""
+        try:
+            yield
+        except H2Error as error:
+            self._fail(StreamLostError(f"{type(error).__name__}: {error}"))
+        else:
+            self._send()
+
+    def _send(self) -> None:
+        if self._transport is not None and (data := self._h2.data_to_send()):
+            self._transport.write(data)
+
+    def _fail(self, error: Exception) -> None:
+        if self._failure is not None:
+            return
+        self._failure = error
+        streams, self._streams = self._streams, {}
+        for stream in streams.values():
+            stream.lose(str(error))
+        self._ready.set()
+        self._heard.set()
+        if self._transport is not None:
+            self._send()
+            self._transport.abort()
+
+    def _close_if_useless(self) -> None:
+        if self._suspect and not self._streams:
+            self._fail(StreamLostError("no answer to a ping"))
+
+
+def _not_http2(reason: str) -> ConfigurationError:
+    return ConfigurationError(HTTP_PROTOCOL.key, "HTTP2", "HTTP1_1 for this endpoint", reason=reason)

@@ -1,0 +1,81 @@
+"""The connections to one server: as many as its limit of streams asks for."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from urllib.parse import SplitResult
+
+from botocore.httpsession import get_cert_path
+
+from ..translation import StreamLostError
+from .connection import Http2Connection
+
+
+class ConnectionPool:
+    """Owns its connections. A request never waits behind the streams of others (F1): where no connection has room, a further one is opened.
+
+    Opening is shared: all who wait for room get the connection under way, or its error.
+    """
+
+    def __init__(self, url: SplitResult, seconds: float, ca_bundle: str | None) -> None:
+        """`seconds`: the deadline of opening a connection; `ca_bundle`: a file instead of the SDK's certificates."""
+        self._url = url
+        self._seconds = seconds
+        self._ca_bundle = ca_bundle
+        self._connections: list[Http2Connection] = []
+        self._opening: asyncio.Task[None] | None = None
+
+    async def connection(self) -> Http2Connection:
+        """A connection with room for one more stream now; the caller opens it without awaiting in between.
+
+        Raises: StreamLostError, ConfigurationError (the server does not speak HTTP/2), what connecting raises.
+        """
+        while True:
+            self._connections = [connection for connection in self._connections if not connection.gone]
+            for connection in self._connections:
+                if connection.has_room and await connection.answers() and connection.has_room:
+                    return connection
+            await self._one_more()
+
+    async def close(self) -> None:
+        """Close every connection; open streams end."""
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.wait([self._opening])
+        connections, self._connections = self._connections, []
+        for connection in connections:
+            connection.close()
+        for connection in connections:
+            await connection.closed()
+
+    async def _one_more(self) -> None:
+        if self._opening is None or self._opening.done():
+            self._opening = asyncio.create_task(self._open())
+            self._opening.add_done_callback(
+                lambda task: task.cancelled() or task.exception()
+            )  # all who waited may be gone
+        opening = self._opening
+        await asyncio.wait([opening])  # a waiter that is cancelled leaves it to the others
+        if opening.cancelled():
+            raise StreamLostError("closed")
+        opening.result()
+
+    async def _open(self) -> None:
+        host, tls = self._url.hostname or "", self._url.scheme == "https"
+        async with asyncio.timeout(self._seconds):
+            context = await asyncio.to_thread(self._context) if tls else None
+            _, connection = await asyncio.get_running_loop().create_connection(
+                Http2Connection, host, self._url.port or (443 if tls else 80), ssl=context
+            )
+            try:
+                await connection.ready()
+            except BaseException:
+                connection.close()
+                raise
+        self._connections.append(connection)
+
+    def _context(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=get_cert_path(self._ca_bundle or True))
+        context.set_alpn_protocols(["h2"])
+        return context

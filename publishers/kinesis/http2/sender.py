@@ -1,0 +1,85 @@
+"""Where the SDK hands its signed requests over: they go out over HTTP/2, their answers go back into the SDK."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+from botocore.awsrequest import AWSPreparedRequest, HeadersDict
+
+from .pool import ConnectionPool
+from .stream import Http2Stream
+
+_OF_HTTP1 = {"host", "connection", "transfer-encoding", "keep-alive", "upgrade", "proxy-connection"}
+_LARGEST_REFUSAL = 64 * 1024
+
+
+class Http2Sender:
+    """Owns a pool of connections for each server. Endpoint rules, signing, user agent and the reading of error answers stay the SDK's."""
+
+    def __init__(self, seconds: float, ca_bundle: str | None) -> None:
+        """`seconds`: the deadline of opening a connection; `ca_bundle`: a file instead of the SDK's certificates."""
+        self._seconds = seconds
+        self._ca_bundle = ca_bundle
+        self._pools: dict[str, ConnectionPool] = {}
+
+    async def send(self, request: AWSPreparedRequest, **_: Any) -> Http2Answer:
+        """Handler of the SDK's event before it sends: what it returns is the answer. Raises: StreamLostError, OSError, TimeoutError."""
+        url = urlsplit(request.url)
+        connection = await self._pool_of(url).connection()
+        stream = connection.request(_headers(request, url), request.body)
+        try:
+            await stream.answered()
+        except BaseException:
+            stream.close()
+            raise
+        return Http2Answer(stream)
+
+    async def close(self) -> None:
+        """Close every connection; open streams end."""
+        pools, self._pools = self._pools, {}
+        for pool in pools.values():
+            await pool.close()
+
+    def _pool_of(self, url: SplitResult) -> ConnectionPool:
+        server = f"{url.scheme}://{url.netloc}"
+        if server not in self._pools:
+            self._pools[server] = ConnectionPool(url, self._seconds, self._ca_bundle)
+        return self._pools[server]
+
+
+class Http2Answer:
+    """An answer as the SDK expects one of its HTTP client."""
+
+    def __init__(self, stream: Http2Stream) -> None:
+        self.status_code = stream.status
+        self.headers = HeadersDict(stream.headers)
+        self.raw = stream
+
+    @property
+    async def content(self) -> bytes:
+        """The whole body, of an error answer; a page of a proxy is cut."""
+        body = b""
+        try:
+            while len(body) < _LARGEST_REFUSAL and (data := await self.raw.readany()):
+                body += data
+        finally:
+            self.raw.close()
+        return body
+
+
+def _headers(request: AWSPreparedRequest, url: SplitResult) -> list[tuple[str, str]]:
+    """The request's headers as HTTP/2 has them: names in lower case, the signed host as authority."""
+    given = {
+        name.lower(): value.decode() if isinstance(value, bytes) else str(value)
+        for name, value in request.headers.items()
+    }
+    path = f"{url.path or '/'}{f'?{url.query}' if url.query else ''}"
+    pseudo = {":method": request.method, ":authority": _authority(url), ":scheme": url.scheme, ":path": path}
+    return [*pseudo.items(), *((name, value) for name, value in given.items() if name not in _OF_HTTP1)]
+
+
+def _authority(url: SplitResult) -> str:
+    """Host and port as the SDK signs them: without the scheme's own port."""
+    host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname or ""
+    return host if url.port in (None, {"https": 443, "http": 80}[url.scheme]) else f"{host}:{url.port}"
