@@ -87,5 +87,7 @@ async def front_of(backend, streams=100, certificate=None):
         try:
             yield front
         finally:
+            for _ in range(50):  # what the clients closed is noticed before the front itself is stopped
+                await asyncio.sleep(0)
             stop.set()
             await asyncio.gather(task)

@@ -3,6 +3,7 @@
 from contextlib import asynccontextmanager
 
 from fast_time import FastClock, run_fast
+from http2_front import front_of
 
 from recordpublisher import Properties, RecordPublisherFactory
 from recordpublisher.plugins.local import LocalKinesis
@@ -33,14 +34,19 @@ class AgainstTheEndpoint(PublisherContract):
             for payload in PAYLOADS:
                 stream.put(payload, "key")
             split(stream, stream.open_shards[0], 2**127)
-            properties = Properties({**endpoint.properties(), **PATIENT})
-            async with KinesisClient(properties) as client:
-                shard = (await client.list_shards("orders"))[0]
-            factory = self.factory(properties)
-            try:
-                yield PublisherCase(factory, shard, PAYLOADS)
-            finally:
-                await factory.close()
+            async with self.reached(endpoint) as url:
+                properties = Properties({**endpoint.properties(), **PATIENT, "aws.endpoint": url})
+                async with KinesisClient(properties) as client:
+                    shard = (await client.list_shards("orders"))[0]
+                factory = self.factory(properties)
+                try:
+                    yield PublisherCase(factory, shard, PAYLOADS)
+                finally:
+                    await factory.close()
+
+    @asynccontextmanager
+    async def reached(self, endpoint):
+        yield endpoint.url
 
     def execute(self, work):
         run_fast(work)
@@ -55,3 +61,13 @@ class TestFanOut(AgainstTheEndpoint):
     def factory(self, properties):
         named = properties.merged({"flink.stream.efo.consumername": "contract"})
         return FanOutRecordPublisherFactory(named, clock=FastClock(), holders=ConsumerHolders())
+
+
+class TestFanOutOverHttp2(TestFanOut):
+    @asynccontextmanager
+    async def reached(self, endpoint):
+        async with front_of(endpoint.url) as front:
+            yield front.url
+
+    def factory(self, properties):
+        return super().factory(properties.merged({"aws.http.protocol.version": "HTTP2"}))
