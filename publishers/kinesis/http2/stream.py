@@ -61,6 +61,7 @@ class Http2Stream:
         while not self._chunks:
             if self._ended:
                 return b""
+            self._acknowledge(self.held_bytes)  # padding alone
             await self._wait()
         data = b"".join(self._chunks)
         self._chunks.clear()
@@ -86,7 +87,8 @@ class Http2Stream:
 
     def feed(self, data: bytes, length: int) -> None:
         """Bytes have come; `length` is what they take of the window, padding included."""
-        self._chunks.append(data)
+        if data:
+            self._chunks.append(data)
         self.held_bytes += length
         self._news.set()
 

@@ -141,6 +141,21 @@ async def test_a_body_that_ends_inside_a_frame_is_transient():
             await anext(subscription)
 
 
+async def test_frames_without_data_are_no_end_and_their_padding_is_given_back():
+    async with served() as (server, client):
+        subscription = await subscribe(client)
+        (talk,) = server.talks
+        reading = asyncio.create_task(anext(subscription))
+        for _ in range(4):
+            talk.send(talk.streams[0], b"")
+            talk.h2.send_data(talk.streams[0], b"", pad_length=255)
+            talk.flush()
+        window = subscription._response._carrier._h2._inbound_flow_control_window_manager
+        await settled(lambda: window._bytes_processed == 4 * 256)
+        talk.send(talk.streams[0], initial_response() + an_event(wire_record(b"data", "4")))
+        assert (await reading).records[0].data == b"data"
+
+
 async def test_a_cancelled_read_loses_nothing():
     async with served() as (server, client):
         subscription = await subscribe(client)
