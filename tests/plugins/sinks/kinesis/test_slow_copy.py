@@ -24,7 +24,7 @@ async def test_a_sink_at_a_tenth_of_the_sources_speed():
     assert steady[-1]["cycles"] > steady[0]["cycles"]
     assert_level(steady)
     assert end["lag"]["median"] < 10
-    assert end["lag"]["p99"] < 200, "the machine may be busy; alone it is below 50"
+    assert end["lag"]["p99"] < 50, "10 ms were seen on a machine with six times more work than cores"
     assert end["metrics"]["outstandingRecordsCount"] == 0
     assert end["written"] == end["metrics"]["numRecordsOut"]
     assert read == list(range(end["written"]))
