@@ -37,7 +37,7 @@ class _Route:
 
 
 class DirectCalls:
-    """One of `APIS` for a fraction of the CPU: 0.3 ms instead of 0.9 ms a call with a small answer.
+    """One of `APIS` for half the CPU of a call with a small answer: 6 us a record instead of 14 with 100 records in it.
 
     The first call for a stream goes the SDK's way, with its endpoint rules, hooks and user agent; `learn` keeps where it went. Credentials
     are asked for at each call, so that they are renewed as ever. Owns the routes. Where a version of the SDK keeps its HTTP session

@@ -7,7 +7,7 @@ import asyncio
 import sys
 import time
 
-from benchmarks.pipeline_client import NoSink
+from benchmarks.pipeline_client import NoSink, access_to
 
 import recordpublisher as rp
 
@@ -15,15 +15,7 @@ WARM_UP_SECONDS = 25
 
 
 async def main(url, publisher, seconds):
-    properties = {
-        "aws.endpoint": url,
-        "aws.region": "us-east-1",
-        "aws.credentials.provider.basic.accesskeyid": "a",
-        "aws.credentials.provider.basic.secretkey": "s",
-        "flink.stream.initpos": "TRIM_HORIZON",
-        "flink.stream.recordpublisher": publisher,
-        "flink.stream.efo.consumername": "idle",
-    }
+    properties = {**access_to(url, publisher), "flink.stream.efo.consumername": "idle"}
     async with rp.DataFetcher(["silent"], properties, sink=NoSink()) as fetcher:
         running = asyncio.create_task(fetcher.run())
         await asyncio.sleep(WARM_UP_SECONDS)

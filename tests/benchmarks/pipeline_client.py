@@ -20,15 +20,22 @@ class NoSink(rp.Sink):
         pass
 
 
-def properties_of(url, publisher, lookahead):
-    """How the replayed stream is read."""
-    properties = {
+def access_to(url, publisher):
+    """What every reader needs."""
+    return {
         "aws.endpoint": url,
         "aws.region": "us-east-1",
         "aws.credentials.provider.basic.accesskeyid": "a",
         "aws.credentials.provider.basic.secretkey": "s",
         "flink.stream.initpos": "TRIM_HORIZON",
         "flink.stream.recordpublisher": publisher,
+    }
+
+
+def properties_of(url, publisher, lookahead):
+    """How the replayed stream is read."""
+    properties = {
+        **access_to(url, publisher),
         "flink.stream.efo.registration": "NONE",
         "flink.stream.efo.consumerarn.replay": CONSUMER,
     }

@@ -2,82 +2,13 @@
 
 import asyncio
 
-import pytest
+from watched import ALIGNED, Tips, alarms_of, unread
 
 from recordpublisher.fetcher.alarms import AlarmKind
-from recordpublisher.fetcher.checkpoints import Checkpoints
 from recordpublisher.fetcher.global_watermark import InProcessTracker
-from recordpublisher.fetcher.state_store import StateStore
-from recordpublisher.publishers.errors import StateError, TransientError
-from recordpublisher.publishers.tip import Tip
+from recordpublisher.publishers.errors import TransientError
 
-from scripted import RecordingSink, ScriptedSource, a_fetcher
-from virtual_time import run_virtual
-
-INTERVAL = {"flink.alarm.interval": 10_000}
-ALIGNED = {**INTERVAL, "flink.watermark.lookahead.millis": 0}
-
-
-class Tips:
-    """The port to the service's tips: shards with something behind every position."""
-
-    def __init__(self, *unread):
-        self.unread = set(unread)
-        self.asked = []
-        self.failure = None
-
-    async def __call__(self, shard, position):
-        self.asked.append(shard.shard_id)
-        if self.failure:
-            raise self.failure
-        return Tip(shard.shard_id in self.unread)
-
-
-class Stored(StateStore):
-    """What the subtasks of a job have stored, changed by the test."""
-
-    def __init__(self):
-        self.snapshots = {}
-        self.failure = None
-
-    async def load(self):
-        if self.failure:
-            raise self.failure
-        return list(self.snapshots.values())
-
-    async def open_generation(self, subtask):
-        return 1
-
-    async def store(self, subtask, generation, state):
-        self.snapshots[subtask] = state
-
-
-def alarms_of(source, seconds=40, properties=INTERVAL, sink=None, during=None, **parts):
-    """Run a job for so many virtual seconds; answers (subject, reason, is over) of every alarm told, reminders left out."""
-
-    async def job():
-        heard = {}
-        fetcher = a_fetcher(
-            source,
-            sink or RecordingSink(),
-            dict(properties),
-            on_alarm=lambda alarm: heard.setdefault((alarm.kind, alarm.subject, alarm.is_over), alarm),
-            **parts,
-        )
-        await fetcher.open()
-        running = asyncio.create_task(fetcher.run())
-        await during(fetcher) if during else None
-        await asyncio.sleep(seconds)
-        fetcher.stop()
-        await running
-        await fetcher.close()
-        return list(heard.values())
-
-    return run_virtual(job())
-
-
-def unread(alarms):
-    return [(alarm.subject, alarm.reason) for alarm in alarms if alarm.kind is AlarmKind.UNREAD and not alarm.is_over]
+from scripted import RecordingSink, ScriptedSource
 
 
 def test_a_job_that_reads_on_raises_none():
@@ -172,100 +103,6 @@ def test_a_shard_that_nobody_owns_is_raised_also_without_a_store():
     assert unread(alarms) == [("s/lost", "nobody owns it: it was given to subtask 7 of 1")]
 
 
-def others(source, stored, during=None, tips=None, subtask=0, checkpoint_ms=1_000):
-    """Alarms of one of two subtasks; shard a is of the first, b of the second, which does not run."""
-
-    async def told(fetcher):
-        fetcher._parts.tracker._group.join(1, 0)
-        if stored:
-            stored.snapshots[1] = {"version": 1, "generation": 1, "shards": {"s/b": {"start": "TRIM_HORIZON"}}}
-        await during(fetcher) if during else None
-
-    return alarms_of(
-        source,
-        properties={**INTERVAL, "flink.state.checkpoint.interval": checkpoint_ms},
-        during=told,
-        tip=tips or Tips("b"),
-        parallelism=2,
-        subtask=subtask,
-        assigner=lambda shard, _: int(shard.shard_id == "b"),
-        checkpoints=Checkpoints(stored, subtask) if stored else None,
-    )
-
-
-def two_shards():
-    source = ScriptedSource()
-    source.add("a")
-    source.add("b")
-    return source
-
-
-def test_a_shard_of_a_subtask_that_stores_no_progress_is_raised_by_its_guardian():
-    assert unread(others(two_shards(), Stored())) == [("s/b", "its owner, subtask 1, stores no progress")]
-
-
-def test_a_subtask_that_stores_progress_is_left_alone():
-    stored = Stored()
-
-    async def advances(fetcher):
-        for number in range(30):
-            stored.snapshots[1] = {
-                "version": 1,
-                "generation": 1,
-                "shards": {"s/b": {"start": "TRIM_HORIZON", "position": str(number)}},
-            }
-            await asyncio.sleep(1)
-        stored.snapshots.clear()
-        fetcher.stop()
-
-    assert others(two_shards(), stored, during=advances) == []
-
-
-@pytest.mark.parametrize("checkpoint_ms", [-1, 6_000])
-def test_positions_that_are_stored_too_rarely_say_nothing_of_others(checkpoint_ms):
-    assert others(two_shards(), Stored(), checkpoint_ms=checkpoint_ms) == []
-
-
-def test_what_others_store_is_read_only_now_and_then():
-    stored, loads = Stored(), []
-    load = stored.load
-
-    async def counted():
-        loads.append(1)
-        return await load()
-
-    async def counts(fetcher):
-        stored.load = counted
-
-    others(two_shards(), stored, during=counts)
-
-    assert 10 <= len(loads) <= 17  # every 2.5 s of 40 s
-
-
-def test_a_child_that_waits_for_others_is_not_judged_without_a_store():  # S2
-    source = ScriptedSource()
-    source.add("b")
-    source.split("b", "c", "d")
-
-    assert others(source, None, tips=Tips("b", "c", "d")) == []
-
-
-def test_without_a_store_nobody_judges_what_another_subtask_reads():
-    tips = Tips("b")
-
-    assert others(two_shards(), None, tips=tips) == []
-    assert tips.asked == []
-
-
-def test_a_store_that_cannot_be_read_ends_nothing():
-    stored = Stored()
-
-    async def breaks(fetcher):
-        stored.failure = StateError("torn")
-
-    assert others(two_shards(), stored, during=breaks) == []
-
-
 def test_a_process_that_was_suspended_wakes_without_an_alarm():  # W3's sister: it has not looked
     source = ScriptedSource(per_read=1)
     source.add("a", *range(2_000))
@@ -275,22 +112,6 @@ def test_a_process_that_was_suspended_wakes_without_an_alarm():  # W3's sister: 
         asyncio.get_running_loop().suspend(600)
 
     assert alarms_of(source, during=sleeps, seconds=60) == []
-
-
-def test_a_child_that_waits_for_a_parent_elsewhere_is_none_while_that_one_is_read():  # S2
-    source, stored = ScriptedSource(), Stored()
-    parent = source.add("b")
-    source.split("b", "c", "d")
-    assert parent.shard.shard_id == "b"
-
-    async def reads_on(fetcher):
-        for number in range(30):
-            shards = {"s/b": {"start": "TRIM_HORIZON", "position": str(number)}}
-            stored.snapshots[1] = {"version": 1, "generation": 1, "shards": shards}
-            await asyncio.sleep(1)
-        fetcher.stop()
-
-    assert others(source, stored, during=reads_on, tips=Tips("b", "c", "d")) == []
 
 
 class Unreachable(InProcessTracker):

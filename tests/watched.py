@@ -1,0 +1,75 @@
+"""A running fetcher on virtual time whose alarms are kept (A2): tips and stored states as a test has them."""
+
+import asyncio
+
+from recordpublisher.fetcher.alarms import AlarmKind
+from recordpublisher.fetcher.state_store import StateStore
+from recordpublisher.publishers.tip import Tip
+
+from scripted import RecordingSink, a_fetcher
+from virtual_time import run_virtual
+
+INTERVAL = {"flink.alarm.interval": 10_000}
+ALIGNED = {**INTERVAL, "flink.watermark.lookahead.millis": 0}
+
+
+class Tips:
+    """The port to the service's tips: shards with something behind every position."""
+
+    def __init__(self, *unread):
+        self.unread = set(unread)
+        self.asked = []
+        self.failure = None
+
+    async def __call__(self, shard, position):
+        self.asked.append(shard.shard_id)
+        if self.failure:
+            raise self.failure
+        return Tip(shard.shard_id in self.unread)
+
+
+class Stored(StateStore):
+    """What the subtasks of a job have stored, changed by the test."""
+
+    def __init__(self):
+        self.snapshots = {}
+        self.failure = None
+
+    async def load(self):
+        if self.failure:
+            raise self.failure
+        return list(self.snapshots.values())
+
+    async def open_generation(self, subtask):
+        return 1
+
+    async def store(self, subtask, generation, state):
+        self.snapshots[subtask] = state
+
+
+def alarms_of(source, seconds=40, properties=INTERVAL, sink=None, during=None, **parts):
+    """Run a job for so many virtual seconds; answers (subject, reason, is over) of every alarm told, reminders left out."""
+
+    async def job():
+        heard = {}
+        fetcher = a_fetcher(
+            source,
+            sink or RecordingSink(),
+            dict(properties),
+            on_alarm=lambda alarm: heard.setdefault((alarm.kind, alarm.subject, alarm.is_over), alarm),
+            **parts,
+        )
+        await fetcher.open()
+        running = asyncio.create_task(fetcher.run())
+        await during(fetcher) if during else None
+        await asyncio.sleep(seconds)
+        fetcher.stop()
+        await running
+        await fetcher.close()
+        return list(heard.values())
+
+    return run_virtual(job())
+
+
+def unread(alarms):
+    return [(alarm.subject, alarm.reason) for alarm in alarms if alarm.kind is AlarmKind.UNREAD and not alarm.is_over]
