@@ -1,4 +1,4 @@
-"""A Spark job in a process of its own: rows of a stream into files until killed, or, told to finish, until everything there was read."""
+"""A Spark job in a process of its own: rows of a stream into files or a stream until killed, or, told to finish, until all was read."""
 
 from __future__ import annotations
 
@@ -28,15 +28,23 @@ def main() -> None:
     session.sparkContext.setLogLevel("OFF")
     session.dataSource.register(KillableSource)
     frame = session.readStream.format("killable").options(**job["options"]).load()
+    if job["sink"] == "kinesis":
+        writer = frame.select("data", "partitionKey").writeStream.format("killable").options(**job["target"])
+        watch(started(writer.option("checkpointLocation", str(folder / "checkpoint")), job["finish"]))
+        return
     rows = frame.select("shardId", "sequenceNumber", f.get_json_object(f.col("data").cast("string"), "$.n").alias("n"))
     writer = rows.writeStream.option("checkpointLocation", str(folder / "checkpoint"))
     if job["sink"] == "parquet":
         writer = writer.format("parquet").option("path", str(folder / "out"))
     else:
         writer = writer.foreachBatch(lambda batch, number: act(batch, number, folder))
-    query = (writer.trigger(availableNow=True) if job["finish"] else writer).start()
+    watch(started(writer, job["finish"]))
+
+
+def started(writer: Any, finish: bool) -> Any:
+    query = (writer.trigger(availableNow=True) if finish else writer).start()
     print("started", flush=True)
-    watch(query)
+    return query
 
 
 def act(batch: Any, number: int, folder: Path) -> None:

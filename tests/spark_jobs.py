@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import recordpublisher as rp
 from recordpublisher.plugins.local import resharding
 
 
@@ -52,6 +54,18 @@ class Kinesis:
             resharding.merge(self.stream, first, second)
 
         self.served.call(join)
+
+    def records(self) -> list[Any]:
+        """Every user record of the stream, as this library reads it; parents before children."""
+        properties = {**self.served.endpoint.properties(), "flink.stream.initpos": "TRIM_HORIZON"}
+
+        async def read() -> list[Any]:
+            sink = rp.MemorySink()
+            async with rp.DataFetcher([self.name], properties, sink=sink) as fetcher:
+                await fetcher.run_bounded(stop_at_tip=True, max_time=60)
+            return sink.records
+
+        return asyncio.run(read())
 
     def options(self, folder: Path, **more: object) -> dict[str, str]:
         """The reader's options."""
@@ -111,3 +125,28 @@ def wait_until_quiet(query: Any, seconds: float = 60.0) -> None:
 
 def end_offset(query: Any) -> dict[str, Any]:
     return json.loads(query.lastProgress["sources"][0]["endOffset"])
+
+
+def write_stream(
+    frame: Any, target: Kinesis, folder: Path, form: str = "kinesis", *, trigger: dict[str, Any], **more: object
+) -> Any:
+    """A query that writes into a stream, started."""
+    options = {"stream": target.name, **target.served.endpoint.properties(), **more}
+    writer = frame.writeStream.format(form).option("checkpointLocation", str(folder / "checkpoint"))
+    return writer.options(**{key: str(value) for key, value in options.items()}).trigger(**trigger).start()
+
+
+def write_rows(frame: Any, target: Kinesis, mode: str = "append", **more: object) -> None:
+    """Write a table's rows into a stream."""
+    options = {"stream": target.name, **target.served.endpoint.properties(), **more}
+    given = {key: str(value) for key, value in options.items() if value is not None}
+    frame.write.format("kinesis").mode(mode).options(**given).save()
+
+
+def dropped_repeats(records: list[Any], id_field: str = "rowId") -> list[dict[str, Any]]:
+    """The rows as a consumer has them that keeps the first of each id."""
+    rows: dict[str, dict[str, Any]] = {}
+    for record in records:
+        row = json.loads(record.data)
+        rows.setdefault(row[id_field], row)
+    return list(rows.values())

@@ -1,4 +1,4 @@
-"""format("killable"): the Kinesis source that stands still where a test wants to kill it."""
+"""format("killable"): the Kinesis source and sink, which stand still where a test wants to kill them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from recordpublisher.plugins.sinks.spark.source import KinesisPartition, KinesisSource, KinesisStreamReader
+from recordpublisher.plugins.sinks.spark.writing.options import WriteOptions
+from recordpublisher.plugins.sinks.spark.writing.writers import KinesisStreamWriter, Written
 
 FOLDER = "killable.folder"
 """Option: where the test says which place is armed, and the job which was reached."""
@@ -16,14 +18,17 @@ LONGEST_STAND = 30.0
 
 
 class KillableSource(KinesisSource):
-    """The source itself, with another name and reader."""
+    """The source itself, with another name, reader and writer."""
 
     @classmethod
     def name(cls) -> str:
         return "killable"
 
     def streamReader(self, schema: Any) -> KillableReader:  # noqa: N802
-        return KillableReader(self._checked)
+        return KillableReader(self.reading_options())
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> KillableWriter:  # noqa: N802
+        return KillableWriter(WriteOptions.parse(self.options), schema)
 
 
 class KillableReader(KinesisStreamReader):
@@ -35,6 +40,15 @@ class KillableReader(KinesisStreamReader):
         stand(folder, "claimed")
         yield from rows
         stand(folder, "read")
+
+
+class KillableWriter(KinesisStreamWriter):
+    """Writes as ever, and stands still when the rows of a task are acknowledged and Spark does not know it yet."""
+
+    def write(self, iterator: Iterator[Any]) -> Written:
+        written = super().write(iterator)
+        stand(Path(str(self._options.properties[FOLDER])), "written")
+        return written
 
 
 def stand(folder: Path, place: str) -> None:

@@ -24,15 +24,25 @@ PATIENCE = 300.0
 
 
 class Job:
-    """A job that can be started again and again over one folder. `sink`: parquet or foreach (three actions a batch)."""
+    """A job that can be started again and again over one folder. `sink`: parquet, foreach (three actions a batch) or kinesis, which
+    needs the options of its `target`."""
 
-    def __init__(self, options: dict[str, str], folder: Path, sink: str, master: str, **conf: str) -> None:
+    def __init__(
+        self,
+        options: dict[str, str],
+        folder: Path,
+        sink: str,
+        master: str,
+        target: dict[str, str] | None = None,
+        **conf: str,
+    ) -> None:
         self.folder = folder
         self._given: dict[str, Any] = {
             "options": {**options, spark_killable.FOLDER: str(folder)},
             "folder": str(folder),
             "sink": sink,
             "master": master,
+            "target": {**(target or {}), spark_killable.FOLDER: str(folder)},
             "conf": conf,
         }
 
@@ -123,6 +133,19 @@ class Running:
     def _read(self) -> None:
         assert self.process.stdout is not None
         self.lines.extend(iter(self.process.stdout.readline, ""))  # grows while it is read
+
+
+def kill_at(job: Job, place: str, chance: random.Random) -> None:
+    """Start the job, let it run some batches, and kill it at the place, or a random while later."""
+    with job.start() as running:
+        running.wait_for_lines(chance.randint(2, 4))
+        if place == "anywhere":
+            time.sleep(chance.uniform(0, 3))
+        else:
+            running.stand_at(place)
+        assert running.process.poll() is None, running.errors()
+        running.kill()
+        running.disarm()
 
 
 def home_in(folder: Path) -> Path:

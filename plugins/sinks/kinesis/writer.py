@@ -98,11 +98,16 @@ class KinesisWriter:
             if self._failures.error is None:
                 await self._drain()
         finally:
-            await self._engine.close()
-            await self._port.close()
-            self._something_changed()
+            await self.abandon()
         if not self._failures.was_told:
             self._failures.check()
+
+    async def abandon(self) -> None:
+        """Let go at once: what is not acknowledged may have arrived or not."""
+        self._closed_because = "is closed"
+        await self._engine.close()
+        await self._port.close()
+        self._something_changed()
 
     def metrics(self) -> dict[str, Any]:
         """Counters and gauges by the names of docs/reference/kinesis-sink-metrics.md."""

@@ -5,16 +5,19 @@ from __future__ import annotations
 import difflib
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ....publishers import property_table as table
 from ....publishers.errors import ConfigurationError
-from ....publishers.properties import Properties, Property, UnknownPropertyWarning
+from ....publishers.properties import Properties, Property, UnknownPropertyWarning, declared_properties
 from ....publishers.property_types import choice, integer, optional_integer, text
 from ...state.claims_by_location import claim_store_of
 
 _GROUP = "Spark"
+SPARKS_OWN = ("path", "checkpointlocation")
+"""Options that Spark hands over with ours."""
 FAN_OUT_RULE_MS = 5_000
 """SubscribeToShard: not again within 5 s of the last success (API reference; F9)."""
 
@@ -158,7 +161,7 @@ class SparkOptions:
         properties = Properties(options)
         _refuse_other_modes(properties)
         properties.check()
-        _warn_of_unknown_options(properties)
+        warn_of_unknown_options(properties, _OURS)
         return cls(
             streams=_streams(properties),
             metadata_location=_metadata_location(properties),
@@ -222,10 +225,12 @@ def _refuse_other_modes(properties: Properties) -> None:
         raise ConfigurationError("mode", mode, "batch")
 
 
-def _warn_of_unknown_options(properties: Properties) -> None:
-    known = {alias.lower(): alias for option in _OURS for alias in option.aliases}
+def warn_of_unknown_options(properties: Properties, ours: Sequence[Property[Any]]) -> None:
+    """Warn of every key that is neither a declared property nor an option of these, with the nearest one (C1)."""
+    known = {alias.lower(): alias for option in ours for alias in option.aliases}
+    declared = {key.key.lower() for key in declared_properties()}
     for key in properties:
-        if "." in key or key.lower() in known or key.lower() == "path":
+        if "." in key or key.lower() in (*known, *SPARKS_OWN) or key.lower() in declared:
             continue
         nearest = difflib.get_close_matches(key.lower(), known, n=1)
         hint = f"; did you mean '{known[nearest[0]]}'?" if nearest else ""

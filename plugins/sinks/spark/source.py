@@ -1,10 +1,8 @@
-"""`spark.readStream.format("kinesis")`: Spark's Python data source over the planner on the driver and the reading tasks."""
+"""`format("kinesis")`: Spark's Python data source over the planner on the driver, the reading tasks, and the writers."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -15,24 +13,22 @@ from ...state.claims_by_location import claim_store_of
 from .columns import SPARK_SCHEMA
 from .driver import BatchPlanner
 from .kinesis_service import KinesisService, check_job
+from .log import log_to_stderr
 from .offset import Offset
 from .options import SparkOptions
 from .progress import figures
 from .reading import shard_reader
 from .task import TaskPlan, TaskRead
 from .worker import worker_loop
-
-LOG_VARIABLE = "RECORDPUBLISHER_SPARK_LOG"
-"""Level at which the driver's reader process logs to its stderr (Spark gives that process no logging of its own)."""
+from .writing.options import WriteOptions
+from .writing.writers import KinesisBatchWriter, KinesisStreamWriter
 
 
 class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed here
-    """What Spark finds as format "kinesis"; made anew for each use, so it holds the checked options only."""
+    """What Spark finds as format "kinesis"; made anew for each use, so it holds the options only. Reading and writing have their own."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
-        self._checked = SparkOptions.parse(options)
-        check_job(self._checked)
 
     @classmethod
     def name(cls) -> str:
@@ -40,12 +36,27 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         return "kinesis"
 
     def schema(self) -> str:
-        """The columns."""
+        """The columns that are read. Raises: ConfigurationError, when the stream is loaded (C2)."""
+        self.reading_options()
         return SPARK_SCHEMA
 
     def streamReader(self, schema: Any) -> KinesisStreamReader:  # noqa: N802 - Spark's name
         """The reader of a query."""
-        return KinesisStreamReader(self._checked)
+        return KinesisStreamReader(self.reading_options())
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> KinesisStreamWriter:  # noqa: N802 - Spark's name
+        """The writer of a query. Raises: ConfigurationError for options and columns, when the first batch is planned."""
+        return KinesisStreamWriter(WriteOptions.parse(self.options), schema)
+
+    def writer(self, schema: Any, overwrite: bool) -> KinesisBatchWriter:
+        """The writer of a batch job. Raises: ConfigurationError for options, columns and the mode."""
+        return KinesisBatchWriter(WriteOptions.parse(self.options), schema, overwrite)
+
+    def reading_options(self) -> SparkOptions:
+        """The options of a job that reads, checked. Raises: ConfigurationError."""
+        options = SparkOptions.parse(self.options)
+        check_job(options)
+        return options
 
 
 class KinesisPartition(InputPartition):  # type: ignore[misc]
@@ -109,15 +120,8 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
 
     def _planning(self) -> BatchPlanner:
         if self._planner is None:
-            _log_to_stderr()
+            log_to_stderr()
             store = claim_store_of(self._options.metadata_location, self._options.properties)
             store.plant_probe("probe", "driver")  # a location that cannot hold claims fails here
             self._planner = BatchPlanner(self._options, KinesisService(self._options), store)
         return self._planner
-
-
-def _log_to_stderr() -> None:
-    level = os.environ.get(LOG_VARIABLE, "WARNING").upper()
-    if not logging.getLogger().handlers:
-        logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("recordpublisher").setLevel(level)

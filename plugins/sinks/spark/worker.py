@@ -53,6 +53,10 @@ class WorkerLoop:
             self._warm[key] = make()
         return cast("T", self._warm[key])
 
+    def forget(self, key: Hashable) -> None:
+        """The thing of that key is not to be used again."""
+        self._warm.pop(key, None)
+
 
 _CURRENT: WorkerLoop | None = None
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
-import time
 from collections import Counter
 from itertools import cycle, islice
 from pathlib import Path
 
 import pytest
-from spark_kills import Job, producing, rounds, seeded
+from spark_kills import Job, kill_at, producing, rounds, seeded
 
 pytestmark = [pytest.mark.spark, pytest.mark.kills, pytest.mark.timeout(3600)]
 POLLING = {"flink.stream.recordpublisher": "POLLING", "maxRecordsPerBatch": 5000}
@@ -74,19 +72,6 @@ def test_every_record_once_on_a_cluster_whose_executors_are_killed(kinesis, spar
         running.disarm()
     job.finish()
     check_once(job, spark, stream)
-
-
-def kill_at(job: Job, place: str, chance: random.Random) -> None:
-    """Start the job, let it run some batches, and kill it at the place, or a random while later."""
-    with job.start() as running:
-        running.wait_for_lines(chance.randint(2, 4))
-        if place == "anywhere":
-            time.sleep(chance.uniform(0, 3))
-        else:
-            running.stand_at(place)
-        assert running.process.poll() is None, running.errors()
-        running.kill()
-        running.disarm()
 
 
 def kill_executor_of(worker: int) -> None:

@@ -1,0 +1,77 @@
+"""The columns that a writing job hands over, found and checked before anything is written (C2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .....publishers.errors import ConfigurationError
+
+TEXT = ("string", "varchar", "char")
+VALID = {"data": ("binary", *TEXT), "partitionKey": TEXT, "explicitHashKey": TEXT, "stream": TEXT}
+"""Column names, and the Spark types that each may have."""
+
+
+class ColumnError(ConfigurationError):
+    """The frame cannot be written: column, its type (None: there is no such column), and what is valid."""
+
+    def __init__(self, column: str, given: str | None, valid: str) -> None:
+        super().__init__(column, given, valid)
+        fact = "is missing" if given is None else f"has the type {given}"
+        self.args = (f"column '{column}' {fact}; valid: {valid}",)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteColumns:
+    """Where each column stands in a row; None: the frame has none of that name."""
+
+    data: int
+    partition_key: int | None = None
+    explicit_hash_key: int | None = None
+    stream: int | None = None
+
+
+def columns_of(fields: Sequence[tuple[str, str]], stream: str | None) -> WriteColumns:
+    """Find the columns among (name, Spark type); other columns are left out. `stream` is the option, which wins over the column.
+
+    Raises: ColumnError for a column that is missing, misspelt or of another type.
+    """
+    _refuse_near_misses([name for name, _ in fields])
+    places = {name: _place_of(name, fields) for name in VALID}
+    data = places["data"]
+    if data is None:
+        raise ColumnError("data", None, f"BINARY or STRING, the payload of each record; there are: {_listed(fields)}")
+    if stream is None and places["stream"] is None:
+        raise ColumnError("stream", None, "STRING, the target of each row; or set the option 'stream' for all of them")
+    of_column = places["stream"] if stream is None else None
+    return WriteColumns(data, places["partitionKey"], places["explicitHashKey"], of_column)
+
+
+def _place_of(name: str, fields: Sequence[tuple[str, str]]) -> int | None:
+    """As Spark resolves names: without case."""
+    found = [place for place, (given, _) in enumerate(fields) if given.lower() == name.lower()]
+    if not found:
+        return None
+    if len(found) > 1:
+        raise ColumnError(name, " and ".join(fields[place][0] for place in found), "one column of that name")
+    given = fields[found[0]][1]
+    if given.partition("(")[0].split()[0] not in VALID[name]:
+        raise ColumnError(
+            name, given.upper(), " or ".join(kind.upper() for kind in VALID[name][:2] if kind != "varchar")
+        )
+    return found[0]
+
+
+def _refuse_near_misses(names: Sequence[str]) -> None:
+    """`partition_key` would be left out like any other column, and every row get a random key."""
+    meant = {name.lower(): name for name in VALID}
+    for given in names:
+        plain = given.replace("_", "").replace("-", "").lower()
+        if plain in meant and given.lower() != plain:
+            raise ColumnError(
+                given, "unknown here", f"'{meant[plain]}', if that is meant; otherwise leave the column out"
+            )
+
+
+def _listed(fields: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(name for name, _ in fields) or "none"

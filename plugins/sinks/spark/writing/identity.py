@@ -1,0 +1,73 @@
+"""Ids of rows: the same whenever a row is put again, and different for any two rows of a batch, so that dropping repeats loses none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from hashlib import blake2b
+
+import msgspec
+
+from .....publishers.errors import SinkError
+
+QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+"""Local properties that Spark gives the tasks of a streaming query, those of a foreachBatch too."""
+ID_BYTES = 16
+
+
+def scope_of(local_property: Callable[[str], str | None], run: str, task: int) -> str:
+    """What tells the rows of one task from those of every other: query, batch and task; outside a query, the run and the task."""
+    query, batch = local_property(QUERY), local_property(BATCH)
+    return f"{run}/{task}" if query is None or batch is None else f"{query}/{batch}/{task}"
+
+
+class RowIds:
+    """Makes the ids of one task's rows, from scope and content; equal rows are counted.
+
+    The order of the rows does not matter, which an attempt that is made again need not keep. Costs some 80 B a row while the task runs.
+    """
+
+    def __init__(self, scope: str) -> None:
+        self._scope = blake2b(scope.encode()).digest()
+        self._seen: set[int] = set()
+        self._equal: dict[int, int] = {}
+
+    def id_of(self, stream: str, partition_key: str | None, explicit_hash_key: str | None, data: bytes) -> str:
+        """32 hexadecimal digits."""
+        made = blake2b(data, digest_size=ID_BYTES, key=self._scope)
+        made.update(repr((len(data), stream, partition_key, explicit_hash_key)).encode())
+        short = int.from_bytes(made.digest()[:8], "big")
+        if short in self._seen:
+            self._equal[short] = count = self._equal.get(short, 0) + 1
+            made.update(b"again %d" % count)
+        else:
+            self._seen.add(short)
+        return made.hexdigest()
+
+
+class IdField:
+    """The field of a JSON object that holds the id. Knows JSON objects by their braces, and looks closer only where the name occurs."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._quoted = json.dumps(name, ensure_ascii=False).encode()
+
+    def added_to(self, data: bytes, row_id: str) -> bytes:
+        """The object with the id as its first field. Raises: SinkError when the data is no object, or has the field."""
+        text = data.strip()
+        if not (text.startswith(b"{") and text.endswith(b"}")):
+            raise SinkError(f"idField adds '{self._name}' to a JSON object, and the data of a row is {_shown(data)}")
+        if self._quoted in text and self._is_there(text):
+            raise SinkError(f"idField is '{self._name}', and the data of a row has that field: {_shown(data)}")
+        rest = text[1:].lstrip()
+        return b'{%b:"%b"%b%b' % (self._quoted, row_id.encode(), b"" if rest == b"}" else b",", rest)
+
+    def _is_there(self, text: bytes) -> bool:
+        try:
+            return self._name in msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        except msgspec.DecodeError:
+            return True
+
+
+def _shown(data: bytes) -> str:
+    return f"{data[:60]!r}{'...' if len(data) > 60 else ''} ({len(data)} bytes)"

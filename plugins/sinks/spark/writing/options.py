@@ -1,0 +1,80 @@
+"""What a Spark job may set where it writes: options of its own, and the properties of the Kinesis sink (C1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from .....publishers.errors import ConfigurationError
+from .....publishers.properties import Properties
+from .....publishers.property_table import SINK_STREAM
+from .....publishers.property_types import integer, text
+from ...kinesis.settings import Settings
+from ..options import STREAM, warn_of_unknown_options
+
+_GROUP = "Spark"
+QUEUE_BYTES_OF_MANY = 16 * 2**20
+"""Default room of each stream where a column names them: their number is not known, and memory is to stay bounded."""
+
+WRITE_TASKS = integer(
+    "flink.spark.write.tasks",
+    "Tasks that write at the same time, best the number of slots: each goes at that part of `RateLimit`. By default each begins with "
+    "the whole, and what a shard refuses makes them share. Option `writeTasks`.",
+    1,
+    1,
+    unit="tasks",
+    group=_GROUP,
+    aliases=("writeTasks",),
+)
+ID_FIELD = text(
+    "flink.spark.write.id.field",
+    "A field that is added to `data`, which is a JSON object then: an id that is the same when a row is put again, so that consumers "
+    "can drop repeats. Option `idField`.",
+    group=_GROUP,
+    aliases=("idField",),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """A writing job's options, typed and checked; `stream` is None where a column names it."""
+
+    stream: str | None
+    id_field: str | None
+    settings: Settings
+    properties: Properties
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> WriteOptions:
+        """From what Spark hands over (keys lower-cased). Raises: ConfigurationError with option, value and what is valid (C2)."""
+        properties = Properties(options)
+        properties.check()
+        warn_of_unknown_options(properties, (STREAM, WRITE_TASKS, ID_FIELD))
+        return cls(
+            stream=_stream(properties),
+            id_field=properties.value(ID_FIELD),
+            settings=_shared(Settings.of(properties), properties.value(WRITE_TASKS)),
+            properties=properties,
+        )
+
+    def settings_of_one_of_many(self) -> Settings:
+        """The settings of each stream where a column names them."""
+        given = self.settings
+        return given if given.queue_bytes is not None else replace(given, queue_bytes=QUEUE_BYTES_OF_MANY)
+
+
+def _stream(properties: Properties) -> str | None:
+    name = properties.value(STREAM) or properties.value(SINK_STREAM)
+    if name is not None and (not name.strip() or "," in name):
+        raise ConfigurationError(
+            "stream", name, "one stream, name or ARN; for several a column 'stream' without the option"
+        )
+    return None if name is None else name.strip()
+
+
+def _shared(settings: Settings, tasks: int) -> Settings:
+    return replace(
+        settings,
+        records_per_second=settings.records_per_second / tasks,
+        bytes_per_second=settings.bytes_per_second / tasks,
+    )
