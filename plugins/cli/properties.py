@@ -12,6 +12,7 @@ from ...publishers.errors import PluginError
 from ...publishers.properties import Property, declared_properties
 from ..manager import load_registry
 from ..sinks.spark import options as spark_options  # noqa: F401 - it declares
+from ..sinks.spark.writing import options as spark_writing_options  # noqa: F401 - it declares
 from .reference_page import default_words, grouped, reference_page, valid_words
 
 

@@ -10,6 +10,7 @@ from command_line import ROOT
 from recordpublisher.fetcher.snapshot import to_json, union
 from recordpublisher.plugins.sinks import memory, reactive  # noqa: F401 - declare properties
 from recordpublisher.plugins.sinks.spark import options  # noqa: F401 - declares properties
+from recordpublisher.plugins.sinks.spark.writing import options as writing_options  # noqa: F401 - declares properties
 from recordpublisher.publishers import property_table  # noqa: F401 - declares properties
 from recordpublisher.publishers.properties import declared_properties
 

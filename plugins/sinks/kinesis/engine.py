@@ -110,7 +110,7 @@ class Engine:
         settings = self._settings
         aggregates = settings.aggregates
         aggregation = Aggregation(settings.aggregate_count, settings.aggregate_bytes) if aggregates else None
-        pace = Pace(settings.records_per_second, settings.bytes_per_second)
+        pace = Pace(settings.records_per_second, settings.bytes_per_second, settings.first_window)
         self._lanes = Lanes(shard_map, pace, aggregation)
         self._queue.measure(shard_map.open_count)
         self._order = KeyOrder(aggregation) if settings.keeps_key_order else None

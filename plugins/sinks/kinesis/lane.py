@@ -21,7 +21,7 @@ class Lane:
     def __init__(self, shard: Shard, pace: Pace) -> None:
         self.shard = shard
         self.pace = pace
-        self.window = Window()
+        self.window = Window(pace.first_window)
         self.queue: deque[Outgoing] = deque()
         self.queued_bytes = 0
         self.in_flight = 0

@@ -9,7 +9,7 @@ from .aggregation import Aggregation, apart
 from .lane import AggregatingLane, Lane
 from .outgoing import Outgoing
 from .shard_map import ANYWHERE, ShardMap
-from .window import Pace
+from .window import LARGEST_WINDOW, Pace
 
 _REMEMBERED_KEYS = 65_536
 """Hashing a key costs more than everything else that is done for a record; so many lanes of keys are remembered."""
@@ -74,4 +74,6 @@ class Lanes:
 
     def _pace_of(self, shard: Shard) -> Pace:
         shards = self.map.open_count if shard.shard_id == ANYWHERE else 1
-        return Pace(self._pace.records_per_second * shards, self._pace.bytes_per_second * shards)
+        pace = self._pace
+        first = min(LARGEST_WINDOW, pace.first_window * shards)
+        return Pace(pace.records_per_second * shards, pace.bytes_per_second * shards, first)

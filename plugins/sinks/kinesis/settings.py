@@ -10,6 +10,7 @@ from ....publishers.backoff import RetryPolicy
 from ....publishers.errors import ConfigurationError
 from ....publishers.properties import Properties
 from .statistics import SinkStatistics
+from .window import LARGEST_WINDOW
 
 QueueLimit = int | Callable[[SinkStatistics], int]
 """Records: a number above 0, or a function of what was measured that answers one."""
@@ -37,6 +38,8 @@ class Settings:
     records_per_second: float
     bytes_per_second: float
     connections: int
+    first_window: int = LARGEST_WINDOW
+    """Records in flight to a shard with which a writer begins that is one of several."""
 
     @classmethod
     def of(

@@ -17,27 +17,30 @@ class Window:
     """The Kinesis records that one shard may have unacknowledged, and may be sent within a grain of time.
 
     Additive increase, multiplicative decrease: writers that share a shard end up with equal shares. Half, TCP's factor, is too much
-    for a shard whose limit is a rate (FLINK-31772).
+    for a shard whose limit is a rate (FLINK-31772). One that begins small doubles until the shard first refuses something.
     """
 
-    def __init__(self) -> None:
-        self.size = LARGEST_WINDOW
+    def __init__(self, first: int = LARGEST_WINDOW) -> None:
+        self.size = first
+        self._is_starting = True
 
     def grow(self) -> None:
         """Everything that was sent to the shard in one call was taken."""
-        self.size = min(LARGEST_WINDOW, self.size + INCREASE)
+        self.size = min(LARGEST_WINDOW, 2 * self.size if self._is_starting else self.size + INCREASE)
 
     def shrink(self) -> None:
         """The shard refused something because of its limits."""
+        self._is_starting = False
         self.size = max(1, int(self.size * DECREASE))
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What one shard is given, per second: the service's limits, or a share of them (RateLimit)."""
+    """What one shard is given, per second: the service's limits, or a share of them (RateLimit); and where its window begins."""
 
     records_per_second: float
     bytes_per_second: float
+    first_window: int = LARGEST_WINDOW
 
     @property
     def grain_records(self) -> int:

@@ -20,6 +20,16 @@ def test_a_window_stays_within_its_bounds():
     assert window.size == 1
 
 
+def test_a_window_that_begins_small_doubles_until_the_shard_refuses_something():
+    window = Window(32)
+    window.grow()
+    window.grow()
+    assert window.size == 128
+    window.shrink()
+    window.grow()
+    assert window.size == 107
+
+
 @pytest.mark.parametrize(
     ("records", "size", "window", "seconds"),
     [(250, 1, 5_000, 0.25), (1, 2**20, 5_000, 1.0), (10, 1, 10, 0.25), (5, 1, 10, 0.125)],

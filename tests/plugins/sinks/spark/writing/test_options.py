@@ -7,7 +7,8 @@ import warnings
 
 import pytest
 
-from recordpublisher.plugins.sinks.spark.writing.options import QUEUE_BYTES_OF_MANY, WriteOptions
+from recordpublisher.plugins.sinks.kinesis.window import LARGEST_WINDOW
+from recordpublisher.plugins.sinks.spark.writing.options import FIRST_WINDOW, QUEUE_BYTES_OF_MANY, WriteOptions
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties import UnknownPropertyWarning
 
@@ -17,6 +18,11 @@ def test_the_tasks_share_the_pace_of_a_shard():
     shared = WriteOptions.parse({"stream": "out", "writetasks": "8"}).settings
     assert (alone.records_per_second, alone.bytes_per_second) == (1000, 2**20)
     assert (shared.records_per_second, shared.bytes_per_second) == (125, 2**17)
+
+
+def test_tasks_that_do_not_know_of_each_other_begin_slowly():
+    assert WriteOptions.parse({"stream": "out"}).settings.first_window == FIRST_WINDOW
+    assert WriteOptions.parse({"stream": "out", "writetasks": "8"}).settings.first_window == LARGEST_WINDOW
 
 
 def test_the_sinks_own_properties_count_and_those_of_spark_are_no_mistake():

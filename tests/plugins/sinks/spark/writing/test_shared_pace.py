@@ -1,0 +1,51 @@
+"""Tasks that write to one shard at the same time, on virtual time: together they get what it takes, without burning its limits."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fake_kinesis import FakeKinesis
+
+from recordpublisher.plugins.sinks.kinesis.outgoing import Outgoing
+from recordpublisher.plugins.sinks.spark.writing.open_writers import OpenWriters
+from recordpublisher.plugins.sinks.spark.writing.options import WriteOptions
+
+from virtual_time import VirtualClock, run_virtual
+
+TASKS, ROWS = 8, 1_000
+
+
+def written_by_tasks(**options):
+    """A cold start of all tasks at a shard that takes 1,000 records a second: seconds, and records that it refused."""
+    settings = WriteOptions.parse({"stream": "out", **options}).settings
+
+    async def job():
+        fake, clock = FakeKinesis(), VirtualClock()
+        fake.rate = 1_000.0
+        workers = [OpenWriters(settings, lambda _: fake, clock) for _ in range(TASKS)]
+        began = clock.monotonic()
+        await asyncio.gather(*[write(worker) for worker in workers])
+        seconds, throttles = clock.monotonic() - began, sum(worker.totals()["throttles"] for worker in workers)
+        for worker in workers:
+            await worker.abandon()
+        assert len(fake.user_records()) == TASKS * ROWS
+        return seconds, throttles
+
+    return run_virtual(job())
+
+
+async def write(worker):
+    await worker.put({"out": [Outgoing(bytes(100), f"k{n}", None, 104) for n in range(ROWS)]})
+    await worker.flush()
+
+
+def test_tasks_that_know_how_many_they_are_are_never_refused():
+    seconds, throttles = written_by_tasks(writetasks=str(TASKS))
+    assert throttles == 0
+    assert seconds <= 9
+
+
+def test_tasks_that_do_not_know_use_the_shard_up_and_are_refused_less_often_than_they_write():
+    seconds, throttles = written_by_tasks()
+    assert throttles < TASKS * ROWS, "beginning as fast as alone it is four times as much"
+    assert seconds <= 10
