@@ -41,6 +41,15 @@ def test_next_to_boto3(table, how, at_most):
     table.append(Row(f"Kinesis sink, 200 B, {how}", median(ours), median(theirs), at_most, 2))
 
 
+@pytest.mark.parametrize("how", ["plain", "ids", "aggregated"])
+def test_a_task_of_sparks_writer_next_to_boto3(table, how):
+    """Without what Spark itself does; no goal is set."""
+    with put_server() as url:
+        ours = median([micros_of("spark_write_client.py", url, how, RECORDS) for _ in range(ROUNDS)])
+        theirs = median([micros_of("boto3_put_client.py", url, "put", FEW) for _ in range(ROUNDS)])
+    table.append(Row(f"Spark writer, 200 B, {how}", ours, theirs))
+
+
 @pytest.mark.skipif(not PEERS.exists(), reason="the peers are not installed: make peers")
 def test_next_to_async_kinesis(table):
     with put_server() as url:

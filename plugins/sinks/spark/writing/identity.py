@@ -35,13 +35,14 @@ class RowIds:
     def id_of(self, stream: str, partition_key: str | None, explicit_hash_key: str | None, data: bytes) -> str:
         """32 hexadecimal digits."""
         made = blake2b(data, digest_size=ID_BYTES, key=self._scope)
-        made.update(repr((len(data), stream, partition_key, explicit_hash_key)).encode())
-        short = int.from_bytes(made.digest()[:8], "big")
-        if short in self._seen:
-            self._equal[short] = count = self._equal.get(short, 0) + 1
-            made.update(b"again %d" % count)
-        else:
+        made.update(f"{len(data)} {stream!r} {partition_key!r} {explicit_hash_key!r}".encode())
+        digest = made.digest()
+        short = int.from_bytes(digest[:8], "big")
+        if short not in self._seen:
             self._seen.add(short)
+            return digest.hex()
+        self._equal[short] = count = self._equal.get(short, 0) + 1
+        made.update(b" again %d" % count)
         return made.hexdigest()
 
 
@@ -51,6 +52,7 @@ class IdField:
     def __init__(self, name: str) -> None:
         self._name = name
         self._quoted = json.dumps(name, ensure_ascii=False).encode()
+        self._begin = b"{" + self._quoted + b':"'
 
     def added_to(self, data: bytes, row_id: str) -> bytes:
         """The object with the id as its first field. Raises: SinkError when the data is no object, or has the field."""
@@ -60,7 +62,7 @@ class IdField:
         if self._quoted in text and self._is_there(text):
             raise SinkError(f"idField is '{self._name}', and the data of a row has that field: {_shown(data)}")
         rest = text[1:].lstrip()
-        return b'{%b:"%b"%b%b' % (self._quoted, row_id.encode(), b"" if rest == b"}" else b",", rest)
+        return self._begin + row_id.encode() + (b'"' if rest == b"}" else b'",') + rest
 
     def _is_there(self, text: bytes) -> bool:
         try:

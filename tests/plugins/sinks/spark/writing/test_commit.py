@@ -1,0 +1,54 @@
+"""The writers as the driver has them: pickled for the tasks, told of what they did. Without a running Spark."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+
+import pytest
+from pyspark.sql.types import StringType, StructType
+
+from recordpublisher.plugins.sinks.spark.log import LOG_VARIABLE
+from recordpublisher.plugins.sinks.spark.writing.options import WriteOptions
+from recordpublisher.plugins.sinks.spark.writing.task import TaskFigures
+from recordpublisher.plugins.sinks.spark.writing.writers import KinesisBatchWriter, KinesisStreamWriter, Written
+
+OPTIONS = WriteOptions.parse({"stream": "out"})
+SCHEMA = StructType().add("data", StringType())
+
+
+def written(given_up=0):
+    return Written(TaskFigures(0, 0, 10, 1000, 2, 1, 1, given_up, 3, 0.5))
+
+
+@pytest.fixture
+def log(caplog, monkeypatch):
+    """(level, line) of everything that was logged, at the level that a job's log has."""
+    logger = logging.getLogger("recordpublisher")
+    before = logger.level
+    monkeypatch.setenv(LOG_VARIABLE, "INFO")
+    yield lambda: [(record.levelname, record.getMessage()) for record in caplog.records]
+    logger.setLevel(before)
+
+
+def test_a_committed_batch_is_a_line_and_one_that_left_records_out_a_warning(log):
+    writer = KinesisStreamWriter(OPTIONS, SCHEMA)
+    writer.commit([written(), written()], 7)
+    writer.commit([written(given_up=1)], 8)
+    (first, line), (second, warning) = log()
+    assert (first, second) == ("INFO", "WARNING")
+    assert line.startswith("batch 7: 20 records and 2000 bytes put by 2 tasks")
+    assert "1 given up" in warning
+
+
+def test_a_batch_that_failed_says_what_is_in_the_stream(log):
+    KinesisStreamWriter(OPTIONS, SCHEMA).abort([written(), None], 7)
+    KinesisBatchWriter(OPTIONS, SCHEMA, overwrite=False).abort([None])
+    assert [level for level, _ in log()] == ["WARNING", "WARNING"]
+    assert log()[0][1].startswith("batch 7 failed: 10 records of 1 finished tasks are in the stream")
+
+
+def test_the_attempts_of_a_batch_jobs_tasks_share_its_run():
+    writer = KinesisBatchWriter(OPTIONS, SCHEMA, overwrite=False)
+    assert pickle.loads(pickle.dumps(writer))._run == writer._run
+    assert KinesisBatchWriter(OPTIONS, SCHEMA, overwrite=False)._run != writer._run
