@@ -11,6 +11,9 @@ from ...kinesis.outgoing import Outgoing
 from ...kinesis.settings import Settings
 from ...kinesis.writer import KinesisWriter
 
+MOST_STREAMS = 50
+"""Writers that are open at a time: rows may name any number of streams, and each writer has connections and room of its own."""
+
 
 class OpenWriters:
     """Owns the writers. Everything happens on the worker's loop, for one task at a time."""
@@ -20,6 +23,7 @@ class OpenWriters:
         self._connect = connect
         self._clock = clock or SystemClock()
         self._writers: dict[str, KinesisWriter] = {}
+        self._ended: Counter[str] = Counter()
 
     async def put(self, records: Mapping[str, Sequence[Outgoing]]) -> None:
         """Hand records over to their streams, waiting for room: the back-pressure of the task (K1). Raises: what failed."""
@@ -33,19 +37,24 @@ class OpenWriters:
 
     async def abandon(self) -> None:
         """Let go at once: what is not acknowledged may have arrived or not."""
-        for writer in self._writers.values():
+        while self._writers:
+            _, writer = self._writers.popitem()
+            self._ended.update(_counts(writer))
             await writer.abandon()
 
     def totals(self) -> Counter[str]:
-        """The counters of all writers together, since they were opened."""
-        summed: Counter[str] = Counter()
+        """The counters of all writers together, those that were let go included."""
+        summed = self._ended.copy()
         for writer in self._writers.values():
-            summed.update({name: value for name, value in writer.metrics().items() if isinstance(value, int)})
+            summed.update(_counts(writer))
         return summed
 
     async def _writer_of(self, stream: str) -> KinesisWriter:
         writer = self._writers.get(stream)
         if writer is None:
+            if len(self._writers) >= MOST_STREAMS:
+                await self.flush()
+                await self.abandon()
             writer = KinesisWriter(self._connect(stream), stream, self._settings, self._clock)
             try:
                 await writer.open()
@@ -54,3 +63,7 @@ class OpenWriters:
                 raise
             self._writers[stream] = writer
         return writer
+
+
+def _counts(writer: KinesisWriter) -> dict[str, int]:
+    return {name: value for name, value in writer.metrics().items() if isinstance(value, int)}

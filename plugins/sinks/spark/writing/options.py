@@ -65,6 +65,14 @@ class WriteOptions:
         given = self.settings
         return given if given.queue_bytes is not None else replace(given, queue_bytes=QUEUE_BYTES_OF_MANY)
 
+    @property
+    def of_connection(self) -> tuple[object, ...]:
+        """What writers have to have in common to be used again: everything but the target and what is done to the rows."""
+        others = {key for option in (STREAM, SINK_STREAM, ID_FIELD) for key in (option.key, *option.aliases)}
+        lowered = {key.lower() for key in others}
+        kept = sorted((key.lower(), value) for key, value in self.properties.items() if key.lower() not in lowered)
+        return (self.stream is None, *kept)
+
 
 def _stream(properties: Properties) -> str | None:
     name = properties.value(STREAM) or properties.value(SINK_STREAM)

@@ -57,14 +57,16 @@ class TaskWrite:
                     self.loop.run(writers.put(self.rows.records_of(part)))
             self.loop.run(writers.flush())
         except BaseException as error:
-            self.loop.forget(
-                self.warm
-            )  # a writer that failed takes nothing more, and what is outstanding is nobody's now
-            self.loop.start(writers.abandon())
+            self._let_go_of(writers)
             if isinstance(error, RecordPublisherError):
                 raise SinkError(f"{self.where}: {error}") from error
             raise
         return self._figures(writers.totals() - before, self.clock.monotonic() - began)
+
+    def _let_go_of(self, writers: OpenWriters) -> None:
+        """A writer that failed takes nothing more, and what is outstanding is nobody's now."""
+        self.loop.forget(self.warm)
+        self.loop.start(writers.abandon())
 
     def _figures(self, counts: Counter[str], seconds: float) -> TaskFigures:
         return TaskFigures(

@@ -50,7 +50,13 @@ class RowWriter:
         where = f"task {task}" + ("" if batch is None else f" of batch {batch}")
         scope = scope_of(context.getLocalProperty, self._run, task)
         write = TaskWrite(
-            task, context.attemptNumber(), where, self._rows(scope), worker_loop(), self._warm_key(), self._open
+            task,
+            context.attemptNumber(),
+            where,
+            self._rows(scope),
+            worker_loop(),
+            ("write", *self._options.of_connection),
+            self._open,
         )
         return Written(write.run(iterator))
 
@@ -58,9 +64,6 @@ class RowWriter:
         name = self._options.id_field
         ids = (None, None) if name is None else (RowIds(scope), IdField(name))
         return RowsToRecords(self._columns, self._options.stream, *ids)
-
-    def _warm_key(self) -> tuple[object, ...]:
-        return ("write", self._options.stream is None, *sorted(self._options.properties.items()))
 
     def _open(self) -> OpenWriters:
         options = self._options

@@ -40,6 +40,12 @@ def test_where_a_column_names_the_streams_each_has_less_room_unless_it_is_given(
     assert given.settings_of_one_of_many().queue_bytes == 5000
 
 
+def test_jobs_that_differ_in_target_and_ids_only_share_their_writers():
+    first = WriteOptions.parse({"stream": "a", "idfield": "id", "aws.region": "eu-west-1"})
+    assert first.of_connection == WriteOptions.parse({"stream": "b", "aws.region": "eu-west-1"}).of_connection
+    assert first.of_connection != WriteOptions.parse({"stream": "a", "aws.region": "eu-west-2"}).of_connection
+
+
 @pytest.mark.parametrize("key", ["idfeld", "metadatalocation"])
 def test_c1_an_unknown_option_and_one_of_reading_are_warnings(key):
     with pytest.warns(UnknownPropertyWarning, match=f"unknown option '{key}' is ignored"):

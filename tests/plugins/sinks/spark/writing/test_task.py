@@ -10,7 +10,7 @@ from fake_kinesis import FakeKinesis
 
 from recordpublisher.plugins.sinks.spark.worker import WorkerLoop
 from recordpublisher.plugins.sinks.spark.writing.columns import WriteColumns
-from recordpublisher.plugins.sinks.spark.writing.open_writers import OpenWriters
+from recordpublisher.plugins.sinks.spark.writing.open_writers import MOST_STREAMS, OpenWriters
 from recordpublisher.plugins.sinks.spark.writing.options import WriteOptions
 from recordpublisher.plugins.sinks.spark.writing.rows import SLICE_ROWS, RowsToRecords
 from recordpublisher.plugins.sinks.spark.writing.task import TaskWrite
@@ -24,8 +24,8 @@ class Worker:
         self.fake, self.loop, self.opened = fake, WorkerLoop(), 0
         self.options = WriteOptions.parse({"stream": "out", **options})
 
-    def task(self, batches, attempt=0):
-        rows = RowsToRecords(WriteColumns(0, 1), "out")
+    def task(self, batches, rows=None, attempt=0):
+        rows = rows or RowsToRecords(WriteColumns(0, 1), "out")
         return TaskWrite(3, attempt, "task 3 of batch 7", rows, self.loop, ("write",), self.make).run(batches)
 
     def make(self):
@@ -70,6 +70,19 @@ def test_writers_are_warm_from_task_to_task_and_figures_are_of_each(start):
     worker = start(FakeKinesis())
     assert [worker.task([rows(10)]).records, worker.task([rows(20)]).records] == [10, 20]
     assert (worker.opened, worker.fake.listings) == (1, 1)
+
+
+def test_writers_are_let_go_when_rows_name_too_many_streams(start):
+    fakes = {f"s{n}": FakeKinesis() for n in range(MOST_STREAMS + 10)}
+    worker = start(FakeKinesis())
+    worker.make = lambda: OpenWriters(worker.options.settings, fakes.__getitem__)
+    named = pa.record_batch(
+        [[b"%d" % n for n in range(len(fakes))], ["k"] * len(fakes), list(fakes)], names=["d", "k", "s"]
+    )
+    figures = worker.task([named], RowsToRecords(WriteColumns(0, 1, stream=2), None))
+    assert [fake.user_records() for fake in fakes.values()] == [[("k", b"%d" % n)] for n in range(len(fakes))]
+    assert figures.records == len(fakes)
+    assert sum(not fake.is_closed for fake in fakes.values()) == 10
 
 
 def test_an_aggregating_task_puts_fewer_records(start):

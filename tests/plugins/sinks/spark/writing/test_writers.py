@@ -66,6 +66,20 @@ def test_a_batch_that_is_run_again_brings_repeats_that_a_consumer_can_drop(spark
     assert rows == list(range(len(rows)))
 
 
+def test_a_write_in_foreach_batch_has_the_ids_of_the_batch(spark, kinesis, tmp_path):
+    target = kinesis("foreach")
+
+    def write_twice(rows, batch):
+        for _ in range(2):
+            write_rows(rows.selectExpr("to_json(struct(value n)) data"), target, idField="rowId")
+
+    writer = numbered(spark, 100).writeStream.foreachBatch(write_twice)
+    writer.option("checkpointLocation", str(tmp_path)).trigger(**NOW).start().awaitTermination()
+    records = target.records()
+    assert len(records) == 200
+    assert sorted(row["n"] for row in dropped_repeats(records)) == list(range(100))
+
+
 def test_a_throttled_shard_slows_the_query_and_loses_nothing(spark, tmp_path):
     """A shard takes 1,000 records at once and 1,000 a second from then on (service limits)."""
     with serve_in_thread(quotas=Quotas.service()) as served:
