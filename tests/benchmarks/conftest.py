@@ -1,18 +1,32 @@
-"""The table of all paths, printed when everything is measured."""
+"""The table of all paths: each row is printed when it is measured, and all of them at the end."""
 
 import os
+from itertools import groupby
 
 import pytest
+from benchmarks import results
 from benchmarks.table import Row, head, line
 
 ROWS = pytest.StashKey[list[Row]]()
 GROWTH = pytest.StashKey[list[str]]()
+IS_KEPT = bool(os.environ.get("RECORDPUBLISHER_KEEP"))
+"""Whether the figures go into the repository, for the page (`make bench`)."""
+
+
+class Table(list):
+    """Rows; each is kept at once, so that one failing benchmark takes no other's figures with it."""
+
+    def append(self, row):
+        super().append(row)
+        print(f"\n  {line(row)}", flush=True)
+        if IS_KEPT:
+            results.keep([row])
 
 
 @pytest.fixture
 def table(request):
     """Rows to be printed at the end."""
-    return request.config.stash.setdefault(ROWS, [])
+    return request.config.stash.setdefault(ROWS, Table())
 
 
 @pytest.fixture
@@ -23,14 +37,14 @@ def growth(request):
 
 def pytest_terminal_summary(terminalreporter, config):
     rows = config.stash.get(ROWS, [])
-    if rows:
-        terminalreporter.section("CPU per record through the whole pipeline")
-        for text in (head(), *map(line, rows)):
+    for section, of_section in groupby(rows, key=lambda row: row.section):
+        terminalreporter.section(section)
+        for text in (head(), *map(line, of_section)):
             terminalreporter.write_line(text)
-        terminalreporter.write_line(
-            f"load average of the last minute: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
-        )
+    if rows:
+        load = os.getloadavg()[0]
+        terminalreporter.write_line(f"load average of the last minute: {load:.1f} on {os.cpu_count()} cores")
     if lines := config.stash.get(GROWTH, []):
-        terminalreporter.section("many shards")
+        terminalreporter.section("further")
         for text in lines:
             terminalreporter.write_line(text)

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+UNITS: dict[str, Callable[[float], str]] = {
+    "us": lambda value: f"{value:.2f} us",
+    "ms": lambda value: f"{value:.2f} ms",
+    "s": lambda value: f"{value:.2f} s",
+    "MB": lambda value: f"{value:.0f} MB",
+    "%": lambda value: f"{value:.1f} %",
+    "x": lambda value: f"{value:.2f}x",
+}
 
 
 @dataclass(frozen=True)
 class Row:
-    """Microseconds of CPU per record of one path, ours and a peer's in the same run; goals are None where none is set."""
+    """One figure of one path, ours and a peer's in the same run, in `unit` (us: microseconds of CPU per record); smaller is better.
+
+    `at_most` is the goal of ours, `at_least` that of the ratio; None where none is set. Rows of a `section` stand together.
+    """
 
     path: str
     ours: float
@@ -15,6 +28,13 @@ class Row:
     at_most: float | None = None
     at_least: float | None = None
     peer: str = "boto3"
+    section: str = "pipeline"
+    unit: str = "us"
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What a later figure of the same thing has too."""
+        return self.section, self.path, "" if self.theirs is None else self.peer
 
     @property
     def ratio(self) -> float | None:
@@ -32,12 +52,26 @@ class Row:
         return f"missed: {', '.join(missed)}" if missed else "met"
 
 
-def head() -> str:
-    return f"{'path':44}{'us/record':>10}{'goal':>7}  {'peer':16}{'us/record':>10}{'ratio':>8}{'goal':>7}  "
+def cells(row: Row) -> list[str]:
+    """Path, ours, goal, peer, theirs, ratio, its goal, verdict: as text, empty where there is nothing to say."""
+    shown = UNITS[row.unit]
+    goal = "" if row.at_most is None else shown(row.at_most)
+    ratio_goal = "" if row.at_least is None else f"{row.at_least:g}x"
+    theirs = ["", "", ""] if row.theirs is None else [row.peer, shown(row.theirs), f"{row.ratio:.1f}x"]
+    return [row.path, shown(row.ours), goal, *theirs, ratio_goal, row.verdict]
+
+
+HEAD = ["path", "ours", "goal", "peer", "theirs", "ratio", "goal", "verdict"]
 
 
 def line(row: Row) -> str:
-    goal = "" if row.at_most is None else f"{row.at_most:.1f}"
-    ratio_goal = "" if row.at_least is None else f"{row.at_least:g}x"
-    theirs, ratio, peer = ("", "", "") if row.theirs is None else (f"{row.theirs:.2f}", f"{row.ratio:.1f}x", row.peer)
-    return f"{row.path:44}{row.ours:10.2f}{goal:>7}  {peer:16}{theirs:>10}{ratio:>8}{ratio_goal:>7}  {row.verdict}"
+    return aligned(cells(row))
+
+
+def head() -> str:
+    return aligned(HEAD)
+
+
+def aligned(texts: list[str]) -> str:
+    path, ours, goal, peer, theirs, ratio, ratio_goal, verdict = texts
+    return f"{path:52}{ours:>10}{goal:>10}  {peer:17}{theirs:>10}{ratio:>8}{ratio_goal:>7}  {verdict}".rstrip()

@@ -1,0 +1,60 @@
+"""The figures that were measured last, kept in the repository: the page and the picture are made from them and from nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.table import Row
+
+FILE = Path(__file__).parents[2] / "docs" / "explanation" / "performance.json"
+
+
+@dataclass(frozen=True)
+class Run:
+    """When and where a figure was measured; `load` is the load average of the last minute, which includes the benchmark's own."""
+
+    day: str
+    python: str
+    cores: int
+    load: float
+
+    @classmethod
+    def now(cls) -> Run:
+        load = round(os.getloadavg()[0], 1)
+        return cls(f"{datetime.now():%Y-%m-%d}", platform.python_version(), os.cpu_count() or 1, load)
+
+
+def load(file: Path = FILE) -> dict[str, Any]:
+    """Rows with their runs, and shares of layers by path."""
+    return json.loads(file.read_text()) if file.exists() else {"rows": [], "shares": {}}
+
+
+def measured(file: Path = FILE) -> list[tuple[Row, Run]]:
+    return [(Row(**entry["row"]), Run(**entry["run"])) for entry in load(file)["rows"]]
+
+
+def keep(rows: Iterable[Row], file: Path = FILE) -> None:
+    """Put rows in the place of older ones of the same thing, or behind the others."""
+    known = {row.key: (row, run) for row, run in measured(file)}
+    known |= {row.key: (row, Run.now()) for row in rows}
+    entries = [{"row": asdict(row), "run": asdict(run)} for row, run in known.values()]
+    _write({**load(file), "rows": entries}, file)
+
+
+def keep_shares(path: str, shares: dict[str, float], file: Path = FILE) -> None:
+    """What each layer takes of a path's samples."""
+    known = load(file)
+    _write({**known, "shares": {**known["shares"], path: shares}}, file)
+
+
+def _write(known: dict[str, Any], file: Path) -> None:
+    aside = file.with_suffix(".new")
+    aside.write_text(json.dumps(known, indent=1) + "\n")
+    aside.replace(file)
