@@ -12,9 +12,9 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent), os
 
 
 @contextmanager
-def replay_server(shards: int, records: int, event: int, size: int) -> Iterator[str]:
-    """The URL of a replay server; it ends with the block, or with us."""
-    numbers = [str(number) for number in (shards, records, event, size)]
+def replay_server(shards: int, records: int, event: int, size: int, parts: int = 0, small: int = -1) -> Iterator[str]:
+    """The URL of a replay server; it ends with the block, or with us. What the numbers mean: `replay_server.py`."""
+    numbers = [str(number) for number in (shards, records, event, size, parts, small)]
     command = [sys.executable, str(HERE / "replay_server.py"), *numbers]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
@@ -24,6 +24,16 @@ def replay_server(shards: int, records: int, event: int, size: int) -> Iterator[
             yield f"http://127.0.0.1:{int(process.stdout.readline())}"
         finally:
             process.terminate()
+
+
+PEERS = HERE.parents[1] / ".venvs" / "peers" / "bin" / "python"
+"""The peers' environment (`make peers`)."""
+
+
+def said_by_peer(script: str, *arguments: object) -> str:
+    """What a process of the peers' environment prints."""
+    command = [str(PEERS), str(HERE / "peers" / script), *map(str, arguments)]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT, check=True, timeout=200).stdout
 
 
 def micros_of(script: str, *arguments: object) -> float:

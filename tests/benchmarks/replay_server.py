@@ -1,32 +1,52 @@
-"""A server process that answers from records encoded before, so that it is never the limit: SHARDS RECORDS EVENT SIZE; prints its port.
+"""A server process that answers from records encoded before, so that it is never the limit: SHARDS RECORDS EVENT SIZE [PARTS [SMALL]].
 
-Every shard of the one stream `replay` is closed and holds the same RECORDS records of SIZE random bytes, a millisecond of arrival apart.
-GetRecords keeps to its Limit, an iterator is an index; SubscribeToShard sends everything, EVENT records in each event.
+Prints its port. Every shard of the one stream `replay` is closed and holds the same RECORDS records of SIZE random bytes, a millisecond of arrival apart.
+GetRecords keeps to its Limit, an iterator is an index; SubscribeToShard sends everything, EVENT records in each event. With PARTS
+each record is a KPL aggregate of so many sub-records of SIZE bytes. With SMALL every shard but the first one holds so many records only.
 """
 
 import asyncio
 import base64
+import hashlib
 import json
 import random
 import sys
 from functools import cache
+from itertools import count, islice
 
 from aiohttp import web
 from event_frames import frame, initial_response
+from kpl import aggregate
 
-SHARDS, RECORDS, EVENT, SIZE = (int(argument) for argument in sys.argv[1:])
+SHARDS, RECORDS, EVENT, SIZE, PARTS, SMALL = (int(argument) for argument in [*sys.argv[1:], "0", "-1"][:6])
+FIRST_SHARD = f"shardId-{0:012}"
 FIRST_SEQUENCE = 49600000000000000000000000000000000000000000000000000000
 EVENT_HEADERS = {":message-type": "event", ":event-type": "SubscribeToShardEvent", ":content-type": "application/json"}
 
 
-def wire_records():
+def keys_of_the_lower_half():
+    """Of those shards own what they read: the first of two, or the only one."""
+    keys = (f"key-{n}" for n in count())
+    return list(islice((key for key in keys if hashlib.md5(key.encode()).digest()[0] < 128), 997))
+
+
+def payloads():
     rnd = random.Random(1)
+    keys = keys_of_the_lower_half()
     for n in range(RECORDS):
+        if PARTS:
+            yield aggregate(*((keys[(n * PARTS + part) % 997], rnd.randbytes(SIZE)) for part in range(PARTS)))
+        else:
+            yield rnd.randbytes(SIZE)
+
+
+def wire_records():
+    for n, data in enumerate(payloads()):
         yield json.dumps(
             {
                 "SequenceNumber": str(FIRST_SEQUENCE + n),
                 "ApproximateArrivalTimestamp": 1700000000.123 + n / 1000,
-                "Data": base64.b64encode(rnd.randbytes(SIZE)).decode(),
+                "Data": base64.b64encode(data).decode(),
                 "PartitionKey": f"key-{n % 997}",
             }
         ).encode()
@@ -35,17 +55,21 @@ def wire_records():
 ENCODED = list(wire_records())
 
 
-def body(start, stop, **more):
-    """The records from `start` on and what goes with them; the names in `more` whose value is None are left out at the shard's end."""
-    millis = max(RECORDS - stop, 0)
-    rest = {"MillisBehindLatest": millis} | (more if stop < RECORDS else {"ChildShards": []})
-    return b'{"Records":[' + b",".join(ENCODED[start:stop]) + b"]," + json.dumps(rest).encode()[1:]
+def records_of(shard_id):
+    return RECORDS if SMALL < 0 or shard_id == FIRST_SHARD else SMALL
+
+
+def body(start, stop, end, **more):
+    """The records from `start` on and what goes with them; `more` is left out at the shard's end."""
+    millis = max(end - stop, 0)
+    rest = {"MillisBehindLatest": millis} | (more if stop < end else {"ChildShards": []})
+    return b'{"Records":[' + b",".join(ENCODED[start : min(stop, end)]) + b"]," + json.dumps(rest).encode()[1:]
 
 
 @cache
-def event(start):
+def event(start, end):
     stop = start + EVENT
-    return frame(EVENT_HEADERS, body(start, stop, ContinuationSequenceNumber=str(FIRST_SEQUENCE + stop)))
+    return frame(EVENT_HEADERS, body(start, stop, end, ContinuationSequenceNumber=str(FIRST_SEQUENCE + stop)))
 
 
 def listed_shards(request):
@@ -66,32 +90,38 @@ def listed_shards(request):
 
 
 def shard_iterator(request):
-    return {"ShardIterator": "0"}
+    return {"ShardIterator": f"0/{records_of(request['ShardId'])}"}
 
 
 def got_records(request):
-    start = int(request["ShardIterator"])
+    start, _, end = request["ShardIterator"].partition("/")
+    start, end = int(start), int(end or RECORDS)
     stop = start + request.get("Limit", 10_000)
-    return body(start, stop, NextShardIterator=str(stop))
+    return body(start, stop, end, NextShardIterator=f"{stop}/{end}")
 
 
-ANSWERS = {"ListShards": listed_shards, "GetShardIterator": shard_iterator, "GetRecords": got_records}
+def described(request):
+    summary = {"StreamName": "replay", "StreamStatus": "ACTIVE", "OpenShardCount": SHARDS}
+    return {"StreamDescriptionSummary": {**summary, "RecordDistributionStrategy": "KEY"}}
+
+
+ANSWERS = {"DescribeStreamSummary": described, "ListShards": listed_shards, "GetShardIterator": shard_iterator, "GetRecords": got_records}
 
 
 async def answer(request):
     operation, asked = request.headers["X-Amz-Target"].rpartition(".")[2], json.loads(await request.read())
     if operation == "SubscribeToShard":
-        return await pushed(request)
+        return await pushed(request, records_of(asked["ShardId"]))
     said = ANSWERS[operation](asked)
     return web.Response(body=said if isinstance(said, bytes) else json.dumps(said).encode())
 
 
-async def pushed(request):
+async def pushed(request, end):
     response = web.StreamResponse()
     await response.prepare(request)
     await response.write(initial_response())
-    for start in range(0, RECORDS, EVENT):
-        await response.write(event(start))
+    for start in range(0, max(end, 1), EVENT):
+        await response.write(event(start, end))
     return response
 
 

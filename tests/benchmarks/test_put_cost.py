@@ -3,16 +3,14 @@
 import subprocess
 import sys
 from contextlib import contextmanager
-from pathlib import Path
 from statistics import median
 
 import pytest
-from benchmarks.processes import ENVIRONMENT, HERE, micros_of
+from benchmarks.processes import ENVIRONMENT, HERE, PEERS, micros_of, said_by_peer
 from benchmarks.table import Row
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
 
-PEERS = Path(__file__).parents[2] / ".venvs" / "peers" / "bin" / "python"
 RECORDS, FEW, ROUNDS = 150_000, 30_000, 3
 
 
@@ -38,7 +36,7 @@ def test_next_to_boto3(table, how, at_most):
         for _ in range(ROUNDS):
             ours.append(micros_of("sink_client.py", url, how, RECORDS))
             theirs.append(micros_of("boto3_put_client.py", url, "put", FEW))
-    table.append(Row(f"Kinesis sink, 200 B, {how}", median(ours), median(theirs), at_most, 2))
+    table.append(Row(f"Kinesis sink, 200 B, {how}", median(ours), median(theirs), at_most, 2, section="writing"))
 
 
 @pytest.mark.parametrize("how", ["plain", "ids", "aggregated"])
@@ -54,6 +52,5 @@ def test_a_task_of_sparks_writer_next_to_boto3(table, how):
 def test_next_to_async_kinesis(table):
     with put_server() as url:
         ours = median([micros_of("sink_client.py", url, "put", RECORDS) for _ in range(ROUNDS)])
-        command = [PEERS, HERE / "peers" / "async_kinesis_put_client.py", url, "put", str(FEW)]
-        said = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT, check=True, timeout=200)
-    table.append(Row("Kinesis sink, 200 B, put", ours, float(said.stdout), None, 5, "async-kinesis"))
+        theirs = float(said_by_peer("async_kinesis_put_client.py", url, "put", FEW))
+    table.append(Row("Kinesis sink, 200 B, put", ours, theirs, None, 5, "async-kinesis", "writing"))

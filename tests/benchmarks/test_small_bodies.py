@@ -19,4 +19,4 @@ def test_cpu_per_record(table):
             said = json.loads(said_by("growth_client.py", url, "POLLING", "off", SHARDS * RECORDS, BODY))
             ours.append(said["record"])
             boto3.append(micros_of("boto3_client.py", url, "get_records", RECORDS, BODY))
-    table.append(Row(f"polling, 200 B x {BODY}", median(ours), median(boto3), 5.0, 3))
+    table.append(Row(f"polling, 200 B x {BODY}", median(ours), median(boto3), 5.0, 3, section="others"))

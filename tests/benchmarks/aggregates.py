@@ -1,0 +1,35 @@
+"""Batches of KPL aggregates, and what taking them apart costs without anything around it."""
+
+import time
+
+from kpl import aggregate
+
+from recordpublisher.publishers.deaggregation import Deaggregator
+from recordpublisher.publishers.metrics import ShardMetrics
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.records import UserRecord
+from recordpublisher.publishers.shards import Shard
+
+START = StartingPosition.trim_horizon()
+
+
+def batch(records, sub_records, keys, size, plain=0):
+    """Records of one read: aggregates over so many partition keys, with plain records between them."""
+    made = []
+    for number in range(records):
+        parts = [(f"key-{(number * sub_records + part) % keys}", bytes(size)) for part in range(sub_records)]
+        made.append(UserRecord(aggregate(*parts), str(number), 1.0, "outer"))
+        made += [UserRecord(bytes(size), str(number), 1.0, "plain")] * plain
+    return made
+
+
+async def cost_of(records, hash_range, rounds=7):
+    """Microseconds of CPU a sub-record, the best of the rounds."""
+    deaggregator = Deaggregator(Shard("s", "0", hash_range=hash_range), ShardMetrics())
+    count = len(await Deaggregator(Shard("s", "0"), ShardMetrics()).user_records(records, START))
+    best = float("inf")
+    for _ in range(rounds):
+        began = time.process_time()
+        await deaggregator.user_records(records, START)
+        best = min(best, time.process_time() - began)
+    return best / count * 1e6
