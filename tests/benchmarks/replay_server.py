@@ -101,7 +101,7 @@ def got_records(request):
 
 
 def described(request):
-    summary = {"StreamName": "replay", "StreamStatus": "ACTIVE", "OpenShardCount": SHARDS}
+    summary = {"StreamName": "replay", "StreamStatus": "ACTIVE", "OpenShardCount": SHARDS, "RetentionPeriodHours": 24}
     return {"StreamDescriptionSummary": {**summary, "RecordDistributionStrategy": "KEY"}}
 
 

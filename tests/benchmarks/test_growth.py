@@ -1,24 +1,72 @@
-"""What many shards cost: CPU per record, memory and start-up at 1 to 1,000 of them (`make bench`)."""
+"""What many shards cost: CPU per record at 1 to 1,000 of them, memory, start-up, and at 1 to 4 processes (`make bench`)."""
 
 import json
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
-from benchmarks.processes import replay_server, said_by
+from benchmarks.processes import ENVIRONMENT, replay_server, said_by
+from benchmarks.table import Row
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
 
-RECORDS, BODY = 2_500, 250
-"""Records of a shard, and in an answer or event: the same at every number of shards."""
+BODY = 1_000
+"""Records in an answer or event: the same at every number of shards."""
+RECORDS = {1: 60_000, 10: 40_000, 100: 10_000, 1_000: 4_000}
+"""Of a shard: at one shard twelve seconds of polling, at a thousand enough for the start not to be the figure."""
+FLAT = 1.25
+"""The dearest over the cheapest: flat within 25 %."""
+MEMORY_MB, START_SECONDS = 400, 3.0
+NAMES = {"POLLING": "polling", "EFO": "fan-out", "off": "", "5000": ", aligned"}
 
 
-@pytest.mark.parametrize("shards", [10, 100, 1_000])
+def flat(name, micros):
+    return Row(f"{name}: dearest over cheapest", max(micros) / min(micros), at_most=FLAT, section="many shards", unit="x")
+
+
 @pytest.mark.parametrize("publisher", ["POLLING", "EFO"])
 @pytest.mark.parametrize("lookahead", ["off", "5000"])
-def test_growth(shards, publisher, lookahead, growth):
-    with replay_server(shards, RECORDS, BODY, 200) as url:
-        said = json.loads(said_by("growth_client.py", url, publisher, lookahead, shards * RECORDS, BODY))
-    aligned = "" if lookahead == "off" else ", aligned"
-    growth.append(
-        f"{publisher + aligned:18}{shards:6} shards {said['record']:7.2f} us/record {said['started']:6.2f} s of CPU to the "
-        f"first record {said['rss']:6.0f} MB"
-    )
+def test_shards(publisher, lookahead, table):
+    name, micros = NAMES[publisher] + NAMES[lookahead], []
+    for shards, records in RECORDS.items():
+        with replay_server(shards, records, BODY, 200) as url:
+            said = json.loads(said_by("growth_client.py", url, publisher, lookahead, records, BODY))
+        print(f"\n  {shards} shards: {said}")
+        micros.append(said["steady"] or said["record"])
+        table.append(Row(f"{name}, {shards:,} shard{'s'[: shards > 1]}", micros[-1], section="many shards"))
+    table.append(flat(f"{name}, 1 to 1,000 shards", micros))
+    of_all = f"{name}, {max(RECORDS):,} shards"
+    table.append(Row(f"{of_all}, largest memory", said["rss"], at_most=MEMORY_MB, section="many shards", unit="MB"))
+    started = said["started"]
+    table.append(Row(f"{of_all}, CPU to the first write", started, at_most=START_SECONDS, section="many shards", unit="s"))
+
+
+@contextmanager
+def tracker():
+    command = [sys.executable, "-m", "recordpublisher", "tracker", "--port", "0", "--token", "secret"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) as process:
+        try:
+            yield re.search(r"[\d.]+:\d+", process.stderr.readline())[0]
+        finally:
+            process.terminate()
+
+
+@pytest.mark.parametrize("publisher", ["POLLING", "EFO"])
+def test_processes(publisher, table):
+    """The same shards over more processes, aligned by the TCP tracker; of all processes together, the tracker's own left out."""
+    shards, micros = 100, []
+    with replay_server(shards, RECORDS[shards], BODY, 200) as url:
+        for processes in (1, 2, 4):
+            with tracker() as address, ThreadPoolExecutor(processes) as pool:
+                given = (url, publisher, "5000", RECORDS[shards], BODY)
+                shares = [(*given, subtask, processes, address) for subtask in range(processes)]
+                said = [json.loads(each) for each in pool.map(lambda share: said_by("growth_client.py", *share), shares)]
+            print(f"\n  {processes} processes: {said}")
+            assert sum(each["shards"] for each in said) == shards
+            micros.append(sum((each["steady"] or each["record"]) * each["shards"] for each in said) / shards)
+            path = f"{NAMES[publisher]}, aligned over {processes} process{'es'[: 2 * (processes > 1)]}"
+            table.append(Row(path, micros[-1], section="many shards"))
+    table.append(flat(f"{NAMES[publisher]}, aligned over 1 to 4 processes", micros))

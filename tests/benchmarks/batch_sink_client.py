@@ -1,0 +1,40 @@
+"""A process that reads the replayed stream by fan-out into a sink: URL nothing|arrow|parquet RECORDS.
+
+`arrow` makes Arrow columns of each batch and drops them, `parquet` is the parquet sink with a checkpoint each ten seconds, its files in a
+folder that is removed. Prints microseconds of its CPU per record, all threads, with the last checkpoint.
+"""
+
+import asyncio
+import sys
+import tempfile
+import time
+
+from benchmarks.pipeline_client import NoSink, properties_of
+
+import recordpublisher as rp
+from recordpublisher.plugins.sinks.files.parquet import ParquetSink
+from recordpublisher.plugins.sinks.spark.columns import arrow_columns
+
+
+class ArrowSink(rp.Sink):
+    """Makes columns, as every sink for Arrow has to."""
+
+    async def write(self, batch):
+        arrow_columns(batch)
+
+
+async def main(url, what, records):
+    with tempfile.TemporaryDirectory() as folder:
+        properties = {**properties_of(url, "EFO", "off"), "flink.sink.parquet.path": folder}
+        if what == "parquet":
+            properties["flink.state.checkpoint.interval"] = 10_000
+        sink = {"nothing": NoSink, "arrow": ArrowSink, "parquet": lambda: ParquetSink(rp.Properties(properties))}[what]()
+        async with rp.DataFetcher(["replay"], properties, sink=sink) as fetcher:
+            before = time.process_time()
+            result = await fetcher.run()
+            spent = time.process_time() - before
+    assert result.records == int(records), result
+    print(spent / result.records * 1e6)
+
+
+asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,26 @@
+"""What a batch sink adds to a record's way: Arrow columns, and whole Parquet files, beside a sink that does nothing (`make bench`)."""
+
+from statistics import median
+
+import pytest
+from benchmarks.processes import micros_of, replay_server
+from benchmarks.table import Row
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(300)]
+
+SHARDS, RECORDS, EVENT, SIZE, ROUNDS = 16, 30_000, 2_500, 200, 3
+AT_MOST = 0.5
+
+
+def test_cpu_added_to_a_record(table):
+    sinks = {"nothing": [], "arrow": [], "parquet": []}
+    with replay_server(SHARDS, RECORDS, EVENT, SIZE) as url:
+        for _ in range(ROUNDS):
+            for what, micros in sinks.items():
+                micros.append(micros_of("batch_sink_client.py", url, what, SHARDS * RECORDS))
+    bare = median(sinks["nothing"])
+    for what, name in (("arrow", "Arrow columns"), ("parquet", "the parquet sink")):
+        # against the bare run of the same round: the machine's mood is in both
+        added = median(with_sink - without for with_sink, without in zip(sinks[what], sinks["nothing"], strict=True))
+        table.append(Row(f"{name}, added to fan-out, {SIZE} B", added, at_most=AT_MOST, section="batch sinks"))
+    table.append(Row(f"fan-out, {SIZE} B, a sink that does nothing", bare, section="batch sinks"))
