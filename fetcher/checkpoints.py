@@ -9,6 +9,10 @@ from typing import Any
 from .sink import State
 from .state_store import StateStore
 
+REST_SECONDS = 0.1
+"""Between a checkpoint and the next one that is asked for: a thousand shards that end together would else be a thousand snapshots of a
+thousand shards each."""
+
 
 class Checkpoints:
     """Owns the generation of this start."""
@@ -37,7 +41,7 @@ class Checkpoints:
 
 
 class CheckpointKeeper:
-    """Takes a checkpoint whenever the interval (ms; -1: never) is over or somebody asks.
+    """Takes a checkpoint whenever the interval (ms; -1: never) is over or somebody asks; those who ask soon after one share the next.
 
     Told to stop and never cancelled, so that a flush or store is never cut off.
     """
@@ -46,11 +50,11 @@ class CheckpointKeeper:
         self._seconds = None if interval_ms < 0 else interval_ms / 1000
         self._take = take
         self._wanted = asyncio.Event()
-        self._stopping = False
+        self._stopping = asyncio.Event()
 
     def begin(self) -> None:
         """Get ready for a run."""
-        self._stopping = False
+        self._stopping.clear()
 
     def ask_for_one(self) -> None:
         """A shard ended: its children elsewhere wait for a confirmed checkpoint (S2)."""
@@ -58,17 +62,26 @@ class CheckpointKeeper:
 
     def stop(self) -> None:
         """Return after the checkpoint that is going on."""
-        self._stopping = True
+        self._stopping.set()
         self._wanted.set()
 
     async def run(self) -> None:
         """Take checkpoints until stopped. Raises: FencedError, SinkError, StateError."""
-        while not self._stopping:
-            try:
-                async with asyncio.timeout(self._seconds):
-                    await self._wanted.wait()
-            except TimeoutError:
-                pass
+        rested_at = 0.0
+        while not self._stopping.is_set():
+            if await _happens(self._wanted, self._seconds):
+                await _happens(self._stopping, rested_at - asyncio.get_running_loop().time())
             self._wanted.clear()
-            if not self._stopping:
+            if not self._stopping.is_set():
                 await self._take()
+                rested_at = asyncio.get_running_loop().time() + REST_SECONDS
+
+
+async def _happens(event: asyncio.Event, seconds: float | None) -> bool:
+    """Whether it does within so many seconds (None: wait for it)."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True

@@ -72,3 +72,16 @@ def test_a_store_sees_this_starts_generation():  # S6
 
     assert run_virtual(job()) == (4, [{"old": 1}])
     assert calls == [(2, 4, {"new": 1})]
+
+
+def test_many_that_ask_together_share_one():  # a thousand shards may end in the same second
+    _, taken = keep(-1, *((2.0 + number / 100, "ask_for_one") for number in range(15)))
+
+    assert [round(began, 3) for began, _ in taken] == [2.0, 2.1, 2.2]
+
+
+def test_stopping_does_not_wait_for_the_next_one():
+    ended, taken = keep(-1, (2.0, "ask_for_one"), (2.01, "ask_for_one"), seconds=2.05)
+
+    assert ended == 2.05
+    assert len(taken) == 1
