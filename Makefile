@@ -9,7 +9,7 @@ FOREIGN := tests/plugins/local/foreign
 BELOW := tests/publishers tests/consumer tests/fetcher tests/conformance
 LONG := kills or sinks or time or simulation or faults or benchmark
 
-.PHONY: demo test test-below test-above test-beside lint types imports check kills sinks sinks-soak time simulation nightly faults soak soak-spark proof peers bench coverage docs pins clean servers
+.PHONY: demo test test-below test-above test-beside lint types imports check kills sinks sinks-soak time simulation nightly faults soak soak-spark proof peers bench report flames coverage docs pins clean servers
 
 demo: $(STAMP)  ## the main job, live: PUBLISHER=EFO (default) or POLLING
 	$(BIN)/recordpublisher demo --publisher $(PUBLISHER)
@@ -70,8 +70,18 @@ check: lint types imports
 
 peers: .venvs/peers/.installed  ## other clients, for benchmarks
 
-bench: $(STAMP) peers  ## CPU per record through the whole pipeline, beside others (fifteen minutes)
-	$(BIN)/python -m pytest -m benchmark -s tests/benchmarks
+BENCHMARKS := PYTHONPATH=tests $(BIN)/python -m benchmarks
+
+bench: $(STAMP) peers  ## every figure beside its goal, then the tables and the picture of docs/explanation/performance.md (twenty minutes)
+	-RECORDPUBLISHER_KEEP=1 $(BIN)/python -m pytest -m benchmark -s -v tests/benchmarks
+	$(BENCHMARKS).report
+
+report: $(STAMP)  ## the same tables and picture, from the figures that are kept in docs/explanation/performance.json
+	$(BENCHMARKS).report
+
+flames: $(STAMP)  ## a flame graph for each path and the shares of layers (two minutes)
+	$(BENCHMARKS).flames.draw
+	$(BENCHMARKS).report
 
 coverage: $(STAMP)
 	$(BIN)/pytest -m "not ($(LONG) or spark)" --cov --cov-report=term

@@ -4,18 +4,28 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 HERE = Path(__file__).parent
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])}
 
 
-@contextmanager
-def replay_server(shards: int, records: int, event: int, size: int, parts: int = 0, small: int = -1) -> Iterator[str]:
+def replay_server(
+    shards: int, records: int, event: int, size: int, parts: int = 0, small: int = -1
+) -> AbstractContextManager[str]:
     """The URL of a replay server; it ends with the block, or with us. What the numbers mean: `replay_server.py`."""
-    numbers = [str(number) for number in (shards, records, event, size, parts, small)]
-    command = [sys.executable, str(HERE / "replay_server.py"), *numbers]
+    return _server("replay_server.py", shards, records, event, size, parts, small)
+
+
+def put_server(shards: int = 1) -> AbstractContextManager[str]:
+    """The URL of a server that takes every record of PutRecords."""
+    return _server("put_server.py", shards)
+
+
+@contextmanager
+def _server(script: str, *numbers: int) -> Iterator[str]:
+    command = [sys.executable, str(HERE / script), *map(str, numbers)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
     ) as process:

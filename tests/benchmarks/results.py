@@ -51,7 +51,8 @@ def keep(rows: Iterable[Row], file: Path = FILE) -> None:
 def keep_shares(path: str, shares: dict[str, float], file: Path = FILE) -> None:
     """What each layer takes of a path's samples."""
     known = load(file)
-    _write({**known, "shares": {**known["shares"], path: shares}}, file)
+    rounded = {layer: round(share, 4) for layer, share in sorted(shares.items())}
+    _write({**known, "shares": {**known["shares"], path: rounded}}, file)
 
 
 def _write(known: dict[str, Any], file: Path) -> None:

@@ -1,32 +1,14 @@
 """CPU per record put: KinesisSink next to boto3 and to async-kinesis's producer, in one run (`make bench`)."""
 
-import subprocess
-import sys
-from contextlib import contextmanager
 from statistics import median
 
 import pytest
-from benchmarks.processes import ENVIRONMENT, HERE, PEERS, micros_of, said_by_peer
+from benchmarks.processes import PEERS, micros_of, put_server, said_by_peer
 from benchmarks.table import Row
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
 
 RECORDS, FEW, ROUNDS = 150_000, 30_000, 3
-
-
-@contextmanager
-def put_server(shards=1):
-    with subprocess.Popen(
-        [sys.executable, str(HERE / "put_server.py"), str(shards)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=ENVIRONMENT,
-    ) as process:
-        try:
-            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-        finally:
-            process.terminate()
 
 
 @pytest.mark.parametrize(("how", "at_most"), [("put", 4.0), ("write", 4.0), ("aggregated", None)])

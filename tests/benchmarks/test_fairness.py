@@ -1,0 +1,46 @@
+"""Small shards beside a full one: how long until their records are written, against when they are alone (`make bench`)."""
+
+import json
+from statistics import median
+
+import pytest
+from benchmarks.processes import replay_server, said_by
+from benchmarks.table import Row
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(400)]
+
+SMALL_SHARDS, SMALL, FULL, ROUNDS = 50, 10, 150_000, 2
+SINK_MICROS = 5
+"""What the sink takes for a record: five times what reading takes, so that the full shard keeps the process busy for a second."""
+AT_MOST = 3.0
+NAMES = {"POLLING": "polling", "EFO": "fan-out", "off": "", "5000": ", aligned"}
+
+
+def small_shards_took(url, publisher, lookahead):
+    return json.loads(said_by("fairness_client.py", url, publisher, lookahead, SINK_MICROS))
+
+
+CASES = [
+    ("EFO", "off", 2_500),
+    ("EFO", "5000", 2_500),
+    ("EFO", "off", 250),
+    ("POLLING", "off", 2_500),
+    ("POLLING", "5000", 2_500),
+]
+
+
+@pytest.mark.parametrize(("publisher", "lookahead", "event"), CASES)
+def test_small_shards_beside_a_full_one(publisher, lookahead, event, table):
+    rounds = []
+    with (
+        replay_server(1 + SMALL_SHARDS, FULL, event, 200, small=SMALL) as mixed,
+        replay_server(1 + SMALL_SHARDS, SMALL, event, 200) as even,
+    ):
+        for _ in range(ROUNDS):
+            rounds.append([small_shards_took(url, publisher, lookahead) for url in (mixed, even)])
+    print(f"\n  beside, alone: {rounds}")
+    ratio = median(beside["small"] / alone["small"] for beside, alone in rounds)
+    ahead = median(beside["ahead"] for beside, _ in rounds) * 100
+    name = f"{NAMES[publisher]}{NAMES[lookahead]}" + (f", {event:,} an event" if publisher == "EFO" else "")
+    table.append(Row(f"{name}: beside a full shard over alone", ratio, at_most=AT_MOST, section="fairness", unit="x"))
+    table.append(Row(f"{name}: of the full shard by then", ahead, section="fairness", unit="%"))
