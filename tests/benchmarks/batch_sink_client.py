@@ -28,7 +28,9 @@ async def main(url, what, records):
         properties = {**properties_of(url, "EFO", "off"), "flink.sink.parquet.path": folder}
         if what == "parquet":
             properties["flink.state.checkpoint.interval"] = 10_000
-        sink = {"nothing": NoSink, "arrow": ArrowSink, "parquet": lambda: ParquetSink(rp.Properties(properties))}[what]()
+        sink = {"nothing": NoSink, "arrow": ArrowSink, "parquet": lambda: ParquetSink(rp.Properties(properties))}[
+            what
+        ]()
         async with rp.DataFetcher(["replay"], properties, sink=sink) as fetcher:
             before = time.process_time()
             result = await fetcher.run()

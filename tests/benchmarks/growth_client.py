@@ -1,4 +1,4 @@
-"""A process that reads its share of a replayed stream of many shards: URL POLLING|EFO LOOKAHEAD|off RECORDS BODY [SUBTASK PARALLELISM TRACKER].
+"""A process that reads its share of many replayed shards: URL POLLING|EFO LOOKAHEAD|off RECORDS BODY [SUBTASK PARALLELISM TRACKER].
 
 RECORDS are those of a shard, BODY how many of them a call of GetRecords may bring, TRACKER is host:port. Prints JSON: seconds of its CPU
 until the fetcher is open (`opened`) and until the first record is written (`started`), microseconds per record after that (`record`) and
@@ -70,7 +70,8 @@ async def main(url, publisher, lookahead, records, body, subtask=0, parallelism=
             "shards": shards,
             "rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         }
-    assert shards and result.records == int(records) * shards, (shards, result)
+    assert shards
+    assert result.records == int(records) * shards, (shards, result)
     print(json.dumps(said))
 
 

@@ -66,11 +66,18 @@ def used():
     return int(on_core) / 1e9, int(waiting) / 1e9, time.monotonic()
 
 
-async def until_all_are_read(fetcher):
-    reads = []
-    while not reads or not all(reads):  # a subscription's first event comes within five seconds, also when it is empty
+async def until(condition):
+    for _ in range(600):
+        if condition():
+            return
         await asyncio.sleep(0.1)
-        reads = [shard["reads"] for shard in fetcher.metrics()["shards"].values()]
+    raise TimeoutError(condition)
+
+
+def all_are_read(fetcher):
+    """A subscription's first event comes within five seconds, also when it is empty."""
+    reads = [shard["reads"] for shard in fetcher.metrics()["shards"].values()]
+    return bool(reads) and all(reads)
 
 
 async def main(url, publisher):
@@ -82,13 +89,11 @@ async def main(url, publisher):
     fetcher = rp.DataFetcher(["live"], properties, sink=sink, deserializer=lambda _: time.monotonic_ns())
     async with fetcher:
         running = asyncio.create_task(fetcher.run())
-        await until_all_are_read(fetcher)
+        await until(lambda: all_are_read(fetcher))
         print("ready", flush=True)
-        while sink.last is None:
-            await asyncio.sleep(0.1)
+        await until(lambda: sink.last is not None)
         pauses, before = Pauses(), used()
-        while time.monotonic_ns() - sink.last < 10**9:
-            await asyncio.sleep(0.1)
+        await until(lambda: time.monotonic_ns() - sink.last > 10**9)
         core, waited, wall = (after - then for after, then in zip(used(), before, strict=True))
         fetcher.stop()
         await running

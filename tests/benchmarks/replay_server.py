@@ -1,8 +1,9 @@
-"""A server process that answers from records encoded before, so that it is never the limit: SHARDS RECORDS EVENT SIZE [PARTS [SMALL]].
+"""A server process that answers from records encoded before, so that it is never the limit.
 
-Prints its port. Every shard of the one stream `replay` is closed and holds the same RECORDS records of SIZE random bytes, a millisecond of arrival apart.
-GetRecords keeps to its Limit, an iterator is an index; SubscribeToShard sends everything, EVENT records in each event. With PARTS
-each record is a KPL aggregate of so many sub-records of SIZE bytes. With SMALL every shard but the first one holds so many records only.
+SHARDS RECORDS EVENT SIZE [PARTS [SMALL]]; prints its port. Every shard of the one stream `replay` is closed and holds the same RECORDS
+records of SIZE random bytes, a millisecond of arrival apart. GetRecords keeps to its Limit, an iterator says where a read begins and where
+the shard ends; SubscribeToShard sends everything, EVENT records in each event. With PARTS each record is a KPL aggregate of so many
+sub-records of SIZE bytes. With SMALL every shard but the first one holds so many records only.
 """
 
 import asyncio
@@ -105,7 +106,12 @@ def described(request):
     return {"StreamDescriptionSummary": {**summary, "RecordDistributionStrategy": "KEY"}}
 
 
-ANSWERS = {"DescribeStreamSummary": described, "ListShards": listed_shards, "GetShardIterator": shard_iterator, "GetRecords": got_records}
+ANSWERS = {
+    "DescribeStreamSummary": described,
+    "ListShards": listed_shards,
+    "GetShardIterator": shard_iterator,
+    "GetRecords": got_records,
+}
 
 
 async def answer(request):

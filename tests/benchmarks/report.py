@@ -1,4 +1,4 @@
-"""Writes the tables of docs/explanation/performance.md from the kept figures, and the picture: `python -m benchmarks.report` (`make bench`)."""
+"""Writes the tables of docs/explanation/performance.md, and the picture, from the figures that are kept (`make report`)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,19 @@ PICTURE = PAGE.parents[1] / "images" / "performance.png"
 MARKED = re.compile(r"(<!-- measured: (?P<what>[^>]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 """What stands between the two lines is written here."""
 
+NOTHING = "*Not measured yet.*\n"
+
 Measured = list[tuple[Row, Run]]
 
 
 def filled(page: str, rows: Measured, shares: dict[str, Any]) -> str:
-    """The page with every marked part written anew. Raises: KeyError for one that nothing was measured for."""
-    parts = {section: section_table([each for each in rows if each[0].section == section]) for section in sections(rows)}
+    """The page with every marked part written anew."""
+    parts = {
+        section: section_table([each for each in rows if each[0].section == section]) for section in sections(rows)
+    }
     if shares:
         parts["shares"] = shares_table(shares)
-    return MARKED.sub(lambda found: f"{found[1]}\n{parts[found['what']]}\n{found[3]}", page)
+    return MARKED.sub(lambda found: f"{found[1]}\n{parts.get(found['what'], NOTHING)}\n{found[3]}", page)
 
 
 def sections(rows: Measured) -> list[str]:
@@ -50,10 +54,9 @@ def shares_table(shares: dict[str, dict[str, float]]) -> str:
     """Layers down, paths across."""
     layers = list(dict.fromkeys(layer for of_path in shares.values() for layer in of_path))
     layers.sort(key=lambda layer: -sum(of_path.get(layer, 0) for of_path in shares.values()))
-    lines = [["layer", *shares], ["---"] * (len(shares) + 1)]
-    for layer in layers:
-        lines.append([layer, *(_percent(of_path.get(layer, 0)) for of_path in shares.values())])
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+    heads = [["layer", *shares], ["---"] * (len(shares) + 1)]
+    lines = [[layer, *(_percent(of_path.get(layer, 0)) for of_path in shares.values())] for layer in layers]
+    return "\n".join("| " + " | ".join(line) + " |" for line in [*heads, *lines]) + "\n"
 
 
 def _percent(share: float) -> str:

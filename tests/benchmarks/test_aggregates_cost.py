@@ -1,4 +1,4 @@
-"""CPU per sub-record of KPL aggregates of 100, through the whole pipeline and of taking apart alone, next to aws_kinesis_agg (`make bench`)."""
+"""CPU per sub-record of KPL aggregates, through the whole pipeline and of taking apart alone, next to aws_kinesis_agg (`make bench`)."""
 
 import asyncio
 import json

@@ -31,13 +31,11 @@ CASES = [
 
 @pytest.mark.parametrize(("publisher", "lookahead", "event"), CASES)
 def test_small_shards_beside_a_full_one(publisher, lookahead, event, table):
-    rounds = []
     with (
         replay_server(1 + SMALL_SHARDS, FULL, event, 200, small=SMALL) as mixed,
         replay_server(1 + SMALL_SHARDS, SMALL, event, 200) as even,
     ):
-        for _ in range(ROUNDS):
-            rounds.append([small_shards_took(url, publisher, lookahead) for url in (mixed, even)])
+        rounds = [[small_shards_took(url, publisher, lookahead) for url in (mixed, even)] for _ in range(ROUNDS)]
     print(f"\n  beside, alone: {rounds}")
     ratio = median(beside["small"] / alone["small"] for beside, alone in rounds)
     ahead = median(beside["ahead"] for beside, _ in rounds) * 100

@@ -43,7 +43,9 @@ def test_shards(publisher, lookahead, table):
     of_all = f"{name}, {max(RECORDS):,} shards"
     table.append(Row(f"{of_all}, largest memory", said["rss"], at_most=MEMORY_MB, section="many shards", unit="MB"))
     started = said["started"]
-    table.append(Row(f"{of_all}, CPU to the first write", started, at_most=START_SECONDS, section="many shards", unit="s"))
+    table.append(
+        Row(f"{of_all}, CPU to the first write", started, at_most=START_SECONDS, section="many shards", unit="s")
+    )
 
 
 @contextmanager
@@ -65,7 +67,9 @@ def test_processes(publisher, table):
             with tracker() as address, ThreadPoolExecutor(processes) as pool:
                 given = (url, publisher, "5000", RECORDS[shards], BODY)
                 shares = [(*given, subtask, processes, address) for subtask in range(processes)]
-                said = [json.loads(each) for each in pool.map(lambda share: said_by("growth_client.py", *share), shares)]
+                said = [
+                    json.loads(each) for each in pool.map(lambda share: said_by("growth_client.py", *share), shares)
+                ]
             print(f"\n  {processes} processes: {said}")
             assert sum(each["shards"] for each in said) == shards
             micros.append(sum((each["steady"] or each["record"]) * each["shards"] for each in said) / shards)

@@ -1,4 +1,4 @@
-"""Samples every path and draws it: `python -m benchmarks.flames.draw` (`make flames`) writes docs/images/flame-*.svg and the shares of layers."""
+"""Samples every path and draws it (`make flames`): writes docs/images/flame-*.svg and keeps the shares of layers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,13 @@ def paths() -> list[Sampled]:
 
 def sampled(path: Sampled, url: str) -> Folded:
     with tempfile.NamedTemporaryFile("r") as file:
-        command = [str(HERE / "flames" / "sampled.py"), file.name, str(HERE / path.script), url, *map(str, path.arguments)]
+        command = [
+            str(HERE / "flames" / "sampled.py"),
+            file.name,
+            str(HERE / path.script),
+            url,
+            *map(str, path.arguments),
+        ]
         subprocess.run([sys.executable, *command], env=ENVIRONMENT, check=True, stdout=subprocess.DEVNULL, timeout=200)
         lines = [line.rpartition(" ") for line in Path(file.name).read_text().splitlines()]
     return [(tuple(stack.split(";")), int(samples)) for stack, _, samples in lines]

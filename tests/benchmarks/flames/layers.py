@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 LAYERS = {
-    "decode: JSON and base64 straight into records": ["publishers/kinesis/decoding.py", "publishers/kinesis/parsing.py"],
+    "decode: JSON and base64 straight into records": [
+        "publishers/kinesis/decoding.py",
+        "publishers/kinesis/parsing.py",
+    ],
     "event frames: cut, copied, checksum": ["publishers/kinesis/frames.py"],
     "de-aggregation check": ["publishers/deaggregation.py", "publishers/kpl.py"],
     "SDK around the call: endpoint, signing, hooks": ["botocore/", "aiobotocore/", "publishers/kinesis/"],
-    "transport: socket, HTTP parser, body": ["aiohttp/", "asyncio/selector_events.py", "asyncio/transports.py", "yarl/", "multidict/"],
+    "transport: socket, HTTP parser, body": [
+        "aiohttp/",
+        "asyncio/selector_events.py",
+        "asyncio/transports.py",
+        "yarl/",
+        "multidict/",
+    ],
     "time-outs around a read": ["asyncio/timeouts.py", "publishers/fanout/silence.py"],
     "publisher: counts, pace, batch; freeing records": ["publishers/"],
     "deserialiser, event times, watermarks": ["consumer/", "publishers/records.py:RecordBatch.arrival_millis"],
-    "emission: slice, sink, state": ["fetcher/emitter.py", "fetcher/sink.py", "publishers/records.py:RecordBatch.slice"],
+    "emission: slice, sink, state": [
+        "fetcher/emitter.py",
+        "fetcher/sink.py",
+        "publishers/records.py:RecordBatch.slice",
+    ],
     "queue, budget, alignment, state": ["fetcher/"],
     "Kinesis sink: checks, lanes, settlement": ["plugins/sinks/kinesis/"],
     "event loop": ["asyncio/"],
@@ -21,7 +34,9 @@ LAYERS = {
 def layer_of(stack: tuple[str, ...]) -> str:
     """The layer of a sample; the longest fitting beginning of a name wins."""
     for name in reversed(stack):
-        fitting = [(len(start), layer) for layer, starts in LAYERS.items() for start in starts if name.startswith(start)]
+        fitting = [
+            (len(start), layer) for layer, starts in LAYERS.items() for start in starts if name.startswith(start)
+        ]
         if fitting:
             return max(fitting)[1]
     return "other"
