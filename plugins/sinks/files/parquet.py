@@ -19,6 +19,7 @@ from ....publishers.property_table import PARQUET_PATH
 from ....publishers.records import RecordBatch
 from .sink import FileSink, Rejected
 
+_INSTANT = pa.timestamp("ms", "UTC")
 SCHEMA = pa.schema(
     [
         pa.field("stream", pa.string(), nullable=False),
@@ -27,8 +28,8 @@ SCHEMA = pa.schema(
         pa.field("sub_sequence_number", pa.int64(), nullable=False),
         pa.field("partition_key", pa.string()),
         pa.field("explicit_hash_key", pa.string()),
-        pa.field("approximate_arrival_timestamp", pa.timestamp("ms", "UTC"), nullable=False),
-        pa.field("event_time", pa.timestamp("ms", "UTC"), nullable=False),
+        pa.field("approximate_arrival_timestamp", _INSTANT, nullable=False),
+        pa.field("event_time", _INSTANT, nullable=False),
         pa.field("data", pa.binary(), nullable=False),
         pa.field("value", pa.string()),
     ]
@@ -50,10 +51,10 @@ class ParquetSink(FileSink):
         return partial(_write, [_rows(batch, values) for batch, values in parts]) if parts else None
 
 
-def _writable(batch: RecordBatch, rejected: Rejected) -> list[tuple[RecordBatch, list[str | None]]]:
-    """The batch with its values as text; without the records that have none, if need be one by one."""
+def _writable(batch: RecordBatch, rejected: Rejected) -> list[tuple[RecordBatch, list[str] | None]]:
+    """The batch with its values as text, None where it has none; without the records that have none, if need be one by one."""
     if batch.values is None:
-        return [(batch, [None] * len(batch))]
+        return [(batch, None)]
     try:
         return [(batch, [json.dumps(value) for value in batch.values])]
     except (TypeError, ValueError, RecursionError) as error:
@@ -64,21 +65,23 @@ def _writable(batch: RecordBatch, rejected: Rejected) -> list[tuple[RecordBatch,
         return [part for single in singles for part in _writable(single, rejected)]
 
 
-def _rows(batch: RecordBatch, values: list[str | None]) -> Any:
-    columns: list[Any] = [
-        [batch.stream] * len(batch),
-        [batch.shard_id] * len(batch),
-        batch.sequence_numbers,
-        batch.sub_sequence_numbers,
-        batch.partition_keys,
-        batch.explicit_hash_keys,
-        batch.arrival_millis,
-        batch.event_time_column,
-        batch.data,
-        values,
+def _rows(batch: RecordBatch, values: list[str] | None) -> Any:
+    """Arrow columns; what is the same for the whole batch is said once, not made a list of first."""
+    count, arrivals = len(batch), batch.arrival_millis
+    arrived = pa.array(arrivals, _INSTANT)
+    columns = [
+        pa.repeat(batch.stream, count),
+        pa.repeat(batch.shard_id, count),
+        pa.array(batch.sequence_numbers, pa.string()),
+        pa.array(batch.sub_sequence_numbers, pa.int64()),
+        pa.array(batch.partition_keys, pa.string()),
+        pa.array(batch.explicit_hash_keys, pa.string()),
+        arrived,
+        arrived if batch.event_time_column is arrivals else pa.array(batch.event_time_column, _INSTANT),
+        pa.array(batch.data, pa.binary()),
+        pa.nulls(count, pa.string()) if values is None else pa.array(values, pa.string()),
     ]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
-    return pa.record_batch(arrays, schema=SCHEMA)
+    return pa.record_batch(columns, schema=SCHEMA)
 
 
 def _write(rows: list[Any], path: Path) -> None:
