@@ -1,48 +1,49 @@
 """A process that reads its share of many replayed shards: URL POLLING|EFO LOOKAHEAD|off RECORDS BODY [SUBTASK PARALLELISM TRACKER].
 
-RECORDS are those of a shard, BODY how many of them a call of GetRecords may bring, TRACKER is host:port. Prints JSON: seconds of its CPU
-until the fetcher is open (`opened`) and until the first record is written (`started`), microseconds per record after that (`record`) and
-from when every shard had a record written (`steady`, over `counted` records; None when that was near the end), its `shards`, and its
-largest resident memory in MB (`rss`).
+RECORDS are those of a shard, BODY how many of them a call of GetRecords may bring, TRACKER is host:port. The sink makes the first write wait
+until every shard has been read once: connecting is no part of what a record costs. Prints JSON: seconds of CPU until the fetcher is
+open (`opened`) and until the first write (`started`), microseconds per record from when every shard was read (`record`, over `counted`
+records), the number of `shards`, and the largest resident memory in MB (`rss`).
 """
 
 import asyncio
 import json
-import resource
+import re
 import sys
 import time
+from pathlib import Path
 
 from benchmarks.pipeline_client import properties_of
 
 import recordpublisher as rp
 
 
-class Marks(rp.Sink):
-    """Notes what was spent, and how much was written, when the first shard had written and when the last one had."""
+class StartingLine(rp.Sink):
+    """Notes what was spent when the first write came, and when every shard was being read."""
 
-    def __init__(self):
-        self.silent = None
-        self.records = 0
-        self.first = self.all = None
-
-    def expect(self, shard_ids):
-        self.silent = set(shard_ids)
+    fetcher = None
+    started = None
 
     async def write(self, batch):
-        self.records += len(batch)
-        if self.first is None:
-            self.first = time.process_time(), self.records
-        if self.silent:
-            self.silent.discard(batch.shard.key)
-            if not self.silent:
-                self.all = time.process_time(), self.records
+        if self.started is None:
+            self.started = time.process_time()
+            await self.all_are_read()
+            self.read_before = sum(shard["numberOfDeaggregatedRecords"] for shard in self.shards())
+            self.spent_before = time.process_time()
+
+    async def all_are_read(self):
+        while True:
+            if all(shard["reads"] for shard in self.shards()):
+                return
+            await asyncio.sleep(0.05)
+
+    def shards(self):
+        return self.fetcher.metrics()["shards"].values()
 
 
-def micros_since(mark, records):
-    """Microseconds a record from a mark until now; None when less than a third was left."""
-    if mark is None or records - mark[1] < records / 3:
-        return None
-    return (time.process_time() - mark[0]) / (records - mark[1]) * 1e6
+def largest_memory_mb():
+    """Of this program: what `getrusage` says includes the process that started it."""
+    return int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1]) / 1024
 
 
 async def main(url, publisher, lookahead, records, body, subtask=0, parallelism=1, tracker=None):
@@ -53,22 +54,21 @@ async def main(url, publisher, lookahead, records, body, subtask=0, parallelism=
             "flink.watermark.tracker.address": tracker,
             "flink.watermark.tracker.token": "secret",
         }
-    sink = Marks()
+    sink = StartingLine()
     imported = time.process_time()
     share = {"subtask": int(subtask), "parallelism": int(parallelism)}
-    async with rp.DataFetcher(["replay"], properties, sink=sink, **share) as fetcher:
+    async with rp.DataFetcher(["replay"], properties, sink=sink, **share) as sink.fetcher:
         opened = time.process_time()
-        sink.expect(fetcher.metrics()["shards"])
-        shards = len(sink.silent)
-        result = await fetcher.run()
+        shards = len(sink.shards())
+        result = await sink.fetcher.run()
+        counted = result.records - sink.read_before
         said = {
             "opened": opened - imported,
-            "started": sink.first[0] - imported,
-            "record": micros_since((sink.first[0], 0), result.records),
-            "steady": micros_since(sink.all, result.records),
-            "counted": result.records - (sink.all or sink.first)[1],
+            "started": sink.started - imported,
+            "record": (time.process_time() - sink.spent_before) / counted * 1e6,
+            "counted": counted,
             "shards": shards,
-            "rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            "rss": largest_memory_mb(),
         }
     assert shards
     assert result.records == int(records) * shards, (shards, result)

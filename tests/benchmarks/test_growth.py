@@ -37,7 +37,7 @@ def test_shards(publisher, lookahead, table):
         with replay_server(shards, records, BODY, 200) as url:
             said = json.loads(said_by("growth_client.py", url, publisher, lookahead, records, BODY))
         print(f"\n  {shards} shards: {said}")
-        micros.append(said["steady"] or said["record"])
+        micros.append(said["record"])
         table.append(Row(f"{name}, {shards:,} shard{'s'[: shards > 1]}", micros[-1], section="many shards"))
     table.append(flat(f"{name}, 1 to 1,000 shards", micros))
     of_all = f"{name}, {max(RECORDS):,} shards"
@@ -72,7 +72,7 @@ def test_processes(publisher, table):
                 ]
             print(f"\n  {processes} processes: {said}")
             assert sum(each["shards"] for each in said) == shards
-            micros.append(sum((each["steady"] or each["record"]) * each["shards"] for each in said) / shards)
+            micros.append(sum(each["record"] * each["shards"] for each in said) / shards)
             path = f"{NAMES[publisher]}, aligned over {processes} process{'es'[: 2 * (processes > 1)]}"
             table.append(Row(path, micros[-1], section="many shards"))
     table.append(flat(f"{NAMES[publisher]}, aligned over 1 to 4 processes", micros))
