@@ -54,5 +54,5 @@ def micros_of(script: str, *arguments: object) -> float:
 def said_by(script: str, *arguments: object) -> str:
     """What a process of a benchmark prints."""
     command = [sys.executable, str(HERE / script), *map(str, arguments)]
-    said = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT, check=True, timeout=110)
+    said = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT, check=True, timeout=300)
     return said.stdout

@@ -91,7 +91,10 @@ def listed_shards(request):
 
 
 def shard_iterator(request):
-    return {"ShardIterator": f"0/{records_of(request['ShardId'])}"}
+    """An index into the records and where they end: from the first, or from the one behind a sequence number."""
+    is_after = request["ShardIteratorType"] == "AFTER_SEQUENCE_NUMBER"
+    start = int(request["StartingSequenceNumber"]) - FIRST_SEQUENCE + 1 if is_after else 0
+    return {"ShardIterator": f"{start}/{records_of(request['ShardId'])}"}
 
 
 def got_records(request):

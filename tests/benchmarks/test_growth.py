@@ -15,8 +15,8 @@ pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
 
 BODY = 200
 """Records in an answer or event: the same at every number of shards, and what a thousand's share of the memory has room for."""
-RECORDS = {1: 12_000, 10: 12_000, 100: 8_000, 1_000: 3_000}
-"""Of a shard: at one shard twelve seconds of polling, at a thousand enough for the start not to be the figure."""
+RECORDS = {1: 12_000, 10: 12_000, 100: 6_000, 1_000: 2_000}
+"""Of a shard: at one shard twelve seconds of polling, at a thousand ten answers or events."""
 FLAT = 1.25
 """Flat within 25 %: the cost may fall with more shards, which share what the process costs by itself, but not rise."""
 MEMORY_MB, START_SECONDS = 400, 3.0
