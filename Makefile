@@ -9,7 +9,7 @@ FOREIGN := tests/plugins/local/foreign
 BELOW := tests/publishers tests/consumer tests/fetcher tests/conformance
 LONG := kills or sinks or time or simulation or faults or benchmark
 
-.PHONY: demo test test-below test-above test-beside lint types imports check kills sinks sinks-soak time simulation nightly faults soak soak-spark proof peers bench report flames coverage docs pins clean servers
+.PHONY: demo test test-below test-above test-beside lint types imports check kills sinks sinks-soak time simulation nightly faults soak soak-spark proof peers bench bench-spark report flames coverage docs pins clean servers
 
 demo: $(STAMP)  ## the main job, live: PUBLISHER=EFO (default) or POLLING
 	$(BIN)/recordpublisher demo --publisher $(PUBLISHER)
@@ -73,8 +73,11 @@ peers: .venvs/peers/.installed  ## other clients, for benchmarks
 BENCHMARKS := PYTHONPATH=tests $(BIN)/python -m benchmarks
 
 bench: $(STAMP) peers  ## every figure beside its goal, then the tables and the picture of docs/explanation/performance.md (twenty minutes)
-	-RECORDPUBLISHER_KEEP=1 $(BIN)/python -m pytest -m benchmark -s -v tests/benchmarks
+	-RECORDPUBLISHER_KEEP=1 $(BIN)/python -m pytest -m "benchmark and not spark" -s -v tests/benchmarks
 	$(BENCHMARKS).report
+
+bench-spark: $(STAMP)  ## what a real Spark costs, printed only (minutes)
+	$(BIN)/python -m pytest -m "benchmark and spark" -s -v tests/benchmarks
 
 report: $(STAMP)  ## the same tables and picture, from the figures that are kept in docs/explanation/performance.json
 	$(BENCHMARKS).report

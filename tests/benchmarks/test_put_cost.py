@@ -27,7 +27,7 @@ def test_a_task_of_sparks_writer_next_to_boto3(table, how):
     with put_server() as url:
         ours = median([micros_of("spark_write_client.py", url, how, RECORDS) for _ in range(ROUNDS)])
         theirs = median([micros_of("boto3_put_client.py", url, "put", FEW) for _ in range(ROUNDS)])
-    table.append(Row(f"Spark writer, 200 B, {how}", ours, theirs))
+    table.append(Row(f"Spark writer, 200 B, {how}", ours, theirs, section="writing"))
 
 
 @pytest.mark.skipif(not PEERS.exists(), reason="the peers are not installed: make peers")
