@@ -40,9 +40,9 @@ def _bars(axis, rows: list[Row]) -> None:
     axis.plot([], [], color=GOAL, linewidth=2, label="goal")
     axis.set_yticks(list(places), [row.path for row in rows], fontsize=8)
     axis.set_xscale("log")
-    axis.set_xlim(0.3, 200)
+    axis.set_xlim(0.3, 500)
     axis.set_xlabel("microseconds of CPU per record, whole process (logarithmic)")
-    axis.legend(loc="lower right", fontsize=8)
+    axis.legend(loc="upper right", fontsize=8)
 
 
 def _growth(axis, rows: list[Row]) -> None:
