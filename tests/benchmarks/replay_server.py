@@ -12,6 +12,7 @@ import hashlib
 import json
 import random
 import sys
+from contextlib import suppress
 from functools import cache
 from itertools import count, islice
 
@@ -129,8 +130,9 @@ async def pushed(request, end):
     response = web.StreamResponse()
     await response.prepare(request)
     await response.write(initial_response())
-    for start in range(0, max(end, 1), EVENT):
-        await response.write(event(start, end))
+    with suppress(ConnectionError):  # the reader may leave when it likes
+        for start in range(0, max(end, 1), EVENT):
+            await response.write(event(start, end))
     return response
 
 
