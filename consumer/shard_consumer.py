@@ -94,6 +94,8 @@ class ShardConsumer:
 
     async def _accept(self, batch: RecordBatch) -> SequenceNumber | None:
         self._children = batch.child_shards or self._children
-        room = await self._output.put(self._stamping.stamp(batch))
-        self._publisher.offer_room(room)
-        return batch.read_position
+        position = batch.read_position
+        putting = self._output.put(self._stamping.stamp(batch))
+        del batch  # emitted records are not held while the next read waits for room (P6)
+        self._publisher.offer_room(await putting)
+        return position

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 from ..publishers.clock import Clock
 from ..publishers.records import RecordBatch
@@ -56,6 +57,7 @@ class Intake:
         if is_queued:
             self._budget.release(entry.push(batch))
         self._changed(entry)
+        del batch  # once it is emitted nobody holds it (P6)
         return self._budget.room_for(entry, self.readers) or await self._wait_for_room(entry)
 
     def end(self, entry: ShardEntry, children: Sequence[Shard]) -> None:
@@ -112,9 +114,9 @@ class ShardQueue:
         """See ShardOutput."""
         return self._intake.first_room(self._entry)
 
-    async def put(self, batch: RecordBatch) -> int:
+    def put(self, batch: RecordBatch) -> Coroutine[Any, Any, int]:
         """See ShardOutput."""
-        return await self._intake.put(self._entry, batch)
+        return self._intake.put(self._entry, batch)
 
     def end(self, children: Sequence[Shard]) -> None:
         """See ShardOutput."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from ..backoff import retrying
@@ -115,12 +115,15 @@ class FanOutRecordPublisher(RecordPublisher):
 
     async def _publish(self, subscription: OpenSubscription, arn: str, consumer: BatchConsumer) -> RunResult:
         while (event := await self._read(subscription, arn)) is not None:
-            batch = await self._batch_of(event)
-            answered = await self._hand_over(batch, subscription, consumer)
+            is_last, batch = _ends_the_shard(event), await self._batch_of(event)
+            ends = _ends_of(batch)
+            taking = consumer(batch)
+            del event, batch  # what the consumer has let go of is not held here, nor until the next event (P6)
+            answered = await self._taken(taking, subscription)
             self._position = _advanced(self._position, answered)
-            if _went_back(batch, answered):
+            if ends is not None and answered not in ends:
                 return RunResult.INCOMPLETE
-            if _ends_the_shard(event):
+            if is_last:
                 self._is_complete = True
                 return RunResult.COMPLETE
             if subscription.is_given_back:
@@ -151,13 +154,13 @@ class FanOutRecordPublisher(RecordPublisher):
         else:
             self._recovery.not_found_without_reason(error)
 
-    async def _hand_over(
-        self, batch: RecordBatch, subscription: OpenSubscription, consumer: BatchConsumer
+    async def _taken(
+        self, taking: Awaitable[SequenceNumber | None], subscription: OpenSubscription
     ) -> SequenceNumber | None:
         """Wait for the consumer: this is the back-pressure, the socket is not read meanwhile."""
         started = self._clock.monotonic()
         with subscription.unread():
-            answered = await consumer(batch)
+            answered = await taking
         self._was_held_up = self._clock.monotonic() - started >= self._config.inactivity_timeout
         return answered
 
@@ -210,11 +213,12 @@ def _advanced(position: StartingPosition, answered: SequenceNumber | None) -> St
     return following
 
 
-def _went_back(batch: RecordBatch, answered: SequenceNumber | None) -> bool:
-    """Whether the consumer wants to go on from within or before the batch: then the events that follow are not the next ones (P1)."""
-    if not len(batch) or answered == batch.read_position:
-        return False
-    if answered is None:  # unchanged: the batch is to come again
-        return True
+def _ends_of(batch: RecordBatch) -> tuple[SequenceNumber | None, ...] | None:
+    """The answers behind the batch; any other goes back into it, or before it, and the events that follow are not the next ones (P1).
+
+    None for a batch without records, which nobody can go back into.
+    """
+    if not len(batch):
+        return None
     last = batch.records[-1]
-    return answered != SequenceNumber(last.sequence_number, last.sub_sequence_number)
+    return batch.read_position, SequenceNumber(last.sequence_number, last.sub_sequence_number)

@@ -1,16 +1,17 @@
-"""The short way of a call that is made all the time: the SDK signs and sends, everything it does in between is left out."""
+"""The short way of a call that is made all the time: where the SDK would send it, as the SDK would sign it, and nothing in between."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+import time
+from typing import Any, cast
 
 import msgspec
-from botocore.auth import SigV4Auth
-from botocore.awsrequest import AWSPreparedRequest, AWSRequest
+from botocore.awsrequest import AWSPreparedRequest
 
-from .parsing import SHORT_CUTS
+from .http1 import BodyReader, Head, Http1, WholeBody
+from .parsing import READ, SHORT_CUTS
+from .piecewise import ReadBodyReader
+from .signature import SignedPost
 from .translation import error_for_code
 
 APIS = ("GetRecords", "PutRecords")
@@ -28,56 +29,52 @@ class _Named(msgspec.Struct):
 _NAMED = msgspec.json.Decoder(_Named)
 
 
-@dataclass(frozen=True, slots=True)
-class _Route:
-    """Where calls for one stream go, learnt from a call that went the SDK's whole way."""
-
-    url: str
-    headers: dict[str, str]
-
-
 class DirectCalls:
-    """One of `APIS` for half the CPU of a call with a small answer: 6 us a record instead of 14 with 100 records in it.
+    """One of `APIS` for a tenth of the CPU of a call: signed by `SignedPost`, sent over `Http1`, read while it arrives.
 
     The first call for a stream goes the SDK's way, with its endpoint rules, hooks and user agent; `learn` keeps where it went. Credentials
-    are asked for at each call, so that they are renewed as ever. Owns the routes. Where a version of the SDK keeps its HTTP session
-    elsewhere, every call goes its whole way.
+    are asked for at each call, so that they are renewed as ever. Owns the routes. What is not plain goes the SDK's whole way: a proxy,
+    a version of the SDK that keeps its HTTP session elsewhere.
     """
 
-    def __init__(self, session: Any, client: Any, api: str) -> None:
+    def __init__(self, session: Any, client: Any, http: Http1, api: str) -> None:
         self._session = session
+        self._http = http
         self._api = api
-        self._decode: Callable[[bytes], dict[str, Any]] = SHORT_CUTS[f"{api}Output"]
         self._region = client.meta.region_name
-        self._http: Any = getattr(getattr(client, "_endpoint", None), "http_session", None)
-        self._routes: dict[str, _Route] = {}
+        self._routes: dict[str, SignedPost] = {}
         client.meta.events.register_last(f"before-send.kinesis.{api}", self.learn)
 
     def learn(self, request: AWSPreparedRequest, **_: Any) -> None:
         """Handler of the SDK's event before it sends: keep where a call for this stream goes."""
-        if self._http is None:
-            return
         body = request.body if isinstance(request.body, bytes) else request.body.getvalue()
         named = _NAMED.decode(body)
         headers = {name: _text(request.headers[name]) for name in _KEPT_HEADERS if name in request.headers}
-        self._routes[named.StreamARN or named.StreamName] = _Route(request.url, headers)
+        self._routes[named.StreamARN or named.StreamName] = SignedPost(request.url, headers, "kinesis", self._region)
 
-    async def call(self, parameters: dict[str, Any], body: Any = None) -> dict[str, Any] | None:
-        """The answer as the SDK's way gives it; None when the way is not known yet. `body`: encoded by the caller, bytes or a file.
+    async def call(self, parameters: dict[str, Any], body: bytes | None = None) -> dict[str, Any] | None:
+        """The answer as the SDK's way gives it; None when it has to go that way. `body`: encoded by the caller.
 
-        Raises: KinesisError, the SDK's transport errors.
+        Raises: KinesisError, the SDK's errors of the network.
         """
         route = self._routes.get(parameters.get("StreamARN") or parameters.get("StreamName", ""))
-        credentials = None if route is None else await self._session.get_credentials()
-        if route is None or credentials is None:
+        if route is None or (pool := self._http.pool(route.url)) is None:
             return None
-        request = AWSRequest("POST", route.url, dict(route.headers), body or msgspec.json.encode(parameters))
-        SigV4Auth(await credentials.get_frozen_credentials(), "kinesis", self._region).add_auth(request)
-        response = await self._http.send(request.prepare())
-        content = await response.content
-        if response.status_code >= 300:
-            raise _refusal(self._api, response.status_code, response.headers, content)
-        return self._decode(content)
+        credentials = await self._session.get_credentials()
+        if credentials is None:
+            return None
+        frozen = await credentials.get_frozen_credentials()
+        request = route.of(body or msgspec.json.encode(parameters), frozen, time.time())
+        head, reader = await pool.exchange(request, self._reader)
+        if isinstance(reader, ReadBodyReader):
+            return {READ: reader.body}
+        content = cast("WholeBody", reader).content
+        if head.status >= 300:
+            raise _refusal(self._api, head.status, head.headers, content)
+        return SHORT_CUTS[f"{self._api}Output"](content)
+
+    def _reader(self, head: Head) -> BodyReader:
+        return ReadBodyReader() if self._api == "GetRecords" and head.status < 300 else WholeBody()
 
 
 def _refusal(api: str, status: int, headers: Any, body: bytes) -> Exception:

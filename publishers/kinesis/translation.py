@@ -33,6 +33,10 @@ class TruncatedStreamError(Exception):
     """An event stream ended inside a frame."""
 
 
+class BrokenAnswerError(Exception):
+    """An answer is not HTTP/1.1, or not in a form that was asked for."""
+
+
 class StreamLostError(Exception):
     """An HTTP/2 stream, or the connection under it, ended before its answer did."""
 
@@ -52,7 +56,7 @@ EXACT: dict[str, type[KinesisError]] = {
     "ResourceNotFoundException": ResourceNotFoundError,
 }
 _LONGEST_MESSAGE = 500  # proxies and servers answer with pages of HTML
-BROKEN = (msgspec.DecodeError, FrameError, ResponseParserError, TruncatedStreamError, UnicodeDecodeError)
+BROKEN = (msgspec.DecodeError, FrameError, ResponseParserError, TruncatedStreamError, BrokenAnswerError, UnicodeDecodeError)
 NETWORK = (
     sdk.HTTPClientError, sdk.ConnectionError, aiohttp.ClientError, HttpProcessingError, urllib3.exceptions.HTTPError, TimeoutError,
     sdk.IncompleteReadError, EOFError, OSError, StreamLostError,

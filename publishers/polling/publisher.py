@@ -68,10 +68,15 @@ class PollingRecordPublisher(RecordPublisher):
         """
         while not self._is_complete:
             await asyncio.sleep(max(0.0, self._next_read_at - self._clock.monotonic()))
-            answer = await self._read()
-            batch = await self._batch_of(answer)
-            self._advance(batch, answer, await consumer(batch))
+            await self._publish(await self._read(), consumer)
         return RunResult.COMPLETE
+
+    async def _publish(self, answer: ReadAnswer, consumer: BatchConsumer) -> None:
+        batch = await self._batch_of(answer)
+        position, following = batch.read_position, answer.next_iterator
+        taking = consumer(batch)
+        del answer, batch  # what the consumer has let go of is not held here, nor until the next read (P6)
+        self._advance(position, following, await taking)
 
     async def _read(self) -> ReadAnswer:
         """The next answer. The iterator is used up with it: a cancellation before the consumer answered reads again."""
@@ -132,12 +137,12 @@ class PollingRecordPublisher(RecordPublisher):
         if batch.millis_behind_latest is not None:
             metrics.millis_behind_latest = batch.millis_behind_latest
 
-    def _advance(self, batch: RecordBatch, answer: ReadAnswer, answered: SequenceNumber | None) -> None:
-        """Go on behind the answered position and nothing else (P1): the answer's iterator serves only when that is where it stands."""
+    def _advance(self, read: SequenceNumber | None, following: str | None, answered: SequenceNumber | None) -> None:
+        """Go on behind the answered position and nothing else (P1): the iterator `following` stands behind `read` and serves only there."""
         self._position = next_position(self._position, answered)
-        if answered != batch.read_position:
+        if answered != read:
             return
-        if answer.next_iterator is None:
+        if following is None:
             self._is_complete = True
         else:
-            self._iterator.follow(answer.next_iterator, self._answered_at)
+            self._iterator.follow(following, self._answered_at)

@@ -1,0 +1,52 @@
+"""HTTP/1.1 for the calls that are made all the time: a tenth of what a general client costs, for the one shape that they have."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+from urllib.parse import urlsplit
+
+from .body import BodyReader, WholeBody
+from .head import Head
+from .pool import ConnectionPool
+from .turns import Turns
+
+__all__ = ["BodyReader", "Head", "Http1", "WholeBody"]
+
+DESK_BYTES = 256 * 1024
+
+
+class Http1:
+    """Owns a pool for each server. It goes where the SDK's HTTP session would go, with the same TLS; where that is more than a plain
+    connection, through a proxy for instance, it says so and the SDK goes."""
+
+    def __init__(self, session: Any, connect_seconds: float) -> None:
+        """`session`: the SDK's HTTP session, which knows proxies and certificates."""
+        self._session = session
+        self._connect_seconds = connect_seconds
+        self._desk = bytearray(DESK_BYTES)
+        self._turns = Turns()
+        self._pools: dict[str, ConnectionPool | None] = {}
+
+    def pool(self, url: str) -> ConnectionPool | None:
+        """The connections to the server of `url`; None where the SDK has to go."""
+        if url not in self._pools:
+            self._pools[url] = self._new_pool(url)
+        return self._pools[url]
+
+    async def close(self) -> None:
+        """Close every connection."""
+        pools, self._pools = self._pools, {}
+        for pool in pools.values():
+            if pool is not None:
+                await pool.close()
+
+    def _new_pool(self, url: str) -> ConnectionPool | None:
+        try:
+            is_plain = self._session._proxy_config.proxy_url_for(url) is None and not urlsplit(url).query
+            tls = self._session._sessions[None].connector._ssl
+        except (AttributeError, KeyError, TypeError):  # another version of the SDK keeps them elsewhere
+            return None
+        if not is_plain or not isinstance(tls, ssl.SSLContext):
+            return None
+        return ConnectionPool(url, tls if url.startswith("https:") else None, self._connect_seconds, self._desk, self._turns)

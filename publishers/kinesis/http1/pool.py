@@ -1,0 +1,137 @@
+"""The connections to one server: kept open between requests, as many as there are requests at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohappyeyeballs
+from botocore import exceptions as sdk
+
+from .body import BodyReader
+from .connection import Http1Connection, Readers
+from .head import Head
+from .turns import Turns
+
+_IDLE_SECONDS = 12.0
+"""As the SDK has it: below the time after which servers and load balancers hang up."""
+_ADDRESSES_SECONDS = 10.0
+"""A thousand shards that start at once ask for the address once."""
+_SECOND_ADDRESS_SECONDS = 0.25
+_PORTS = {"http": 80, "https": 443}
+
+
+class ConnectionPool:
+    """Owns its connections. A request never waits behind others (F1): where none is idle, a further one is opened."""
+
+    def __init__(self, url: str, tls: ssl.SSLContext | None, connect_seconds: float, desk: bytearray, turns: Turns) -> None:
+        """`tls`: how the server's certificate is checked, None for plain http; `desk`: see Http1Connection."""
+        self._url = url
+        self._tls = tls
+        self._connect_seconds = connect_seconds
+        self._desk = desk
+        self._turns = turns
+        self._idle: deque[tuple[float, Http1Connection]] = deque()
+        self._all: set[Http1Connection] = set()
+        self._resolving: asyncio.Task[list[Any]] | None = None
+        self._resolved_at = 0.0
+
+    async def exchange(self, request: bytes, readers: Readers) -> tuple[Head, BodyReader]:
+        """Send a request and read the answer. Raises: the SDK's errors of the network, and what `Http1Connection.exchange` raises else."""
+        with self._in_words_of_the_sdk():
+            connection = self._idle_one() or await self._opened()
+            try:
+                answer = await connection.exchange(request, readers)
+            finally:
+                self._give_back(connection)
+            return answer
+
+    async def close(self) -> None:
+        """Close every connection; requests under way fail."""
+        if self._resolving is not None:
+            self._resolving.cancel()
+        self._idle.clear()
+        connections, self._all = self._all, set()
+        for connection in connections:
+            connection.abort()
+        for connection in connections:
+            await connection.closed()
+
+    # --- helpers ------------------------------------------------------------------------------------------------------------------
+
+    def _idle_one(self) -> Http1Connection | None:
+        """The one used last, if the server has not closed it: the others may grow old."""
+        oldest = asyncio.get_running_loop().time() - _IDLE_SECONDS
+        while self._idle:
+            since, connection = self._idle.pop()
+            if connection.is_usable and since > oldest:
+                return connection
+            self._drop(connection)
+        return None
+
+    def _give_back(self, connection: Http1Connection) -> None:
+        now = asyncio.get_running_loop().time()
+        if connection.is_usable:
+            self._idle.append((now, connection))
+        else:
+            self._drop(connection)
+        while self._idle and (self._idle[0][0] < now - _IDLE_SECONDS or not self._idle[0][1].is_usable):
+            self._drop(self._idle.popleft()[1])
+
+    def _drop(self, connection: Http1Connection) -> None:
+        self._all.discard(connection)
+        connection.abort()
+
+    async def _opened(self) -> Http1Connection:
+        name = urlsplit(self._url).hostname if self._tls else None
+        try:
+            async with asyncio.timeout(self._connect_seconds):
+                found = await aiohappyeyeballs.start_connection(
+                    await self._addresses(), happy_eyeballs_delay=_SECOND_ADDRESS_SECONDS
+                )
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    lambda: Http1Connection(self._desk, self._turns), sock=found, ssl=self._tls, server_hostname=name
+                )
+        except TimeoutError as error:
+            raise sdk.ConnectTimeoutError(endpoint_url=self._url, error=error) from error
+        except ssl.SSLError as error:
+            raise sdk.SSLError(endpoint_url=self._url, error=error) from error
+        except OSError as error:
+            raise sdk.EndpointConnectionError(endpoint_url=self._url, error=error) from error
+        self._all.add(connection)
+        return connection
+
+    async def _addresses(self) -> list[Any]:
+        now = asyncio.get_running_loop().time()
+        is_old = now - self._resolved_at > _ADDRESSES_SECONDS
+        if self._resolving is None or (self._resolving.done() and (is_old or _failed(self._resolving))):
+            self._resolved_at = now
+            self._resolving = asyncio.create_task(self._resolved())
+            self._resolving.add_done_callback(_failed)  # all who waited may be gone
+        resolving = self._resolving
+        await asyncio.wait([resolving])  # a waiter that is cancelled leaves it to the others
+        if resolving.cancelled():
+            raise ConnectionResetError("closed")
+        return resolving.result()
+
+    async def _resolved(self) -> list[Any]:
+        parts = urlsplit(self._url)
+        port = parts.port or _PORTS[parts.scheme]
+        return await asyncio.get_running_loop().getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
+
+    @contextmanager
+    def _in_words_of_the_sdk(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise sdk.ConnectionClosedError(endpoint_url=self._url, error=error) from error
+
+
+def _failed(task: asyncio.Task[list[Any]]) -> bool:
+    return task.cancelled() or task.exception() is not None

@@ -1,0 +1,74 @@
+"""Whose large body is read first when more come at once than can be read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Protocol
+
+
+class Reading(Protocol):
+    """A connection whose socket can be left unread for a while."""
+
+    def pause(self) -> None:
+        """Leave what comes to the kernel's buffers."""
+        ...
+
+    def resume(self) -> None:
+        """Read again."""
+        ...
+
+
+class Turns:
+    """One body after the other instead of all a bit at a time: the records of the first are through the pipeline, and their memory
+    is there again, before those of the next are made.
+
+    Only those who had more waiting for them than they could take stand in line, so the network is never the slower for it, and
+    whoever has the turn and brings nothing in a round of the loop has lost it (P7).
+    """
+
+    def __init__(self) -> None:
+        self._first: Reading | None = None
+        self._has_read = False
+        self._waiting: deque[Reading] = deque()
+
+    def more_to_come(self, reading: Reading) -> None:
+        """The connection has read and there was more: it goes on, or waits for the one whose turn it is."""
+        if self._first is None:
+            self._begin(reading)
+        elif self._first is reading:
+            self._has_read = True
+        else:
+            reading.pause()
+            self._waiting.append(reading)
+
+    def leave(self, reading: Reading) -> None:
+        """The body is whole, or lost."""
+        if self._first is reading:
+            self._next()
+        elif reading in self._waiting:
+            self._waiting.remove(reading)
+            reading.resume()
+
+    # --- helpers ------------------------------------------------------------------------------------------------------------------
+
+    def _begin(self, reading: Reading) -> None:
+        self._first, self._has_read = reading, True
+        asyncio.get_running_loop().call_soon(self._look, reading)
+
+    def _look(self, reading: Reading) -> None:
+        """Once in a round of the loop: has the first one read since the last?"""
+        if self._first is not reading:
+            return
+        if self._has_read:
+            self._has_read = False
+            asyncio.get_running_loop().call_soon(self._look, reading)
+        else:
+            self._next()
+
+    def _next(self) -> None:
+        self._first = None
+        if self._waiting:
+            following = self._waiting.popleft()
+            following.resume()
+            self._begin(following)

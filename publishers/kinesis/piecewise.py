@@ -1,0 +1,91 @@
+"""Bodies of GetRecords decoded while they arrive, so that a body of 14 MiB is never held, nor decoded in one go."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..records import UserRecord
+from .decoding import ReadBody, decode_read
+
+PIECE_BYTES = 32 * 1024
+"""Less than this is not worth a call of the decoder."""
+_LIST = b'"Records":['
+_LONGEST_START = 64 * 1024  # iterator and children stand before the records
+_BETWEEN = b'},{"'
+_NEAR = 16 * 1024
+_RECORDS = msgspec.json.Decoder(list[UserRecord])
+_COMMA, _OPEN, _CLOSE = b",[]"
+
+
+class ReadBodyReader:
+    """Takes whole records off a body as they come: `body` is there once it is whole, the same that `decode_read` makes of it.
+
+    A cut is made at `},{"` before a letter. In JSON that stands nowhere but between two objects: within a string the quotation mark
+    would be escaped, and one that ends a string is not followed by a letter. A piece that is no list of records, and a body in
+    another spelling (spaces between records), is held and decoded whole, so that what is refused is refused in the same words.
+    """
+
+    body: ReadBody | None = None
+
+    def __init__(self) -> None:
+        self._start = b""
+        self._records: list[UserRecord] = []
+        self._taken = 0
+        self._in_pieces = True
+
+    def take(self, data: memoryview, is_rest: bool) -> int:
+        """Take bytes off the front; the answer is how many. Raises: msgspec.DecodeError for a body that is none."""
+        if is_rest:
+            self.body = self._whole(data)
+            return len(data)
+        if len(data) < PIECE_BYTES or not self._in_pieces or data.readonly:
+            return 0
+        taken = self._piece(data)
+        self._in_pieces = taken > 0 or self._in_pieces
+        self._taken += taken
+        return taken
+
+    def _piece(self, data: memoryview) -> int:
+        """Decode up to the last cut. What is left then begins with the comma of the cut, which the next piece turns into its bracket."""
+        first = 0 if self._start else self._list_begins(data)
+        cut = _last_cut(data)
+        if not self._in_pieces or cut <= first:
+            return 0
+        before, data[first], data[cut] = data[first], _OPEN, _CLOSE
+        try:
+            self._records += _RECORDS.decode(data[first : cut + 1])
+        except msgspec.DecodeError:  # a cut behind the records, or no body of ours: told when it is whole
+            self._in_pieces = False
+            return 0
+        finally:
+            data[first], data[cut] = before, _COMMA
+        self._start = self._start or bytes(data[: first + 1])
+        return cut
+
+    def _list_begins(self, data: memoryview) -> int:
+        """Where the list of records opens: it must be one of the outermost object."""
+        start, found, _ = bytes(data[:_LONGEST_START]).partition(_LIST)
+        try:
+            decode_read(start + found + b"]}")
+        except msgspec.DecodeError:
+            self._in_pieces = False
+        return len(start + found) - 1
+
+    def _whole(self, rest: memoryview) -> ReadBody:
+        body = decode_read(self._start + rest[1:] if self._start else rest)
+        if self._start:
+            body.Records = self._records + body.Records
+        body.wire_bytes = self._taken + len(rest)
+        return body
+
+
+def _last_cut(data: memoryview) -> int:
+    """Where the comma of the last cut stands, -1 without one."""
+    for window in (_NEAR, len(data)):
+        text = bytes(data[-window:])
+        end = len(text) - 1
+        while (at := text.rfind(_BETWEEN, 0, end)) >= 0:
+            if text[at + len(_BETWEEN) : at + len(_BETWEEN) + 1].isalpha():
+                return len(data) - len(text) + at + 1
+            end = at + len(_BETWEEN) - 1
+    return -1

@@ -1,0 +1,86 @@
+"""Signature version 4 of one request that is sent all the time: what is the same each time is worked out once."""
+
+from __future__ import annotations
+
+import hmac
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Protocol
+from urllib.parse import SplitResult, quote, urlsplit
+
+from botocore.utils import normalize_url_path
+
+_PORTS = {"http": 80, "https": 443}
+
+
+class Credentials(Protocol):
+    """Frozen credentials of the SDK."""
+
+    access_key: str
+    secret_key: str
+    token: str | None
+
+
+@dataclass(slots=True)
+class SignedPost:
+    """POST requests to one URL: `of` gives the bytes to be sent, signed as the SDK's SigV4Auth signs them, in a tenth of its time.
+
+    `headers` need `Content-Type` and `X-Amz-Target`, which are signed, as are host, time and session token; others are sent as they are.
+    The signing key, four rounds of HMAC, holds for a day and a secret.
+    """
+
+    url: str
+    headers: Mapping[str, str]
+    service: str
+    region: str
+    _fixed: str = field(init=False)
+    _start: str = field(init=False)
+    _host: str = field(init=False)
+    _key: tuple[tuple[str, str], bytes] = field(init=False, default=(("", ""), b""))
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        self._host = _host_of(parts)
+        self._fixed = f"POST\n{quote(normalize_url_path(parts.path), safe='/~')}\n\n"
+        sent = {"Host": self._host, **self.headers, "Accept-Encoding": "identity"}
+        self._start = f"POST {parts.path or '/'} HTTP/1.1\r\n" + "".join(f"{k}: {v}\r\n" for k, v in sent.items())
+
+    def of(self, body: bytes, credentials: Credentials, now: float) -> bytes:
+        """The request, head and body, as it is at `now` (epoch seconds)."""
+        at = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
+        signed = {
+            "content-type": self.headers["Content-Type"],
+            "host": self._host,
+            "x-amz-date": at,
+            **({"x-amz-security-token": credentials.token} if credentials.token else {}),
+            "x-amz-target": self.headers["X-Amz-Target"],
+        }
+        names = ";".join(signed)
+        lines = "".join([f"{name}:{' '.join(value.split())}\n" for name, value in signed.items()])
+        canonical = f"{self._fixed}{lines}\n{names}\n{sha256(body).hexdigest()}"
+        scope = f"{at[:8]}/{self.region}/{self.service}/aws4_request"
+        text = f"AWS4-HMAC-SHA256\n{at}\n{scope}\n{sha256(canonical.encode()).hexdigest()}"
+        signature = hmac.digest(self._signing_key(credentials.secret_key, at[:8]), text.encode(), "sha256").hex()
+        token = f"X-Amz-Security-Token: {credentials.token}\r\n" if credentials.token else ""
+        head = (
+            f"{self._start}X-Amz-Date: {at}\r\n{token}"
+            f"Authorization: AWS4-HMAC-SHA256 Credential={credentials.access_key}/{scope}, "
+            f"SignedHeaders={names}, Signature={signature}\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        return head.encode() + body
+
+    def _signing_key(self, secret: str, day: str) -> bytes:
+        if self._key[0] != (secret, day):
+            key = f"AWS4{secret}".encode()
+            for part in (day, self.region, self.service, "aws4_request"):
+                key = hmac.digest(key, part.encode(), "sha256")
+            self._key = ((secret, day), key)
+        return self._key[1]
+
+
+def _host_of(url: SplitResult) -> str:
+    """The host as it is signed and sent: without the scheme's own port."""
+    host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname or ""
+    return host if url.port in (None, _PORTS[url.scheme]) else f"{host}:{url.port}"
