@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections import defaultdict, deque
 from contextlib import asynccontextmanager
 from typing import Any
@@ -87,17 +88,21 @@ PROPERTIES = {
 
 
 @asynccontextmanager
-async def stub_and_client(streams: tuple[str, ...] = (), **properties: str):
-    """A running stub and a client of it."""
+async def stub_and_client(streams: tuple[str, ...] = (), certificate: tuple[str, str] | None = None, **properties: str):
+    """A running stub and a client of it; `certificate` are the files of certificate and key, for TLS."""
     stub = KinesisStub()
     app = web.Application(client_max_size=2**24)
     app.router.add_post("/", stub.handle)
     runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=0.1)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    tls = None
+    if certificate:
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(*certificate)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()
     port = runner.addresses[0][1]
-    stub.url = f"http://127.0.0.1:{port}"
+    stub.url = f"http{'s' if tls else ''}://127.0.0.1:{port}"
     given = Properties(
         {**PROPERTIES, "aws.endpoint": stub.url, **{k.replace("_", "."): v for k, v in properties.items()}}
     )

@@ -56,7 +56,14 @@ EXACT: dict[str, type[KinesisError]] = {
     "ResourceNotFoundException": ResourceNotFoundError,
 }
 _LONGEST_MESSAGE = 500  # proxies and servers answer with pages of HTML
-BROKEN = (msgspec.DecodeError, FrameError, ResponseParserError, TruncatedStreamError, BrokenAnswerError, UnicodeDecodeError)
+BROKEN = (
+    msgspec.DecodeError,
+    FrameError,
+    ResponseParserError,
+    TruncatedStreamError,
+    BrokenAnswerError,
+    UnicodeDecodeError,
+)
 NETWORK = (
     sdk.HTTPClientError, sdk.ConnectionError, aiohttp.ClientError, HttpProcessingError, urllib3.exceptions.HTTPError, TimeoutError,
     sdk.IncompleteReadError, EOFError, OSError, StreamLostError,

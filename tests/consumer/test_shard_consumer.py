@@ -1,5 +1,7 @@
 """ShardConsumer: drives a publisher, stamps batches once, answers positions, tells the shard's end."""
 
+import weakref
+
 import pytest
 from batches import batch
 
@@ -100,6 +102,30 @@ async def test_room_is_offered_before_the_first_read_and_after_each():  # P6
     publisher, _, _ = await run(batch(b"1"), batch(), RunResult.CANCELLED)
 
     assert publisher.rooms == [11, 22, 22]
+
+
+async def test_a_batch_that_was_put_is_not_held_while_the_output_waits_for_room():  # P6
+    given, held = [], []
+
+    class Waiting(Output):
+        def put(self, stamped):
+            return self.room()
+
+        async def room(self):
+            held.append(given[0]())
+            return 22
+
+    class Giving(Script):
+        async def run(self, consumer):
+            read = batch(b"1")
+            given.append(weakref.ref(read))
+            taking = consumer(read)
+            del read
+            self.answers.append(await taking)
+            return RunResult.CANCELLED
+
+    await ShardConsumer(Giving(), stamping(), Waiting()).run()
+    assert held == [None]
 
 
 async def test_an_unreadable_event_time_is_poison_too():  # S7

@@ -1,6 +1,7 @@
 """Intake: queues, evidence of silence, room."""
 
 import asyncio
+import weakref
 
 from entries import StoppedClock, entry, marker, shard, stamped
 
@@ -144,3 +145,13 @@ def test_an_end_with_nothing_queued_is_the_end():  # S2
     scene.intake.output_of(scene.entry).end([])
 
     assert (scene.entry.stage, scene.entry.state.ended) == (Stage.ENDED, True)
+
+
+async def test_a_batch_that_was_emitted_is_not_held_while_its_reader_waits_for_room():  # P6
+    scene = Scene(budget=1)
+    putting = asyncio.ensure_future(scene.intake.output_of(scene.entry).put(stamped(1, 2)))
+    await asyncio.sleep(0)
+    held = weakref.ref(scene.entry.pop(2)[0])
+
+    assert (putting.done(), held()) == (False, None)
+    putting.cancel()

@@ -49,4 +49,6 @@ class Http1:
             return None
         if not is_plain or not isinstance(tls, ssl.SSLContext):
             return None
-        return ConnectionPool(url, tls if url.startswith("https:") else None, self._connect_seconds, self._desk, self._turns)
+        return ConnectionPool(
+            url, tls if url.startswith("https:") else None, self._connect_seconds, self._desk, self._turns
+        )

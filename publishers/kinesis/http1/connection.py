@@ -54,21 +54,21 @@ class Http1Connection(asyncio.BufferedProtocol):
         self._answer = answer = asyncio.get_running_loop().create_future()
         self._readers, self._head, self._reader, self._chunks, self._left = readers, None, None, None, None
         try:
-            if self._closed.done() or self._transport.is_closing():
-                raise ConnectionResetError("the connection was closed before the request")
             await self._send(request, answer)
             head, reader = await answer
-            if not head.stays_open or self._filled or self._transport.get_write_buffer_size():
-                self.abort()
-            return head, reader
         except BaseException:
             self.abort()
             raise
         finally:
             self._answer = self._readers = self._reader = None
             self._turns.leave(self)
+        if not head.stays_open or self._filled or self._transport.get_write_buffer_size():
+            self.abort()
+        return head, reader
 
     async def _send(self, request: bytes, answer: asyncio.Future[tuple[Head, BodyReader]]) -> None:
+        if self._closed.done() or self._transport.is_closing():
+            raise ConnectionResetError("the connection was closed before the request")
         for start in range(0, len(request), _PIECE):
             await self._drained.wait()
             if answer.done():  # refused, or lost, before it was all sent

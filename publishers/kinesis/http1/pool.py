@@ -6,8 +6,6 @@ import asyncio
 import socket
 import ssl
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -30,7 +28,9 @@ _PORTS = {"http": 80, "https": 443}
 class ConnectionPool:
     """Owns its connections. A request never waits behind others (F1): where none is idle, a further one is opened."""
 
-    def __init__(self, url: str, tls: ssl.SSLContext | None, connect_seconds: float, desk: bytearray, turns: Turns) -> None:
+    def __init__(
+        self, url: str, tls: ssl.SSLContext | None, connect_seconds: float, desk: bytearray, turns: Turns
+    ) -> None:
         """`tls`: how the server's certificate is checked, None for plain http; `desk`: see Http1Connection."""
         self._url = url
         self._tls = tls
@@ -44,13 +44,13 @@ class ConnectionPool:
 
     async def exchange(self, request: bytes, readers: Readers) -> tuple[Head, BodyReader]:
         """Send a request and read the answer. Raises: the SDK's errors of the network, and what `Http1Connection.exchange` raises else."""
-        with self._in_words_of_the_sdk():
-            connection = self._idle_one() or await self._opened()
-            try:
-                answer = await connection.exchange(request, readers)
-            finally:
-                self._give_back(connection)
-            return answer
+        connection = self._idle_one() or await self._opened()
+        try:
+            return await connection.exchange(request, readers)
+        except OSError as error:
+            raise sdk.ConnectionClosedError(endpoint_url=self._url, error=error) from error
+        finally:
+            self._give_back(connection)
 
     async def close(self) -> None:
         """Close every connection; requests under way fail."""
@@ -124,13 +124,6 @@ class ConnectionPool:
         parts = urlsplit(self._url)
         port = parts.port or _PORTS[parts.scheme]
         return await asyncio.get_running_loop().getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
-
-    @contextmanager
-    def _in_words_of_the_sdk(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise sdk.ConnectionClosedError(endpoint_url=self._url, error=error) from error
 
 
 def _failed(task: asyncio.Task[list[Any]]) -> bool:

@@ -1,11 +1,13 @@
 """The short way of GetRecords answers, refuses and fails as the SDK's whole way does."""
 
 import asyncio
+import json
 from contextlib import asynccontextmanager
 
 import pytest
+from certificates import self_signed
 from event_frames import wire_record
-from kinesis_stub import drop_connection, never, raw, refusal, stub_and_client
+from kinesis_stub import PROPERTIES, drop_connection, never, raw, refusal, stub_and_client
 
 from recordpublisher.plugins.local.thread import serve_in_thread
 from recordpublisher.publishers.errors import FatalKinesisError, KinesisError, ThrottledError, TransientError
@@ -55,6 +57,56 @@ async def said(started, answer):
 )
 async def test_both_ways_say_the_same(answer):
     assert await said(stub_and_warm_client(), answer) == await said(stub_and_client(), answer)
+
+
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")], ids=["compact", "spaced"])
+async def test_a_large_answer_is_the_same_on_both_ways(separators):
+    records = [wire_record(bytes(n % 300), str(n), arrival=n + 0.5) for n in range(10_000)]
+    body = {"NextShardIterator": "n", "Records": records, "MillisBehindLatest": 5, "ChildShards": []}
+    answer = raw(json.dumps(body, separators=separators).encode())
+    short, whole = await said(stub_and_warm_client(), answer), await said(stub_and_client(), answer)
+    assert short == whole
+    assert len(short.records) == 10_000
+
+
+async def test_through_a_proxy_the_sdk_goes_its_whole_way(monkeypatch):
+    """The stub is the proxy as well: it takes requests for any host."""
+    async with stub_and_client() as (stub, _):
+        monkeypatch.setenv("HTTP_PROXY", stub.url)
+        elsewhere = {**PROPERTIES, "aws.endpoint": "http://kinesis.invalid"}
+        async with KinesisClient(Properties(elsewhere)) as client:
+            stub.script("GetRecords", {"Records": []}, {"Records": []})
+            for _ in range(2):
+                await client.get_records(SHARD, "it", 1)
+    assert all("amz-sdk-invocation-id" in {name.lower() for name in headers} for headers in stub.headers)
+
+
+@pytest.mark.parametrize("is_trusted", [True, False])
+async def test_tls_is_the_sdks(is_trusted, tmp_path, monkeypatch):
+    certificate = self_signed(tmp_path)
+    if is_trusted:
+        monkeypatch.setenv("AWS_CA_BUNDLE", certificate[0])
+    async with stub_and_client(certificate=certificate) as (stub, client):
+        stub.script("GetRecords", {"Records": []}, {"Records": []})
+        if is_trusted:
+            for _ in range(2):
+                await client.get_records(SHARD, "it", 1)
+            assert "amz-sdk-invocation-id" not in {name.lower() for name in stub.headers[1]}
+        else:
+            with pytest.raises(FatalKinesisError, match="ertificate"):
+                await client.get_records(SHARD, "it", 1)
+
+
+async def test_credentials_are_asked_for_at_each_call():
+    async with stub_and_warm_client() as (stub, client):
+        stub.script("GetRecords", {"Records": []}, {"Records": []})
+        for key in ("first", "renewed"):
+            client._connections._session.set_credentials(key, "secret", "token of " + key)
+            await client.get_records(SHARD, "it", 1)
+    assert ["Credential=first/" in stub.headers[0]["Authorization"], stub.headers[1]["X-Amz-Security-Token"]] == [
+        True,
+        "token of renewed",
+    ]
 
 
 @pytest.mark.parametrize("body", [b"<html>Service Unavailable</html>", b'["no object"]', b""])

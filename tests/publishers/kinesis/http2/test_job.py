@@ -1,13 +1,8 @@
 """A whole job over HTTP/2, in the clear and over TLS, while the stream is split."""
 
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
-
 import boto3
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from certificates import self_signed
 from http2_front import front_of
 from kinesis_talk import talking
 from live_job import LiveJob, split
@@ -17,22 +12,7 @@ from recordpublisher.plugins.local import serve_in_thread
 
 @pytest.fixture
 def certificate(tmp_path):
-    """Files of a certificate that 127.0.0.1 signed for itself, and of its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder(
-            name, name, key.public_key(), x509.random_serial_number(), now - timedelta(1), now + timedelta(1)
-        )
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    (tmp_path / "certificate").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    (tmp_path / "key").write_bytes(key.private_bytes(serialization.Encoding.PEM, *form))
-    return str(tmp_path / "certificate"), str(tmp_path / "key")
+    return self_signed(tmp_path)
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["h2c", "tls"])

@@ -1,0 +1,178 @@
+"""One request, one answer: what comes back whole, what is an error, and whether the connection is used again."""
+
+import asyncio
+import ssl
+from contextlib import suppress
+
+import pytest
+from botocore import exceptions as sdk
+from certificates import self_signed
+from raw_http import DESK, REQUEST, Last, RefusedEarly, content_of, ok, pool_to
+
+from recordpublisher.publishers.kinesis.http1 import pool as pool_module
+from recordpublisher.publishers.kinesis.translation import BrokenAnswerError
+
+LONG = bytes(range(256)) * (DESK // 16)  # many times the desk
+
+
+def singly(answer):
+    return [answer[n : n + 1] for n in range(len(answer))]
+
+
+@pytest.mark.parametrize(
+    ("said", "content"),
+    [
+        (ok(b"abc"), b"abc"),
+        (ok(b""), b""),
+        (ok(LONG), LONG),
+        (singly(ok(b"slow")), b"slow"),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" + ok(b"abc"), b"abc"),
+        (ok(b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n", b"Transfer-Encoding: chunked"), b"abcde"),
+        (singly(ok(b"3\r\nabc\r\n0\r\nX: y\r\n\r\n", b"Transfer-Encoding: chunked")), b"abc"),
+        (ok(b"%x\r\n%b\r\n0\r\n\r\n" % (len(LONG), LONG), b"Transfer-Encoding: chunked"), LONG),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
+    ],
+)
+async def test_a_whole_answer_keeps_the_connection(said, content):
+    async with pool_to(said, ok(b"next")) as (server, pool):
+        assert (await content_of(pool))[1] == content
+        assert await content_of(pool) == (200, b"next")
+        assert (server.connections, server.requests) == (1, [REQUEST] * 2)
+
+
+@pytest.mark.parametrize(
+    ("said", "content"),
+    [
+        (Last(ok(b"abc")), b"abc"),
+        (ok(b"abc", b"Content-Length: 3", b"Connection: close"), b"abc"),
+        (Last(ok(b"until the end", b"X: y")), b"until the end"),
+        (Last(ok(LONG, b"X: y")), LONG),
+        (Last(b"HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nabc"), b"abc"),
+        (ok(b"abc and more", b"Content-Length: 3"), b"abc"),
+    ],
+)
+async def test_an_answer_that_ends_the_connection(said, content):
+    async with pool_to(said, ok(b"next")) as (server, pool):
+        assert (await content_of(pool))[1] == content
+        await asyncio.sleep(0.05)  # the end of it arrives
+        assert await content_of(pool) == (200, b"next")
+        assert server.connections == 2
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        (None, sdk.ConnectionClosedError),
+        (Last(b"HTTP/1.1 200 OK\r\nContent-"), sdk.ConnectionClosedError),
+        (Last(ok(b"ab", b"Content-Length: 3")), sdk.ConnectionClosedError),
+        (Last(ok(LONG, b"Content-Length: 999999")), sdk.ConnectionClosedError),
+        (Last(ok(b"5\r\nab", b"Transfer-Encoding: chunked")), sdk.ConnectionClosedError),
+        (ok(b"zz\r\n", b"Transfer-Encoding: chunked"), BrokenAnswerError),
+        (b"SSH-2.0-OpenSSH\r\n\r\n", BrokenAnswerError),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000, BrokenAnswerError),
+    ],
+)
+async def test_half_an_answer_or_none_is_an_error_and_the_next_call_works(said, error):
+    async with pool_to(said, ok(b"next")) as (server, pool):
+        with pytest.raises(error):
+            await content_of(pool)
+        assert await content_of(pool) == (200, b"next")
+        assert server.connections == 2
+
+
+async def test_a_connection_that_the_server_closed_between_two_calls_is_not_used():
+    async with pool_to(Last(ok(b"a")), ok(b"b")) as (server, pool):
+        await content_of(pool)
+        await server.hung_up.wait()
+        await asyncio.sleep(0.05)  # its end arrives
+        assert await content_of(pool) == (200, b"b")
+
+
+async def test_what_nobody_asked_for_closes_an_idle_connection():
+    async with pool_to([ok(b"a"), b"", b"HTTP/1.1 408 Request Timeout\r\n\r\n"], ok(b"b")) as (server, pool):
+        await content_of(pool)
+        await asyncio.sleep(0.05)
+        assert await content_of(pool) == (200, b"b")
+        assert server.connections == 2
+
+
+async def test_a_connection_that_was_idle_for_long_is_not_used(monkeypatch):
+    async with pool_to(ok(b"a"), ok(b"b")) as (server, pool):
+        await content_of(pool)
+        monkeypatch.setattr(pool_module, "_IDLE_SECONDS", 0.0)
+        await content_of(pool)
+        assert server.connections == 2
+
+
+async def test_r3_a_cancelled_call_closes_its_connection():
+    async with pool_to([b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\na"], ok(b"b")) as (server, pool):
+        call = asyncio.ensure_future(content_of(pool))
+        await server.arrived.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await server.hung_up.wait()
+        assert await content_of(pool) == (200, b"b")
+
+
+async def test_calls_at_a_time_have_a_connection_each():
+    async with pool_to(*[ok(b"x")] * 20) as (server, pool):
+        await asyncio.gather(*(content_of(pool) for _ in range(10)))
+        assert server.connections == 10
+        await asyncio.gather(*(content_of(pool) for _ in range(10)))
+        assert server.connections == 10
+
+
+async def test_a_large_request_is_sent_whole():
+    request = b"POST / HTTP/1.1\r\nContent-Length: 5000000\r\n\r\n" + bytes(5_000_000)
+    async with pool_to(ok(b"a")) as (server, pool):
+        assert await content_of(pool, request) == (200, b"a")
+        assert server.requests == [request]
+
+
+async def test_a_large_request_may_be_refused_before_it_is_sent():
+    request = b"POST / HTTP/1.1\r\nContent-Length: 50000000\r\n\r\n" + bytes(50_000_000)
+    async with pool_to([b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno"], ok(b"b")) as (server, pool):
+        server.says[0] = RefusedEarly(server.says[0][0])
+        with suppress(sdk.ConnectionClosedError):  # where the reset of the connection overtakes the answer
+            assert await content_of(pool, request) == (413, b"no")
+        assert await content_of(pool) == (200, b"b")
+
+
+async def test_nobody_there():
+    async with pool_to() as (_, pool):
+        pass
+    with pytest.raises(sdk.EndpointConnectionError):
+        await content_of(pool)
+
+
+async def test_a_name_is_looked_up_once_by_all_who_start_together(monkeypatch):
+    asked = []
+    loop = asyncio.get_running_loop()
+    look_up = loop.getaddrinfo
+
+    async def counted(*given, **more):
+        asked.append(given)
+        return await look_up(*given, **more)
+
+    monkeypatch.setattr(loop, "getaddrinfo", counted)
+    async with pool_to(*[ok(b"x")] * 5) as (server, pool):
+        await asyncio.gather(*(content_of(pool) for _ in range(5)))
+        assert (server.connections, len(asked)) == (5, 1)
+
+
+async def test_tls(tmp_path):
+    certificate = self_signed(tmp_path)
+    trusted = ssl.create_default_context(cafile=certificate[0])
+    async with pool_to(ok(LONG), ok(b"b"), certificate=certificate, trusted=trusted) as (server, pool):
+        assert (await content_of(pool))[1] == LONG
+        assert await content_of(pool) == (200, b"b")
+        assert server.connections == 1
+
+
+async def test_a_certificate_that_is_not_trusted(tmp_path):
+    trusted = ssl.create_default_context()
+    async with pool_to(certificate=self_signed(tmp_path), trusted=trusted) as (_, pool):
+        with pytest.raises(sdk.SSLError) as raised:
+            await content_of(pool)
+    assert isinstance(raised.value.kwargs["error"], ssl.SSLCertVerificationError)

@@ -1,0 +1,68 @@
+"""Heads of HTTP/1.1 answers."""
+
+import pytest
+
+from recordpublisher.publishers.kinesis.http1.head import parse_head
+from recordpublisher.publishers.kinesis.translation import BrokenAnswerError
+
+
+def head(*lines):
+    return parse_head("\r\n".join(lines).encode("latin-1"))
+
+
+def test_status_and_headers():
+    found = head("HTTP/1.1 400 Bad Request", "X-Amzn-RequestId:  a b ", "Content-Length: 12", "x: 1", "X: 2")
+    assert (found.status, found.length, found.is_chunked) == (400, 12, False)
+    assert found.headers == {"x-amzn-requestid": "a b", "content-length": "12", "x": "1, 2"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "stays"),
+    [
+        (("HTTP/1.1 200 OK",), True),
+        (("HTTP/1.1 200",), True),
+        (("HTTP/1.1 200 OK", "Connection: Close"), False),
+        (("HTTP/1.0 200 OK",), False),
+        (("HTTP/1.0 200 OK", "Connection: keep-alive"), True),
+    ],
+)
+def test_whether_the_connection_stays_open(lines, stays):
+    assert head(*lines).stays_open is stays
+
+
+@pytest.mark.parametrize(
+    ("lines", "length", "chunked"),
+    [
+        (("HTTP/1.1 200 OK",), None, False),
+        (("HTTP/1.1 200 OK", "Content-Length: 0"), 0, False),
+        (("HTTP/1.1 200 OK", "Content-Length: 5", "Content-Length: 5"), 5, False),
+        (("HTTP/1.1 200 OK", "Transfer-Encoding: Chunked", "Content-Length: 5"), None, True),
+        (("HTTP/1.1 204 No Content", "Content-Length: 5"), 0, False),
+        (("HTTP/1.1 304 Not Modified", "Transfer-Encoding: chunked"), 0, False),
+    ],
+)
+def test_how_long_the_body_is(lines, length, chunked):
+    assert (head(*lines).length, head(*lines).is_chunked) == (length, chunked)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("",),
+        ("SSH-2.0-OpenSSH",),
+        ("HTTP/2 200 OK",),
+        ("HTTP/1.1 abc OK",),
+        ("HTTP/1.1 200 OK", "no colon"),
+        ("HTTP/1.1 200 OK", "X : 1"),
+        ("HTTP/1.1 200 OK", " folded: 1"),
+        ("HTTP/1.1 200 OK", "Content-Length: -1"),
+        ("HTTP/1.1 200 OK", "Content-Length: 1_0"),
+        ("HTTP/1.1 200 OK", "Content-Length: \xb2"),
+        ("HTTP/1.1 200 OK", "Content-Length: 5", "Content-Length: 6"),
+        ("HTTP/1.1 200 OK", "Transfer-Encoding: gzip, chunked"),
+        ("HTTP/1.1 200 OK", "Content-Encoding: gzip"),
+    ],
+)
+def test_what_is_not_plain_is_refused(lines):
+    with pytest.raises(BrokenAnswerError):
+        head(*lines)

@@ -1,0 +1,104 @@
+"""A body that is decoded while it arrives is what it is when it is decoded whole."""
+
+import json
+import random
+
+import msgspec
+import pytest
+from event_frames import wire_record
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recordpublisher.publishers.kinesis import piecewise
+from recordpublisher.publishers.kinesis.decoding import decode_read
+from recordpublisher.publishers.kinesis.piecewise import PIECE_BYTES, ReadBodyReader
+
+COMPACT = (",", ":")
+
+
+@pytest.fixture(autouse=True)
+def _small_pieces(monkeypatch):
+    monkeypatch.setattr(piecewise, "PIECE_BYTES", 1)
+
+
+def arrived(body, parts):
+    """What the reader makes of a body that comes in such parts, and the most that it ever held back."""
+    reader, kept, at, most = ReadBodyReader(), b"", 0, 0
+    for part in (*parts, len(body)):
+        stop = min(at + part, len(body))
+        data = bytearray(kept + body[at:stop])
+        before, at = bytes(data), stop
+        taken = reader.take(memoryview(data), at == len(body))
+        assert bytes(data) == before, "what was not taken must be as it was"
+        kept = before[taken:]
+        most = max(most, len(kept))
+        if at == len(body):
+            break
+    assert kept == b""
+    return reader.body, most
+
+
+def body_of(records, separators=COMPACT, **more):
+    return json.dumps({**more, "Records": records, "Z": [{"A": 1}, {"B": 2}]}, separators=separators).encode()
+
+
+KEYS = st.text(max_size=20) | st.sampled_from(['},{"', '"},{"D', "},{", "\\", '\\"},{"Data":', '"Records":['])
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    keys=st.lists(KEYS, max_size=12),
+    parts=st.lists(st.integers(1, 300), max_size=60),
+    spaced=st.booleans(),
+    first=st.booleans(),
+)
+def test_any_body_in_any_parts(keys, parts, spaced, first):
+    records = [
+        {**wire_record(bytes(n), str(n), arrival=n + 0.5), "PartitionKey": key, "New": {"x": [{"y": 1}, {"z": 2}]}}
+        for n, key in enumerate(keys)
+    ]
+    more = {"NextShardIterator": '},{"A', "MillisBehindLatest": 3, "ChildShards": [{"ShardId": "a"}, {"ShardId": "b"}]}
+    body = body_of(records, None if spaced else COMPACT, **more)
+    if first:
+        body = json.dumps(json.loads(body), separators=COMPACT, sort_keys=False).encode()
+    assert arrived(body, parts)[0] == decode_read(body)
+
+
+def test_records_that_are_whole_are_not_held_back():
+    records = [wire_record(random.Random(1).randbytes(200), str(n), arrival=1.0) for n in range(500)]
+    body = body_of(records, NextShardIterator="n")
+    found, most = arrived(body, [1000] * 1000)
+    assert found == decode_read(body)
+    assert most < 3000
+
+
+def test_another_spelling_is_held_and_decoded_whole():
+    body = body_of([wire_record(b"x", str(n), arrival=1.0) for n in range(50)], (", ", ": "))
+    found, most = arrived(body, [100] * 1000)
+    assert found == decode_read(body)
+    assert most > 2000
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"Other":{"Records":[{"Data":"","SequenceNumber":"1"},{"Data":"","SequenceNumber":"2"}]}}',
+        b'{"Records":[{"Data":"","SequenceNumber":"1"},{"Data":"!","SequenceNumber":"2"},{"Data":"","SequenceNumber":"3"}]}',
+        b'{"Records":[{"Data":"","SequenceNumber":"1"},{"Data":"","SequenceNumber":"2"}',
+        b'{"Records":[{"Data":"","SequenceNumber":"1"},{"Data":"","SequenceNumber":"2"}}]',
+        b'{"Records":[{"Data":"","SequenceNumber":"1"},{"Date":"","SequenceNumber":"2"},{"Data":"","SequenceNumber":"3"}]}',
+        b'<html>},{"A},{"A</html>',
+    ],
+)
+@pytest.mark.parametrize("part", [1, 7, 60, 1000])
+def test_what_is_no_answer_is_refused_as_a_whole_one_is(body, part):
+    with pytest.raises(msgspec.DecodeError):
+        decode_read(body)
+    with pytest.raises(msgspec.DecodeError):
+        arrived(body, [part] * len(body))
+
+
+def test_little_is_not_decoded_by_itself(monkeypatch):
+    monkeypatch.setattr(piecewise, "PIECE_BYTES", PIECE_BYTES)
+    body = body_of([wire_record(b"x", str(n), arrival=1.0) for n in range(50)])
+    assert arrived(body, [len(body) - 1])[1] == len(body) - 1

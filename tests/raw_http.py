@@ -1,0 +1,92 @@
+"""A server that says what a test scripted, byte by byte, and a pool of connections to it."""
+
+import asyncio
+import ssl
+from contextlib import asynccontextmanager, suppress
+
+from recordpublisher.publishers.kinesis.http1 import WholeBody
+from recordpublisher.publishers.kinesis.http1.pool import ConnectionPool
+from recordpublisher.publishers.kinesis.http1.turns import Turns
+
+REQUEST = b"POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\nhi"
+DESK = 4096
+
+
+class RawServer:
+    """Answers each request by the next of `says`: bytes, or a list of bytes with pauses between; None hangs up."""
+
+    def __init__(self, *says):
+        self.says = list(says)
+        self.connections = 0
+        self.requests = []
+        self.arrived = asyncio.Event()
+        self.hung_up = asyncio.Event()
+        self._serving = set()
+
+    async def handle(self, reader, writer):
+        self.connections += 1
+        self._serving.add(asyncio.current_task())
+        try:
+            with suppress(asyncio.IncompleteReadError, ConnectionError):
+                while await self._answer(reader, writer):
+                    pass
+            self.hung_up.set()
+        finally:
+            writer.transport.abort()
+
+    async def stop(self):
+        for task in self._serving:
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
+
+    async def _answer(self, reader, writer):
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+        said = self.says.pop(0) if self.says else b""
+        if said is None:
+            return False
+        if not isinstance(said, RefusedEarly):
+            self.requests.append(head + await reader.readexactly(length))
+        self.arrived.set()
+        for part in said if isinstance(said, list) else [said]:
+            writer.write(part)
+            await writer.drain()
+            await asyncio.sleep(0)
+        return not isinstance(said, Last)
+
+
+class Last(bytes):
+    """The server closes the connection behind it."""
+
+
+class RefusedEarly(Last):
+    """An answer before the request was read."""
+
+
+def ok(body, *headers):
+    lines = b"".join(header + b"\r\n" for header in headers or (b"Content-Length: %d" % len(body),))
+    return b"HTTP/1.1 200 OK\r\n" + lines + b"\r\n" + body
+
+
+@asynccontextmanager
+async def pool_to(*says, certificate=None, trusted=None):
+    """A server that says this, and a pool."""
+    serving = None
+    if certificate:
+        serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        serving.load_cert_chain(*certificate)
+    raw = RawServer(*says)
+    server = await asyncio.start_server(raw.handle, "127.0.0.1", 0, ssl=serving)
+    url = f"http{'s' if certificate else ''}://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    pool = ConnectionPool(url, trusted, 5.0, bytearray(DESK), Turns())
+    async with server:
+        try:
+            yield raw, pool
+        finally:
+            await pool.close()
+            await raw.stop()
+
+
+async def content_of(pool, request=REQUEST):
+    head, body = await pool.exchange(request, lambda head: WholeBody())
+    return head.status, body.content
