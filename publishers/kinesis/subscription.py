@@ -15,6 +15,8 @@ from .frames import Frame, FrameReader
 from .translation import error_for_code, translated
 
 API = "SubscribeToShard"
+_RECV_BYTES = 64 * 1024
+"""What asyncio reads at once (it would take 256 KiB): what lies behind an event's end stays here until the next is asked for (P6)."""
 
 
 class EventSubscription:
@@ -49,6 +51,7 @@ class EventSubscription:
         """The socket is read inside; outside, the connection's own buffers fill and hold the sender back."""
         connection = self._response.connection  # None once the body has ended
         if connection is not None and connection.transport is not None:
+            connection.transport.max_size = _RECV_BYTES
             connection.transport.resume_reading()
         try:
             yield
