@@ -30,6 +30,7 @@ class EventSubscription:
         self._response = response
         self._shard = shard
         self._frames = FrameReader(response.content)
+        self._stop_reading()
 
     def __aiter__(self) -> AsyncIterator[ReadAnswer]:
         return self
@@ -49,16 +50,23 @@ class EventSubscription:
     @contextmanager
     def _reading(self) -> Iterator[None]:
         """The socket is read inside; outside, the connection's own buffers fill and hold the sender back."""
-        connection = self._response.connection  # None once the body has ended
-        if connection is not None and connection.transport is not None:
-            connection.transport.max_size = _RECV_BYTES
-            connection.transport.resume_reading()
+        if (transport := self._transport) is not None:
+            transport.resume_reading()
         try:
             yield
         finally:
-            connection = self._response.connection
-            if connection is not None and connection.transport is not None:
-                connection.transport.pause_reading()
+            self._stop_reading()
+
+    def _stop_reading(self) -> None:
+        if (transport := self._transport) is not None:
+            transport.pause_reading()
+            transport.max_size = _RECV_BYTES
+
+    @property
+    def _transport(self) -> Any:
+        """None once the body has ended, and where nothing is read ahead."""
+        connection = self._response.connection
+        return None if connection is None else connection.transport
 
     async def _next_answer(self) -> ReadAnswer | None:
         """The next event, None at the end of the stream."""
