@@ -12,7 +12,7 @@ from kinesis_stub import PROPERTIES, drop_connection, never, raw, refusal, stub_
 from recordpublisher.plugins.local.thread import serve_in_thread
 from recordpublisher.publishers.errors import FatalKinesisError, KinesisError, ThrottledError, TransientError
 from recordpublisher.publishers.kinesis import KinesisClient
-from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties import Properties
 from recordpublisher.publishers.shards import Shard
 
@@ -174,3 +174,37 @@ async def test_an_endpoint_that_checks_signatures_takes_it(token):
             iterator = await client.get_shard_iterator(shard, StartingPosition.trim_horizon())
             for _ in range(3):
                 iterator = (await client.get_records(shard, iterator, 10)).next_iterator
+
+
+@pytest.mark.parametrize(
+    "position",
+    [
+        StartingPosition.trim_horizon(),
+        StartingPosition.at_timestamp(1_700_000_000_123),
+        StartingPosition(PositionType.AFTER_SEQUENCE_NUMBER, "7"),
+    ],
+    ids=lambda position: position.type.value,
+)
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"ShardIterator": "it"},
+        {},
+        {"ShardIterator": 5},
+        raw(b""),
+        raw(b"[]"),
+        refusal("ResourceNotFoundException", "no"),
+    ],
+    ids=str,
+)
+async def test_iterators_are_the_same_on_both_ways(position, answer):
+    said = []
+    async with stub_and_client() as (stub, client):
+        stub.script("GetShardIterator", answer, answer)
+        for _ in range(2):
+            try:
+                said.append(await client.get_shard_iterator(SHARD, position))
+            except KinesisError as error:
+                said.append((type(error), error.code))
+    assert said[0] == said[1]
+    assert stub.asked[0] == stub.asked[1]
