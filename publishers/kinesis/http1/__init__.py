@@ -26,26 +26,29 @@ class Http1:
         self._connect_seconds = connect_seconds
         self._desk = bytearray(DESK_BYTES)
         self._turns = Turns()
-        self._pools: dict[str, ConnectionPool | None] = {}
+        self._pools: dict[str, ConnectionPool] = {}
 
     def pool(self, url: str) -> ConnectionPool | None:
-        """The connections to the server of `url`; None where the SDK has to go."""
-        if url not in self._pools:
-            self._pools[url] = self._new_pool(url)
-        return self._pools[url]
+        """The connections to the server of `url`; None where the SDK has to go, or has not been yet: it is asked again then."""
+        if url not in self._pools and (pool := self._new_pool(url)) is not None:
+            self._pools[url] = pool
+        return self._pools.get(url)
 
     async def close(self) -> None:
         """Close every connection."""
         pools, self._pools = self._pools, {}
         for pool in pools.values():
-            if pool is not None:
-                await pool.close()
+            await pool.close()
 
     def _new_pool(self, url: str) -> ConnectionPool | None:
         try:
             is_plain = self._session._proxy_config.proxy_url_for(url) is None and not urlsplit(url).query
             tls = self._session._sessions[None].connector._ssl
-        except (AttributeError, KeyError, TypeError):  # another version of the SDK keeps them elsewhere
+        except (
+            AttributeError,
+            KeyError,
+            TypeError,
+        ):  # its session is being made, or another version keeps it elsewhere
             return None
         if not is_plain or not isinstance(tls, ssl.SSLContext):
             return None

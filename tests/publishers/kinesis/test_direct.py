@@ -208,3 +208,12 @@ async def test_iterators_are_the_same_on_both_ways(position, answer):
                 said.append((type(error), error.code))
     assert said[0] == said[1]
     assert stub.asked[0] == stub.asked[1]
+
+
+async def test_calls_that_started_beside_the_first_do_not_spoil_the_short_way():
+    """Its way is known before the SDK has made its session."""
+    async with stub_and_client() as (stub, client):
+        stub.script("GetRecords", *[{"Records": []}] * 51)
+        await asyncio.gather(*(client.get_records(SHARD, "it", 1) for _ in range(50)))
+        await client.get_records(SHARD, "it", 1)
+    assert "amz-sdk-invocation-id" not in {name.lower() for name in stub.headers[-1]}
