@@ -41,8 +41,9 @@ class Bounds:
     `max_time` in seconds. `max_records` over all shards, exact. `max_bytes` of payload over all shards; the batch that crosses it is
     the last. `until_event_time` in epoch ms: a record is emitted iff its watermark is not above it, and a shard whose next record is
     above it is done.
-    `stop_at_tip`: a shard is done once a read stood at its tip and everything read before was emitted. `shard_limits`: exactly so
-    many records of each shard (by `Shard.key`), then the shard is done; a shard that is not named is not limited.
+    `stop_at_tip`: a shard is read until an answer stands at its tip, and done once everything read so far was emitted; what comes later
+    is left to the next run. `shard_limits`: exactly so many records of each shard (by `Shard.key`), then the shard is done; a shard that
+    is not named is not limited.
     """
 
     max_time: float | None = None

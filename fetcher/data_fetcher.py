@@ -200,6 +200,8 @@ class DataFetcher:
     def _note(self, entry: ShardEntry) -> None:
         """What a shard counts for has changed."""
         self._emitter.note(entry, self._finish_line)
+        if not self._finish_line.reads_on(entry):
+            self._readers.rest(entry)
         self._emitter.wake()
 
     def _changed_quietly(self, entry: ShardEntry) -> None:

@@ -32,6 +32,11 @@ class FinishLine:
         limit = self._bounds.shard_limits.get(entry.key)
         return limit is None or self._per_shard.get(entry.key, 0) < limit
 
+    def reads_on(self, entry: ShardEntry) -> bool:
+        """False once all that the run will emit of a shard is there. A busy shard has moved on by the time that the last of a thousand
+        reaches its tip: read on, they would never all stand at their tips together."""
+        return self.takes_part(entry) and not self._has_reached_tip(entry) and not self.is_past_event_time(entry)
+
     def emitted(self, entry: ShardEntry, batch: RecordBatch) -> None:
         """Count an emitted batch."""
         self.records += len(batch)
@@ -76,7 +81,11 @@ class FinishLine:
     def _is_done(self, entry: ShardEntry) -> bool:
         if entry.stage is Stage.ENDED or not self.takes_part(entry) or self.is_past_event_time(entry):
             return True
-        return self._bounds.stop_at_tip and entry.seen_tip and not entry.queue and not entry.is_writing
+        return self._has_reached_tip(entry) and not entry.queue and not entry.is_writing
+
+    def _has_reached_tip(self, entry: ShardEntry) -> bool:
+        """A shard that was closed when listed has no tip but its end: its children wait for that (S2)."""
+        return self._bounds.stop_at_tip and entry.seen_tip and not entry.shard.closed
 
     def _shard_reason(self) -> EndReason:
         if self._bounds.until_event_time is not None:

@@ -58,10 +58,13 @@ class Intake:
             self._budget.release(entry.push(batch))
         self._changed(entry)
         del batch  # once it is emitted nobody holds it (P6)
+        if entry.rests:  # nothing more is read; a shard whose answer was its last comes to its end all the same
+            return 0
         return self._budget.room_for(entry, self.readers) or await self._wait_for_room(entry)
 
     def end(self, entry: ShardEntry, children: Sequence[Shard]) -> None:
         """A shard was read to its end: it drains, or has ended when nothing is queued."""
+        self._budget.settle(entry, 0)
         entry.stage = Stage.DRAINING
         entry.children = tuple(children)
         if not entry.queue and not entry.is_writing:  # a write that is going on is still to be emitted (S2)
@@ -93,7 +96,7 @@ class Intake:
         entry.at_tip = batch.millis_behind_latest == 0
         if entry.at_tip:
             now_ms = self._clock.now_ms()
-            entry.seen_tip = True
+            entry.seen_tip |= not batch.child_shards  # with children it is the end that comes next
             entry.tip_seen_ms = (entry.tip_seen_ms[0] if entry.tip_seen_ms else now_ms, now_ms)
         if entry.at_tip and not len(batch) and not entry.queued_records:
             entry.silence.saw_silence(self._clock.monotonic(), self._pulse.lost_seconds)

@@ -44,12 +44,18 @@ class Readers:
             self._inherit_watermark(entry)
             entry.stage = Stage.READING
         for entry in self._table:
-            if entry.stage is Stage.READING and entry.key not in self._tasks:
+            if entry.stage is Stage.READING and not entry.rests and entry.key not in self._tasks:
                 self._begin(entry, failed)
                 changed(entry)
                 begun.append(entry)
         self._intake.readers = max(len(self._tasks), 1)
         return begun
+
+    def rest(self, entry: ShardEntry) -> None:
+        """Read no more of a shard in this run; what is queued stays."""
+        if entry.stage is Stage.READING and not entry.rests:
+            entry.rests = True
+            self._tasks[entry.key].cancel()
 
     async def stop(self) -> None:
         """Cancel every reader and forget what was read but not emitted."""
@@ -61,6 +67,7 @@ class Readers:
             self._intake.forget(entry)
             if entry.stage is Stage.DRAINING:
                 entry.stage = Stage.READING
+            entry.rests = False
             entry.silence.interrupted()
 
     def _begin(self, entry: ShardEntry, failed: Callable[[ShardEntry, BaseException], None]) -> None:

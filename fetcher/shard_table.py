@@ -31,7 +31,7 @@ class ShardEntry:
     `awaits_heirs`: ended, and a child was not yet taken over (W5). `left_behind`: so far behind that nobody waits (W12).
     `offset` is how many records of the queue's first batch were emitted already. `expected_bytes` is what the last read brought, None
     before the first one. `tip_seen_ms`: when the first and the last read of this run that stood at the tip were answered (epoch ms);
-    `answered_ms`: when the last read at all was.
+    `answered_ms`: when the last read at all was. `rests`: a bounded run has all that it wants of the shard and reads no more of it.
     """
 
     shard: Shard
@@ -49,6 +49,7 @@ class ShardEntry:
     at_tip: bool = False
     seen_tip: bool = False
     tip_seen_ms: tuple[int, int] | None = None
+    rests: bool = False
     idle: bool = False
     awaits_heirs: bool = False
     left_behind: bool = False

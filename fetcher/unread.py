@@ -77,7 +77,7 @@ def sight_of(entry: ShardEntry, mark: object, now_ms: int, fresh_ms: int, waited
 
 
 def _is_unread(entry: ShardEntry, now_ms: int, fresh_ms: int) -> bool | None:
-    if entry.stage is Stage.ENDED:
+    if entry.stage is Stage.ENDED or (entry.rests and not entry.queue):
         return False
     if entry.queued_records or entry.is_writing:
         return True

@@ -1,7 +1,7 @@
 """S8: what ends a bounded run, and exactly where."""
 
 import pytest
-from entries import entry, stamped
+from entries import entry, shard, stamped
 
 from recordpublisher.fetcher.bounded import Bounds, EndReason
 from recordpublisher.fetcher.finish_line import FinishLine
@@ -63,6 +63,35 @@ def test_a_shard_that_gets_more_is_not_done_any_more():
     made.changed(one)
 
     assert made.holds_others(one)
+
+
+def test_a_shard_is_read_until_its_tip_and_no_further():
+    one, made = entry(), line(stop_at_tip=True)
+    one.push(stamped(1))
+    assert made.reads_on(one)
+    one.seen_tip = True
+
+    assert not made.reads_on(one)
+    assert line().reads_on(one)
+
+
+def test_a_closed_shard_has_no_tip_but_its_end():  # S2
+    one = entry()
+    one.shard, one.seen_tip = shard("a", closed=True), True
+    made = line(one, stop_at_tip=True)
+
+    assert made.reads_on(one)
+    assert made.reason() is None
+
+
+def test_nothing_is_read_past_a_shards_limit_or_the_event_time():
+    limited, late = entry("a"), entry("b")
+    late.push(stamped(8))
+    made = line(shard_limits={"s/a": 1}, until_event_time=7)
+    made.emitted(limited, stamped(1))
+
+    assert not made.reads_on(limited)
+    assert not made.reads_on(late)
 
 
 def test_an_ended_shard_is_done_and_a_waiting_one_does_not_count():

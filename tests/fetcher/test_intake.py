@@ -2,6 +2,7 @@
 
 import asyncio
 import weakref
+from dataclasses import replace
 
 from entries import StoppedClock, entry, marker, shard, stamped
 
@@ -155,3 +156,26 @@ async def test_a_batch_that_was_emitted_is_not_held_while_its_reader_waits_for_r
 
     assert (putting.done(), held()) == (False, None)
     putting.cancel()
+
+
+async def test_what_is_not_read_any_more_needs_no_room():
+    scene = Scene(budget=1)
+    scene.entry.rests = True
+
+    assert await scene.put(stamped(1)) == 0
+
+
+async def test_a_shard_that_was_read_to_its_end_reserves_nothing():  # P6
+    scene, batch = Scene(), stamped(1)
+    await scene.put(batch)
+    scene.intake.output_of(scene.entry).end([])
+
+    assert scene.intake.used_bytes == batch.held_bytes
+
+
+async def test_the_answer_that_ends_a_shard_is_no_tip():
+    scene = Scene()
+    await scene.put(replace(stamped(1), child_shards=(shard("b"),)))
+
+    assert scene.entry.at_tip
+    assert not scene.entry.seen_tip

@@ -112,7 +112,7 @@ def test_a_shard_has_not_ended_while_its_last_write_is_going_on():  # S2
     async def job():
         fetcher = a_fetcher(source, sink)
         await fetcher.open()
-        running = asyncio.create_task(fetcher.run_bounded(TIP))
+        running = asyncio.create_task(fetcher.run_bounded(Bounds(max_time=20)))
         await asyncio.sleep(1.5)
         source.split("parent", "child")
         await asyncio.sleep(2)

@@ -105,6 +105,13 @@ def test_an_ended_shard_has_nothing_unread():
     assert seen(entry(stage=Stage.ENDED))[0] is False
 
 
+def test_a_shard_that_a_bounded_run_is_done_with_has_nothing_unread():
+    made = entry()
+    made.rests, made.answered_ms = True, 0
+
+    assert seen(made, now_ms=10_000)[0] is False
+
+
 def test_a_child_that_waits_is_well_while_its_parent_or_grandparent_is_read():  # S2
     states = {
         "s/a": ShardState(START),
