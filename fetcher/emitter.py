@@ -16,8 +16,8 @@ from .pulse import Pulse
 from .shard_table import ShardEntry, Stage
 from .sink import Sink
 
-LONGEST_TURN_SECONDS = 0.005
-"""How long the emitter may keep the loop for itself while the sink never waits."""
+SHORTEST_TURN_SECONDS, LONGEST_TURN_SECONDS = 0.005, 0.25
+"""How long the emitter may keep the loop for itself while the sink never waits: as long as the readers kept it before, within these."""
 
 
 class Emitter:
@@ -47,6 +47,7 @@ class Emitter:
         self._stopping = False
         self._last_told = float("-inf")
         self._turn_began = clock.monotonic()
+        self._turn_seconds = SHORTEST_TURN_SECONDS
         self.sink_calls = asyncio.Lock()
         """Held around every call to the sink."""
         self.local_watermark = LocalWatermark()
@@ -127,12 +128,13 @@ class Emitter:
         await self._give_way()
 
     async def _give_way(self) -> None:
-        """Let the readers run also when the sink never waits (F1)."""
-        if self._clock.monotonic() - self._turn_began >= LONGEST_TURN_SECONDS:
-            await asyncio.sleep(0)
-            self._turn_began = (
-                self._clock.monotonic()
-            )  # what the readers took is not ours: else busy ones leave us one batch a turn
+        """Let the readers run also when the sink never waits (F1), and take as long a turn as they did: else many busy ones fill the queues."""
+        gave_way = self._clock.monotonic()
+        if gave_way - self._turn_began < self._turn_seconds:
+            return
+        await asyncio.sleep(0)
+        self._turn_began = self._clock.monotonic()
+        self._turn_seconds = min(max(self._turn_began - gave_way, SHORTEST_TURN_SECONDS), LONGEST_TURN_SECONDS)
 
     def _after(self, entry: ShardEntry, finish_line: FinishLine) -> None:
         self.note(entry, finish_line)

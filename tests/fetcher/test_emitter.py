@@ -207,6 +207,28 @@ def test_f1_busy_readers_do_not_fill_the_queues_before_a_sink_that_never_waits()
     assert sink.most_queued <= 4 * 2 * 10  # a read or two of each shard
 
 
+def test_f1_a_sink_that_costs_as_much_as_the_reads_keeps_up_with_many_of_them():
+    class Costly(Watching):
+        async def write(self, batch):
+            asyncio.get_running_loop().suspend(0.008)
+            await super().write(batch)
+
+    source, sink = BusySource(per_read=10, latency=0), Costly()
+    for number in range(20):
+        source.add(str(number), *range(500))
+
+    async def read():
+        sink.fetcher = a_fetcher(source, sink)
+        await sink.fetcher.open()
+        await sink.fetcher.run_bounded(Bounds(max_records=20 * 500))
+        await sink.fetcher.close()
+
+    run_virtual(read())
+
+    assert len(sink.rows) == 20 * 500
+    assert sink.most_queued <= 20 * 5 * 10
+
+
 def test_poisoned_records_are_written_before_the_records_behind_them_and_move_the_position():  # S7
     async def job():
         scene = Scene()
