@@ -128,7 +128,7 @@ class Emitter:
         await self._give_way()
 
     async def _give_way(self) -> None:
-        """Let the readers run also when the sink never waits (F1), and take as long a turn as they did: else many busy ones fill the queues."""
+        """Let the readers run also when the sink never waits (F1). Then the turn is as long as theirs was: else many fill the queues."""
         gave_way = self._clock.monotonic()
         if gave_way - self._turn_began < self._turn_seconds:
             return

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -36,21 +37,31 @@ ARROW_SCHEMA = pa.schema(
 """Spark compares the first batch with its own schema, type by type: exactly these (spark.md A.2)."""
 
 
-def arrow_columns(batch: RecordBatch) -> pa.RecordBatch:
-    """A batch of records as one of Arrow columns."""
-    count = len(batch)
+def arrow_columns(*batches: RecordBatch) -> pa.RecordBatch:
+    """Batches of records as one of Arrow columns: making columns costs as much for five records as for a thousand."""
+    arrivals = _instants(_column(batches, "arrival_millis"))
+    is_arrival = all(batch.event_time_column is batch.arrival_millis for batch in batches)
     columns = [
-        pa.repeat(pa.scalar(batch.stream), count),
-        pa.repeat(pa.scalar(batch.shard_id), count),
-        pa.array(batch.partition_keys, pa.string()),
-        pa.array(batch.explicit_hash_keys, pa.string()),
-        pa.array(batch.sequence_numbers, pa.string()),
-        pa.array(batch.sub_sequence_numbers, pa.int64()),
-        _instants(batch.arrival_millis),
-        _instants(batch.event_time_column),
-        pa.array(batch.data, pa.binary()),
+        _repeated(batches, "stream"),
+        _repeated(batches, "shard_id"),
+        pa.array(_column(batches, "partition_keys"), pa.string()),
+        pa.array(_column(batches, "explicit_hash_keys"), pa.string()),
+        pa.array(_column(batches, "sequence_numbers"), pa.string()),
+        pa.array(_column(batches, "sub_sequence_numbers"), pa.int64()),
+        arrivals,
+        arrivals if is_arrival else _instants(_column(batches, "event_time_column")),
+        pa.array(_column(batches, "data"), pa.binary()),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=ARROW_SCHEMA)
+
+
+def _column(batches: Sequence[RecordBatch], name: str) -> Sequence[Any]:
+    parts = [getattr(batch, name) for batch in batches]
+    return parts[0] if len(parts) == 1 else list(chain.from_iterable(parts))
+
+
+def _repeated(batches: Sequence[RecordBatch], name: str) -> Any:
+    return pa.concat_arrays([pa.repeat(pa.scalar(getattr(batch, name)), len(batch)) for batch in batches])
 
 
 def _instants(millis: Any) -> Any:
@@ -61,10 +72,15 @@ def _instants(millis: Any) -> Any:
 
 
 class ArrowRows(Sink):
-    """Collects rows as Arrow columns, and per shard what a claim names: count, first and last row."""
+    """Collects rows as Arrow columns, and per shard what a claim names: count, first and last row.
+
+    Batches wait until there are enough records for columns of a size that Spark takes well.
+    """
 
     def __init__(self) -> None:
-        self._batches: list[tuple[str, pa.RecordBatch]] = []
+        self._waiting: list[RecordBatch] = []
+        self._waiting_rows = 0
+        self._built: list[pa.RecordBatch] = []
         self.first: dict[str, RowId] = {}
         self.last: dict[str, RowId] = {}
         self.counts: dict[str, int] = {}
@@ -74,38 +90,50 @@ class ArrowRows(Sink):
         key = batch.shard.key
         if not batch.records:
             return
-        self._batches.append((key, arrow_columns(batch)))
         self.first.setdefault(key, _row_id(batch, 0))
         self.last[key] = _row_id(batch, -1)
         self.counts[key] = self.counts.get(key, 0) + len(batch)
+        self._waiting.append(batch)
+        self._waiting_rows += len(batch)
+        if self._waiting_rows >= ROWS_PER_BATCH:
+            self._build()
 
     def __len__(self) -> int:
-        return sum(batch.num_rows for _, batch in self._batches)
+        built: int = sum(batch.num_rows for batch in self._built)
+        return built + self._waiting_rows
 
     def cut_after(self, key: str, last: RowId | None) -> int:
         """Keep a shard's rows up to that one, none when it is not there; answers how many are left."""
-        mine = [batch for shard, batch in self._batches if shard == key]
-        self._batches = [(shard, batch) for shard, batch in self._batches if shard != key]
-        rows = pa.Table.from_batches(mine, schema=ARROW_SCHEMA)
-        ids = zip(rows["sequenceNumber"].to_pylist(), rows["subSequenceNumber"].to_pylist(), strict=True)
-        left = next((place + 1 for place, row in enumerate(ids) if row == last), 0)
-        self._batches += [(key, batch) for batch in rows.slice(0, left).to_batches()]
+        rows = self.table()
+        shards = _pairs(rows, "stream", "shardId")
+        ids = _pairs(rows, "sequenceNumber", "subSequenceNumber")
+        mine = [place for place, (stream, shard) in enumerate(shards) if f"{stream}/{shard}" == key]
+        left: int = next((number for number, place in enumerate(mine, 1) if ids[place] == last), 0)
+        dropped = set(mine[left:])
+        kept = [place for place in range(len(shards)) if place not in dropped]
+        self._built = rows.take(pa.array(kept, pa.int64())).to_batches()
         return left
 
     def table(self) -> pa.Table:
         """Everything collected."""
-        return pa.Table.from_batches([batch for _, batch in self._batches], schema=ARROW_SCHEMA)
+        self._build()
+        return pa.Table.from_batches(self._built, schema=ARROW_SCHEMA)
 
     def hand_over(self) -> Iterator[pa.RecordBatch]:
         """The rows in batches of a size that Spark takes well; what is handed over is let go, so that nothing is held twice."""
-        while self._batches:
-            taken, count = [], 0
-            while self._batches and count < ROWS_PER_BATCH:
-                taken.append(self._batches.pop(0)[1])
-                count += taken[-1].num_rows
-            together = pa.Table.from_batches(taken, schema=ARROW_SCHEMA).combine_chunks()
-            taken.clear()
-            yield from together.to_batches(max_chunksize=ROWS_PER_BATCH)
+        self._build()
+        self._built.reverse()
+        while self._built:
+            yield from pa.Table.from_batches([self._built.pop()]).to_batches(max_chunksize=ROWS_PER_BATCH)
+
+    def _build(self) -> None:
+        if self._waiting:
+            self._built.append(arrow_columns(*self._waiting))
+            self._waiting, self._waiting_rows = [], 0
+
+
+def _pairs(rows: pa.Table, *names: str) -> list[tuple[Any, ...]]:
+    return list(zip(*(rows[name].to_pylist() for name in names), strict=True))
 
 
 def _row_id(batch: RecordBatch, index: int) -> RowId:

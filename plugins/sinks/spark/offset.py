@@ -60,6 +60,10 @@ class ShardEntry:
         """What the shard counts with: the head of its queue when something waits, otherwise what was emitted (W1)."""
         return self.state.watermark if self.head is None else self.head
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as it is stored: the way of a frozen dataclass takes five times as long, and tasks may carry a thousand."""
+        return ShardEntry.from_json, (self.to_json(),)
+
     def to_json(self) -> dict[str, Any]:
         """A plain dict without empty entries."""
         entries = {

@@ -23,6 +23,8 @@ def shard_reader(options: SparkOptions, consumer_arns: Mapping[str, str]) -> Rea
     def read(shards: Mapping[Shard, ShardState], bounds: Bounds, sink: ArrowRows, publisher: str) -> BoundedResult:
         loop = worker_loop()
         reader = loop.warm((publisher, job), lambda: BoundedReader(properties, publisher))
-        return loop.run(reader.read(shards, sink, bounds))
+        result = loop.run(reader.read(shards, sink, bounds))
+        loop.settle()
+        return result
 
     return read

@@ -92,7 +92,9 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KinesisPartition]:
         """The tasks of the batch that `end` plans."""
-        return [KinesisPartition(plan) for plan in self._planning().partitions(Offset.from_json(end))]
+        plans = [KinesisPartition(plan) for plan in self._planning().partitions(Offset.from_json(end))]
+        worker_loop().settle()
+        return plans
 
     def commit(self, end: dict[str, Any]) -> None:
         """The batch of `end` is done for good; its claims are tidied up while the query goes on."""

@@ -50,3 +50,25 @@ async def test_a_claims_facts_are_counted():
     await rows.write(RecordBatch(SHARD, [UserRecord(b"x", "1"), UserRecord(b"x", "2", sub_sequence_number=3)]))
     await rows.write(RecordBatch(SHARD, []))
     assert (rows.counts, rows.first, rows.last) == ({SHARD.key: 2}, {SHARD.key: ("1", -1)}, {SHARD.key: ("2", 3)})
+
+
+async def test_a_shard_is_cut_after_a_row_and_the_others_keep_theirs():
+    rows, other = ArrowRows(), Shard("orders", "shardId-2")
+    for first in (0, 2):
+        for shard in (SHARD, other):
+            await rows.write(RecordBatch(shard, [UserRecord(b"x", str(first + n)) for n in range(2)]))
+
+    assert rows.cut_after(SHARD.key, ("2", -1)) == 3
+    left = [(row["shardId"], row["sequenceNumber"]) for row in rows.table().to_pylist()]
+    assert sorted(left) == [("shardId-1", str(n)) for n in range(3)] + [("shardId-2", str(n)) for n in range(4)]
+    assert rows.cut_after(SHARD.key, ("9", -1)) == 0
+    assert len(rows) == 4
+
+
+def test_batches_of_several_shards_become_the_columns_of_one():
+    batches = [RecordBatch(Shard("orders", f"shardId-{n}"), [UserRecord(b"x", str(n))] * (n + 1)) for n in range(3)]
+    together = arrow_columns(*batches)
+
+    assert together.column("shardId").to_pylist() == ["shardId-0", *["shardId-1"] * 2, *["shardId-2"] * 3]
+    assert together.column("sequenceNumber").to_pylist() == ["0", "1", "1", "2", "2", "2"]
+    assert together.column("eventTime").equals(together.column("approximateArrivalTimestamp"))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 
 import pytest
 
-from recordpublisher.plugins.sinks.spark.worker import worker_loop
+from recordpublisher.plugins.sinks.spark.worker import WorkerLoop, worker_loop
 
 
 async def loop_of() -> object:
@@ -29,6 +30,19 @@ def test_an_error_on_the_loop_is_raised_here():
 def test_warm_things_are_made_once():
     made = [worker_loop().warm("key", object) for _ in range(2)]
     assert made[0] is made[1]
+
+
+def test_what_is_there_when_all_is_warm_is_not_looked_through_again():
+    gc.unfreeze()
+    loop = WorkerLoop()
+    loop.settle()
+    frozen = gc.get_freeze_count()
+    kept = [[] for _ in range(1000)]
+    loop.settle()
+
+    assert frozen > len(kept)
+    assert gc.get_freeze_count() <= frozen
+    gc.unfreeze()
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
