@@ -16,11 +16,15 @@ from ..properties import Properties
 from ..property_table import DESCRIBE_STREAM_RETRIES
 from ..shards import Shard
 from .config import PollingConfig
+from .memory import Left
 from .publisher import PollingRecordPublisher, PollingService
 
 
 class PollingRecordPublisherFactory(RecordPublisherFactory):
-    """Owns one client for all shards, made by `prepare` or with the first publisher; a service handed in is used instead and not closed."""
+    """Owns one client for all shards, made by `prepare` or with the first publisher; a service handed in is used instead and not closed.
+
+    Keeps what each shard's publisher leaves to its next one: a Spark worker makes new ones for every batch.
+    """
 
     def __init__(
         self,
@@ -36,6 +40,7 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
         self._clock = clock or SystemClock()
         self._service = service
         self._own_client: KinesisClient | None = None
+        self._memory: dict[str, Left] = {}
 
     def prepare(self, streams: Sequence[str]) -> None:
         """Make the client for the job's streams (names or ARNs), without a call.
@@ -55,7 +60,9 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
             shard, metrics, lambda: retrying(functools.partial(service.keys_decide, stream), self._describing)
         )
         position = await self._pinned(service, stream, starting_position)
-        return PollingRecordPublisher(service, shard, position, self._config, metrics, self._clock, deaggregator)
+        return PollingRecordPublisher(
+            service, shard, position, self._config, metrics, self._clock, deaggregator, self._memory
+        )
 
     async def close(self) -> None:
         """Close the client that this factory made."""

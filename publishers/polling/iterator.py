@@ -46,6 +46,11 @@ class ShardIterator:
         """Go on with the iterator of an answer that came at `since` (monotonic seconds)."""
         self._value, self._since = value, since
 
+    @property
+    def in_hand(self) -> tuple[str | None, float]:
+        """The iterator, None for none, and since when (monotonic seconds)."""
+        return self._value, self._since
+
     def drop(self) -> None:
         """Forget the iterator: it is used, or does not stand at the position."""
         self._value = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import MutableMapping
 from typing import Protocol
 
 from ..backoff import counting_into, retrying
@@ -17,6 +18,7 @@ from ..shards import Shard
 from ..wire import ListingPort, PollingPort, ReadAnswer
 from .config import PollingConfig
 from .iterator import ShardIterator
+from .memory import Left
 from .missing import why_not_found
 from .pacing import CALL_SECONDS, RecordSize, key_bytes_of, limit_of, next_read_at, retry_pause_seconds
 
@@ -41,7 +43,9 @@ class PollingRecordPublisher(RecordPublisher):
         metrics: ShardMetrics,
         clock: Clock,
         deaggregator: Deaggregator | None = None,
+        memory: MutableMapping[str, Left] | None = None,
     ) -> None:
+        """`memory`: what publishers left behind, by `Shard.key`."""
         self._service = service
         self._shard = shard
         self._position = position
@@ -56,6 +60,9 @@ class PollingRecordPublisher(RecordPublisher):
         self._answered_at = self._next_read_at = self._read_at
         self._loop_seconds = config.interval_seconds
         self._is_complete = False
+        self._memory = {} if memory is None else memory
+        if (left := self._memory.pop(shard.key, None)) is not None:
+            self._take_over(left)
 
     def offer_room(self, held_bytes: int) -> None:
         """From now on a read asks for no more records than fit into `held_bytes`, but for at least one (P6)."""
@@ -66,9 +73,12 @@ class PollingRecordPublisher(RecordPublisher):
 
         Raises: RetriesExhaustedError, FatalKinesisError, StreamNotFoundError; DataLossError when the shard vanished before its end.
         """
-        while not self._is_complete:
-            await asyncio.sleep(max(0.0, self._next_read_at - self._clock.monotonic()))
-            await self._publish(await self._read(), consumer)
+        try:
+            while not self._is_complete:
+                await asyncio.sleep(max(0.0, self._next_read_at - self._clock.monotonic()))
+                await self._publish(await self._read(), consumer)
+        finally:
+            self._leave()
         return RunResult.COMPLETE
 
     async def _publish(self, answer: ReadAnswer, consumer: BatchConsumer) -> None:
@@ -77,6 +87,17 @@ class PollingRecordPublisher(RecordPublisher):
         taking = consumer(batch)
         del answer, batch  # what the consumer has let go of is not held here, nor until the next read (P6)
         self._advance(position, following, await taking)
+
+    def _take_over(self, left: Left) -> None:
+        """Go on where another publisher of the shard stopped; its iterator serves only when it stood where this one begins."""
+        self._size, self._next_read_at = left.size, left.next_read_at
+        if left.iterator is not None and left.position == self._position:
+            self._iterator.follow(left.iterator, left.since)
+
+    def _leave(self) -> None:
+        if not self._is_complete:
+            in_hand = self._iterator.in_hand
+            self._memory[self._shard.key] = Left(self._position, *in_hand, self._size, self._next_read_at)
 
     async def _read(self) -> ReadAnswer:
         """The next answer. The iterator is used up with it: a cancellation before the consumer answered reads again."""

@@ -1,0 +1,97 @@
+"""R1, R2, P6: what a factory's publishers of a shard leave to one another."""
+
+import asyncio
+
+from fake_polling import SHARD, FakeShard
+from polling_bench import Reader
+
+from recordpublisher.publishers.metrics import ShardMetrics
+from recordpublisher.publishers.polling import PollingRecordPublisherFactory
+from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
+from recordpublisher.publishers.properties import Properties
+
+from virtual_time import VirtualClock, run_virtual
+
+START = StartingPosition.trim_horizon()
+
+
+def read_in_turn(fake, *turns, pause=0.0):
+    """Each (position, reads) by a publisher of its own, cancelled where it waits for its next read; answers the readers."""
+
+    async def run():
+        factory = PollingRecordPublisherFactory(Properties({}), service=fake, clock=VirtualClock())
+        readers = []
+        for position, reads in turns:
+            readers.append(Reader(stop_after=reads + 1))
+            publisher = await factory.create(SHARD, position, ShardMetrics())
+            reading = asyncio.create_task(publisher.run(readers[-1]))
+            while len(readers[-1].batches) < reads:
+                await asyncio.sleep(0.01)
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+            await asyncio.sleep(pause)
+        return readers
+
+    return run_virtual(run())
+
+
+def test_an_iterator_is_asked_for_once():  # R2
+    fake = FakeShard(b"1", b"2", b"3")
+    fake.page = 1
+    readers = read_in_turn(fake, (START, 2), (StartingPosition.after(SequenceNumber("2")), 1))
+
+    assert fake.positions == [START]
+    assert [reader.data for reader in readers] == [[b"1", b"2"], [b"3"]]
+
+
+def test_an_iterator_that_stands_elsewhere_is_not_used():
+    fake = FakeShard(b"1", b"2", b"3")
+    fake.page = 1
+    readers = read_in_turn(fake, (START, 2), (StartingPosition.after(SequenceNumber("1")), 2))
+
+    assert fake.positions == [START, StartingPosition.after(SequenceNumber("1"))]
+    assert readers[1].data == [b"2", b"3"]
+
+
+def test_r2_an_iterator_left_too_long_ago_is_replaced():
+    fake = FakeShard(b"1", b"2")
+    fake.page = 1
+    after = StartingPosition.after(SequenceNumber("1"))
+    readers = read_in_turn(fake, (START, 1), (after, 1), pause=400.0)
+
+    assert fake.positions == [START, after]
+    assert readers[1].data == [b"2"]
+
+
+def test_empty_answers_are_not_walked_through_again():
+    """The iterator moves on although the position does not: a shard that was silent for days is reached in many short reads."""
+    fake = FakeShard()
+    read_in_turn(fake, (START, 3), (START, 3))
+
+    assert fake.positions == [START]
+
+
+def test_r1_the_quota_holds_from_one_publisher_to_the_next():
+    fake = FakeShard(*[b"x" * 2**20] * 4)
+    fake.page = 2
+    read_in_turn(fake, (START, 1), (StartingPosition.after(SequenceNumber("2")), 1))
+
+    assert fake.read_at[1] - fake.read_at[0] >= 1.0
+
+
+def test_p6_the_first_read_knows_the_size_of_the_records():
+    fake = FakeShard(*[b"x" * 100] * 5_000)
+    read_in_turn(fake, (START, 2), (StartingPosition.after(SequenceNumber("3000")), 1))
+
+    assert fake.limits[-1] > 10 * fake.limits[0]
+
+
+def test_a_shard_that_was_read_to_its_end_leaves_nothing():
+    async def run():
+        factory = PollingRecordPublisherFactory(
+            Properties({}), service=FakeShard(b"1", closed=True), clock=VirtualClock()
+        )
+        await (await factory.create(SHARD, START, ShardMetrics())).run(Reader())
+        return factory._memory
+
+    assert run_virtual(run()) == {}
