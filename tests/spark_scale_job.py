@@ -1,15 +1,20 @@
-"""A Spark job that is measured: so many batches into the noop sink; says as JSON how long each took and how large the source's driver-side
-process became."""
+"""A Spark job that is measured: so many batches into the noop sink; says as JSON how long each took, the CPU that each kind of process had
+used when it ended, and how large the source's driver-side process became."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
+
+KINDS = {"planner": b"python_streaming_source_runner", "tasks": b"pyspark.daemon", "jvm": b"SparkSubmit"}
+"""Processes of a job by what their command line names."""
 
 
 def main() -> None:
@@ -20,11 +25,13 @@ def main() -> None:
     frame = session.readStream.format("kinesis").options(**job["options"]).load()
     writer = frame.writeStream.format("noop").option("checkpointLocation", job["folder"] + "/checkpoint")
     query = writer.start()
-    while len(query.recentProgress) < job["batches"]:
+    batches: list[dict[str, Any]] = []
+    while len(batches) < job["batches"]:
         if query.exception() is not None:
             raise query.exception()
-        time.sleep(0.1)
-    batches = [measured(progress) for progress in query.recentProgress]
+        new = query.recentProgress[len(batches) :]
+        batches += [measured(progress) for progress in new]
+        time.sleep(0.05)
     print(json.dumps({"batches": batches, "peakMb": peak_of_the_source()}), flush=True)
     query.stop()
     session.stop()
@@ -33,18 +40,44 @@ def main() -> None:
 def measured(progress: dict[str, Any]) -> dict[str, Any]:
     times = progress["durationMs"]
     names = ("latestOffset", "queryPlanning", "addBatch", "triggerExecution")
-    return {"rows": progress["numInputRows"], **{name: times.get(name, 0) for name in names}}
+    taken = {name: times.get(name, 0) for name in names}
+    cpu = {kind: round(sum(map(cpu_seconds, processes(mark))), 2) for kind, mark in KINDS.items()}
+    return {"rows": progress["numInputRows"], **taken, "cpu": cpu}
+
+
+def processes(mark: bytes) -> Iterator[Path]:
+    """This job's processes of a kind, as folders of /proc."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (process / "cmdline").read_bytes() and is_ours(process):
+                yield process
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+
+
+def is_ours(process: Path) -> bool:
+    """Whether a process descends from this one; others may run Spark beside it."""
+    while process.name not in ("0", "1"):
+        if process.name == str(os.getpid()):
+            return True
+        process = process.parent / (process / "stat").read_text().rpartition(")")[2].split()[1]
+    return False
+
+
+def cpu_seconds(process: Path) -> float:
+    """User and system time of a process."""
+    try:
+        fields = (process / "stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def peak_of_the_source() -> float:
     """Peak resident memory of the process that plans, MB."""
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if b"python_streaming_source_runner" in (process / "cmdline").read_bytes():
-                peak = next(line for line in (process / "status").read_text().splitlines() if line.startswith("VmHWM"))
-                return int(peak.split()[1]) / 1024
-        except (FileNotFoundError, ProcessLookupError):
-            continue
+    for process in processes(KINDS["planner"]):
+        peak = next(line for line in (process / "status").read_text().splitlines() if line.startswith("VmHWM"))
+        return int(peak.split()[1]) / 1024
     raise AssertionError("no source process")
 
 

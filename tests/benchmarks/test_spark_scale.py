@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
-import subprocess
-import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import spark_scale_job
 import spark_scripted_shards
+from benchmarks.spark_process import cpu_between, run_job
 
 from recordpublisher.plugins.local import serve_in_thread
 
@@ -38,36 +38,41 @@ def test_shards_over_http(tmp_path):
             for n, shard in enumerate(stream.open_shards):
                 stream.put(b"x" * 200, f"key-{n}", shard.hash_range.start)
 
-        served.call(put)
-        told = measure("over HTTP", options, tmp_path, batches=2)
+        with repeated(lambda: served.call(put)):
+            told = measure("over HTTP", options, tmp_path)
     assert told["peakMb"] <= GOAL_MB
 
 
+@contextmanager
+def repeated(work: Callable[[], None], pause: float = 1.0) -> Iterator[None]:
+    """Do it again and again, beside the block."""
+    over = threading.Event()
+
+    def run() -> None:
+        while True:
+            work()
+            if over.wait(pause):
+                return
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
 def measure(name: str, options: dict[str, str], folder: Path, batches: int = 8) -> dict:
-    source = Path(spark_scale_job.__file__).parent
-    paths = [str(folder / "site"), str(source), *(path for path in sys.path if path.endswith("src"))]
-    given = {**options, "metadataLocation": str(folder / "claims"), "maxTasks": "2"}
-    told = subprocess.run(
-        [
-            sys.executable,
-            spark_scale_job.__file__,
-            json.dumps({"options": given, "folder": str(folder), "batches": batches}),
-        ],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=600,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")]),
-            "PYSPARK_PYTHON": sys.executable,
-            spark_scripted_shards.SHARDS: str(SHARDS),
-        },
-    )
-    answer: dict = json.loads(told.stdout.splitlines()[-1])
+    answer = run_job(options, folder, batches, **{spark_scripted_shards.SHARDS: str(SHARDS)})
     warm = answer["batches"][min(3, batches - 1) :]
     seconds = statistics.median(batch["triggerExecution"] for batch in warm) / 1000
-    print(f"\n{SHARDS} shards, {name}: {seconds:.2f} s a batch (goal {GOAL_SECONDS} s)")
+    print(
+        f"\n{SHARDS} shards, {name}: {seconds:.2f} s a batch (goal {GOAL_SECONDS} s), load average {os.getloadavg()[0]:.1f}"
+    )
+    spent = {kind: cpu_between(answer["batches"][2:], kind) / 1e6 for kind in ("planner", "tasks", "jvm")}
+    rows = statistics.mean(batch["rows"] for batch in answer["batches"][3:])
+    print("CPU seconds a batch:", {kind: round(seconds * rows, 2) for kind, seconds in spent.items()})
     print(f"planning process: {answer['peakMb']:.0f} MB at most (goal {GOAL_MB} MB)")
     for batch in answer["batches"]:
         print("  ", batch)

@@ -15,6 +15,20 @@ from virtual_time import VirtualClock, run_virtual
 START = StartingPosition.trim_horizon()
 
 
+class Counting(Reader):
+    """Says when it has had so many batches."""
+
+    def __init__(self, reads):
+        super().__init__()
+        self.reads, self.enough = reads, asyncio.Event()
+
+    async def __call__(self, batch):
+        answered = await super().__call__(batch)
+        if len(self.batches) == self.reads:
+            self.enough.set()
+        return answered
+
+
 def read_in_turn(fake, *turns, pause=0.0):
     """Each (position, reads) by a publisher of its own, cancelled where it waits for its next read; answers the readers."""
 
@@ -22,11 +36,11 @@ def read_in_turn(fake, *turns, pause=0.0):
         factory = PollingRecordPublisherFactory(Properties({}), service=fake, clock=VirtualClock())
         readers = []
         for position, reads in turns:
-            readers.append(Reader(stop_after=reads + 1))
+            readers.append(Counting(reads))
             publisher = await factory.create(SHARD, position, ShardMetrics())
             reading = asyncio.create_task(publisher.run(readers[-1]))
-            while len(readers[-1].batches) < reads:
-                await asyncio.sleep(0.01)
+            await readers[-1].enough.wait()
+            await asyncio.sleep(0.01)
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
             await asyncio.sleep(pause)

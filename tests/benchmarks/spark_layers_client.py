@@ -1,0 +1,72 @@
+"""A process that reads the replayed stream as a Spark task does: URL; prints microseconds of its CPU per record by layer, as JSON.
+
+`columns` and `hand-off` (Arrow's stream format, as Spark's worker writes it to its socket) are timed where they happen; `decode` is the
+rest of the process: calls, answers, records, queues.
+"""
+
+import asyncio
+import json
+import sys
+import time
+
+import pyarrow as pa
+from benchmarks.pipeline_client import access_to
+
+from recordpublisher.fetcher.bounded import Bounds
+from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.plugins.bounded_reads import BoundedReader
+from recordpublisher.plugins.lister import StreamLister, stream_names
+from recordpublisher.plugins.sinks.spark.columns import ARROW_SCHEMA, ArrowRows
+from recordpublisher.publishers.base import RecordPublisherFactory
+from recordpublisher.publishers.clock import SystemClock
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.properties import Properties
+
+
+class TimedRows(ArrowRows):
+    """Knows what its columns cost."""
+
+    seconds = 0.0
+
+    def _build(self):
+        began = time.thread_time()
+        super()._build()
+        self.seconds += time.thread_time() - began
+
+
+class Listing(RecordPublisherFactory):
+    async def create(self, shard, starting_position, metrics):
+        raise NotImplementedError
+
+
+async def main(url):
+    properties = Properties(access_to(url, "POLLING"))
+    lister = StreamLister(Listing(), properties, stream_names(["replay"]), SystemClock())
+    shards = await lister.list_shards("replay")
+    await lister.close()
+    states = {shard: ShardState(StartingPosition.trim_horizon()) for shard in shards}
+    reader = BoundedReader(properties)
+    spent = {}
+    for _ in range(2):  # the first round warms up
+        rows = TimedRows()
+        began = time.process_time()
+        result = await reader.read(states, rows, Bounds(max_records=len(shards) * 20_000))
+        read = time.process_time() - began
+        began = time.process_time()
+        hand_over(rows)
+        spent = {
+            "decode": (read - rows.seconds) / result.records * 1e6,
+            "columns": rows.seconds / result.records * 1e6,
+            "hand-off": (time.process_time() - began) / result.records * 1e6,
+        }
+    await reader.close()
+    print(json.dumps(spent))
+
+
+def hand_over(rows):
+    with pa.OSFile("/dev/null", "wb") as out, pa.ipc.new_stream(out, ARROW_SCHEMA) as stream:
+        for batch in rows.hand_over():
+            stream.write_batch(batch)
+
+
+asyncio.run(main(*sys.argv[1:]))
