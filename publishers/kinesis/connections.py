@@ -21,6 +21,7 @@ from .http2 import http2_sender
 from .location import endpoint_of, region_of
 from .parsing import RecordParserFactory
 from .translation import translated
+from .turns import Turns
 from .writing import put_body_in_place, sending
 
 _UNLIMITED = 0
@@ -55,6 +56,7 @@ class Connections:
         self._direct: dict[str, DirectCalls] = {}
         self._opening = asyncio.Lock()
         self._http1: Http1 | None = None
+        self._turns = Turns()
         self._http2 = http2_sender(properties, self._session, self._seconds)
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
@@ -82,6 +84,7 @@ class Connections:
         await self._open.aclose()
 
     async def _call(self, api: str, parameters: dict[str, Any], body: bytes | None) -> dict[str, Any]:
+        await self._turns.next()
         with translated(api):
             async with asyncio.timeout(self._seconds):
                 client = await self._client("calls", self._seconds)
