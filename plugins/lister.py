@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from ..publishers.backoff import retrying
 from ..publishers.base import RecordPublisherFactory
@@ -45,8 +45,18 @@ def _say_so(error: TransientError) -> None:
     log.warning("%s; trying again", error)
 
 
+@runtime_checkable
+class LendsClient(Protocol):
+    """A publisher factory whose client others of the job may use; it stays the factory's, which closes it."""
+
+    def lend_client(self, streams: Sequence[str]) -> KinesisClient | None:
+        """The job's one client, made for these streams (names or ARNs) if need be; None where the factory reads by other means."""
+        ...
+
+
 class StreamLister:
-    """The job's ShardLister. Owns the client it lists with: the given one, or one opened when first needed."""
+    """The job's ShardLister. Lists with the client of the publisher's factory: a second one costs 10 MB and 0.1 s, and asks for credentials
+    of its own. Owns one only where there is none to borrow: the given one, or one opened when first needed."""
 
     def __init__(
         self,
@@ -106,7 +116,7 @@ class StreamLister:
         return await tip_behind(self._opened(), shard, position)
 
     async def close(self) -> None:
-        """Close the client."""
+        """Close the client, unless it is the factory's."""
         if self._client is not None:
             await self._client.close()
 
@@ -138,6 +148,11 @@ class StreamLister:
         return answer
 
     def _opened(self) -> KinesisClient:
+        streams = list(self._names.values())
+        if self._client is None and isinstance(self._factory, LendsClient):
+            lent = self._factory.lend_client(streams)
+            if lent is not None:
+                return lent
         if self._client is None:
-            self._client = KinesisClient(self._properties, self._names.values())
+            self._client = KinesisClient(self._properties, streams)
         return self._client

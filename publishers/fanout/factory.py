@@ -51,6 +51,7 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
         self._clock = clock or SystemClock()
         self._holders = holders
         self._draw = draw
+        self._own_client: KinesisClient | None = None
         self._registrar: Registrar | None = None
         self._is_closed = False
         self.prepare(tuple(streams))
@@ -80,7 +81,7 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
         """
         if self._is_closed:
             raise ImpossibleStateError("a fan-out factory was asked for a publisher after it was closed")
-        ports = self._opened_ports(shard)
+        ports = self._ports or self._client([shard.stream_arn or shard.stream])
         registrar = self._opened_registrar(ports)
         try:
             await registrar.ensure(shard.stream, shard.stream_arn)
@@ -98,13 +99,18 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
             if self._registrar is not None:
                 await self._registrar.close()
         finally:
-            if self._ports is not None:
-                await self._ports.close()
+            used = self._ports or self._own_client
+            if used is not None:
+                await used.close()
 
-    def _opened_ports(self, shard: Shard) -> FanOutPorts:
-        if self._ports is None:
-            self._ports = KinesisClient(self._properties, self._streams or (shard.stream_arn or shard.stream,))
-        return self._ports
+    def lend_client(self, streams: Sequence[str]) -> KinesisClient | None:
+        """The job's one client, for those who list its streams (names or ARNs) too; None with ports handed in. `close` closes it."""
+        return None if self._ports is not None else self._client(streams)
+
+    def _client(self, streams: Sequence[str]) -> KinesisClient:
+        if self._own_client is None:
+            self._own_client = KinesisClient(self._properties, self._streams or streams)
+        return self._own_client
 
     def _opened_registrar(self, ports: FanOutPorts) -> Registrar:
         if self._registrar is None:

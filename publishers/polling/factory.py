@@ -54,8 +54,8 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
         self, shard: Shard, starting_position: StartingPosition, metrics: ShardMetrics
     ) -> PollingRecordPublisher:
         """A publisher of `shard`. Nothing is read yet."""
-        service = self._service or self._client(shard)
         stream = shard.stream_arn or shard.stream
+        service = self._service or self._client([stream])
         deaggregator = Deaggregator(
             shard, metrics, lambda: retrying(functools.partial(service.keys_decide, stream), self._describing)
         )
@@ -70,9 +70,13 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
         if client is not None:
             await client.close()
 
-    def _client(self, shard: Shard) -> KinesisClient:
+    def lend_client(self, streams: Sequence[str]) -> KinesisClient | None:
+        """The job's one client, for those who list its streams (names or ARNs) too; None with a service handed in. `close` closes it."""
+        return None if self._service is not None else self._client(streams)
+
+    def _client(self, streams: Sequence[str]) -> KinesisClient:
         if self._own_client is None:
-            self._own_client = KinesisClient(self._properties, [shard.stream_arn or shard.stream])
+            self._own_client = KinesisClient(self._properties, streams)
         return self._own_client
 
     async def _pinned(self, service: PollingService, stream: str, position: StartingPosition) -> StartingPosition:

@@ -3,6 +3,7 @@
 import pytest
 
 from recordpublisher.plugins.lister import StreamLister, stream_names
+from recordpublisher.plugins.manager import load_registry
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.errors import ConfigurationError, FatalKinesisError, TransientError
 from recordpublisher.publishers.positions import StartingPosition
@@ -100,6 +101,39 @@ def test_the_client_is_closed_once_it_was_opened():
     run_virtual(lister().close())
 
     assert client.closed == 1
+
+
+@pytest.mark.parametrize("lent", [True, False])
+def test_a_factorys_client_is_borrowed_and_stays_open(lent):
+    client, own = Client(), Client()
+
+    class Lending(Factory):
+        def lend_client(self, streams):
+            assert streams == [ARN]
+            return client if lent else None
+
+    made = StreamLister(Lending(), Properties({"aws.region": "eu-west-1"}), stream_names(ARN), VirtualClock())
+    if not lent:
+        made._client = own
+
+    async def job():
+        shards = await made.list_shards("orders")
+        await made.close()
+        return shards
+
+    assert run_virtual(job()) == [Shard("orders", "a")]
+    assert (client.asked, own.asked) == (([ARN], []) if lent else ([], [ARN]))
+    assert (client.closed, own.closed) == (0, 0 if lent else 1)
+
+
+@pytest.mark.parametrize("publisher", ["POLLING", "EFO"])
+def test_a_job_has_one_client(publisher):
+    properties = Properties({"aws.region": "eu-west-1", "flink.stream.efo.consumername": "c"})
+    factory = load_registry().publishers.get(publisher, "key")(properties)
+    factory.prepare([ARN])
+    made = StreamLister(factory, properties, stream_names(ARN), VirtualClock())
+
+    assert made._opened() is made._opened() is factory.lend_client([ARN])
 
 
 def test_how_long_records_are_kept_is_shown_where_it_is_known():  # A1
