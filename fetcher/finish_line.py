@@ -24,6 +24,8 @@ class FinishLine:
         total = self._bounds.max_records
         if total is not None:
             count = min(count, total - self.records)
+        if self._bounds.max_bytes is not None:
+            count = min(count, self._fair_share(entry, self._bounds.max_bytes))
         limit = self._bounds.shard_limits.get(entry.key)
         return count if limit is None else min(count, limit - self._per_shard.get(entry.key, 0))
 
@@ -77,6 +79,12 @@ class FinishLine:
         """Whether a shard's next record lies above the bound."""
         until, head = self._bounds.until_event_time, entry.head_watermark
         return until is not None and head is not None and head > until
+
+    def _fair_share(self, entry: ShardEntry, max_bytes: int) -> int:
+        """How many records of a shard go in one turn: so many that all shards could have a turn. One answer of a busy shard may hold more
+        than the run may bring, and would be first in every run."""
+        head = entry.queue[0]
+        return max(1, max_bytes * len(head) // (max(1, len(self._started)) * max(1, head.raw_bytes)))
 
     def _is_done(self, entry: ShardEntry) -> bool:
         if entry.stage is Stage.ENDED or not self.takes_part(entry) or self.is_past_event_time(entry):

@@ -103,6 +103,24 @@ def test_a_shard_that_goes_on_growing_does_not_keep_a_run_from_its_end():
     assert sorted(sink.rows) == sorted([(s.shard.shard_id, t) for s in source.shards.values() for t in s.times])
 
 
+def test_a_huge_shard_leaves_the_others_their_share_of_the_bytes():  # P7
+    source, sink = ScriptedSource(per_read=1000), RecordingSink()
+    source.add("a-huge", *range(1000))
+    small = [source.add(f"small-{n}", *range(5)).shard.shard_id for n in range(20)]
+
+    async def job():
+        fetcher = a_fetcher(source, sink)
+        await fetcher.open()
+        for _ in range(5):
+            assert (await fetcher.run_bounded(Bounds(max_bytes=100, max_time=60))).reason is EndReason.MAX_BYTES
+
+    run_virtual(job())
+
+    read = [shard for shard, _ in sink.rows]
+    assert [read.count(shard) for shard in small] == [5] * 20
+    assert 0 < read.count("a-huge") < 1000
+
+
 def test_stop_lets_a_write_that_is_going_on_return():
     source, sink = ScriptedSource(), RecordingSink(cost=10.0)
     source.add("a", *range(100))

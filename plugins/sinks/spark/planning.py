@@ -24,10 +24,11 @@ def runnable(offset: Offset, limited: bool = True) -> list[ShardEntry]:
 
 
 def groups(offset: Offset) -> list[list[ShardEntry]]:
-    """The runnable shards dealt over the offset's tasks; no group is empty."""
+    """The runnable shards dealt over the offset's tasks; no group is empty. Another shard begins in each batch, where bytes may not be
+    enough for one record of each."""
     entries = runnable(offset)
     tasks = min(offset.tasks, len(entries))
-    return [entries[group::tasks] for group in range(tasks)]
+    return [_rotated(entries[group::tasks], offset.batch) for group in range(tasks)]
 
 
 def records_per_shard(offset: Offset) -> int | None:
@@ -44,6 +45,11 @@ def patience(group: list[ShardEntry]) -> int:
     record: with windows of one length it would never arrive. So do reads that wait out throttling.
     """
     return 1 << min(LONGEST_PATIENCE, max(entry.fruitless for entry in group))
+
+
+def _rotated(group: list[ShardEntry], batch: int) -> list[ShardEntry]:
+    first = batch % len(group)
+    return group[first:] + group[:first]
 
 
 def _may_run(entry: ShardEntry, offset: Offset) -> bool:
