@@ -55,7 +55,8 @@ class Readers:
         """Read no more of a shard in this run; what is queued stays."""
         if entry.stage is Stage.READING and not entry.rests:
             entry.rests = True
-            self._tasks[entry.key].cancel()
+            if entry.key in self._tasks:  # else its reader has failed
+                self._tasks[entry.key].cancel()
 
     async def stop(self) -> None:
         """Cancel every reader and forget what was read but not emitted."""

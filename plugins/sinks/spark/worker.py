@@ -62,8 +62,8 @@ class WorkerLoop:
     def settle(self) -> None:
         """Once, when everything is imported and warm: collections of garbage pass over what this process has by now.
 
-        Spark's modules and the SDK's are hundreds of thousands of objects, and looking through them again and again was half the CPU of
-        a window over 900 shards.
+        Spark's modules and the SDK's are hundreds of thousands of objects, and looking through them again and again was a quarter of the
+        CPU of a window over 900 shards.
         """
         if not self._is_settled:
             self._is_settled = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 
 from recordpublisher.plugins.sinks.spark.lineage import new_entry
@@ -23,3 +24,10 @@ def test_a_shard_stays_with_its_task_and_every_one_begins_once_in_a_round():
     assert {tuple(sorted(first)) for first, _ in dealt} == {("shard-0", "shard-2", "shard-4")}
     assert sorted(first[0] for first, _ in dealt) == ["shard-0", "shard-2", "shard-4"]
     assert dealt[0] == [[entry.shard.shard_id for entry in group] for group in groups(offsets[0])]
+
+
+def test_an_entry_reaches_its_task_as_it_was_planned():
+    (entry,) = planned(1, 1).shards.values()
+    moved = replace(entry, records=3, head=-5, silent_ms=7, state=replace(entry.state, watermark=0, arrival_ms=9))
+
+    assert pickle.loads(pickle.dumps((entry, moved))) == (entry, moved)  # noqa: S301 - our own
