@@ -30,4 +30,4 @@ def test_an_entry_reaches_its_task_as_it_was_planned():
     (entry,) = planned(1, 1).shards.values()
     moved = replace(entry, records=3, head=-5, silent_ms=7, state=replace(entry.state, watermark=0, arrival_ms=9))
 
-    assert pickle.loads(pickle.dumps((entry, moved))) == (entry, moved)  # noqa: S301 - our own
+    assert pickle.loads(pickle.dumps((entry, moved))) == (entry, moved)
