@@ -156,6 +156,17 @@ EVENTS = st.lists(
 )
 
 
+def value_of(made):
+    return -math.inf if made.value is None else made.value
+
+
+def expected(before, said):
+    """The lowest of those that count, and never less than before; who is not heard of yet, or has no watermark, is lowest."""
+    counting = [each for each in said.values() if isinstance(each, tuple) or each == "unheard"]
+    levels = [-math.inf if each in ("unheard", (None,)) else each[0] for each in counting]
+    return max(before, min(levels, default=-math.inf))
+
+
 @given(EVENTS, st.none() | st.integers(-50, 50))
 def test_it_never_falls_and_rises_only_to_the_lowest_of_those_that_count(events, start):
     """Against a model that knows everybody by heart and takes a plain minimum."""
@@ -165,7 +176,7 @@ def test_it_never_falls_and_rises_only_to_the_lowest_of_those_that_count(events,
     heard, said = dict.fromkeys(range(4), 0), dict.fromkeys(range(4), "unheard")
     for subtask, status, watermark, passed in events:
         now += passed
-        before = made.value
+        before = value_of(made)
         if now - looked > PATIENCE.timeout_ms / 2:
             heard = dict.fromkeys(heard, now)
         looked = now
@@ -174,20 +185,14 @@ def test_it_never_falls_and_rises_only_to_the_lowest_of_those_that_count(events,
             if said[each] not in ("left", "out") and now - moment >= limit:
                 said[each] = "out"
         made.look(now)
+        before = expected(before, said)  # who is left out now may have held the value
+        assert value_of(made) == before
         if status == "lost":
             made.lost(subtask)
         elif status != "nothing":
             heard[subtask] = now
             said[subtask] = {IDLE: "idle", LEFT: "left"}.get(status, (watermark,))
             made.state(subtask, status, watermark if status is ACTIVE else None, now)
-        counting = [
-            -math.inf if each == "unheard" else each[0]
-            for each in said.values()
-            if isinstance(each, tuple) or each == "unheard"
-        ]
-        lowest = min((-math.inf if each is None else each for each in counting), default=-math.inf)
-        old = -math.inf if before is None else before
-        new = -math.inf if made.value is None else made.value
-        assert new == max(old, lowest)
+        assert value_of(made) == expected(before, said)
         assert made.left_out == tuple(each for each, word in said.items() if word == "out")
         assert made.unheard == [each for each, word in said.items() if word == "unheard"]
