@@ -16,7 +16,7 @@ from .pulse import Pulse
 from .shard_table import ShardEntry, Stage
 from .sink import Sink
 
-SHORTEST_TURN_SECONDS, LONGEST_TURN_SECONDS = 0.005, 0.25
+SHORTEST_TURN_SECONDS, LONGEST_TURN_SECONDS = 0.005, 0.05
 """How long the emitter may keep the loop for itself while the sink never waits: as long as the readers kept it before, within these."""
 
 
