@@ -35,3 +35,11 @@ WEB_IDENTITY_FILE = text(
 REQUEST_TIMEOUT = integer(
     "aws.request.timeout", "Deadline of one call, subscriptions aside.", 30_000, 1, unit="ms", group="Access"
 )
+HTTP_CLIENT = choice(
+    "aws.http.client",
+    "Who sends GetRecords, GetShardIterator and PutRecords: OWN, a plain exchange over HTTP/1.1 at a fraction of the CPU, or SDK, with its "
+    "hooks and HTTP client. Through a proxy the SDK always does.",
+    "OWN",
+    ("OWN", "SDK"),
+    group="Access",
+)

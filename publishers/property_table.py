@@ -23,7 +23,6 @@ declare_without_meaning(
         "aws.credentials.provider.role.provider": "the role is assumed with the SDK's own chain of credentials",
         "aws.clientconfig.": "it names properties of the Java SDK",
         "aws.http-client.": "it sets the Java SDK's HTTP client",
-        "aws.http.protocol.version": "the Python SDK speaks HTTP/1.1",
         "aws.trust.all.certificates": "certificates are always checked",
     }
 )

@@ -13,15 +13,15 @@ from botocore import xform_name
 from botocore.loaders import create_loader
 
 from ..properties import Properties
-from ..property_table import REQUEST_TIMEOUT
+from ..property_table import HTTP_CLIENT, REQUEST_TIMEOUT
 from .credentials import session_with_credentials
 from .direct import APIS, DirectCalls
 from .http1 import Http1
 from .http2 import http2_sender
 from .location import endpoint_of, region_of
 from .parsing import RecordParserFactory
+from .starts import Starts
 from .translation import translated
-from .turns import Turns
 from .writing import put_body_in_place, sending
 
 _UNLIMITED = 0
@@ -48,6 +48,7 @@ class Connections:
         self._endpoint = endpoint_of(properties)
         self._region = region_of(properties, streams)
         self._seconds = properties.value(REQUEST_TIMEOUT) / 1000
+        self._has_short_ways = properties.value(HTTP_CLIENT) == "OWN"
         self._session = session_with_credentials(properties, self._region)
         self._session.register_component("response_parser_factory", RecordParserFactory())
         self._session.register_component("data_loader", _loader(self._session.get_config_variable("data_path")))
@@ -56,7 +57,7 @@ class Connections:
         self._direct: dict[str, DirectCalls] = {}
         self._opening = asyncio.Lock()
         self._http1: Http1 | None = None
-        self._turns = Turns()
+        self._starts = Starts()
         self._http2 = http2_sender(properties, self._session, self._seconds)
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
@@ -84,7 +85,7 @@ class Connections:
         await self._open.aclose()
 
     async def _call(self, api: str, parameters: dict[str, Any], body: bytes | None) -> dict[str, Any]:
-        await self._turns.next()
+        await self._starts.next()
         with translated(api):
             async with asyncio.timeout(self._seconds):
                 client = await self._client("calls", self._seconds)
@@ -101,9 +102,9 @@ class Connections:
             if purpose not in self._clients:
                 self._clients[purpose] = client = await self._open.enter_async_context(self._create(read_seconds))
                 client.meta.events.register("before-call.kinesis.PutRecords", put_body_in_place)
-                if purpose == "calls":
+                if purpose == "calls" and self._has_short_ways:
                     self._learn_short_ways(client)
-                elif self._http2 is not None:
+                elif purpose != "calls" and self._http2 is not None:
                     client.meta.events.register_last("before-send.kinesis.SubscribeToShard", self._http2.send)
             return self._clients[purpose]
 

@@ -81,6 +81,13 @@ async def test_through_a_proxy_the_sdk_goes_its_whole_way(monkeypatch):
     assert all("amz-sdk-invocation-id" in {name.lower() for name in headers} for headers in stub.headers)
 
 
+async def test_a_job_may_leave_every_call_to_the_sdk():
+    async with stub_and_warm_client(aws_http_client="SDK") as (stub, client):
+        stub.script("GetRecords", {"Records": []})
+        await client.get_records(SHARD, "it", 1)
+    assert "amz-sdk-invocation-id" in {name.lower() for name in stub.headers[0]}
+
+
 @pytest.mark.parametrize("is_trusted", [True, False])
 async def test_tls_is_the_sdks(is_trusted, tmp_path, monkeypatch):
     certificate = self_signed(tmp_path)

@@ -1,4 +1,4 @@
-"""Turns: how many calls begin in one turn of the event loop."""
+"""Starts: how many calls begin in one turn of the event loop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ AT_ONCE = 32
 """Signing and sending a call is half a millisecond of CPU: a turn that begins a thousand reads no answer for that long (F1)."""
 
 
-class Turns:
+class Starts:
     """Lets so many pass in one turn of the loop, the others in the next ones, in order; how long a call then takes delays nobody (P7)."""
 
     def __init__(self, at_once: int = AT_ONCE) -> None:

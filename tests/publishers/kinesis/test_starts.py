@@ -2,7 +2,7 @@
 
 import asyncio
 
-from recordpublisher.publishers.kinesis.turns import Turns
+from recordpublisher.publishers.kinesis.starts import Starts
 
 
 async def turns_taken(turns, callers):
@@ -27,7 +27,7 @@ async def turns_taken(turns, callers):
 
 
 async def test_so_many_pass_in_a_turn_and_all_in_order():
-    passed = await turns_taken(Turns(10), 100)
+    passed = await turns_taken(Starts(10), 100)
 
     assert list(passed) == list(range(100))
     assert max(list(passed.values()).count(turn) for turn in passed.values()) <= 10
@@ -35,13 +35,13 @@ async def test_so_many_pass_in_a_turn_and_all_in_order():
 
 
 async def test_a_few_do_not_wait():
-    passed = await turns_taken(Turns(10), 10)
+    passed = await turns_taken(Starts(10), 10)
 
     assert len(set(passed.values())) == 1
 
 
 async def test_a_caller_that_was_cancelled_takes_nobodys_place():
-    turns = Turns(1)
+    turns = Starts(1)
     await turns.next()
     cancelled, waiting = (asyncio.create_task(turns.next()) for _ in range(2))
     await asyncio.sleep(0)
