@@ -95,7 +95,7 @@ class TcpTracker(RemoteTracker):
         self._link, self._connected_at = link, self.now()
         try:
             self.send_due()
-            await link.ended
+            await asyncio.shield(link.ended)  # a cancellation of ours is not the end of the connection
         finally:
             if link.ended.done():
                 self._link = None

@@ -41,6 +41,15 @@ async def test_who_left_is_not_waited_for(server):
         await until(lambda: a.current() == 9, (a, 9))
 
 
+async def test_who_left_has_hung_up(server):
+    async with a_job(server.address, 2) as job:
+        a, b = await job.start_all()
+        await until(lambda: a.current() == 5, (a, 9), (b, 5))
+        link = b._link
+        await b.close()
+        assert link._transport.is_closing()
+
+
 async def test_a_silent_subtask_is_left_out_and_named(server):
     async with a_job(server.address, 2, **{"flink.watermark.tracker.timeout": 300}) as job:
         a, b = await job.start_all()
