@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shutil
-import uuid
 from pathlib import Path
 
 from ...publishers.errors import ConfigurationError
 from .claims import BatchId, ClaimStore
+from .linked_files import link_durably
 
 _VALID = "a folder on a local or network file system with hard links, the same for the driver and every executor"
 
 
 class FileClaimStore(ClaimStore):
-    """Owns `<location>/<query>/<batch>-<plan>/<name>.json`.
-
-    link(2) is atomic and fails when the name exists, also on NFS; a rename would let the last writer win.
-    """
+    """Owns `<location>/<query>/<batch>-<plan>/<name>.json`."""
 
     def __init__(self, location: str | Path) -> None:
         self._root = Path(location)
@@ -63,35 +58,8 @@ class FileClaimStore(ClaimStore):
 
     def _link(self, folder: Path, name: str, content: bytes) -> bool:
         """Whether this call made the name."""
-        aside = folder / f".{uuid.uuid4().hex}.tmp"
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            _write_durably(aside, content)
-            os.link(aside, folder / name)
-            _sync_folder(folder)
-            _sync_folder(folder.parent)  # the folder itself may be new
-        except FileExistsError:
-            return False
+            return link_durably(folder, name, content)
         except OSError as error:
             reason = f"claims cannot be kept there: {error}"
             raise ConfigurationError("metadataLocation", str(self._root), _VALID, reason=reason) from error
-        else:
-            return True
-        finally:
-            with contextlib.suppress(OSError):
-                aside.unlink()
-
-
-def _write_durably(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
