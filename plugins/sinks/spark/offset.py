@@ -164,6 +164,11 @@ class Offset:
 
     @classmethod
     def _from_plain(cls, plain: Mapping[str, Any]) -> Offset:
+        if "spoolVersion" in plain:
+            raise StateError(
+                "the checkpoint is of a query in mode CONTINUOUS or DRIVER, and this one is in mode BATCH: begin with a new "
+                "checkpointLocation and a new metadataLocation"
+            )
         if plain["v"] != VERSION:
             raise StateError(f"a Spark offset has version {plain['v']}, this release reads version {VERSION}")
         return cls(

@@ -6,7 +6,7 @@ import difflib
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ....publishers import property_table as table
@@ -14,6 +14,8 @@ from ....publishers.errors import ConfigurationError
 from ....publishers.properties import Properties, Property, UnknownPropertyWarning, declared_properties
 from ....publishers.property_types import choice, integer, optional_integer, text
 from ...state.claims_by_location import claim_store_of
+from ...state.objects_by_location import object_store_of
+from .spool.settings import SPOOL_PROPERTIES, SpoolSettings
 
 _GROUP = "Spark"
 SPARKS_OWN = ("path", "checkpointlocation")
@@ -30,16 +32,17 @@ STREAMS = text(
 )
 METADATA_LOCATION = text(
     "flink.spark.metadata.location",
-    "Where claims are kept, one place for each query: a folder seen by the driver and every executor, s3://bucket/prefix or "
-    "dynamodb://table/job. Option `metadataLocation`.",
+    "Where claims are kept, or the spool (modes CONTINUOUS and DRIVER), one place for each query: a folder seen by the driver and every "
+    "executor, s3://bucket/prefix or, for claims, dynamodb://table/job. Option `metadataLocation`.",
     group=_GROUP,
     aliases=("metadataLocation",),
 )
 MODE = choice(
     "flink.spark.mode",
-    "How the stream is read: BATCH (micro-batches). Option `mode`.",
+    "Who reads the stream, and when: BATCH (the tasks of each micro-batch), CONTINUOUS (long-running tasks, started with "
+    "`rp.spark.fetchers`) or DRIVER (one fetcher beside the planning). Option `mode`.",
     "BATCH",
-    ("BATCH",),
+    ("BATCH", "CONTINUOUS", "DRIVER"),
     group=_GROUP,
     aliases=("mode",),
 )
@@ -124,7 +127,7 @@ PROBE_INTERVAL = integer(
 )
 BATCHES_TO_RETAIN = integer(
     "flink.spark.claims.batches",
-    "Claims of so many committed batches are kept. Option `minBatchesToRetain`.",
+    "Claims, or files of the spool, of so many committed batches are kept. Option `minBatchesToRetain`.",
     10,
     1,
     unit="batches",
@@ -133,7 +136,7 @@ BATCHES_TO_RETAIN = integer(
 )
 _OURS: tuple[Property[object], ...] = (
     STREAM, STREAMS, METADATA_LOCATION, MODE, SHARDS_PER_TASK, MAX_TASKS, MAX_RECORDS, MAX_BATCH_BYTES, MAX_BYTES, MAX_TASK_RECORDS, WINDOW,
-    FAN_OUT_WINDOW, PROBE_INTERVAL, BATCHES_TO_RETAIN,
+    FAN_OUT_WINDOW, PROBE_INTERVAL, BATCHES_TO_RETAIN, *SPOOL_PROPERTIES,
 )  # type: ignore[assignment]  # fmt: skip
 
 
@@ -154,12 +157,13 @@ class SparkOptions:
     fan_out_window_ms: int = FAN_OUT_WINDOW.default
     probe_ms: int = PROBE_INTERVAL.default
     retain: int = BATCHES_TO_RETAIN.default
+    mode: str = MODE.default
+    spool: SpoolSettings = field(default_factory=SpoolSettings)
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SparkOptions:
         """From what Spark hands over (keys lower-cased). Raises: ConfigurationError with option, value and what is valid (C2)."""
         properties = Properties(options)
-        _refuse_other_modes(properties)
         properties.check()
         warn_of_unknown_options(properties, _OURS)
         return cls(
@@ -176,6 +180,8 @@ class SparkOptions:
             fan_out_window_ms=properties.value(FAN_OUT_WINDOW),
             probe_ms=properties.value(PROBE_INTERVAL),
             retain=properties.value(BATCHES_TO_RETAIN),
+            mode=properties.value(MODE),
+            spool=SpoolSettings.of(properties),
         )
 
     @property
@@ -187,6 +193,11 @@ class SparkOptions:
     def is_fan_out(self) -> bool:
         """Whether first reads subscribe."""
         return self.publisher == "EFO"
+
+    @property
+    def is_spooled(self) -> bool:
+        """Whether fetchers read into a spool, and the query takes files from it."""
+        return self.mode != "BATCH"
 
     def task_bytes(self, tasks: int) -> int:
         """Payload that each of so many tasks may collect."""
@@ -211,18 +222,17 @@ def _streams(properties: Properties) -> tuple[str, ...]:
 
 
 def _metadata_location(properties: Properties) -> str:
-    valid = "a folder that the driver and every executor see, s3://bucket/prefix or dynamodb://table/job (one for each query)"
+    is_batch = properties.value(MODE) == "BATCH"
+    place = "a folder that the driver and every executor see, s3://bucket/prefix"
+    valid = f"{place} or dynamodb://table/job (one for each query)" if is_batch else f"{place} (one for each query)"
     location = properties.value(METADATA_LOCATION)
     if location is None:
         raise ConfigurationError("metadataLocation", None, valid)
-    claim_store_of(location, properties)  # says what is wrong with it before anything runs
+    if is_batch:  # says what is wrong with it before anything runs
+        claim_store_of(location, properties)
+    else:
+        object_store_of(location, "metadataLocation", properties)
     return location
-
-
-def _refuse_other_modes(properties: Properties) -> None:
-    mode = properties.value(MODE)
-    if mode != "BATCH":  # pragma: no cover - the property admits nothing else today
-        raise ConfigurationError("mode", mode, "batch")
 
 
 def warn_of_unknown_options(properties: Properties, ours: Sequence[Property[Any]]) -> None:

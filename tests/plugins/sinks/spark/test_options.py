@@ -35,7 +35,9 @@ def test_shards_are_dealt_over_the_tasks_or_by_the_shards_of_a_task():
         ({"stream": ","}, "property 'stream' is not set"),
         ({"streams": "a,a"}, "every stream once"),
         ({"metadatalocation": "dynamodb://claims", "aws.region": "us-east-1"}, "dynamodb://table/job"),
-        ({"mode": "realtime"}, "valid: BATCH"),
+        ({"mode": "realtime"}, "valid: BATCH, CONTINUOUS, DRIVER"),
+        ({"mode": "continuous", "metadatalocation": "dynamodb://t/job"}, "valid: a folder or s3://bucket/prefix"),
+        ({"mode": "driver", "spoolrollinterval": "1"}, "'spoolRollInterval' has the value '1'"),
         ({"shardspertask": "0"}, "at least 1"),
         ({"maxfetchtime": "soon"}, "property 'maxFetchTime' has the value 'soon'"),
     ],
@@ -43,6 +45,14 @@ def test_shards_are_dealt_over_the_tasks_or_by_the_shards_of_a_task():
 def test_c2_bad_values_name_option_value_and_what_is_valid(changed, words):
     with pytest.raises(ConfigurationError, match=words):
         SparkOptions.parse({**GIVEN, **changed})
+
+
+def test_modes_are_compared_without_case_and_have_their_options():
+    given = {**GIVEN, "mode": "Continuous", "spoolrollinterval": "100", "maxspoolbytes": "5", "spoolrollrecords": "7"}
+    options = SparkOptions.parse(given)
+    assert (options.mode, options.is_spooled) == ("CONTINUOUS", True)
+    assert (options.spool.roll_seconds, options.spool.limit_bytes, options.spool.roll_records) == (0.1, 5, 7)
+    assert not SparkOptions.parse(GIVEN).is_spooled
 
 
 def test_c2_a_missing_metadata_location_is_named():

@@ -1,0 +1,87 @@
+"""Lane: one subtask's place in a generation, and the only way rows get into the spool."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+
+from .....fetcher.sink import State
+from .....publishers.clock import Clock
+from .....publishers.errors import FencedError, ImpossibleStateError
+from ....state.objects import ObjectStore
+from .generation import Generation
+from .history import add_at_end, add_step, last_steps, state_of
+from .manifest import Kind, Manifest
+from .names import Place, file_name
+from .rows import SpooledRows
+
+
+class Lane:
+    """Owns the end of the lane's history, from `take_over` until somebody else takes it over or seals it."""
+
+    def __init__(self, store: ObjectStore, generation: Generation, number: int, clock: Clock) -> None:
+        self.store = store
+        self.generation = generation
+        self.number = number
+        self._clock = clock
+        self._length = 0
+        self._known: frozenset[str] = frozenset()
+        self._done: frozenset[str] = frozenset()
+
+    async def take_over(self) -> State:
+        """Shut out every earlier attempt; answers where the generation stands, all lanes together.
+
+        Raises: FencedError when a newer start has ended the lane.
+        """
+        token = uuid.uuid4().hex
+        step = await add_at_end(
+            self.store, self.generation.number, self.number, Kind.OPENED, token, self._clock.now_ms()
+        )
+        if step.manifest.kind is Kind.SEALED:
+            raise self._fenced(step.manifest)
+        self._length = step.number
+        self._known = frozenset((step.manifest.state or {"shards": {}})["shards"])
+        self._done = frozenset(step.manifest.done)
+        return state_of(self.generation, await last_steps(self.store, self.generation))
+
+    async def append(self, rows: SpooledRows | None, state: State, watermark: int | None) -> Place:
+        """Rows and the position behind them, as one step; answers where they stand. Raises: FencedError, StateError.
+
+        After an error it is not known whether they are part of the history: the lane must be taken over anew.
+        """
+        if not self._length:
+            raise ImpossibleStateError("a lane is taken over before anything is appended")
+        place = Place(self.generation.number, self.number, self._length + 1)
+        token = uuid.uuid4().hex
+        file = None
+        if rows is not None:
+            file = file_name(place, token)
+            await self.store.put(file, rows.content)
+        known, done = self._seen(state["shards"])
+        manifest = Manifest(
+            kind=Kind.ROWS,
+            token=token,
+            made_ms=self._clock.now_ms(),
+            state=state,
+            done=tuple(sorted(done)),
+            file=file,
+            rows=0 if rows is None else rows.count,
+            payload=0 if rows is None else rows.payload,
+            shards={} if rows is None else rows.shards,
+            watermark=watermark,
+        )
+        stored = await add_step(self.store, place, manifest)
+        if stored.token != token:
+            raise self._fenced(stored)
+        self._length, self._known, self._done = place.number, known, done
+        return place
+
+    def _seen(self, shards: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
+        known = self._known | frozenset(shards)
+        return known, (self._done | known) - frozenset(shards)
+
+    def _fenced(self, by: Manifest) -> FencedError:
+        who = "a newer start of the fetchers" if by.kind is Kind.SEALED else "another attempt"
+        return FencedError(
+            f"{who} owns lane {self.number} of the spool's generation {self.generation.number}; this one must stop"
+        )

@@ -1,0 +1,122 @@
+"""Fetchers and queries that die at any step, zombies that live on, generations of any width: every record once, in its shard's order."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from spool_model import DiedError, Fetcher, MemoryObjects, Mortal, Query, opened
+
+from recordpublisher.plugins.sinks.spark.spool.generation import Generation
+from recordpublisher.publishers.errors import FencedError
+from recordpublisher.publishers.shards import Shard
+
+SHARDS = [Shard("s", f"shard-{number}") for number in range(3)]
+RECORDS = 12
+
+FUSE = st.tuples(st.none() | st.integers(0, 5), st.booleans())
+"""After how many writes a process dies (None: never), and whether the last of them is done."""
+ACTION = st.one_of(
+    st.tuples(st.just("start"), st.integers(1, 3), FUSE),
+    st.tuples(st.just("attempt"), st.integers(0, 2), FUSE),
+    st.tuples(st.just("work"), st.integers(0, 20), st.integers(1, 4)),
+    st.tuples(st.just("work"), st.integers(0, 20), st.integers(1, 4)),
+    st.tuples(st.just("read"), st.integers(1, 3), st.none()),
+    st.tuples(st.just("query"), FUSE, st.none()),
+)
+
+
+@dataclass
+class World:
+    """Everybody who lives, the dead aside."""
+
+    store: MemoryObjects
+    query: Query
+    generation: Generation | None = None
+    fetchers: list[Fetcher] = field(default_factory=list)
+
+    async def start(self, lanes: int, fuse: tuple[int | None, bool]) -> None:
+        self.generation = await opened(Mortal(self.store, *fuse), lanes)
+
+    async def attempt(self, lane: int, fuse: tuple[int | None, bool]) -> None:
+        if self.generation is None:
+            return
+        fetcher = Fetcher(Mortal(self.store, *fuse), self.generation, lane % self.generation.lanes, SHARDS)
+        await fetcher.open()
+        self.fetchers.append(fetcher)
+
+    async def work(self, which: int, count: int) -> None:
+        if not self.fetchers:
+            return
+        fetcher = self.fetchers[which % len(self.fetchers)]
+        try:
+            await fetcher.read(which, count, RECORDS)
+            if count % 2:
+                await fetcher.flush()
+        except (DiedError, FencedError):
+            self.fetchers.remove(fetcher)
+
+    async def read(self, batches: int, _: None) -> None:
+        for _ in range(batches):
+            await self.query.run_batch()
+
+    async def restart_query(self, fuse: tuple[int | None, bool], _: None) -> None:
+        self.query._store = Mortal(self.store, *fuse)
+        await self.query.start()
+
+    async def act(self, kind: str, *arguments: object) -> None:
+        does = {
+            "start": self.start,
+            "attempt": self.attempt,
+            "work": self.work,
+            "read": self.read,
+            "query": self.restart_query,
+        }
+        try:
+            await does[kind](*arguments)
+        except FencedError:
+            pass
+        except DiedError:
+            if kind in ("read", "query"):
+                await self.restart_query((None, False), None)
+
+    async def finish(self, lanes: int) -> None:
+        """A start without deaths reads to the end, and so does the query."""
+        await self.start(lanes, (None, False))
+        for lane in range(lanes):
+            await self.attempt(lane, (None, False))
+        for fetcher in list(self.fetchers):
+            try:
+                await fetcher.read_all(RECORDS)
+            except (DiedError, FencedError):
+                self.fetchers.remove(fetcher)
+        await self.restart_query((None, False), None)
+        await self.query.run_all()
+
+
+async def live(actions, lanes: int, limit: int | None) -> World:
+    store = MemoryObjects()
+    world = World(store, Query(store, limit=limit))
+    await world.query.start()
+    for action in actions:
+        await world.act(*action)
+    await world.finish(lanes)
+    return world
+
+
+LIVES = (None, False)
+ZOMBIE = [
+    ("start", 1, LIVES), ("attempt", 0, LIVES), ("work", 0, 3), ("attempt", 0, LIVES), ("work", 1, 3), ("read", 1, None),
+    ("work", 0, 1), ("start", 2, LIVES), ("work", 1, 3), ("attempt", 0, LIVES), ("work", 1, 3), ("work", 0, 3),
+]  # fmt: skip
+
+
+@given(st.lists(ACTION, max_size=40), st.integers(1, 3), st.none() | st.integers(1, 5))
+@example(ZOMBIE, 1, 1)
+@settings(max_examples=100, deadline=None)
+def test_every_record_once_and_in_order(actions, lanes, limit):
+    world = asyncio.run(live(actions, lanes, limit))
+    for shard in SHARDS:
+        assert world.query.rows(shard.shard_id) == list(range(RECORDS))

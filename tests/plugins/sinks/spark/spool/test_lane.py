@@ -1,0 +1,108 @@
+"""A lane has one history, whoever tries to write it, and tells where the next start begins."""
+
+from __future__ import annotations
+
+import pytest
+from spool_model import CLOCK, Fetcher, MemoryObjects, opened
+
+from recordpublisher.plugins.sinks.spark.spool.generation import Generation
+from recordpublisher.plugins.sinks.spark.spool.history import last_steps, state_of
+from recordpublisher.plugins.sinks.spark.spool.lane import Lane
+from recordpublisher.publishers.errors import FencedError, ImpossibleStateError
+from recordpublisher.publishers.shards import Shard
+
+SHARD = Shard("s", "a")
+
+
+def state(*keys: str, generation: int = 2, **more: object) -> dict:
+    shards = {key: {"start": "TRIM_HORIZON", "position": "5", **more} for key in keys}
+    return {"version": 1, "generation": generation, "subtask": 0, "parallelism": 1, "shards": shards}
+
+
+async def lane_of(store: MemoryObjects, generation: Generation, number: int = 0) -> Lane:
+    lane = Lane(store, generation, number, CLOCK)
+    await lane.take_over()
+    return lane
+
+
+async def test_s6_an_attempt_that_was_replaced_appends_nothing_more():
+    store = MemoryObjects()
+    generation = await opened(store, 1)
+    old, new = await lane_of(store, generation), await lane_of(store, generation)
+    with pytest.raises(FencedError, match="another attempt owns lane 0 of the spool's generation 1"):
+        await old.append(None, state("s/a"), None)
+    await new.append(None, state("s/a"), None)
+
+
+async def test_s6_a_lane_of_an_older_start_can_neither_be_continued_nor_taken_over():
+    store = MemoryObjects()
+    old = await opened(store, 1)
+    lane = await lane_of(store, old)
+    await opened(store, 3)
+    with pytest.raises(FencedError, match="a newer start of the fetchers owns lane 0"):
+        await lane.append(None, state("s/a"), None)
+    with pytest.raises(FencedError, match="a newer start"):
+        await lane_of(store, old)
+
+
+async def test_f11_nothing_is_appended_before_the_lane_is_taken_over():
+    store = MemoryObjects()
+    with pytest.raises(ImpossibleStateError):
+        await Lane(store, await opened(store, 1), 0, CLOCK).append(None, state("s/a"), None)
+
+
+async def test_s5_a_start_with_another_number_of_lanes_goes_on_where_all_lanes_ended():
+    store = MemoryObjects()
+    generation = await opened(store, 2)
+    for number, key in enumerate(("s/a", "s/b")):
+        lane = await lane_of(store, generation, number)
+        await lane.append(None, state(key), None)
+    wider = await opened(store, 3)
+    assert set(wider.state["shards"]) == {"s/a", "s/b"}
+    assert {entry["position"] for entry in wider.state["shards"].values()} == {"5"}
+    assert wider.state["subtask"] == -1
+
+
+async def test_s5_a_shard_that_its_lane_keeps_no_more_does_not_come_back():
+    """It was read to its end and is past retention: as a shard that nobody lists it would be a gap."""
+    store = MemoryObjects()
+    begun = Generation(1, 2, "token", state("s/old", generation=1))
+    lane = await lane_of(store, begun)
+    await lane.append(None, state("s/old", "s/a"), None)
+    await lane.append(None, state("s/a"), None)
+    assert set(state_of(begun, await last_steps(store, begun))["shards"]) == {"s/a"}
+    again = await lane_of(store, begun)
+    await again.append(None, state("s/a"), None)
+    assert set(state_of(begun, await last_steps(store, begun))["shards"]) == {"s/a"}
+
+
+async def test_s5_a_lane_that_never_ran_leaves_its_shards_where_the_generation_began():
+    store = MemoryObjects()
+    begun = Generation(1, 2, "token", state("s/a", "s/b", generation=1))
+    lane = await lane_of(store, begun)
+    moved = state("s/a")
+    moved["shards"]["s/a"]["position"] = "9"
+    await lane.append(None, moved, None)
+    shards = state_of(begun, await last_steps(store, begun))["shards"]
+    assert {key: entry["position"] for key, entry in shards.items()} == {"s/a": "9", "s/b": "5"}
+
+
+async def test_s5_ended_shards_that_no_lane_lists_any_more_are_forgotten():
+    store = MemoryObjects()
+    begun = Generation(1, 1, "token", state("s/gone", generation=1, ended=True))
+    lane = await lane_of(store, begun)
+    await lane.append(None, state("s/a"), None)
+    assert set(state_of(begun, await last_steps(store, begun))["shards"]) == {"s/a"}
+
+
+async def test_an_attempt_goes_on_where_the_one_before_stood():
+    store = MemoryObjects()
+    generation = await opened(store, 1)
+    first = Fetcher(store, generation, 0, [SHARD])
+    await first.open()
+    await first.read(0, 4, 10)
+    await first.flush()
+    await first.read(0, 4, 10)  # never stored
+    second = Fetcher(store, generation, 0, [SHARD])
+    await second.open()
+    assert second._states["s/a"].position.sequence == "3"

@@ -1,0 +1,35 @@
+"""A spool in S3, as moto plays it."""
+
+import pytest
+from moto_aws import KEYS, serve_moto
+from spool_model import Fetcher, Query, opened
+
+from recordpublisher import Properties
+from recordpublisher.plugins.state.objects_by_location import object_store_of
+from recordpublisher.publishers.errors import FencedError
+from recordpublisher.publishers.shards import Shard
+
+SHARDS = [Shard("s", "a"), Shard("s", "b")]
+
+
+async def test_every_record_once_through_two_starts_a_zombie_and_a_restart_of_the_query():
+    with serve_moto() as endpoint:
+        properties = Properties({"aws.region": "us-east-1", "flink.state.endpoint": endpoint, **KEYS})
+        store = object_store_of("s3://bucket/spool", "metadataLocation", properties)
+        query = Query(store)
+        await query.start()
+        zombie = Fetcher(store, await opened(store, 1), 0, SHARDS)
+        await zombie.open()
+        await zombie.read_all(5)
+        generation = await opened(store, 2)
+        for lane in range(2):
+            fetcher = Fetcher(store, generation, lane, SHARDS)
+            await fetcher.open()
+            await query.run_all()
+            await fetcher.read_all(9)
+        with pytest.raises(FencedError):
+            await zombie.read_all(7)
+        await query.start()
+        await query.run_all()
+        await store.close()
+    assert [query.rows(shard.shard_id) for shard in SHARDS] == [list(range(9))] * 2

@@ -1,0 +1,120 @@
+"""When the sink makes a file, and when it has nothing to say."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from spool_model import CLOCK, MemoryObjects, batch_of, opened
+
+from recordpublisher.fetcher.sink import Checkpoint, SinkContext
+from recordpublisher.plugins.sinks.spark.spool.lane import Lane
+from recordpublisher.plugins.sinks.spark.spool.manifest import Manifest
+from recordpublisher.plugins.sinks.spark.spool.settings import SpoolSettings
+from recordpublisher.plugins.sinks.spark.spool.sink import SpoolSink
+from recordpublisher.publishers.errors import SinkError
+from recordpublisher.publishers.shards import Shard
+
+SHARD = Shard("s", "a", parents=("p",))
+
+
+class Asked:
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+
+    def __call__(self) -> None:
+        self.event.set()
+
+
+async def opened_sink(store: MemoryObjects, asked: Asked, **settings) -> SpoolSink:
+    lane = Lane(store, await opened(store, 1), 0, CLOCK)
+    sink = SpoolSink(lane, SpoolSettings(**{"roll_seconds": 1000, **settings}), lambda: 42)
+    await sink.open(SinkContext(request_checkpoint=asked))
+    return sink
+
+
+def checkpoint(position: str | None = None, **more: object) -> Checkpoint:
+    entry = {"start": "TRIM_HORIZON", **({"position": position} if position else {}), **more}
+    return Checkpoint({"version": 1, "generation": 2, "shards": {"s/a": entry}})
+
+
+def manifests(store: MemoryObjects) -> list[Manifest]:
+    names = sorted(name for name in store.content if name.startswith("manifests/"))
+    return [Manifest.from_bytes(store.content[name]) for name in names]
+
+
+@pytest.mark.parametrize(
+    ("settings", "records", "asks"),
+    [
+        ({"roll_records": 3}, 2, False),
+        ({"roll_records": 3}, 3, True),
+        ({"roll_bytes": 15}, 2, False),
+        ({"roll_bytes": 15}, 3, True),
+    ],
+)
+async def test_asks_for_a_checkpoint_when_there_are_enough_rows_or_bytes(settings, records, asks):
+    asked = Asked()
+    sink = await opened_sink(MemoryObjects(), asked, **settings)
+    await sink.write(batch_of(SHARD, range(records)))
+    assert asked.event.is_set() == asks
+    await sink.close()
+
+
+async def test_asks_for_a_checkpoint_when_the_first_row_has_waited_long_enough():
+    asked = Asked()
+    sink = await opened_sink(MemoryObjects(), asked, roll_seconds=0.01)
+    await sink.write(batch_of(SHARD, range(1)))
+    async with asyncio.timeout(10):
+        await asked.event.wait()
+    await sink.close()
+
+
+async def test_a_manifest_names_rows_state_watermark_and_whose_first_rows_these_are():
+    store = MemoryObjects()
+    sink = await opened_sink(store, Asked())
+    await sink.write(batch_of(SHARD, range(3)))
+    await sink.flush(checkpoint("2"))
+    await sink.write(batch_of(SHARD, range(3, 5)))
+    await sink.flush(checkpoint("4"))
+    _, first, second = manifests(store)
+    assert (first.rows, first.payload, first.watermark) == (3, 15, 42)
+    assert first.state == checkpoint("2").state
+    rows = first.shards["s/a"]
+    assert (rows.records, rows.first, rows.last, rows.parents) == (3, ("0", -1), ("2", -1), ("s/p",))
+    assert second.shards["s/a"].parents == ()
+    assert sink.records == 5
+
+
+async def test_what_changes_without_records_is_said_only_if_it_matters():
+    store = MemoryObjects()
+    sink = await opened_sink(store, Asked())
+    await sink.flush(checkpoint("2"))
+    await sink.flush(checkpoint("2", tip=1, continuation="7"))
+    assert len(manifests(store)) == 2
+    await sink.flush(checkpoint("2", ended=True))
+    assert len(manifests(store)) == 3
+
+
+async def test_s6_after_a_commit_that_failed_nothing_is_committed_any_more():
+    store = MemoryObjects()
+    sink = await opened_sink(store, Asked())
+    await sink.write(batch_of(SHARD, range(3)))
+    put = store.put_if_absent
+
+    async def fails(name, content):
+        raise OSError("unplugged")
+
+    store.put_if_absent = fails
+    with pytest.raises(OSError, match="unplugged"):
+        await sink.flush(checkpoint("2"))
+    store.put_if_absent = put
+    with pytest.raises(OSError, match="unplugged"):
+        await sink.flush(checkpoint("2"))
+
+
+async def test_rows_are_never_flushed_without_their_state():
+    sink = await opened_sink(MemoryObjects(), Asked())
+    await sink.write(batch_of(SHARD, range(3)))
+    with pytest.raises(SinkError, match="needs one to flush"):
+        await sink.flush()
+    await sink.close()
