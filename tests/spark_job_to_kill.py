@@ -13,7 +13,10 @@ from typing import Any
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
-from spark_killable import KillableSource, stand
+from spark_killable import KillableSource, stand, standing_lane
+
+import recordpublisher as rp
+from recordpublisher.plugins.sinks.spark.spool import fetchers as fetchers_module
 
 ACTIONS = 3
 
@@ -27,6 +30,9 @@ def main() -> None:
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     session.dataSource.register(KillableSource)
+    if job["fetchers"] and not job["finish"]:
+        fetchers_module.run_lane = standing_lane
+        rp.spark.fetchers(session, job["options"], tasks=job["fetchers"])
     frame = session.readStream.format("killable").options(**job["options"]).load()
     if job["sink"] == "kinesis":
         writer = frame.select("data", "partitionKey").writeStream.format("killable").options(**job["target"])

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from recordpublisher.plugins.sinks.spark.source import KinesisPartition, KinesisSource, KinesisStreamReader
+from recordpublisher.plugins.sinks.spark.spool.lane_task import LaneJob, run_lane
+from recordpublisher.plugins.sinks.spark.spool.reader import SpoolPartition, SpoolStreamReader
 from recordpublisher.plugins.sinks.spark.writing.options import WriteOptions
 from recordpublisher.plugins.sinks.spark.writing.writers import KinesisStreamWriter, Written
+from recordpublisher.plugins.state.file_objects import FolderObjects
 
 FOLDER = "killable.folder"
 """Option: where the test says which place is armed, and the job which was reached."""
@@ -24,8 +27,9 @@ class KillableSource(KinesisSource):
     def name(cls) -> str:
         return "killable"
 
-    def streamReader(self, schema: Any) -> KillableReader:  # noqa: N802
-        return KillableReader(self.reading_options())
+    def streamReader(self, schema: Any) -> KillableReader | KillableSpoolReader:  # noqa: N802
+        options = self.reading_options()
+        return KillableSpoolReader(options) if options.is_spooled else KillableReader(options)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> KillableWriter:  # noqa: N802
         return KillableWriter(WriteOptions.parse(self.options), schema)
@@ -49,6 +53,36 @@ class KillableWriter(KinesisStreamWriter):
         written = super().write(iterator)
         stand(Path(str(self._options.properties[FOLDER])), "written")
         return written
+
+
+class KillableSpoolReader(SpoolStreamReader):
+    """The same for a spool."""
+
+    def read(self, partition: SpoolPartition) -> Iterator[Any]:
+        folder = Path(str(self._options.properties[FOLDER]))
+        stand(folder, "claimed")
+        yield from super().read(partition)
+        stand(folder, "read")
+
+
+_PUT = FolderObjects.put_if_absent
+
+
+def standing_lane(job: LaneJob, lane: int) -> int:
+    """A lane's task that stands still between a file of rows and its manifest, and behind the manifest."""
+    folder = Path(str(job.options.properties[FOLDER]))
+
+    async def put_if_absent(self: FolderObjects, name: str, content: bytes) -> bytes:
+        has_rows = name.startswith("manifests/") and b'"file": "files/' in content
+        if has_rows:
+            stand(folder, "filed")
+        stored = await _PUT(self, name, content)
+        if has_rows:
+            stand(folder, "stated")
+        return stored
+
+    FolderObjects.put_if_absent = put_if_absent  # type: ignore[method-assign]
+    return run_lane(job, lane)
 
 
 def stand(folder: Path, place: str) -> None:

@@ -25,7 +25,9 @@ PATIENCE = 300.0
 
 class Job:
     """A job that can be started again and again over one folder. `sink`: parquet, foreach (three actions a batch) or kinesis, which
-    needs the options of its `target`."""
+    needs the options of its `target`. `fetchers`: so many long-running ones (mode CONTINUOUS); such a job is finished in mode DRIVER, over
+    the same spool.
+    """
 
     def __init__(
         self,
@@ -34,6 +36,7 @@ class Job:
         sink: str,
         master: str,
         target: dict[str, str] | None = None,
+        fetchers: int = 0,
         **conf: str,
     ) -> None:
         self.folder = folder
@@ -43,12 +46,15 @@ class Job:
             "sink": sink,
             "master": master,
             "target": {**(target or {}), spark_killable.FOLDER: str(folder)},
+            "fetchers": fetchers,
             "conf": conf,
         }
 
     def start(self, finish: bool = False) -> Running:
-        options = {**self._given["options"], **({"maxRecordsPerBatch": "1000000"} if finish else {})}
-        given = {**self._given, "options": options, "finish": finish}
+        last = {"maxRecordsPerBatch": "1000000", **({"mode": "driver"} if self._given["fetchers"] else {})}
+        options = {**self._given["options"], **(last if finish else {})}
+        master = "local[2]" if finish and self._given["fetchers"] else self._given["master"]
+        given = {**self._given, "options": options, "finish": finish, "master": master}
         return Running([sys.executable, str(JOB), json.dumps(given)], self.folder)
 
     def finish(self) -> None:
@@ -186,3 +192,22 @@ def seeded() -> random.Random:
     seed = int(os.environ.get("KILL_SEED", random.randrange(10**6)))
     print(f"KILL_SEED={seed}")
     return random.Random(seed)
+
+
+def kill_executor_of(worker: int) -> None:
+    """The JVM above a Python worker and its daemon."""
+    daemon = parent_of(worker)
+    os.kill(parent_of(daemon), signal.SIGKILL)
+
+
+def parent_of(process: int) -> int:
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def check_once(job: Job, spark: Any, stream: Any) -> None:
+    """Every record of the stream once, in every output."""
+    outputs = job.numbers(spark)
+    assert outputs
+    for read in outputs:
+        assert len(read) == len(set(read)), "duplicates"
+        assert read == list(range(stream.count)), "missing"

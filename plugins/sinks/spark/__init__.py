@@ -1,4 +1,4 @@
-"""Spark: `format("kinesis")` and the push sink; `rp.spark`.
+"""Spark: `format("kinesis")`, long-running fetchers and the push sink; `rp.spark`.
 
 pyspark and pyarrow are imported when a name is first used: the options of the source belong to the list of properties also where
 Spark is not installed.
@@ -13,10 +13,17 @@ if TYPE_CHECKING:
     from .batch_sink import SparkSink
     from .consumers import deregister_consumers
     from .source import KinesisSource
+    from .spool.fetchers import Fetchers, fetchers
 
-_LAZY = {"SparkSink": ".batch_sink", "KinesisSource": ".source", "deregister_consumers": ".consumers"}
+_LAZY = {
+    "SparkSink": ".batch_sink",
+    "KinesisSource": ".source",
+    "deregister_consumers": ".consumers",
+    "Fetchers": ".spool.fetchers",
+    "fetchers": ".spool.fetchers",
+}
 
-__all__ = ["KinesisSource", "SparkSink", "deregister_consumers"]
+__all__ = ["Fetchers", "KinesisSource", "SparkSink", "deregister_consumers", "fetchers"]
 
 
 def __getattr__(name: str) -> Any:

@@ -32,9 +32,8 @@ class KinesisService:
     def __init__(self, options: SparkOptions) -> None:
         self._options = options
         self._names = stream_names(options.streams)
-        self._lister = StreamLister(
-            _factory(options.publisher, options.properties), options.properties, self._names, SystemClock()
-        )
+        self._lists_with = _factory(options.publisher, options.properties)
+        self._lister = StreamLister(self._lists_with, options.properties, self._names, SystemClock())
         self._listed: dict[str, list[Shard]] = {}
         self._arns: Mapping[str, str] | None = None
         self._is_looking = False
@@ -94,6 +93,11 @@ class KinesisService:
         if self._watch is not None:
             self._watch.stop()
             self._watch = None
+
+    def close(self) -> None:
+        """Close the clients; only for a service that ends before its process does, and never looked in the background."""
+        worker_loop().run(self._lister.close())
+        worker_loop().run(self._lists_with.close())
 
     async def _look(self) -> None:
         """Look again and again, whatever happens (S3); with a negative interval once, for streams that are new to the job."""

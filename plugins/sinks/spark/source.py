@@ -18,6 +18,7 @@ from .offset import Offset
 from .options import SparkOptions
 from .progress import figures
 from .reading import shard_reader
+from .spool.reader import SpoolStreamReader
 from .task import TaskPlan, TaskRead
 from .worker import worker_loop
 from .writing.options import WriteOptions
@@ -40,9 +41,10 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         self.reading_options()
         return SPARK_SCHEMA
 
-    def streamReader(self, schema: Any) -> KinesisStreamReader:  # noqa: N802 - Spark's name
-        """The reader of a query."""
-        return KinesisStreamReader(self.reading_options())
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """The reader of a query, by its mode."""
+        options = self.reading_options()
+        return SpoolStreamReader(options) if options.is_spooled else KinesisStreamReader(options)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> KinesisStreamWriter:  # noqa: N802 - Spark's name
         """The writer of a query. Raises: ConfigurationError for options and columns, when the first batch is planned."""

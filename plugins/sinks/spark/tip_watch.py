@@ -35,7 +35,7 @@ def watch_properties(properties: Properties, shards: int, probe_ms: int) -> Prop
 class Background(Protocol):
     """Runs coroutines on a loop of another thread."""
 
-    def start(self, work: Coroutine[Any, Any, Any]) -> None:
+    def start(self, work: Coroutine[Any, Any, Any]) -> object:
         """Run it, without waiting."""
         ...
 

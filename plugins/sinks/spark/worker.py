@@ -38,11 +38,12 @@ class WorkerLoop:
         finally:
             future.cancel()
 
-    def start(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Run a coroutine in the background, as long as the process lives; what it answers is nobody's, what it raises is logged."""
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run a coroutine in the background, as long as the process lives; what it raises is logged, too."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         self._background.add(future)
         future.add_done_callback(self._ended)
+        return future
 
     def _ended(self, future: Future[Any]) -> None:
         self._background.discard(future)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections import Counter
 from itertools import cycle, islice
-from pathlib import Path
 
 import pytest
-from spark_kills import Job, kill_at, producing, rounds, seeded
+from spark_kills import Job, check_once, kill_at, kill_executor_of, producing, rounds, seeded
 
 pytestmark = [pytest.mark.spark, pytest.mark.kills, pytest.mark.timeout(3600)]
 POLLING = {"flink.stream.recordpublisher": "POLLING", "maxRecordsPerBatch": 5000}
@@ -72,21 +70,3 @@ def test_every_record_once_on_a_cluster_whose_executors_are_killed(kinesis, spar
         running.disarm()
     job.finish()
     check_once(job, spark, stream)
-
-
-def kill_executor_of(worker: int) -> None:
-    """The JVM above a Python worker and its daemon."""
-    daemon = parent_of(worker)
-    os.kill(parent_of(daemon), signal.SIGKILL)
-
-
-def parent_of(process: int) -> int:
-    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-def check_once(job: Job, spark, stream) -> None:
-    outputs = job.numbers(spark)
-    assert outputs
-    for read in outputs:
-        assert len(read) == len(set(read)), "duplicates"
-        assert read == list(range(stream.count)), "missing"

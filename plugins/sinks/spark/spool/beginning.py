@@ -1,0 +1,34 @@
+"""The beginning of a generation on the driver: what Kinesis is asked once, for all lanes."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from .....publishers.clock import Clock
+from ....state.objects import ObjectStore
+from ..kinesis_service import KinesisService, task_properties
+from ..options import SparkOptions
+from .generation import Generation
+from .opening import open_generation
+from .planner import spool_id
+from .seeding import starting_state
+
+
+async def begin_generation(
+    options: SparkOptions, store: ObjectStore, lanes: int, clock: Clock
+) -> tuple[Generation, SparkOptions]:
+    """Open a generation; answers it with the options that its fetchers read with: consumers are registered here, and never by lanes (F8).
+
+    Raises: RecordPublisherError.
+    """
+    service = await asyncio.to_thread(KinesisService, options)
+    try:
+        await spool_id(store)
+        arns = await asyncio.to_thread(service.consumer_arns)
+        generation = await open_generation(
+            store, lanes, lambda: asyncio.to_thread(starting_state, options, service), clock
+        )
+    finally:
+        await asyncio.to_thread(service.close)
+    return generation, replace(options, properties=task_properties(options.properties, arns))

@@ -1,0 +1,21 @@
+"""Where the first generation of a spool begins: every listed shard at the job's start, LATEST pinned once for all lanes (P3)."""
+
+from __future__ import annotations
+
+from .....fetcher.shard_state import ShardState
+from .....fetcher.sink import State
+from .....fetcher.snapshot import to_json
+from .....publishers.positions import PositionType, StartingPosition
+from ..options import SparkOptions
+from ..service import Service
+from .history import NOBODY
+
+
+def starting_state(options: SparkOptions, service: Service) -> State:
+    """A snapshot of a job that has read nothing. Raises: StreamNotFoundError, KinesisError."""
+    start, pinned_ms = service.starting_position(), None
+    if start.type is PositionType.LATEST:
+        pinned_ms = service.server_time_ms(options.streams[0])
+        start = StartingPosition.at_timestamp(pinned_ms)
+    shards = {shard.key: ShardState(start) for stream in options.streams for shard in service.list_shards(stream)}
+    return to_json(shards, pinned_ms, 1, NOBODY, 1)

@@ -1,0 +1,43 @@
+"""`mode=driver` on a real Spark: one fetcher beside the planning, exactly once through a split, restarts and a full spool."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from spark_jobs import numbers, rows_so_far, to_parquet, wait_for_rows
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+NOW = {"availableNow": True}
+POLLING = {"mode": "driver", "flink.stream.recordpublisher": "POLLING", "spoolRollInterval": 100}
+FAN_OUT = {**POLLING, "flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "driver"}
+
+
+def test_every_record_once_by_fan_out_through_a_split_and_a_restart(spark, kinesis, tmp_path):
+    stream = kinesis("driver")
+    stream.put(2000)
+    query = to_parquet(stream.load(spark, tmp_path, **FAN_OUT), tmp_path)
+    wait_for_rows(query, 2000)
+    stream.split(0)
+    stream.put(1000)
+    wait_for_rows(query, 3000)
+    query.stop()
+    stream.put(500)
+    again = to_parquet(stream.load(spark, tmp_path, **FAN_OUT), tmp_path)
+    wait_for_rows(again, 500)
+    again.stop()
+    assert numbers(spark, tmp_path) == list(range(3500))
+    offset = json.loads(again.lastProgress["sources"][0]["endOffset"])
+    assert (offset["generation"], offset["records"]) == (2, 3500)
+
+
+def test_available_now_stops_at_the_tip_and_a_full_spool_stops_nobody(spark, kinesis, tmp_path):
+    stream = kinesis("driver-now", 3)
+    few = {"maxRecordsPerBatch": 100, "spoolRollRecords": 50, "maxSpoolBytes": 5000}
+    for count in (500, 300):
+        stream.put(count)
+        query = to_parquet(stream.load(spark, tmp_path, **POLLING, **few), tmp_path, **NOW)
+        query.awaitTermination()
+        assert rows_so_far(query) == count
+        assert len(query.recentProgress) > 1
+    assert numbers(spark, tmp_path) == list(range(800))
