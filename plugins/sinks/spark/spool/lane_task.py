@@ -12,15 +12,18 @@ from .....publishers.errors import (
     DataLossError,
     DeserializationError,
     FatalKinesisError,
+    FencedError,
     PluginError,
     StreamNotFoundError,
 )
+from ....state.objects import ObjectStore
 from ....state.objects_by_location import object_store_of
 from ..log import log_to_stderr
 from ..options import SparkOptions
-from .generation import Generation
+from .generation import Generation, generation_of
 from .lane_run import LaneRun
 from .lifeline import DriverGoneError, Lifeline
+from .names import SPOOL
 
 LOG = logging.getLogger("recordpublisher.spark")
 DRAIN_SECONDS = 20.0
@@ -52,6 +55,7 @@ async def live_in_lane(job: LaneJob, lane: int) -> int:
     line = await Lifeline.connect(job.host, job.port, job.token, lane)
     store = object_store_of(job.options.metadata_location, "metadataLocation", job.options.properties)
     try:
+        await _check_place(store, job)
         return await until_cut(LaneRun(job.options, store, job.generation, lane), line)
     except Exception as error:
         await line.tell(f"{type(error).__name__}: {error}", isinstance(error, FATAL))
@@ -59,6 +63,17 @@ async def live_in_lane(job: LaneJob, lane: int) -> int:
     finally:
         line.close()
         await store.close()
+
+
+async def _check_place(store: ObjectStore, job: LaneJob) -> None:
+    """Rows that go into a folder of the executor's own, or behind a generation that was forgotten, would never be read."""
+    if await generation_of(store, job.generation.number) is not None:
+        return
+    if await store.get(SPOOL) is not None:
+        raise FencedError(f"generation {job.generation.number} of the spool is long over: newer fetchers own it")
+    valid = "one place that the driver and every executor see"
+    reason = "a task cannot see the driver's spool"
+    raise ConfigurationError("metadataLocation", job.options.metadata_location, valid, reason=reason)
 
 
 async def until_cut(run: LaneRun, line: Lifeline, drain_seconds: float = DRAIN_SECONDS) -> int:

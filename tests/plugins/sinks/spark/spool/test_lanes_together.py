@@ -8,6 +8,7 @@ import json
 import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -20,9 +21,10 @@ from recordpublisher.plugins.sinks.spark.spool.beginning import begin_generation
 from recordpublisher.plugins.sinks.spark.spool.lane_task import live_in_lane
 from recordpublisher.plugins.sinks.spark.spool.lifeline import DriverGoneError
 from recordpublisher.plugins.sinks.spark.spool.manifest import Manifest
+from recordpublisher.plugins.sinks.spark.spool.names import generation_name
 from recordpublisher.plugins.sinks.spark.spool.switchboard import Switchboard
 from recordpublisher.plugins.state.file_objects import FolderObjects
-from recordpublisher.publishers.errors import FencedError, StateError
+from recordpublisher.publishers.errors import ConfigurationError, FencedError, StateError
 
 NAMES = itertools.count()
 LOOKAHEAD = 5_000
@@ -172,6 +174,25 @@ async def test_p3_latest_means_when_the_job_was_started_for_every_lane_and_start
     async with lanes(options, store, 3):
         await read(query, 70)
     assert rows(query) == 70
+
+
+async def test_a_task_that_sees_another_place_than_the_driver_fails_for_good(stream, store, tmp_path):
+    generation, read_with = await begin_generation(options_of(stream, tmp_path), store, 1, CLOCK)
+    cancelled = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    switchboard = Switchboard("127.0.0.1", "127.0.0.1", lambda: loop.call_soon_threadsafe(cancelled.set))
+    job = await switchboard.open(replace(read_with, metadata_location=str(tmp_path / "own")), generation)
+    try:
+        with pytest.raises(ConfigurationError, match="a task cannot see the driver's spool"):
+            await live_in_lane(job, 0)
+        async with asyncio.timeout(10):
+            await cancelled.wait()
+        assert switchboard.failures[0].is_fatal
+        await store.delete([generation_name(1)])  # read and purged long ago
+        with pytest.raises(FencedError, match="long over"):
+            await live_in_lane(replace(job, options=read_with), 0)
+    finally:
+        await switchboard.close()
 
 
 async def test_a_spool_that_cannot_be_written_says_so(stream, tmp_path):
