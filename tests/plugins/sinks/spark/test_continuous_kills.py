@@ -18,7 +18,7 @@ def test_every_record_once_on_a_cluster_whose_executor_and_driver_are_killed(kin
     chance = seeded()
     stream = kinesis("continuous-cluster", 3)
     slots = {"spark.executor.memory": "512m", "spark.task.maxFailures": "10"}
-    job = Job(stream.options(tmp_path, **FAN_OUT), tmp_path, "foreach", "local-cluster[3,1,1024]", fetchers=2, **slots)
+    job = Job(stream.options(tmp_path, **FAN_OUT), tmp_path, "parquet", "local-cluster[3,1,1024]", fetchers=2, **slots)
     with producing(stream), job.start() as running:
         wait_for_batches(running, 2)
         kill_executor_of(running.stand_at("filed")[0])
