@@ -101,9 +101,10 @@ class Fetchers:
         if self._thread.is_alive():
             LOG.warning("the fetchers did not end within %s s and are cancelled", seconds)
             self._cancel()
-            self._thread.join(seconds)
+            self._thread.join(STOP_SECONDS)
+        if not self._thread.is_alive():  # else Spark hangs, and the thread still needs the loop
+            self._close()
         self._thread = None
-        self._close()
 
     def __enter__(self) -> Self:
         return self
