@@ -46,9 +46,15 @@ def session_with_credentials(properties: Properties, region: str) -> AioSession:
 
 
 def _profile_session(properties: Properties) -> AioSession:
+    """Raises: ConfigurationError for a profile that is not there; the SDK would say so at whatever it looks up first."""
     session = AioSession(profile=properties.value(PROFILE_NAME))
     if (path := properties.value(PROFILE_PATH)) is not None:
         session.set_config_variable("credentials_file", path)
+    try:
+        session.get_scoped_config()
+    except ProfileNotFound as error:
+        key = PROFILE_NAME.key if properties.is_set(PROFILE_NAME) else "AWS_PROFILE"
+        raise ConfigurationError(key, session.profile, "a profile of the AWS configuration files") from error
     return session
 
 
@@ -66,11 +72,7 @@ def _env_var(session: AioSession, properties: Properties, region: str) -> None:
 
 
 def _profile(session: AioSession, properties: Properties, region: str) -> None:
-    name = _needed(properties, PROFILE_NAME)
-    try:
-        session.get_scoped_config()
-    except ProfileNotFound as error:
-        raise ConfigurationError(PROFILE_NAME.key, name, "a profile of the AWS configuration files") from error
+    _needed(properties, PROFILE_NAME)  # the SDK's own chain begins with the session's profile
 
 
 def _assume_role(session: AioSession, properties: Properties, region: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -47,3 +48,12 @@ def served() -> Iterator[Any]:
 def kinesis(served: Any) -> Callable[..., Kinesis]:
     """Makes streams at the endpoint."""
     return lambda name, shards=2: Kinesis(served, name, shards)
+
+
+@pytest.fixture(autouse=True)
+def own_logging() -> Iterator[None]:
+    """What runs in a process of Spark's own sets the library's level there (`log_to_stderr`); here other tests come after it."""
+    logger = logging.getLogger("recordpublisher")
+    level = logger.level
+    yield
+    logger.setLevel(level)
