@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ....state.objects import ObjectStore
 from .history import Step, read_steps
+from .kept import check_gap
 from .manifest import Kind, Manifest
 from .names import Place, manifests_of, place_of
 from .offset import SpoolOffset
@@ -69,6 +70,9 @@ class Backlog:
         self._fetched |= await read_steps(self._store, [place for place in wanted if place not in self._fetched])
         there = set(wanted)
         lanes = tuple(self._behind(Place(generation, lane, number), there) for lane, number in enumerate(read))
+        await self._check_gaps(
+            generation, [steps[-1].number if steps else top for steps, top in zip(lanes, read, strict=True)], there
+        )
         ends = [
             steps[-1].manifest if steps else self._fetched.get(Place(generation, lane, read[lane]))
             for lane, steps in enumerate(lanes)
@@ -83,6 +87,12 @@ class Backlog:
         ]
         for place in before:
             del self._fetched[place]
+
+    async def _check_gaps(self, generation: int, tops: list[int], there: set[Place]) -> None:
+        """Steps are put one after the other: where a later one is listed, the next one is there, or was removed."""
+        later = {place.lane for place in there if place.number > tops[place.lane]}
+        for lane in sorted(later):
+            await check_gap(self._store, Place(generation, lane, tops[lane] + 1))
 
     def _behind(self, read: Place, there: set[Place]) -> tuple[Step, ...]:
         """In order and without a gap: a listing may miss what was put while it was made."""

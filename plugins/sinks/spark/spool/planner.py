@@ -14,6 +14,7 @@ from .admission import Limits, admitted
 from .backlog import Backlog, Waiting
 from .generation import generation_of, newest_generation
 from .history import last_steps
+from .kept import check_kept
 from .names import READ, READER, SPOOL, failure_name, read_name
 from .offset import SpoolOffset
 from .purging import purge
@@ -85,7 +86,7 @@ class SpoolPlanner:
         waiting, skipped = await self._first_with_rows(start)
         if waiting.rows or skipped + len(waiting.steps) >= MOST_QUIET_STEPS:
             return await self._batch(start, waiting, limits)
-        await self._look_after_the_fetchers()
+        await self._look_after_the_fetchers(start)
         return None
 
     async def files(self, start: SpoolOffset, end: SpoolOffset) -> list[list[SpooledFile]]:
@@ -138,6 +139,7 @@ class SpoolPlanner:
         owner = await self.store.get(READER)
         if owner is not None and owner.decode() != known.query:
             raise _of_another_query()
+        await check_kept(self.store, known)
         self._is_checked = True
 
     async def _mark(self, start: SpoolOffset) -> None:
@@ -191,14 +193,15 @@ class SpoolPlanner:
             return ()
         return (0,) * generation.lanes
 
-    async def _look_after_the_fetchers(self) -> None:
-        """A query that waits says so when nobody fetches, and ends when the fetchers have given up."""
+    async def _look_after_the_fetchers(self, start: SpoolOffset) -> None:
+        """A query that waits says so when nobody fetches, and ends when the fetchers have given up or the spool was deleted."""
         now = self.clock.monotonic()
         if now - self._looked_at < IDLE_SECONDS:
             return
         self._looked_at = now
         newest = await newest_generation(self.store)
         if newest is None:
+            await check_kept(self.store, start)
             self._silent_since = now if self._silent_since is None else self._silent_since
             if now - self._silent_since >= SILENCE_SECONDS and not self._has_warned:
                 self._has_warned = True
