@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .....fetcher.sink import State
 from .....fetcher.snapshot import to_json, union
@@ -36,11 +36,12 @@ async def read_step(store: ObjectStore, place: Place) -> Manifest:
 
 
 async def read_steps(store: ObjectStore, places: Sequence[Place]) -> dict[Place, Manifest]:
-    """The manifests of many places, some at once. Raises: StateError."""
+    """The manifests of many places, some at once, without their states: each has one of all shards of its lane. Raises: StateError."""
     found: dict[Place, Manifest] = {}
     for start in range(0, len(places), AT_ONCE):
         part = places[start : start + AT_ONCE]
-        found.update(zip(part, await asyncio.gather(*(read_step(store, place) for place in part)), strict=True))
+        read = await asyncio.gather(*(read_step(store, place) for place in part))
+        found.update((place, replace(each, state=None, done=())) for place, each in zip(part, read, strict=True))
     return found
 
 

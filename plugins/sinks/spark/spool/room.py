@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from ....state.objects import ObjectStore
-from .history import read_steps
+from .history import AT_ONCE, read_steps
 from .names import READ, Place, manifests_of, place_of
 from .offset import SpoolOffset
 
@@ -42,7 +42,9 @@ class Room:
         offset = await read_so_far(self._store)
         places = map(place_of, await self._store.names(manifests_of(self._generation, self._lane)))
         left = [place for place in places if place is not None and (offset is None or not offset.has_read(place))]
-        self._waiting = {place: step.payload for place, step in (await read_steps(self._store, left)).items()}
+        for start in range(0, len(left), AT_ONCE):
+            steps = await read_steps(self._store, left[start : start + AT_ONCE])
+            self._waiting |= {place: step.payload for place, step in steps.items()}
 
     def took(self, place: Place, payload: int) -> None:
         """The query has so much more to read."""
