@@ -13,7 +13,11 @@ from .generation import Generation
 from .history import add_at_end, add_step, last_steps, state_of
 from .manifest import Kind, Manifest
 from .names import Place, file_name
+from .room import read_so_far
 from .rows import SpooledRows
+
+LOOK_SECONDS = 10.0
+"""How often a lane asks whether the query is ahead of it: then what shut it out was read, and forgotten."""
 
 
 class Lane:
@@ -24,6 +28,7 @@ class Lane:
         self.generation = generation
         self.number = number
         self._clock = clock
+        self._looked_at = clock.monotonic()
         self._length = 0
         self._known: frozenset[str] = frozenset()
         self._done: frozenset[str] = frozenset()
@@ -52,6 +57,7 @@ class Lane:
         if not self._length:
             raise ImpossibleStateError("a lane is taken over before anything is appended")
         place = Place(self.generation.number, self.number, self._length + 1)
+        await self._look(place)
         token = uuid.uuid4().hex
         file = None
         if rows is not None:
@@ -76,12 +82,23 @@ class Lane:
         self._length, self._known, self._done = place.number, known, done
         return place
 
+    async def _look(self, mine: Place) -> None:
+        """Whoever slept for so long that the steps behind its own were purged finds its place free, and nobody would read it."""
+        if self._clock.monotonic() - self._looked_at < LOOK_SECONDS:
+            return
+        self._looked_at = self._clock.monotonic()
+        read = await read_so_far(self.store)
+        if read is not None and read.has_read(mine):
+            raise self._lost("another attempt or a newer start of the fetchers")
+
     def _seen(self, shards: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
         known = self._known | frozenset(shards)
         return known, (self._done | known) - frozenset(shards)
 
     def _fenced(self, by: Manifest) -> FencedError:
-        who = "a newer start of the fetchers" if by.kind is Kind.SEALED else "another attempt"
+        return self._lost("a newer start of the fetchers" if by.kind is Kind.SEALED else "another attempt")
+
+    def _lost(self, to: str) -> FencedError:
         return FencedError(
-            f"{who} owns lane {self.number} of the spool's generation {self.generation.number}; this one must stop"
+            f"{to} owns lane {self.number} of the spool's generation {self.generation.number}; this one must stop"
         )

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import pytest
-from spool_model import CLOCK, Fetcher, MemoryObjects, opened
+from spool_model import CLOCK, Fetcher, MemoryObjects, Query, opened
 
 from recordpublisher.plugins.sinks.spark.spool.generation import Generation
 from recordpublisher.plugins.sinks.spark.spool.history import last_steps, state_of
-from recordpublisher.plugins.sinks.spark.spool.lane import Lane
+from recordpublisher.plugins.sinks.spark.spool.lane import LOOK_SECONDS, Lane
 from recordpublisher.publishers.errors import FencedError, ImpossibleStateError
 from recordpublisher.publishers.shards import Shard
 
 SHARD = Shard("s", "a")
+
+
+class HandClock:
+    """Stands until it is moved."""
+
+    seconds = 0.0
+
+    def now_ms(self) -> int:
+        return round(1000 * self.seconds)
+
+    def monotonic(self) -> float:
+        return self.seconds
 
 
 def state(*keys: str, generation: int = 2, **more: object) -> dict:
@@ -106,3 +118,25 @@ async def test_an_attempt_goes_on_where_the_one_before_stood():
     second = Fetcher(store, generation, 0, [SHARD])
     await second.open()
     assert second._states["s/a"].position.sequence == "3"
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+async def test_s6_an_attempt_that_slept_until_its_successors_steps_were_forgotten_ends_too(lanes):
+    """Its place is free again, and so is the whole lane once the query is in a newer generation."""
+    store, clock = MemoryObjects(), HandClock()
+    generation = await opened(store, 1)
+    zombie = Lane(store, generation, 0, clock)
+    await zombie.take_over()
+    await zombie.append(None, state(), None)
+    query = Query(store, retain=1)
+    await query.start()
+    fetcher = Fetcher(store, generation if lanes == 1 else await opened(store, lanes), 0, [SHARD])
+    await fetcher.open()
+    for records in range(1, 9):
+        await fetcher.read_all(records)
+        await query.run_all()
+    clock.seconds += LOOK_SECONDS
+    with pytest.raises(FencedError, match="another attempt or a newer start"):
+        await zombie.append(None, state(), None)
+    await query.run_all()
+    assert query.rows("a") == list(range(8))
