@@ -76,14 +76,25 @@ async def test_c4_without_the_token_nobody_is_heard(server):
     line.close()
 
 
-async def test_nonsense_hurts_nobody(server):
-    for nonsense in (b"\n", b"\xff\xfe\n", b"[]\n", b"{}\n", b'{"token": "token"}\n', b"x" * 100_000 + b"\n"):
+async def test_nonsense_hurts_nobody_and_fills_no_log(server, caplog):
+    words = b'{"token": "token", "lane": 9}\n'
+    for nonsense in (
+        b"\n",
+        b"\xff\xfe\n",
+        b"[]\n",
+        b"{}\n",
+        b'{"token": "token"}\n',
+        '{"token": "é"}\n'.encode(),
+        words + b"[]\n",
+        b"x" * 100_000 + b"\n",
+    ):
         reader, writer = await asyncio.open_connection(HOST, server.port)
         writer.write(nonsense)
         async with asyncio.timeout(10):
             with contextlib.suppress(ConnectionResetError):
                 assert await reader.read() == b""
         writer.close()
+    assert caplog.records == []
     line = await Lifeline.connect(HOST, server.port, "token", 3)
     await until(lambda: server.lanes == {3})
     line.close()
