@@ -89,6 +89,6 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         """One for each process, with a client that stays open."""
         options = self._options
         return worker_loop().warm(
-            ("spool", options.metadata_location),
+            ("spool", options.metadata_location, *sorted(options.properties.items())),
             lambda: object_store_of(options.metadata_location, "metadataLocation", options.properties),
         )
