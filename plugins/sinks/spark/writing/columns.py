@@ -13,11 +13,11 @@ VALID = {"data": ("binary", *TEXT), "partitionKey": TEXT, "explicitHashKey": TEX
 
 
 class ColumnError(ConfigurationError):
-    """The frame cannot be written: column, its type (None: there is no such column), and what is valid."""
+    """The frame cannot be written: column, its type (None: there is no such column), or what else is wrong with it, and what is valid."""
 
-    def __init__(self, column: str, given: str | None, valid: str) -> None:
+    def __init__(self, column: str, given: str | None, valid: str, *, reason: str = "") -> None:
         super().__init__(column, given, valid)
-        fact = "is missing" if given is None else f"has the type {given}"
+        fact = reason or ("is missing" if given is None else f"has the type {given}")
         self.args = (f"column '{column}' {fact}; valid: {valid}",)
 
 
@@ -53,11 +53,12 @@ def _place_of(name: str, fields: Sequence[tuple[str, str]]) -> int | None:
     if not found:
         return None
     if len(found) > 1:
-        raise ColumnError(name, " and ".join(fields[place][0] for place in found), "one column of that name")
-    given = fields[found[0]][1]
-    if given.partition("(")[0].split()[0] not in VALID[name]:
+        given = " and ".join(fields[place][0] for place in found)
+        raise ColumnError(name, given, "one column of that name", reason=f"is there twice, as {given}")
+    kind_given = fields[found[0]][1]
+    if kind_given.partition("(")[0].split()[0] not in VALID[name]:
         raise ColumnError(
-            name, given.upper(), " or ".join(kind.upper() for kind in VALID[name][:2] if kind != "varchar")
+            name, kind_given.upper(), " or ".join(kind.upper() for kind in VALID[name][:2] if kind != "varchar")
         )
     return found[0]
 
@@ -68,9 +69,8 @@ def _refuse_near_misses(names: Sequence[str]) -> None:
     for given in names:
         plain = given.replace("_", "").replace("-", "").lower()
         if plain in meant and given.lower() != plain:
-            raise ColumnError(
-                given, "unknown here", f"'{meant[plain]}', if that is meant; otherwise leave the column out"
-            )
+            valid = f"'{meant[plain]}', if that is meant; otherwise leave the column out"
+            raise ColumnError(given, given, valid, reason="would be left out")
 
 
 def _listed(fields: Sequence[tuple[str, str]]) -> str:

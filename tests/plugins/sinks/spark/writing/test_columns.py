@@ -28,12 +28,12 @@ def test_the_option_wins_over_the_column_so_that_a_stream_that_was_read_can_be_c
         (
             [("data", "string"), ("partition_key", "string")],
             "out",
-            r"'partition_key' .*'partitionKey', if that is meant",
+            r"column 'partition_key' would be left out; valid: 'partitionKey', if that is meant",
         ),
         (
             [("data", "string"), ("Data", "string")],
             "out",
-            r"column 'data' has the type data and Data; valid: one column",
+            r"column 'data' is there twice, as data and Data; valid: one column",
         ),
         ([("data", "string")], None, r"column 'stream' is missing; .*or set the option 'stream'"),
     ],
