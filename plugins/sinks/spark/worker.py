@@ -14,6 +14,8 @@ from collections.abc import Callable, Coroutine, Hashable
 from concurrent.futures import Future
 from typing import Any, TypeVar, cast
 
+from ....publishers.errors import RecordPublisherError
+
 LOG = logging.getLogger("recordpublisher.spark")
 T = TypeVar("T")
 
@@ -48,7 +50,13 @@ class WorkerLoop:
     def _ended(self, future: Future[Any]) -> None:
         self._background.discard(future)
         if not future.cancelled() and (error := future.exception()) is not None:
-            LOG.error("work in the background failed", exc_info=error)
+            is_ours = isinstance(error, RecordPublisherError)  # says everything in a sentence
+            LOG.error(
+                "work in the background failed: %s: %s",
+                type(error).__name__,
+                error,
+                exc_info=None if is_ours else error,
+            )
 
     def warm(self, key: Hashable, make: Callable[[], T]) -> T:
         """The thing of that key, made once for this process (from the one thread that runs Spark's tasks)."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import time
 
 import pytest
 
 from recordpublisher.plugins.sinks.spark.worker import WorkerLoop, worker_loop
+from recordpublisher.publishers.errors import StateError
 
 
 async def loop_of() -> object:
@@ -52,3 +54,18 @@ def test_a_forked_process_makes_a_loop_of_its_own():
     if child == 0:
         os._exit(0 if worker_loop().pid == os.getpid() and worker_loop().run(loop_of()) is not None else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_what_ends_work_in_the_background_is_a_sentence_in_the_log_if_it_is_one_of_ours(caplog):
+    async def fail(error: Exception) -> None:
+        raise error
+
+    for error in (StateError("no such folder"), KeyError("a bug")):
+        with pytest.raises(type(error)):
+            worker_loop().start(fail(error)).result()
+    deadline = time.monotonic() + 10
+    while len(caplog.records) < 2 and time.monotonic() < deadline:
+        time.sleep(0.005)
+    ours, bug = caplog.records
+    assert (ours.getMessage(), ours.exc_info) == ("work in the background failed: StateError: no such folder", None)
+    assert bug.exc_info is not None
