@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from ....publishers.errors import ConfigurationError
 from ...state.claims_by_location import claim_store_of
 from .columns import SPARK_SCHEMA
 from .driver import BatchPlanner
@@ -40,6 +41,11 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         """The columns that are read. Raises: ConfigurationError, when the stream is loaded (C2)."""
         self.reading_options()
         return SPARK_SCHEMA
+
+    def reader(self, schema: Any) -> NoReturn:
+        """A stream is read by queries only. Raises: ConfigurationError."""
+        valid = "spark.readStream; with .trigger(availableNow=True) it reads what is there now, and ends"
+        raise ConfigurationError("spark.read", "kinesis", valid, reason="a stream has no end to read to")
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """The reader of a query, by its mode."""

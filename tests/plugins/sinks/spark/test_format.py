@@ -1,0 +1,14 @@
+"""What the format answers before there is anything to run."""
+
+from __future__ import annotations
+
+import pytest
+
+from recordpublisher.plugins.sinks.spark import KinesisSource
+from recordpublisher.publishers.errors import ConfigurationError
+
+
+def test_c2_spark_read_says_what_reads_a_stream_once():
+    source = KinesisSource({"stream": "orders", "metadatalocation": "/claims"})
+    with pytest.raises(ConfigurationError, match=r"spark.read.*valid: spark.readStream.*availableNow=True"):
+        source.reader(None)
