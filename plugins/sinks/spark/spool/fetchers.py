@@ -21,6 +21,7 @@ from .beginning import begin_generation
 from .generation import Generation, newest_generation
 from .lane_task import FATAL, LaneJob, run_lane
 from .names import failure_name
+from .slots import checked_tasks, is_local
 from .switchboard import Switchboard
 
 LOG = logging.getLogger("recordpublisher.spark")
@@ -43,7 +44,7 @@ def fetchers(spark: Any, options: Mapping[str, object], *, tasks: int | None = N
         raise ConfigurationError("mode", checked.mode, "CONTINUOUS, for long-running fetchers")
     check_job(checked)
     context = _context_of(spark)
-    started = Fetchers(context, checked, _checked_tasks(tasks, context))
+    started = Fetchers(context, checked, checked_tasks(tasks, context))
     started.start()
     return started
 
@@ -213,26 +214,9 @@ def _context_of(spark: Any) -> Any:
         ) from error
 
 
-def _checked_tasks(tasks: int | None, context: Any) -> int:
-    slots = int(context.defaultParallelism)
-    if tasks is None:
-        return max(1, slots // 2)
-    if isinstance(tasks, bool) or not isinstance(tasks, int) or tasks < 1:
-        raise ConfigurationError("tasks", tasks, "a whole number of at least 1")
-    if _is_local(context) and tasks >= slots:
-        raise ConfigurationError(
-            "tasks", tasks, f"fewer than the {slots} slots: every fetcher keeps one, the query needs one"
-        )
-    return tasks
-
-
-def _is_local(context: Any) -> bool:
-    return str(context.master).partition("[")[0] == "local"
-
-
 def _addresses(context: Any) -> tuple[str, str]:
     """Where executors find the driver, and where it listens: on loopback if they are on this machine (C4)."""
-    if _is_local(context):
+    if is_local(context):
         return "127.0.0.1", "127.0.0.1"
     conf = context.getConf()
     host = str(conf.get("spark.driver.host"))

@@ -44,6 +44,9 @@ class Context:
     def isStopped(self):  # noqa: N802
         return self.is_stopped
 
+    def getConf(self):  # noqa: N802
+        return {}
+
     def setJobGroup(self, group, description, interruptOnCancel):  # noqa: N802, N803
         self.description = description
 
