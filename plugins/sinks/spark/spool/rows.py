@@ -70,11 +70,14 @@ def read_rows(name: str, content: bytes, count: int) -> Any:
 def in_batches(tables: Iterator[Any]) -> Iterator[pa.RecordBatch]:
     """Tables in batches of a size that Spark takes well: small ones together, in order."""
     kept: list[Any] = []
+    rows = 0
     for table in tables:
         kept.append(table)
-        if sum(each.num_rows for each in kept) >= ROWS_PER_BATCH:
+        rows += table.num_rows
+        if rows >= ROWS_PER_BATCH:
             yield from _together(kept)
             kept.clear()
+            rows = 0
     if kept:
         yield from _together(kept)
 
