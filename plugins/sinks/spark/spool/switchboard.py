@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import secrets
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 
+from .....publishers.errors import ConfigurationError
 from .....publishers.property_table import TRACKER, TRACKER_ADDRESS, TRACKER_TOKEN
 from ....trackers.tcp.server import TrackerServer
 from ..options import SparkOptions
@@ -34,8 +37,11 @@ class Switchboard:
         self.failures: list[LaneFailure] = []
 
     async def open(self, options: SparkOptions, generation: Generation) -> LaneJob:
-        """Listen; answers what the tasks are told. A tracker that the properties name is left as it is. Raises: OSError."""
-        await self._lifeline.start()
+        """Listen; answers what the tasks are told. A tracker that the properties name is left as it is.
+
+        Raises: ConfigurationError for an address that is not here, OSError.
+        """
+        await self._listen()
         self._notice = asyncio.get_running_loop().call_later(MISSING_SECONDS, self._count, generation.lanes)
         if (options.properties.value(TRACKER) or "").upper() == "IN_PROCESS":
             await self._tracker.start()
@@ -46,6 +52,15 @@ class Switchboard:
             }
             options = replace(options, properties=options.properties.merged(tracked))
         return LaneJob(options, generation, self._host, self._lifeline.port, self._token)
+
+    async def _listen(self) -> None:
+        try:
+            await self._lifeline.start()
+        except OSError as error:
+            if not isinstance(error, socket.gaierror) and error.errno not in (errno.EADDRNOTAVAIL, None):
+                raise
+            valid = "an address of the driver's machine, where executors reach it as spark.driver.host"
+            raise ConfigurationError("spark.driver.bindAddress", self._bind, valid, reason=str(error)) from error
 
     @property
     def lanes(self) -> set[int]:
