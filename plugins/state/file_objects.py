@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -26,7 +27,10 @@ class FolderObjects(ObjectStore):
         path = self._root / name
 
         def put() -> bytes:
-            return content if link_durably(path.parent, path.name, content) else path.read_bytes()
+            while not link_durably(path.parent, path.name, content):
+                with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                    return path.read_bytes()
+            return content
 
         return await self._aside(put)
 
