@@ -230,6 +230,9 @@ def _metadata_location(properties: Properties) -> str:
         raise ConfigurationError("metadataLocation", None, valid)
     if is_batch:  # says what is wrong with it before anything runs
         claim_store_of(location, properties)
+    elif location.startswith("dynamodb:"):
+        reason = "DynamoDB keeps claims, of mode BATCH"
+        raise ConfigurationError("metadataLocation", location, "a folder or s3://bucket/prefix", reason=reason)
     else:
         object_store_of(location, "metadataLocation", properties)
     return location

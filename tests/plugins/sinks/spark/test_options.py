@@ -63,3 +63,10 @@ def test_c2_a_missing_metadata_location_is_named():
 def test_c1_an_unknown_option_is_a_warning_with_the_nearest_one():
     with pytest.warns(UnknownPropertyWarning, match="did you mean 'shardsPerTask'"):
         SparkOptions.parse({**GIVEN, "shardpertask": "4"})
+
+
+def test_c2_a_table_is_no_spool_and_the_error_says_for_which_mode_it_is():
+    with pytest.raises(
+        ConfigurationError, match="'dynamodb://t/j'; DynamoDB keeps claims, of mode BATCH; valid: a folder"
+    ):
+        SparkOptions.parse({"stream": "s", "metadatalocation": "dynamodb://t/j", "mode": "driver"})
