@@ -71,7 +71,8 @@ class Http1Connection(asyncio.BufferedProtocol):
             raise ConnectionResetError("the connection was closed before the request")
         for start in range(0, len(request), _PIECE):
             await self._drained.wait()
-            if answer.done():  # refused, or lost, before it was all sent
+            if answer.done():  # refused, or lost, before it was all sent: the server would take the next request for the rest of this one
+                self.abort()
                 return
             self._transport.write(request[start : start + _PIECE])
 
