@@ -52,6 +52,8 @@ class RawServer:
             writer.write(part)
             await writer.drain()
             await asyncio.sleep(0)
+        if isinstance(said, Last):
+            writer.close()  # over TLS it says so
         return not isinstance(said, Last)
 
 
@@ -87,6 +89,6 @@ async def pool_to(*says, certificate=None, trusted=None):
             await raw.stop()
 
 
-async def content_of(pool, request=REQUEST):
-    head, body = await pool.exchange(request, lambda head: WholeBody())
+async def content_of(pool, request=REQUEST, **given):
+    head, body = await pool.exchange(request, lambda head: WholeBody(), **given)
     return head.status, body.content

@@ -117,7 +117,7 @@ class Http1Connection(asyncio.BufferedProtocol):
         block = memoryview(bytearray(self._kept)) if self._block is self._desk else memoryview(self._block)
         try:
             reader.take(block[: self._filled], True)
-            self._filled = 0
+            self._kept, self._filled = b"", 0  # TLS asks for a buffer once more
             self._done(head, reader)
         except Exception as error:
             self._lose(error)

@@ -161,6 +161,32 @@ async def test_a_name_is_looked_up_once_by_all_who_start_together(monkeypatch):
         assert (server.connections, len(asked)) == (5, 1)
 
 
+async def test_tls_a_body_that_ends_with_the_connection_leaves_the_desk_as_it_was(tmp_path, caplog):
+    certificate = self_signed(tmp_path)
+    trusted = ssl.create_default_context(cafile=certificate[0])
+    async with pool_to(Last(ok(b"abc", b"Connection: close")), certificate=certificate, trusted=trusted) as (_, pool):
+        assert (await content_of(pool))[1] == b"abc"
+        await asyncio.sleep(0.05)
+        assert len(pool._desk) == DESK
+    assert not caplog.records
+
+
+async def test_a_connection_that_is_being_opened_when_the_pool_closes_is_not_left_open(monkeypatch):
+    async with pool_to(ok(b"a")) as (server, pool):
+        connect = pool_module.aiohappyeyeballs.start_connection
+
+        async def late(*given, **more):
+            found = await connect(*given, **more)
+            await pool.close()
+            return found
+
+        monkeypatch.setattr(pool_module.aiohappyeyeballs, "start_connection", late)
+        with pytest.raises(sdk.EndpointConnectionError):
+            await content_of(pool)
+        assert not pool._all
+        await server.hung_up.wait()
+
+
 async def test_tls(tmp_path):
     certificate = self_signed(tmp_path)
     trusted = ssl.create_default_context(cafile=certificate[0])
