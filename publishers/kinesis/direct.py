@@ -67,7 +67,7 @@ class DirectCalls:
             return None
         frozen = await credentials.get_frozen_credentials()
         request = route.of(body or msgspec.json.encode(parameters), frozen, time.time())
-        head, reader = await pool.exchange(request, self._reader)
+        head, reader = await pool.exchange(request, self._reader, self._api != "PutRecords")
         if isinstance(reader, ReadBodyReader):
             return {READ: reader.body}
         content = cast("WholeBody", reader).content

@@ -46,6 +46,11 @@ class Http1Connection(asyncio.BufferedProtocol):
         """Whether another request may be sent."""
         return not self._closed.done() and not self._transport.is_closing() and self._answer is None
 
+    @property
+    def has_said_nothing(self) -> bool:
+        """Whether not one byte of an answer has come since the last request."""
+        return self._head is None and not self._filled
+
     async def exchange(self, request: bytes, readers: Readers) -> tuple[Head, BodyReader]:
         """Send a request; head and body of the answer, the body with the reader that `readers` chose for the head.
 

@@ -19,6 +19,8 @@ from .turns import Turns
 
 _IDLE_SECONDS = 12.0
 """As the SDK has it: below the time after which servers and load balancers hang up."""
+_SILENT_SECONDS = 1.0
+"""A call that was given up sooner says nothing of its connection."""
 _ADDRESSES_SECONDS = 10.0
 """A thousand shards that start at once ask for the address once."""
 _SECOND_ADDRESS_SECONDS = 0.25
@@ -41,19 +43,26 @@ class ConnectionPool:
         self._all: set[Http1Connection] = set()
         self._resolving: asyncio.Task[list[Any]] | None = None
         self._resolved_at = 0.0
+        self._is_closed = False
 
-    async def exchange(self, request: bytes, readers: Readers) -> tuple[Head, BodyReader]:
-        """Send a request and read the answer. Raises: the SDK's errors of the network, and what `Http1Connection.exchange` raises else."""
-        connection = self._idle_one() or await self._opened()
-        try:
-            return await connection.exchange(request, readers)
-        except OSError as error:
-            raise sdk.ConnectionClosedError(endpoint_url=self._url, error=error) from error
-        finally:
-            self._give_back(connection)
+    async def exchange(self, request: bytes, readers: Readers, may_repeat: bool = False) -> tuple[Head, BodyReader]:
+        """Send a request and read the answer. Raises: the SDK's errors of the network, and what `Http1Connection.exchange` raises else.
+
+        `may_repeat`: the request changes nothing. Where the server had hung up already on the connection that was kept for it, it is
+        sent once more over a new one: that is no failure of the service.
+        """
+        kept = self._idle_one()
+        if kept is not None:
+            try:
+                return await self._exchanged(kept, request, readers)
+            except sdk.ConnectionClosedError:
+                if not may_repeat or not kept.has_said_nothing:
+                    raise
+        return await self._exchanged(await self._opened(), request, readers)
 
     async def close(self) -> None:
         """Close every connection; requests under way fail."""
+        self._is_closed = True
         if self._resolving is not None:
             self._resolving.cancel()
         self._idle.clear()
@@ -64,6 +73,28 @@ class ConnectionPool:
             await connection.closed()
 
     # --- helpers ------------------------------------------------------------------------------------------------------------------
+
+    async def _exchanged(
+        self, connection: Http1Connection, request: bytes, readers: Readers
+    ) -> tuple[Head, BodyReader]:
+        began = asyncio.get_running_loop().time()
+        try:
+            return await connection.exchange(request, readers)
+        except OSError as error:
+            self._doubt_those_kept_since(began)
+            raise sdk.ConnectionClosedError(endpoint_url=self._url, error=error) from error
+        except asyncio.CancelledError:
+            if connection.has_said_nothing and asyncio.get_running_loop().time() - began > _SILENT_SECONDS:
+                self._doubt_those_kept_since(began)
+            raise
+        finally:
+            self._give_back(connection)
+
+    def _doubt_those_kept_since(self, began: float) -> None:
+        """One was lost: close those that have not answered since `began`. What ended it, a balancer that forgot us or a sleep of this
+        machine, ended them too, and a call that met them one by one would have used up its retries."""
+        while self._idle and self._idle[0][0] <= began:
+            self._drop(self._idle.popleft()[1])
 
     def _idle_one(self) -> Http1Connection | None:
         """The one used last, if the server has not closed it: the others may grow old."""
@@ -104,6 +135,9 @@ class ConnectionPool:
             raise sdk.SSLError(endpoint_url=self._url, error=error) from error
         except OSError as error:
             raise sdk.EndpointConnectionError(endpoint_url=self._url, error=error) from error
+        if self._is_closed:
+            connection.abort()
+            raise sdk.EndpointConnectionError(endpoint_url=self._url, error="closed")
         self._all.add(connection)
         return connection
 
