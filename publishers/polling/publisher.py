@@ -77,6 +77,9 @@ class PollingRecordPublisher(RecordPublisher):
             while not self._is_complete:
                 await asyncio.sleep(max(0.0, self._next_read_at - self._clock.monotonic()))
                 await self._publish(await self._read(), consumer)
+        except Exception:
+            self._iterator.drop()  # it may be what failed: who tries again is not to fail by it for good
+            raise
         finally:
             self._leave()
         return RunResult.COMPLETE

@@ -2,9 +2,11 @@
 
 import asyncio
 
+import pytest
 from fake_polling import SHARD, FakeShard
 from polling_bench import Reader
 
+from recordpublisher.publishers.errors import FatalKinesisError
 from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.polling import PollingRecordPublisherFactory
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
@@ -98,6 +100,21 @@ def test_p6_the_first_read_knows_the_size_of_the_records():
     read_in_turn(fake, (START, 2), (StartingPosition.after(SequenceNumber("3000")), 1))
 
     assert fake.limits[-1] > 10 * fake.limits[0]
+
+
+def test_a_publisher_that_failed_leaves_no_iterator():
+    """What it failed by may be the iterator: the next one, after a restart of the job, would fail by it too."""
+    fake = FakeShard(b"1")
+    fake.page = 1
+
+    async def run():
+        factory = PollingRecordPublisherFactory(Properties({}), service=fake, clock=VirtualClock())
+        fake.errors["GetRecords"].append(FatalKinesisError("GetRecords", "InvalidArgumentException", "no such iterator"))
+        with pytest.raises(FatalKinesisError):
+            await (await factory.create(SHARD, START, ShardMetrics())).run(Reader())
+        return factory._memory[SHARD.key]
+
+    assert run_virtual(run()).iterator is None
 
 
 def test_a_shard_that_was_read_to_its_end_leaves_nothing():
