@@ -28,6 +28,7 @@ CODES = [
     ("ServiceUnavailable", 503, errors.TransientError),
     ("500", 500, errors.TransientError),
     ("", 502, errors.TransientError),
+    ("408", 408, errors.TransientError),
     ("ExpiredIteratorException", 400, errors.ExpiredIteratorError),
     ("ResourceInUseException", 400, errors.ResourceInUseError),
     ("ResourceNotFoundException", 400, errors.ResourceNotFoundError),
