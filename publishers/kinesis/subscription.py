@@ -12,11 +12,13 @@ from ..shards import Shard
 from ..wire import ReadAnswer
 from .decoding import decode_read, to_answer
 from .frames import Frame, FrameReader
+from .socket_memory import read_little
 from .translation import error_for_code, translated
 
 API = "SubscribeToShard"
 _RECV_BYTES = 64 * 1024
-"""What asyncio reads at once (it would take 256 KiB): what lies behind an event's end stays here until the next is asked for (P6)."""
+"""What asyncio reads at once (it would take 256 KiB), and how much that is still encrypted it keeps before it stops (512 KiB): what lies
+behind an event's end stays here until the next is asked for (P6)."""
 
 
 class EventSubscription:
@@ -30,6 +32,8 @@ class EventSubscription:
         self._response = response
         self._shard = shard
         self._frames = FrameReader(response.content)
+        if (transport := self._transport) is not None:
+            read_little(transport, _RECV_BYTES)
         self._stop_reading()
 
     def __aiter__(self) -> AsyncIterator[ReadAnswer]:
@@ -60,7 +64,6 @@ class EventSubscription:
     def _stop_reading(self) -> None:
         if (transport := self._transport) is not None:
             transport.pause_reading()
-            transport.max_size = _RECV_BYTES
 
     @property
     def _transport(self) -> Any:

@@ -1,8 +1,10 @@
 import asyncio
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import pytest
 from aiohttp import web
+from certificates import self_signed
 from event_frames import error, event, exception, frame, initial_response, wire_record
 from kinesis_stub import refusal, stub_and_client
 
@@ -13,6 +15,7 @@ from recordpublisher.publishers.errors import (
     ThrottledError,
     TransientError,
 )
+from recordpublisher.publishers.kinesis.subscription import EventSubscription
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shards import HashRange, Shard
@@ -250,3 +253,32 @@ async def test_p6_a_held_subscription_has_little_behind_the_event_that_was_read(
             ahead.append(events._response.content.total_bytes - (n + 1) * len(chunks[0]))
     assert max(ahead) < 300 * 1024
     assert max(ahead[20:]) <= 64 * 1024  # what came with the answer's head is used up
+
+
+class OtherLoops:
+    """What another event loop's transport has: uvloop's takes no further attributes."""
+
+    __slots__ = ("paused",)
+
+    def pause_reading(self):
+        self.paused = True
+
+
+async def test_it_holds_back_the_sender_on_any_event_loop():
+    transport = OtherLoops()
+    EventSubscription(SimpleNamespace(content=None, connection=SimpleNamespace(transport=transport)), SHARD)
+    assert transport.paused
+
+
+async def test_p6_little_is_kept_over_tls_of_what_was_not_asked_for(tmp_path, monkeypatch):
+    certificate = self_signed(tmp_path)
+    monkeypatch.setenv("AWS_CA_BUNDLE", certificate[0])
+    large = [an_event(wire_record(bytes(700_000), str(n))) for n in range(4)]
+    async with stub_and_client(certificate=certificate) as (stub, client):
+        stub.script("SubscribeToShard", [initial_response(), an_event(continuation="0"), *large])
+        events = await client.subscribe_to_shard(CONSUMER, SHARD, StartingPosition.trim_horizon())
+        await anext(events)
+        await asyncio.sleep(0.2)
+        kept = events._transport.get_read_buffer_size()
+        assert len([answer async for answer in events]) == 4
+    assert kept <= 128 * 1024
