@@ -121,7 +121,9 @@ def error_for_code(api: str, code: str, message: str, http_status: int = 0) -> K
 def _kind_of(code: str, http_status: int) -> type[KinesisError]:
     if code in THROTTLED or http_status == 429:
         return ThrottledError
-    if code in TRANSIENT or http_status >= 500 or http_status == 408:  # a balancer that gave a kept connection up says 408 first
+    if (
+        code in TRANSIENT or http_status >= 500 or http_status == 408
+    ):  # a balancer that gave a kept connection up says 408 first
         return TransientError
     return FatalKinesisError
 

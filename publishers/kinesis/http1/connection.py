@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from ..socket_memory import lend_block
 from ..translation import BrokenAnswerError
 from .body import BodyReader, Dechunker
 from .head import Head, parse_head
@@ -94,6 +95,7 @@ class Http1Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: Any) -> None:
         """The socket is open."""
         self._transport = transport
+        lend_block(transport, self._desk)  # what is written to it is copied off before the desk's turn to be written to
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the kernel is to write: behind what was not taken yet."""

@@ -109,7 +109,9 @@ def test_a_publisher_that_failed_leaves_no_iterator():
 
     async def run():
         factory = PollingRecordPublisherFactory(Properties({}), service=fake, clock=VirtualClock())
-        fake.errors["GetRecords"].append(FatalKinesisError("GetRecords", "InvalidArgumentException", "no such iterator"))
+        fake.errors["GetRecords"].append(
+            FatalKinesisError("GetRecords", "InvalidArgumentException", "no such iterator")
+        )
         with pytest.raises(FatalKinesisError):
             await (await factory.create(SHARD, START, ShardMetrics())).run(Reader())
         return factory._memory[SHARD.key]

@@ -5,6 +5,7 @@ import ssl
 from contextlib import asynccontextmanager, suppress
 
 import pytest
+import raw_http
 from botocore import exceptions as sdk
 from certificates import self_signed
 from raw_http import DESK, REQUEST, Last, RefusedEarly, content_of, ok, pool_to
@@ -261,6 +262,18 @@ async def test_tls(tmp_path):
         assert (await content_of(pool))[1] == LONG
         assert await content_of(pool) == (200, b"b")
         assert server.connections == 1
+
+
+async def test_tls_connections_share_the_desk_for_what_comes_encrypted(tmp_path, monkeypatch):  # P6
+    monkeypatch.setattr(raw_http, "DESK", 256 * 1024)
+    certificate = self_signed(tmp_path)
+    trusted = ssl.create_default_context(cafile=certificate[0])
+    bodies = [bytes([n]) * 1_000_000 for n in range(5)]
+    async with pool_to(*map(ok, bodies), certificate=certificate, trusted=trusted) as (_, pool):
+        answers = await asyncio.gather(*(content_of(pool) for _ in bodies))
+        blocks = [connection._transport._ssl_protocol._ssl_buffer for connection in pool._all]
+    assert sorted(body for _, body in answers) == bodies
+    assert [block is pool._desk for block in blocks] == [True] * 5
 
 
 async def test_a_certificate_that_is_not_trusted(tmp_path):
