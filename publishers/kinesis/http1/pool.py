@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import socket
 import ssl
 from collections import deque
@@ -43,6 +44,7 @@ class ConnectionPool:
         self._all: set[Http1Connection] = set()
         self._resolving: asyncio.Task[list[Any]] | None = None
         self._resolved_at = 0.0
+        self._turn = itertools.count()
         self._is_closed = False
 
     async def exchange(self, request: bytes, readers: Readers, may_repeat: bool = False) -> tuple[Head, BodyReader]:
@@ -124,7 +126,7 @@ class ConnectionPool:
         try:
             async with asyncio.timeout(self._connect_seconds):
                 found = await aiohappyeyeballs.start_connection(
-                    await self._addresses(), happy_eyeballs_delay=_SECOND_ADDRESS_SECONDS
+                    _in_turn(await self._addresses(), next(self._turn)), happy_eyeballs_delay=_SECOND_ADDRESS_SECONDS
                 )
                 _, connection = await asyncio.get_running_loop().create_connection(
                     lambda: Http1Connection(self._desk, self._turns), sock=found, ssl=self._tls, server_hostname=name
@@ -158,6 +160,14 @@ class ConnectionPool:
         parts = urlsplit(self._url)
         port = parts.port or _PORTS[parts.scheme]
         return await asyncio.get_running_loop().getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
+
+
+def _in_turn(addresses: list[Any], turn: int) -> list[Any]:
+    """Another one first each time, so that connections are spread over the servers; families in the order of the resolver."""
+    families: dict[int, list[Any]] = {}
+    for address in addresses:
+        families.setdefault(address[0], []).append(address)
+    return [same[(n + turn) % len(same)] for same in families.values() for n in range(len(same))]
 
 
 def _failed(task: asyncio.Task[list[Any]]) -> bool:

@@ -1,6 +1,7 @@
 """One request, one answer: what comes back whole, what is an error, and whether the connection is used again."""
 
 import asyncio
+import socket
 import ssl
 from contextlib import asynccontextmanager, suppress
 
@@ -227,6 +228,31 @@ async def test_a_name_is_looked_up_once_by_all_who_start_together(monkeypatch):
     async with pool_to(*[ok(b"x")] * 5) as (server, pool):
         await asyncio.gather(*(content_of(pool) for _ in range(5)))
         assert (server.connections, len(asked)) == (5, 1)
+
+
+async def test_connections_are_spread_over_the_addresses_of_a_name(monkeypatch):
+    """Else a thousand shards hang on one machine of the service; which family goes first is the resolver's to say."""
+    four = [(socket.AF_INET, 1, 6, "", (f"10.0.0.{n}", 80)) for n in range(3)]
+    six = [(socket.AF_INET6, 1, 6, "", (f"fd00::{n}", 80, 0, 0)) for n in range(2)]
+    first = []
+
+    async def look_up(*given, **more):
+        return [*six, *four]
+
+    async def connect(addresses, **more):
+        first.append(
+            [next(a[4][0] for a in addresses if a[0] == family) for family in (addresses[0][0], socket.AF_INET)]
+        )
+        raise OSError("no")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", look_up)
+    monkeypatch.setattr(pool_module.aiohappyeyeballs, "start_connection", connect)
+    async with pool_to() as (_, pool):
+        for _ in range(6):
+            with pytest.raises(sdk.EndpointConnectionError):
+                await content_of(pool)
+    assert sorted({six for six, _ in first}) == ["fd00::0", "fd00::1"]
+    assert sorted({four for _, four in first}) == ["10.0.0.0", "10.0.0.1", "10.0.0.2"]
 
 
 async def test_tls_a_body_that_ends_with_the_connection_leaves_the_desk_as_it_was(tmp_path, caplog):
