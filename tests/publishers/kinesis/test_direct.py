@@ -15,6 +15,7 @@ from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties import Properties
 from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.wire import PutEntry
 
 SHARD = Shard("orders", "shardId-000000000000")
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
@@ -145,6 +146,25 @@ async def test_an_arn_has_a_route_of_its_own():
     assert [asked["StreamARN"] for _, asked in stub.asked] == [ARN, ARN]
     assert "amz-sdk-invocation-id" in {name.lower() for name in stub.headers[0]}  # the SDK's own way
     assert "amz-sdk-invocation-id" not in {name.lower() for name in stub.headers[1]}
+
+
+async def test_a_read_whose_kept_connection_was_closed_costs_no_retry():
+    async with stub_and_warm_client() as (stub, client):
+        stub.script("GetRecords", {"Records": []}, drop_connection, {"Records": [], "NextShardIterator": "n"})
+        await client.get_records(SHARD, "it", 1)
+        assert (await client.get_records(SHARD, "it", 1)).next_iterator == "n"
+
+
+async def test_a_write_is_not_sent_again_by_itself():
+    """It may have arrived."""
+    entries, put = [PutEntry(b"a", "k")], {"Records": [{"SequenceNumber": "1", "ShardId": SHARD.shard_id}]}
+    async with stub_and_client() as (stub, client):
+        stub.script("PutRecords", put, put, drop_connection, put)
+        for _ in range(2):
+            await client.put_records("orders", entries)
+        with pytest.raises(TransientError):
+            await client.put_records("orders", entries)
+    assert len(stub.asked) == 3
 
 
 async def test_a_call_that_is_not_answered_in_time_is_transient():
