@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import ThrottledError, TransientError
 from ..records import RecordBatch, UserRecord
 
+LARGEST_ANSWER_SECONDS = 5.0
+"""How long reads are refused after an answer of 10 MiB, the largest (service limit), whether it arrived or not."""
 CALL_SECONDS = 0.2
 """Least time between two calls on a shard: 5 GetRecords calls a second (service limit)."""
 BYTES_PER_SECOND = 2 * 2**20
@@ -54,9 +57,15 @@ def next_read_at(started: float, answered: float, interval_seconds: float, read_
     return max(started + max(interval_seconds, CALL_SECONDS), answered + read_bytes / BYTES_PER_SECOND)
 
 
-def retry_pause_seconds(error: TransientError) -> float:
-    """The least wait before a failed call is tried again, below the backoff's jitter."""
-    return THROTTLED_SECONDS if isinstance(error, ThrottledError) else CALL_SECONDS
+def retry_pause_seconds(error: TransientError, since_unanswered: float = math.inf) -> float:
+    """The least wait before a failed call is tried again, below the backoff's jitter.
+
+    `since_unanswered`: seconds since a read whose answer was lost. What it was charged is not known before the next is refused: then
+    it may have been the most, and retries would be used up meanwhile.
+    """
+    if isinstance(error, ThrottledError):
+        return max(THROTTLED_SECONDS, LARGEST_ANSWER_SECONDS - since_unanswered)
+    return CALL_SECONDS
 
 
 def limit_of(max_records: int, size: RecordSize, room_bytes: int | None, adaptive_seconds: float | None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import MutableMapping
 from typing import Protocol
 
@@ -10,7 +11,7 @@ from ..backoff import counting_into, retrying
 from ..base import BatchConsumer, RecordPublisher, RunResult
 from ..clock import Clock
 from ..deaggregation import Deaggregator, DistributionPort
-from ..errors import ExpiredIteratorError, ResourceNotFoundError
+from ..errors import ExpiredIteratorError, ResourceNotFoundError, ThrottledError, TransientError
 from ..metrics import ShardMetrics
 from ..positions import SequenceNumber, StartingPosition, next_position
 from ..records import RecordBatch
@@ -58,6 +59,7 @@ class PollingRecordPublisher(RecordPublisher):
         self._room: int | None = None
         self._read_at = clock.monotonic()
         self._answered_at = self._next_read_at = self._read_at
+        self._unanswered_at = -math.inf
         self._loop_seconds = config.interval_seconds
         self._is_complete = False
         self._memory = {} if memory is None else memory
@@ -93,14 +95,17 @@ class PollingRecordPublisher(RecordPublisher):
 
     def _take_over(self, left: Left) -> None:
         """Go on where another publisher of the shard stopped; its iterator serves only when it stood where this one begins."""
-        self._size, self._next_read_at = left.size, left.next_read_at
+        self._size, self._unanswered_at = left.size, left.unanswered_at
+        self._next_read_at = max(left.next_read_at, left.unanswered_at + CALL_SECONDS)
         if left.iterator is not None and left.position == self._position:
             self._iterator.follow(left.iterator, left.since)
 
     def _leave(self) -> None:
         if not self._is_complete:
             in_hand = self._iterator.in_hand
-            self._memory[self._shard.key] = Left(self._position, *in_hand, self._size, self._next_read_at)
+            self._memory[self._shard.key] = Left(
+                self._position, *in_hand, self._size, self._next_read_at, self._unanswered_at
+            )
 
     async def _read(self) -> ReadAnswer:
         """The next answer. The iterator is used up with it: a cancellation before the consumer answered reads again."""
@@ -109,7 +114,7 @@ class PollingRecordPublisher(RecordPublisher):
             self._answer,
             self._config.get_records,
             on_retry=counting_into(self._metrics),
-            least_pause=retry_pause_seconds,
+            least_pause=self._pause_seconds,
         )
         self._answered_at = self._clock.monotonic()
         self._iterator.drop()
@@ -121,13 +126,26 @@ class PollingRecordPublisher(RecordPublisher):
             try:
                 iterator = await self._iterator.at(self._position)
                 self._read_at = self._clock.monotonic()
-                return await self._service.get_records(self._shard, iterator, self._limit())
+                return await self._answer_to(iterator)
             except ExpiredIteratorError:
                 self._iterator.expire()
                 await asyncio.sleep(CALL_SECONDS)
             except ResourceNotFoundError as error:
                 self._iterator.drop()
                 raise await why_not_found(self._service, self._shard, error, self._config.list_shards) from error
+
+    async def _answer_to(self, iterator: str) -> ReadAnswer:
+        earlier, self._unanswered_at = self._unanswered_at, self._read_at
+        try:
+            answer = await self._service.get_records(self._shard, iterator, self._limit())
+        except (ThrottledError, ExpiredIteratorError):  # refused, so not charged
+            self._unanswered_at = earlier
+            raise
+        self._unanswered_at = -math.inf
+        return answer
+
+    def _pause_seconds(self, error: TransientError) -> float:
+        return retry_pause_seconds(error, self._clock.monotonic() - self._unanswered_at)
 
     def _limit(self) -> int:
         is_adaptive = self._config.adaptive and self._size.is_measured
