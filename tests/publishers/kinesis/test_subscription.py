@@ -274,10 +274,16 @@ async def test_p6_little_is_kept_over_tls_of_what_was_not_asked_for(tmp_path, mo
     certificate = self_signed(tmp_path)
     monkeypatch.setenv("AWS_CA_BUNDLE", certificate[0])
     large = [an_event(wire_record(bytes(700_000), str(n))) for n in range(4)]
+    has_begun = asyncio.Event()
+
+    async def begun(request):
+        await has_begun.wait()
+
     async with stub_and_client(certificate=certificate) as (stub, client):
-        stub.script("SubscribeToShard", [initial_response(), an_event(continuation="0"), *large])
+        stub.script("SubscribeToShard", [initial_response(), an_event(continuation="0"), begun, *large])
         events = await client.subscribe_to_shard(CONSUMER, SHARD, StartingPosition.trim_horizon())
         await anext(events)
+        has_begun.set()
         await asyncio.sleep(0.2)
         kept = events._transport.get_read_buffer_size()
         assert len([answer async for answer in events]) == 4
