@@ -26,10 +26,10 @@ class JsonlSink(FileSink):
     def __init__(self, properties: Properties) -> None:
         super().__init__(properties, JSONL_PATH)
 
-    def writer_of(self, batches: Sequence[RecordBatch], rejected: Rejected) -> Callable[[Path], None] | None:
+    def writer_of(self, kept: Sequence[RecordBatch], rejected: Rejected) -> Callable[[Path], None] | None:
         """Lines; a value that is none of JSON's is rejected."""
         lines: list[bytes] = []
-        for batch in batches:
+        for batch in kept:
             shown = as_json if batch.values is None else _with_value
             for index, record in enumerate(batch):
                 try:

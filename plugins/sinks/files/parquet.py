@@ -45,18 +45,26 @@ class ParquetSink(FileSink):
     def __init__(self, properties: Properties) -> None:
         super().__init__(properties, PARQUET_PATH)
 
-    def writer_of(self, batches: Sequence[RecordBatch], rejected: Rejected) -> Callable[[Path], None] | None:
-        """One row group for each batch; a value that is none of JSON's is rejected."""
-        parts = [part for batch in batches for part in _writable(batch, rejected)]
-        return partial(_write, [_rows(batch, values) for batch, values in parts]) if parts else None
+    def kept(self, batch: RecordBatch) -> Any:
+        """Columns, made while the caches have the records and smaller than they are; values become text later, in a thread."""
+        return batch if batch.values is not None else _rows(batch, None)
+
+    def writer_of(self, kept: Sequence[Any], rejected: Rejected) -> Callable[[Path], None] | None:
+        """What writes the columns; a value that is none of JSON's is rejected."""
+        rows: list[Any] = []
+        for part in kept:
+            rows += _with_values(part, rejected) if isinstance(part, RecordBatch) else [part]
+        return partial(_write, rows) if rows else None
 
 
-def _writable(batch: RecordBatch, rejected: Rejected) -> list[tuple[RecordBatch, list[str] | None]]:
-    """The batch with its values as text, None where it has none; without the records that have none, if need be one by one."""
-    if batch.values is None:
-        return [(batch, None)]
+def _with_values(batch: RecordBatch, rejected: Rejected) -> list[Any]:
+    return [_rows(part, values) for part, values in _writable(batch, rejected)]
+
+
+def _writable(batch: RecordBatch, rejected: Rejected) -> list[tuple[RecordBatch, list[str]]]:
+    """The batch with its values as text; without the records whose values have none, if need be one by one."""
     try:
-        return [(batch, [json.dumps(value) for value in batch.values])]
+        return [(batch, [json.dumps(value) for value in batch.values or ()])]
     except (TypeError, ValueError, RecursionError) as error:
         if len(batch) == 1:
             rejected.append((batch, f"{type(error).__name__}: {error}"))

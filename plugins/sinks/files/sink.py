@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ....fetcher.sink import Checkpoint, Sink, SinkContext, State
 from ....publishers.errors import ConfigurationError, SinkError
@@ -18,6 +20,17 @@ from .folder import OutputFolder
 
 Rejected = list[tuple[RecordBatch, str]]
 """Records, as batches of one, that cannot be written, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A batch that waits: where its rows are from, its first and last row, and what the sink keeps of it."""
+
+    stream: str
+    shard_id: str
+    first: str
+    last: str
+    content: Any
 
 
 class FileSink(Sink):
@@ -38,13 +51,17 @@ class FileSink(Sink):
         self._key = path.key
         self._limit = properties.value(FILE_BUFFER)
         self._context = SinkContext()
-        self._waiting: list[RecordBatch] = []
+        self._waiting: list[Part] = []
         self._waiting_bytes = 0
         self._guard = CommitGuard()
 
+    def kept(self, batch: RecordBatch) -> Any:
+        """On the loop: what is kept of a batch until the checkpoint; the batch itself unless another form is smaller or cheap now."""
+        return batch
+
     @abstractmethod
-    def writer_of(self, batches: Sequence[RecordBatch], rejected: Rejected) -> Callable[[Path], None] | None:
-        """In a thread: what writes the file of one shard's batches, None when nothing is left of them; adds to `rejected`."""
+    def writer_of(self, kept: Sequence[Any], rejected: Rejected) -> Callable[[Path], None] | None:
+        """In a thread: what writes the file of what was kept of one shard, None when nothing is left of it; adds to `rejected`."""
 
     async def open(self, context: SinkContext) -> Sequence[State] | None:
         """Open the folder; answers the positions of all subtasks. Raises: ConfigurationError, StateError."""
@@ -59,7 +76,7 @@ class FileSink(Sink):
 
     async def write(self, batch: RecordBatch) -> None:
         """Keep the batch for the next checkpoint."""
-        self._waiting.append(batch)
+        self._waiting.append(Part(batch.stream, batch.shard_id, _row(batch, 0), _row(batch, -1), self.kept(batch)))
         self._waiting_bytes += batch.held_bytes
         if self._waiting_bytes >= self._limit:
             self._context.request_checkpoint()
@@ -93,17 +110,21 @@ class FileSink(Sink):
         return self._folder.open(self._context.subtask, self._context.parallelism)
 
     def _files(self, rejected: Rejected) -> dict[str, Callable[[Path], None]]:
-        by_shard: dict[str, list[RecordBatch]] = {}
-        for batch in self._waiting:
-            by_shard.setdefault(batch.shard.key, []).append(batch)
-        made = {self._name(batches): self.writer_of(batches, rejected) for batches in by_shard.values()}
+        by_shard: dict[tuple[str, str], list[Part]] = {}
+        for part in self._waiting:
+            by_shard.setdefault((part.stream, part.shard_id), []).append(part)
+        made = {
+            self._name(parts): self.writer_of([part.content for part in parts], rejected) for parts in by_shard.values()
+        }
         return {name: writer for name, writer in made.items() if writer is not None}
 
-    def _name(self, batches: Sequence[RecordBatch]) -> str:
-        first, last = batches[0], batches[-1]
-        begin = f"{first.sequence_numbers[0]}.{first.sub_sequence_numbers[0]}"
-        end = f"{last.sequence_numbers[-1]}.{last.sub_sequence_numbers[-1]}"
-        return f"{first.stream}/{first.shard_id}/{begin}-{end}{self.suffix}"
+    def _name(self, parts: Sequence[Part]) -> str:
+        first, last = parts[0], parts[-1]
+        return f"{first.stream}/{first.shard_id}/{first.first}-{last.last}{self.suffix}"
+
+
+def _row(batch: RecordBatch, index: int) -> str:
+    return f"{batch.sequence_numbers[index]}.{batch.sub_sequence_numbers[index]}"
 
 
 def bytes_writer(content: bytes) -> Callable[[Path], None]:

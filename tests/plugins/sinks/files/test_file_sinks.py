@@ -2,6 +2,7 @@
 
 import json
 import os
+import weakref
 
 import pyarrow.parquet as pq
 import pytest
@@ -222,3 +223,15 @@ async def test_a_full_buffer_asks_for_a_checkpoint(tmp_path, kind):
     await sink.open(rp.SinkContext(request_checkpoint=lambda: asked.append(True)))
     await sink.write(batch(b"x" * 100))
     assert asked
+
+
+async def test_parquet_keeps_columns_and_lets_the_records_go(tmp_path):  # S6
+    sink = sink_in(tmp_path, Parquet)
+    await sink.open(rp.SinkContext())
+    written = batch("1", "2")
+    held = weakref.ref(written)
+    await sink.write(written)
+    del written
+    assert held() is None
+    await sink.flush(rp.Checkpoint(state(2)))
+    assert len(all_data(tmp_path, Parquet)) == 2
