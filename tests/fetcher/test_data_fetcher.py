@@ -72,55 +72,6 @@ def test_a_run_can_be_followed_by_another_on_the_same_fetcher():
     assert [time for _, time in sink.rows] == list(range(100))
 
 
-def test_a_shard_that_goes_on_growing_does_not_keep_a_run_from_its_end():
-    """Each of them has more to say by the time that the last one, far behind, is at its tip."""
-    source, sink = ScriptedSource(per_read=10), RecordingSink()
-    source.add("far", *range(1000))
-    growing = [source.add(f"busy-{n}", 0) for n in range(3)]
-
-    async def grow():
-        while True:
-            await asyncio.sleep(0.07)
-            for each in growing:
-                each.put(len(each.times))
-
-    async def job():
-        fetcher = a_fetcher(source, sink)
-        await fetcher.open()
-        writer = asyncio.create_task(grow())
-        first = await fetcher.run_bounded(TIP)
-        rows_of_first = list(sink.rows)
-        await asyncio.sleep(1)
-        writer.cancel()
-        await fetcher.run_bounded(TIP)
-        return first, rows_of_first
-
-    first, rows_of_first = run_virtual(job())
-
-    assert first.reason is EndReason.TIP
-    assert [first.shards[f"s/busy-{n}"].at_tip for n in range(3)] == [True] * 3
-    assert all(sum(shard == f"busy-{n}" for shard, _ in rows_of_first) < 10 for n in range(3))
-    assert sorted(sink.rows) == sorted([(s.shard.shard_id, t) for s in source.shards.values() for t in s.times])
-
-
-def test_a_huge_shard_leaves_the_others_their_share_of_the_bytes():  # P7
-    source, sink = ScriptedSource(per_read=1000), RecordingSink()
-    source.add("a-huge", *range(1000))
-    small = [source.add(f"small-{n}", *range(5)).shard.shard_id for n in range(20)]
-
-    async def job():
-        fetcher = a_fetcher(source, sink)
-        await fetcher.open()
-        for _ in range(5):
-            assert (await fetcher.run_bounded(Bounds(max_bytes=100, max_time=60))).reason is EndReason.MAX_BYTES
-
-    run_virtual(job())
-
-    read = [shard for shard, _ in sink.rows]
-    assert [read.count(shard) for shard in small] == [5] * 20
-    assert 0 < read.count("a-huge") < 1000
-
-
 def test_stop_lets_a_write_that_is_going_on_return():
     source, sink = ScriptedSource(), RecordingSink(cost=10.0)
     source.add("a", *range(100))

@@ -6,12 +6,14 @@ LAYERS = {
     "decode: JSON and base64 straight into records": [
         "publishers/kinesis/decoding.py",
         "publishers/kinesis/parsing.py",
+        "publishers/kinesis/piecewise.py",
     ],
     "event frames: cut, copied, checksum": ["publishers/kinesis/frames.py"],
     "de-aggregation check": ["publishers/deaggregation.py", "publishers/kpl.py"],
-    "SDK around the call: endpoint, signing, hooks": ["botocore/", "aiobotocore/", "publishers/kinesis/"],
+    "around the call: way, signature, classification; the SDK": ["botocore/", "aiobotocore/", "publishers/kinesis/"],
     "transport: socket, HTTP parser, body": [
         "aiohttp/",
+        "publishers/kinesis/http1/",
         "asyncio/selector_events.py",
         "asyncio/transports.py",
         "yarl/",
