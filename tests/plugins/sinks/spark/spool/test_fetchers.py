@@ -14,7 +14,6 @@ from spark_jobs import Kinesis
 from spool_model import Query
 
 import recordpublisher as rp
-from recordpublisher.plugins.local import serve_in_thread
 from recordpublisher.plugins.sinks.spark.options import SparkOptions
 from recordpublisher.plugins.sinks.spark.spool.fetchers import Fetchers, fetchers
 from recordpublisher.plugins.state.file_objects import FolderObjects
@@ -85,12 +84,6 @@ def hears_nothing(context, run, lanes):
 def loses_its_context(context, run, lanes):
     context.is_stopped = True
     raise RuntimeError("shut down")
-
-
-@pytest.fixture(scope="module")
-def served():
-    with serve_in_thread() as thread:
-        yield thread
 
 
 @pytest.fixture

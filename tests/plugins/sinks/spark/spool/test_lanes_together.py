@@ -15,7 +15,6 @@ import pytest
 from spark_jobs import Kinesis
 from spool_model import CLOCK, Query
 
-from recordpublisher.plugins.local import serve_in_thread
 from recordpublisher.plugins.sinks.spark.options import SparkOptions
 from recordpublisher.plugins.sinks.spark.spool.beginning import begin_generation
 from recordpublisher.plugins.sinks.spark.spool.lane_task import live_in_lane
@@ -28,12 +27,6 @@ from recordpublisher.publishers.errors import ConfigurationError, FencedError, S
 
 NAMES = itertools.count()
 LOOKAHEAD = 5_000
-
-
-@pytest.fixture(scope="module")
-def served():
-    with serve_in_thread() as thread:
-        yield thread
 
 
 @pytest.fixture
