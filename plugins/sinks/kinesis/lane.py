@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from ....publishers.shards import Shard
 from .aggregation import Aggregation
 from .outgoing import Outgoing
-from .window import Pace, Window
+from .window import CREDIT_SECONDS, Pace, Window
 
 WAITED_ENOUGH = float("-inf")
 Cut = tuple[list[Outgoing], int]
@@ -27,6 +27,8 @@ class Lane:
         self.in_flight = 0
         self.turn = 0.0
         """Nothing is sent before this time (the clock's seconds): the pace, or the backoff."""
+        self._unanswered = 0.0
+        """Seconds of rest for what is in flight."""
         self.since = 0.0
         """Since when the queue waits to be filled up."""
         self.refusals = 0
@@ -34,8 +36,8 @@ class Lane:
 
     @property
     def room(self) -> int:
-        """Kinesis records that may be sent to it now, as far as the window goes."""
-        return self.window.size - self.in_flight
+        """Kinesis records that may be sent to it now, as far as the window and the calls without an answer go."""
+        return self.window.size - self.in_flight if self._unanswered <= CREDIT_SECONDS else 0
 
     def add(self, outgoing: Outgoing, now: float) -> None:
         """Let a record wait with the others."""
@@ -84,13 +86,30 @@ class Lane:
         self.queued_bytes -= size
         return taken, size
 
-    def sent(self, cut: Cut, now: float) -> None:
-        """So much is on its way; what is left, unless the limits held it back, waits for more to come."""
+    def sent(self, cut: Cut, now: float) -> float:
+        """So much is on its way; what is left, unless the limits held it back, waits for more to come. Returns the rest for it."""
         records, size = len(cut[0]), cut[1]
+        rest = self.pace.rest(records, size, self.window.size)
+        self._bound_credit(now)
+        self.turn += rest
+        self._unanswered += rest
         self.in_flight += records
-        self.turn = self.pace.next_turn(self.turn, now, records, size, self.window.size)
         if self.is_low:
             self.since = now
+        return rest
+
+    def answered(self, records: int, rest: float, now: float) -> None:
+        """A call ended that so much of this lane went with."""
+        self._bound_credit(now)
+        self.in_flight -= records
+        self._unanswered = self._unanswered - rest if self.in_flight else 0.0  # no sum of roundings
+
+    def _bound_credit(self, now: float) -> None:
+        """Time that the shard was not written to counts up to the credit, and what is in flight may only arrive now.
+
+        Otherwise calls that were held up arrive together with those of the time since, and the shard refuses what kept to its pace.
+        """
+        self.turn = max(self.turn, now - CREDIT_SECONDS + self._unanswered)
 
     @property
     def is_low(self) -> bool:

@@ -26,10 +26,11 @@ class RequestLimits:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What of one lane goes in a call."""
+    """What of one lane goes in a call, and the seconds that its shard rests for it."""
 
     lane: Lane
     records: list[Outgoing]
+    rest: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +84,7 @@ def _taken(ready: list[Lane], due: set[Lane], now: float, limits: RequestLimits)
         if shares and cut[1] > size:  # a record larger than what is left of the call waits for one of its own
             lane.put_back(cut[0])
             continue
-        lane.sent(cut, now)
-        shares.append(Share(lane, cut[0]))
+        shares.append(Share(lane, cut[0], lane.sent(cut, now)))
         records, size = records - len(cut[0]), size - cut[1]
         if records <= 0 or size <= 0:
             break

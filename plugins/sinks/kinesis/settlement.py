@@ -80,14 +80,15 @@ class Settlement:
 
     def _slow_down_or_speed_up(self, share: Share, verdict: Verdict) -> None:
         lane = share.lane
-        lane.in_flight -= len(share.records)
+        now = self._clock.monotonic()
+        lane.answered(len(share.records), share.rest, now)
         if verdict.acknowledged:
             lane.refusals = 0
         if not verdict.again and not verdict.given_up:
             lane.window.grow()
             return
         pause = self._retries.delay_seconds(lane.refusals)
-        lane.turn = max(lane.turn, self._clock.monotonic() + pause)
+        lane.turn = max(lane.turn, now + pause)
         lane.refusals += 1
         if verdict.throttles:
             lane.window.shrink()

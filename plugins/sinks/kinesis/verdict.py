@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ....publishers.errors import ThrottledError, TransientError
 from ....publishers.wire import PutResult
+from .lane import Lane
 from .outgoing import Outgoing
 from .request import Share
 from .shard_map import ANYWHERE
@@ -43,7 +44,7 @@ def verdict_of(share: Share, results: Sequence[PutResult], max_retries: int) -> 
     """
     refused = [place for place, result in enumerate(results) if result.error_code is not None]
     if not refused:
-        return Verdict(share.records, strays=_strays(share, results))
+        return Verdict(share.records, strays=_strays(share.lane, share.records, results))
     taken = set(range(len(results))) - set(refused)
     verdict = Verdict([share.records[place] for place in sorted(taken)])
     for place in refused:
@@ -56,7 +57,7 @@ def verdict_of(share: Share, results: Sequence[PutResult], max_retries: int) -> 
         else:
             verdict.again.append(outgoing)
     kept = [results[place] for place in sorted(taken)]
-    verdict.strays = _strays(Share(share.lane, verdict.acknowledged), kept)
+    verdict.strays = _strays(share.lane, verdict.acknowledged, kept)
     return verdict
 
 
@@ -66,12 +67,12 @@ def refused_by(error: TransientError, records: int) -> list[PutResult]:
     return [PutResult(error_code=code, error_message=str(error))] * records
 
 
-def _strays(share: Share, results: Sequence[PutResult]) -> list[tuple[Outgoing, str]]:
-    expected = share.lane.shard.shard_id
+def _strays(lane: Lane, records: list[Outgoing], results: Sequence[PutResult]) -> list[tuple[Outgoing, str]]:
+    expected = lane.shard.shard_id
     if expected == ANYWHERE or all([result.shard_id == expected for result in results]):  # noqa: C419 - a list is faster
         return []
     return [
         (one, result.shard_id or "")
-        for one, result in zip(share.records, results, strict=True)
+        for one, result in zip(records, results, strict=True)
         if result.shard_id != expected
     ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 GRAIN_SECONDS = 0.25
 """A shard is given what it takes in this time, then it rests: few large calls instead of many small ones."""
 CREDIT_SECONDS = 0.5
-"""So much time that a shard was not written to may be caught up on; the service allows a second."""
+"""So much time that a shard was not written to may be caught up on; the service allows a second, this and a grain are below."""
 LARGEST_WINDOW = 5_000
 DECREASE = 0.8
 INCREASE = 5
@@ -52,7 +52,6 @@ class Pace:
         """Bytes that may go to the shard at once; a larger record goes alone."""
         return int(self.bytes_per_second * GRAIN_SECONDS)
 
-    def next_turn(self, turn: float, now: float, records: int, size: int, window: int) -> float:
-        """When the shard is next written to, after a turn that was due at `turn` and took so many records and bytes."""
-        rest = max(records / self.records_per_second, size / self.bytes_per_second, GRAIN_SECONDS * records / window)
-        return max(turn, now - CREDIT_SECONDS) + rest
+    def rest(self, records: int, size: int, window: int) -> float:
+        """Seconds that a shard rests for so many records and bytes."""
+        return max(records / self.records_per_second, size / self.bytes_per_second, GRAIN_SECONDS * records / window)

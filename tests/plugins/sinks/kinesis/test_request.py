@@ -63,7 +63,7 @@ def test_a_lane_whose_window_is_full_waits_for_an_answer():
     assert counts(next_request([lane], 0.2, LIMITS)) == [5]
     lane.turn = 0.0
     assert next_request([lane], 0.2, LIMITS) == NEVER
-    lane.in_flight -= 5
+    lane.answered(5, 0.0, 0.2)
     assert counts(next_request([lane], 0.2, LIMITS)) == [5]
 
 

@@ -17,7 +17,7 @@ SLOW = PutResult(error_code=THROTTLED, error_message="slow down")
 
 def a_share(count, shard="a"):
     records = [Outgoing(str(number).encode(), "k", None, 2) for number in range(count)]
-    return Share(Lane(Shard("s", shard), Pace(1_000, 2**20)), records)
+    return Share(Lane(Shard("s", shard), Pace(1_000, 2**20)), records, 0.0)
 
 
 def data(records):

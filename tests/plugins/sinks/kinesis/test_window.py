@@ -1,6 +1,6 @@
 import pytest
 
-from recordpublisher.plugins.sinks.kinesis.window import CREDIT_SECONDS, LARGEST_WINDOW, Pace, Window
+from recordpublisher.plugins.sinks.kinesis.window import LARGEST_WINDOW, Pace, Window
 
 
 def test_a_window_shrinks_by_a_fifth_and_grows_by_steps():
@@ -34,11 +34,5 @@ def test_a_window_that_begins_small_doubles_until_the_shard_refuses_something():
     ("records", "size", "window", "seconds"),
     [(250, 1, 5_000, 0.25), (1, 2**20, 5_000, 1.0), (10, 1, 10, 0.25), (5, 1, 10, 0.125)],
 )
-def test_the_next_turn_follows_what_takes_longest(records, size, window, seconds):
-    assert Pace(1_000, 2**20).next_turn(10.0, 10.0, records, size, window) == pytest.approx(10 + seconds)
-
-
-def test_a_late_turn_is_caught_up_on_but_not_without_bound():
-    pace = Pace(1_000, 2**20)
-    assert pace.next_turn(10.0, 10.2, 100, 1, 5_000) == pytest.approx(10.1)
-    assert pace.next_turn(10.0, 60.0, 100, 1, 5_000) == pytest.approx(60 - CREDIT_SECONDS + 0.1)
+def test_a_shard_rests_for_what_takes_longest(records, size, window, seconds):
+    assert Pace(1_000, 2**20).rest(records, size, window) == pytest.approx(seconds)
