@@ -30,8 +30,7 @@ from .readers import Readers, is_deleted_stream
 from .rejections import Rejections
 from .roster import Roster
 from .shard_table import ShardEntry, ShardTable
-from .sink import Checkpoint, State
-from .snapshot import to_json
+from .snapshots import Snapshots
 from .subtask_view import SubtaskView
 from .succession import Succession
 from .watch import Watch
@@ -87,13 +86,10 @@ class DataFetcher:
         self._view = SubtaskView(
             self._table, parts.tracker, self._alignment, self._emitter, self._intake, self._monitor, self._pulse
         )
-        self._checkpointing = asyncio.Lock()
+        self._snapshots = Snapshots(parts, self._table, self._emitter, self._rejections)
         self._finish_line = FinishLine(Bounds())
         self._ending = Ending()
         self._stopped = False
-        self._pinned_ms: int | None = None
-        self._generation = 0
-        self._earlier: Sequence[State] = ()
         self._last_heads: dict[str, int | None] = {}
 
     async def open(self) -> None:
@@ -103,7 +99,7 @@ class DataFetcher:
         """
         parts = self._parts
         opened = await open_job(parts, await self._rejections.open(parts, self._keeper.ask_for_one))
-        self._generation, self._pinned_ms, self._earlier = opened.generation, opened.pinned_ms, opened.earlier
+        self._snapshots.goes_on_from(opened)
         self._roster.open(opened.listed, opened.states)
         await parts.tracker.open(parts.subtask, parts.parallelism)
         parts.tracker.start_at(opened.lowest_watermark)
@@ -154,21 +150,11 @@ class DataFetcher:
 
     def snapshot(self) -> dict[str, Any]:
         """Exactly what `write` has returned for (S1), as a plain JSON-able dict."""
-        parts, states = self._parts, self._table.states()
-        return to_json(states, self._pinned_ms, self._generation, parts.subtask, parts.parallelism, self._earlier)
+        return self._snapshots.take()
 
     async def checkpoint(self) -> dict[str, Any]:
         """Flush, snapshot, store: kept only after the sink confirmed everything before it (S6). Raises: FencedError, SinkError."""
-        async with self._checkpointing:
-            async with self._emitter.sink_calls:
-                state = self.snapshot()
-                await self._rejections.flush()
-                await self._parts.sink.flush(Checkpoint(state))
-            if self._parts.checkpoints is not None:
-                await self._parts.checkpoints.store(state)
-            ended = {key: entry.get("watermark") for key, entry in state["shards"].items() if entry.get("ended")}
-            self._parts.tracker.finished(ended)
-        return state
+        return await self._snapshots.keep()
 
     async def close(self) -> None:
         """Close publishers, tracker and sink; every one of them, whatever the others do."""
