@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import compress, repeat
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
+from .kpl_messages import AggregatedColumns, AggregatedRecord
 from .records import UserRecord
 from .shards import HashRange
 
@@ -21,7 +21,6 @@ except ImportError:
 
 MAGIC = b"\xf3\x89\x9a\xc2"
 _DIGEST_BYTES = 16
-_Field = descriptor_pb2.FieldDescriptorProto
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ class Aggregate:
 
     data: list[bytes]
     key_indexes: list[int]
-    hash_key_indexes: list[int | None] | None
+    hash_key_indexes: Sequence[int | None] | None
     partition_keys: list[str]
     explicit_hash_keys: list[str]
 
@@ -79,18 +78,17 @@ def parse_aggregate(data: bytes) -> Aggregate | None:
     if hashlib.md5(message, usedforsecurity=False).digest() != digest:
         return None
     try:
-        whole = _AggregatedRecord.FromString(message)
-        aggregate = _columns(whole)
+        aggregate = _columns(message) or _columns_one_by_one(message)
     except (DecodeError, UnicodeDecodeError):
         return None
-    return aggregate if whole.IsInitialized() and _indexes_fit(aggregate) else None
+    return aggregate if aggregate is not None and _indexes_fit(aggregate) else None
 
 
 def sealed_aggregate(parts: Sequence[tuple[str, str | None, bytes]]) -> bytes:
     """The data of an aggregate of (partition key, explicit hash key, data); keys stand in its tables once."""
     keys: dict[str, int] = {}
     hash_keys: dict[str, int] = {}
-    whole = _AggregatedRecord()
+    whole = AggregatedRecord()
     add = whole.records.add
     for key, hash_key, data in parts:
         index = keys.setdefault(key, len(keys))
@@ -120,46 +118,36 @@ def _indexes_fit(aggregate: Aggregate) -> bool:
     return max(explicit, default=-1) < len(aggregate.explicit_hash_keys)
 
 
-def _columns(whole: Any) -> Aggregate:
-    """Raises: UnicodeDecodeError."""
+def _columns(message: bytes) -> Aggregate | None:
+    """The columns at once; None where they do not say what belongs together. Raises: DecodeError, UnicodeDecodeError."""
+    whole = AggregatedColumns.FromString(message)
+    parts = whole.records
+    data, key_indexes, hash_key_indexes = parts.data[:], parts.partition_key_index[:], parts.explicit_hash_key_index[:]
+    if len(key_indexes) != len(data) or (hash_key_indexes and len(hash_key_indexes) != len(data)):
+        return None
+    hash_keys = _strings(whole.explicit_hash_key_table)
+    explicit = hash_key_indexes if hash_keys and hash_key_indexes else None
+    return Aggregate(data, key_indexes, explicit, _strings(whole.partition_key_table), hash_keys)
+
+
+def _columns_one_by_one(message: bytes) -> Aggregate | None:
+    """The columns where some sub-records only have an explicit hash key; None where one has no data or key. Raises: as `_columns`."""
+    whole = AggregatedRecord.FromString(message)
     parts = list(whole.records)
-    hash_keys = [key.decode() for key in whole.explicit_hash_key_table]
-    return Aggregate(
+    hash_keys = _strings(whole.explicit_hash_key_table)
+    aggregate = Aggregate(
         [part.data for part in parts],
         [part.partition_key_index for part in parts],
         [_hash_key_index(part) for part in parts] if hash_keys else None,
-        [key.decode() for key in whole.partition_key_table],
+        _strings(whole.partition_key_table),
         hash_keys,
     )
+    return aggregate if whole.IsInitialized() else None
 
 
 def _hash_key_index(part: Any) -> int | None:
     return part.explicit_hash_key_index if part.HasField("explicit_hash_key_index") else None
 
 
-def _message_class() -> Any:
-    """The class of AggregatedRecord, from a descriptor made here: no generated file, no protoc; unknown fields (tags) are skipped.
-
-    The key tables are strings in the KPL's file; as bytes their UTF-8 is checked here, by every protobuf runtime alike.
-    """
-    file = descriptor_pb2.FileDescriptorProto(name="recordpublisher_kpl.proto", package="recordpublisher.kpl")
-    record = file.message_type.add(name="Record")
-    record.field.add(name="partition_key_index", number=1, type=_Field.TYPE_UINT64, label=_Field.LABEL_REQUIRED)
-    record.field.add(name="explicit_hash_key_index", number=2, type=_Field.TYPE_UINT64, label=_Field.LABEL_OPTIONAL)
-    record.field.add(name="data", number=3, type=_Field.TYPE_BYTES, label=_Field.LABEL_REQUIRED)
-    whole = file.message_type.add(name="AggregatedRecord")
-    whole.field.add(name="partition_key_table", number=1, type=_Field.TYPE_BYTES, label=_Field.LABEL_REPEATED)
-    whole.field.add(name="explicit_hash_key_table", number=2, type=_Field.TYPE_BYTES, label=_Field.LABEL_REPEATED)
-    whole.field.add(
-        name="records",
-        number=3,
-        type=_Field.TYPE_MESSAGE,
-        label=_Field.LABEL_REPEATED,
-        type_name=".recordpublisher.kpl.Record",
-    )
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("recordpublisher.kpl.AggregatedRecord"))
-
-
-_AggregatedRecord = _message_class()
+def _strings(table: Iterable[bytes]) -> list[str]:
+    return [key.decode() for key in table]

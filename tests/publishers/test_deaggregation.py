@@ -80,6 +80,18 @@ async def test_s4_tags_and_unknown_fields_are_skipped():
     assert (record.data, record.partition_key) == (b"x", "a")
 
 
+@pytest.mark.parametrize(
+    "inner",
+    [b"\x08\x00\x1a\x01x\x1a\x01y", b"\x1a\x01y\x08\x00", b"\x08\x07\x08\x00\x1a\x01y"],
+    ids=["data-twice", "data-first", "key-twice"],
+)
+async def test_s4_a_sub_record_is_read_as_protobuf_reads_it(inner):
+    """In any order of its fields, and the last one wins."""
+    part = b"\x1a" + varint(len(inner)) + inner
+    records = await taken_apart(raw(sealed(part + b"\x0a\x01a" + part)))
+    assert [(r.data, r.partition_key, r.sub_sequence_number) for r in records] == [(b"y", "a", 0), (b"y", "a", 1)]
+
+
 async def test_s4_an_aggregate_of_nothing_is_nothing():
     assert await taken_apart(raw(sealed(b""))) == []
 
@@ -125,6 +137,14 @@ SUB_RECORDS = st.lists(
     max_size=8,
 )
 MIXED = st.lists(st.one_of(SUB_RECORDS.map(lambda parts: aggregate(*parts)), st.binary(max_size=5)), max_size=5)
+
+
+@given(SUB_RECORDS)
+def test_s4_every_sub_record_keeps_what_is_its_own(parts):
+    """Some have an explicit hash key, some none, whatever the others have."""
+    expected = [(key, data, *(hash_key or [None])) for key, data, *hash_key in parts]
+    records = asyncio.run(taken_apart(raw(aggregate(*parts))))
+    assert [(r.partition_key, r.data, r.explicit_hash_key) for r in records] == expected
 
 
 @given(payloads=MIXED, middle=st.integers(0, MAX_HASH_KEY - 1))
