@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress, repeat
 from typing import Any
@@ -149,5 +149,5 @@ def _hash_key_index(part: Any) -> int | None:
     return part.explicit_hash_key_index if part.HasField("explicit_hash_key_index") else None
 
 
-def _strings(table: Iterable[bytes]) -> list[str]:
-    return [key.decode() for key in table]
+def _strings(table: Sequence[bytes]) -> list[str]:
+    return list(map(bytes.decode, table[:]))
