@@ -18,6 +18,9 @@ JOB = ROOT / "docs/how-to/spark_job.py"
 MINUTE = 60_000
 EPOCH = 1_700_000_040_000
 """A whole minute."""
+WORKER_WAS_SLOW = "Timed out while waiting for the Python worker to connect back"
+"""Spark waits ten seconds, which nothing can change; a machine that is shared may need more. Who meets it starts the job again."""
+STARTS = 3
 
 
 @pytest.fixture
@@ -76,7 +79,10 @@ def run(folder, remote):
         environment = {**environment, "SPARK_REMOTE": remote}
         del environment["PYSPARK_SUBMIT_ARGS"]
     command = [sys.executable, str(JOB), str(folder / "job.properties"), str(folder / "out"), "--now"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=700, check=False)
+    for _ in range(STARTS):
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400, check=False)
+        if WORKER_WAS_SLOW not in done.stderr:
+            break
     assert done.returncode == 0, done.stderr[-4000:]
 
 
