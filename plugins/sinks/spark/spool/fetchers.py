@@ -22,7 +22,7 @@ from .generation import Generation, newest_generation
 from .lane_task import FATAL, LaneJob, run_lane
 from .names import failure_name
 from .slots import checked_tasks, is_local
-from .switchboard import Switchboard
+from .switchboard import Switchboard, checked_port
 
 LOG = logging.getLogger("recordpublisher.spark")
 PAUSES = RetryPolicy(max_retries=0, base_ms=1_000, max_ms=60_000, exponent=2.0)
@@ -31,11 +31,14 @@ LONG_LIFE_SECONDS = 60.0
 STOP_SECONDS = 30.0
 
 
-def fetchers(spark: Any, options: Mapping[str, object], *, tasks: int | None = None) -> Fetchers:
+def fetchers(spark: Any, options: Mapping[str, object], *, tasks: int | None = None, port: int = 0) -> Fetchers:
     """Start `tasks` long-running fetchers (None: half of the slots) with the options of the query that reads their spool.
 
     Each keeps a slot of the cluster for as long as it lives; the query needs some too. They end by `stop`, at the end of a `with` block, or
     with the driver. Two starts with one `metadataLocation`: the later one takes over.
+
+    Fetchers reach the driver at `spark.driver.host`, on `port` and the one after it: name one where a firewall stands between (0: any that
+    are free, drawn at each start).
 
     Raises: ConfigurationError (also where there is no SparkContext, as over Spark Connect), StreamNotFoundError, KinesisError, StateError.
     """
@@ -44,7 +47,7 @@ def fetchers(spark: Any, options: Mapping[str, object], *, tasks: int | None = N
         raise ConfigurationError("mode", checked.mode, "CONTINUOUS, for long-running fetchers")
     check_job(checked)
     context = _context_of(spark)
-    started = Fetchers(context, checked, checked_tasks(tasks, context))
+    started = Fetchers(context, checked, checked_tasks(tasks, context), port=checked_port(port))
     started.start()
     return started
 
@@ -52,8 +55,11 @@ def fetchers(spark: Any, options: Mapping[str, object], *, tasks: int | None = N
 class Fetchers:
     """Owns the job of the fetchers: starts it again when it dies, until `stop`. A thread of the driver program waits for it."""
 
-    def __init__(self, context: Any, options: SparkOptions, tasks: int, pauses: RetryPolicy = PAUSES) -> None:
+    def __init__(
+        self, context: Any, options: SparkOptions, tasks: int, pauses: RetryPolicy = PAUSES, port: int = 0
+    ) -> None:
         self._pauses = pauses
+        self._port = port
         self._context = context
         self._options = options
         self._tasks = tasks
@@ -150,7 +156,7 @@ class Fetchers:
         begun = await begin_generation(self._options, self._store, self._tasks, self._clock)
         self._generation, options = begun
         host, bind = _addresses(self._context)
-        self._switchboard = Switchboard(host, bind, self._cancel)
+        self._switchboard = Switchboard(host, bind, self._cancel, self._port)
         job = await self._switchboard.open(options, self._generation)
         if self._stopping.is_set():  # told while there was nobody to tell
             self._switchboard.stop_lanes()

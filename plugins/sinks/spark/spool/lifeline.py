@@ -40,10 +40,11 @@ class LaneFailure:
 class LifelineServer:
     """The driver's end. Owns the connections, who of the lanes is there, and what they died of."""
 
-    def __init__(self, token: str, host: str, failed: Callable[[LaneFailure], None]) -> None:
-        """`failed` is called on the loop for each failure that a lane tells of."""
+    def __init__(self, token: str, host: str, failed: Callable[[LaneFailure], None], port: int = 0) -> None:
+        """`failed` is called on the loop for each failure that a lane tells of; port 0 is any that is free."""
         self._token = token
         self._host = host
+        self._asked_port = port
         self._failed = failed
         self._talks: set[asyncio.Task[Any]] = set()
         self._lanes: dict[asyncio.StreamWriter, int] = {}
@@ -63,8 +64,8 @@ class LifelineServer:
         return port
 
     async def start(self) -> None:
-        """Listen on any free port. Raises: OSError."""
-        self._server = await asyncio.start_server(self._welcome, self._host, 0)
+        """Listen. Raises: OSError."""
+        self._server = await asyncio.start_server(self._welcome, self._host, self._asked_port)
 
     def stop_lanes(self) -> None:
         """Tell every lane, and who comes later, to end well."""

@@ -20,26 +20,31 @@ from .lifeline import LaneFailure, LifelineServer
 
 LOG = logging.getLogger("recordpublisher.spark")
 MISSING_SECONDS = 30.0
+PORTS = "a number from 1 to 65534, free on the driver with the one after it, or 0 for any"
 
 
 class Switchboard:
     """Owns both servers between `open` and `close`; listens at `bind`, and tasks come to `host` (C4)."""
 
-    def __init__(self, host: str, bind: str, cancel: Callable[[], None]) -> None:
-        """`cancel` ends the tasks from outside, in a thread: one of them has failed for good."""
+    def __init__(self, host: str, bind: str, cancel: Callable[[], None], port: int = 0) -> None:
+        """`cancel` ends the tasks from outside, in a thread: one of them has failed for good.
+
+        The lifeline listens on `port`, the tracker on the next one (0: any).
+        """
         self._host = host
         self._bind = bind
         self._cancel = cancel
         self._token = secrets.token_hex(16)
-        self._tracker = TrackerServer(self._token, bind)
-        self._lifeline = LifelineServer(self._token, bind, self._lane_failed)
+        self._port = port
+        self._tracker = TrackerServer(self._token, bind, port + 1 if port else 0)
+        self._lifeline = LifelineServer(self._token, bind, self._lane_failed, port)
         self._notice: asyncio.TimerHandle | None = None
         self.failures: list[LaneFailure] = []
 
     async def open(self, options: SparkOptions, generation: Generation) -> LaneJob:
         """Listen; answers what the tasks are told. A tracker that the properties name is left as it is.
 
-        Raises: ConfigurationError for an address that is not here, OSError.
+        Raises: ConfigurationError for an address that is not here and a port that is taken, OSError.
         """
         await self._listen()
         self._notice = asyncio.get_running_loop().call_later(MISSING_SECONDS, self._count, generation.lanes)
@@ -57,6 +62,8 @@ class Switchboard:
         try:
             await self._lifeline.start()
         except OSError as error:
+            if error.errno in (errno.EADDRINUSE, errno.EACCES):
+                raise ConfigurationError("port", self._port, PORTS, reason=str(error)) from error
             if not isinstance(error, socket.gaierror) and error.errno not in (errno.EADDRNOTAVAIL, None):
                 raise
             valid = "an address of the driver's machine, where executors reach it as spark.driver.host"
@@ -89,3 +96,10 @@ class Switchboard:
         if missing:
             line = "%s of %s fetchers do not run yet (%s): each keeps a slot, and there are fewer free ones; their shards are not read"
             LOG.warning(line, len(missing), wanted, missing)
+
+
+def checked_port(port: int) -> int:
+    """The port that was asked for. Raises: ConfigurationError for what is none."""
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65_534:
+        raise ConfigurationError("port", port, PORTS)
+    return port
