@@ -18,13 +18,26 @@ from recordpublisher.plugins.sinks.spark.spool.rows import read_rows
 from recordpublisher.plugins.sinks.spark.spool.settings import SpoolSettings
 from recordpublisher.plugins.sinks.spark.spool.sink import SpoolSink
 from recordpublisher.plugins.state.objects import ObjectStore
-from recordpublisher.publishers.clock import SystemClock
+from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 
 CLOCK = SystemClock()
 Row = tuple[str, int]
+
+
+class LaterClock:
+    """So much later than the machine's."""
+
+    def __init__(self, later_ms: int) -> None:
+        self._later_ms = later_ms
+
+    def now_ms(self) -> int:
+        return CLOCK.now_ms() + self._later_ms
+
+    def monotonic(self) -> float:
+        return CLOCK.monotonic()
 
 
 class DiedError(Exception):
@@ -103,11 +116,13 @@ class Mortal(ObjectStore):
 class Fetcher:
     """One attempt of a lane: reads its shards, number after number, into a SpoolSink."""
 
-    def __init__(self, store: ObjectStore, generation: Generation, lane: int, shards: list[Shard], **settings) -> None:
+    def __init__(
+        self, store: ObjectStore, generation: Generation, lane: int, shards: list[Shard], clock: Clock = CLOCK, **settings
+    ) -> None:
         self.lane = lane
         self._shards = [shard for place, shard in enumerate(shards) if place % generation.lanes == lane]
         settings = SpoolSettings(roll_seconds=1000, **settings)
-        self.sink = SpoolSink(Lane(store, generation, lane, CLOCK), settings, lambda: None)
+        self.sink = SpoolSink(Lane(store, generation, lane, clock), settings, lambda: None)
         self._states: dict[str, ShardState] = {}
         self.asked = 0
 

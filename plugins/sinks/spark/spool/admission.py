@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .backlog import Waiting
@@ -24,7 +24,8 @@ def admitted(waiting: Waiting, known: Waiting, limits: Limits, turn: int) -> tup
     batch than its parents' last, unless one lane has both: a lane's rows stay in order (S2). `known` is what waits as of a later look than
     `waiting`: a parent's rows were put before its child's, so that a later look sees them.
     """
-    lanes = [_before_parents_end(lane, number, known) for number, lane in enumerate(waiting.lanes)]
+    homes = _lanes_with_rows_of_parents(waiting, known)
+    lanes = [_before_parents_end(steps, lane, homes) for lane, steps in enumerate(waiting.lanes)]
     order = [(turn + place) % len(lanes) for place in range(len(lanes))]
     taken = [0] * len(lanes)
     rows = payload = 0
@@ -48,15 +49,20 @@ def _numbers(waiting: Waiting, lanes: Sequence[Sequence[Step]], taken: Sequence[
     return tuple(lanes[lane][count - 1].number if count else waiting.read[lane] for lane, count in enumerate(taken))
 
 
-def _before_parents_end(steps: Sequence[Step], lane: int, known: Waiting) -> Sequence[Step]:
-    elsewhere = {
-        key
-        for other, theirs in enumerate(known.lanes)
-        if other != lane
-        for step in theirs
-        for key in step.manifest.shards
+def _lanes_with_rows_of_parents(waiting: Waiting, known: Waiting) -> Mapping[str, set[int]]:
+    """Of each parent that a child waits for: the lanes that have rows of it."""
+    homes: dict[str, set[int]] = {
+        parent: set() for step in waiting.steps for rows in step.manifest.shards.values() for parent in rows.parents
     }
+    if homes:
+        for lane, steps in enumerate(known.lanes):
+            for key in (key for step in steps for key in step.manifest.shards if key in homes):
+                homes[key].add(lane)
+    return homes
+
+
+def _before_parents_end(steps: Sequence[Step], lane: int, homes: Mapping[str, set[int]]) -> Sequence[Step]:
     for place, step in enumerate(steps):
-        if any(parent in elsewhere for rows in step.manifest.shards.values() for parent in rows.parents):
+        if any(homes[parent] - {lane} for rows in step.manifest.shards.values() for parent in rows.parents):
             return steps[:place]
     return steps

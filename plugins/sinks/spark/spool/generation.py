@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from .....fetcher.sink import State
 from .....publishers.errors import StateError
@@ -14,17 +14,20 @@ from .names import GENERATIONS, generation_name
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """`state` is a snapshot: where the generation before ended, or where the job starts. `token` is that of the start."""
+    """`state` is a snapshot: where the generation before ended, or where the job starts. `token` is that of the start.
+
+    `opened_ms`: when, by the clock of the driver that opened it, epoch ms; 0: long ago.
+    """
 
     number: int
     lanes: int
     token: str
     state: State
+    opened_ms: int = 0
 
     def to_bytes(self) -> bytes:
         """As stored."""
-        plain = {"number": self.number, "lanes": self.lanes, "token": self.token, "state": self.state}
-        return json.dumps(plain).encode()
+        return json.dumps({each.name: getattr(self, each.name) for each in fields(self)}).encode()
 
     @classmethod
     def from_bytes(cls, stored: bytes) -> Generation:

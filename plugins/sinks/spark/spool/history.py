@@ -72,12 +72,19 @@ async def add_at_end(store: ObjectStore, generation: int, lane: int, kind: Kind,
 
 
 async def last_steps(store: ObjectStore, generation: Generation) -> list[Step | None]:
-    """Where every lane ends now."""
+    """Where every lane ended when they were listed."""
+    named = filter(None, map(place_of, await store.names(manifests_of(generation.number))))
+    ends = {place.lane: place for place in named}  # in the order of their numbers: the last one counts
     turn = asyncio.Semaphore(AT_ONCE)
 
     async def look(lane: int) -> Step | None:
+        if lane not in ends:
+            return None
         async with turn:
-            return await last_step(store, generation.number, lane)
+            stored = await store.get(manifest_name(ends[lane]))
+            if stored is None:  # the query has read beyond it since, and it was purged
+                return await last_step(store, generation.number, lane)
+            return Step(ends[lane].number, Manifest.from_bytes(stored))
 
     return list(await asyncio.gather(*map(look, range(generation.lanes))))
 

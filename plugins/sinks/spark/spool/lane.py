@@ -16,6 +16,9 @@ from .names import Place, file_name
 from .room import read_so_far
 from .rows import SpooledRows
 
+YOUNG_MS = 120_000
+"""For so long after a generation was opened its lanes begin without looking at each other: that costs the square of their number, and
+nobody can have come so far that it mattered to the others. The clocks of two machines are compared, seconds apart at most."""
 LOOK_SECONDS = 10.0
 """How often a lane asks whether the query is ahead of it: then what shut it out was read, and forgotten."""
 
@@ -36,6 +39,9 @@ class Lane:
     async def take_over(self) -> State:
         """Shut out every earlier attempt; answers where the generation stands, all lanes together.
 
+        In a young generation the other lanes stand, as far as this one is concerned, where it began. What they have read since are not
+        this lane's shards, and which of them have ended it hears from the tracker.
+
         Raises: FencedError when a newer start has ended the lane.
         """
         token = uuid.uuid4().hex
@@ -47,6 +53,8 @@ class Lane:
         self._length = step.number
         self._known = frozenset((step.manifest.state or {"shards": {}})["shards"])
         self._done = frozenset(step.manifest.done)
+        if self._clock.now_ms() - self.generation.opened_ms < YOUNG_MS:
+            return state_of(self.generation, [step, *[None] * (self.generation.lanes - 1)])
         return state_of(self.generation, await last_steps(self.store, self.generation))
 
     async def append(self, rows: SpooledRows | None, state: State, watermark: int | None) -> Place:

@@ -26,10 +26,10 @@ async def open_generation(
     while True:
         before = await newest_generation(store)
         if before is None:
-            opened = Generation(1, lanes, token, await start())
+            opened = Generation(1, lanes, token, await start(), clock.now_ms())
         else:
             ends = await sealed(store, before, token, clock.now_ms())
-            opened = Generation(before.number + 1, lanes, token, state_of(before, ends))
+            opened = Generation(before.number + 1, lanes, token, state_of(before, ends), clock.now_ms())
         if await put_generation(store, opened):
             LOG.info("generation %s of the spool is open, with %s lanes", opened.number, lanes)
             return opened

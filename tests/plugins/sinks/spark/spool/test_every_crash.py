@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from spool_model import DiedError, Fetcher, MemoryObjects, Mortal, Query, opened
+from spool_model import DiedError, Fetcher, LaterClock, MemoryObjects, Mortal, Query, opened
 
 from recordpublisher.plugins.sinks.spark.spool.generation import Generation
+from recordpublisher.plugins.sinks.spark.spool.lane import YOUNG_MS
 from recordpublisher.publishers.errors import FencedError
 from recordpublisher.publishers.shards import Shard
 
@@ -34,6 +35,8 @@ class World:
 
     store: MemoryObjects
     query: Query
+    clock: LaterClock
+    """The fetchers': they come soon after their generation was opened, or long after."""
     generation: Generation | None = None
     fetchers: list[Fetcher] = field(default_factory=list)
 
@@ -43,7 +46,7 @@ class World:
     async def attempt(self, lane: int, fuse: tuple[int | None, bool]) -> None:
         if self.generation is None:
             return
-        fetcher = Fetcher(Mortal(self.store, *fuse), self.generation, lane % self.generation.lanes, SHARDS)
+        fetcher = Fetcher(Mortal(self.store, *fuse), self.generation, lane % self.generation.lanes, SHARDS, self.clock)
         await fetcher.open()
         self.fetchers.append(fetcher)
 
@@ -96,9 +99,9 @@ class World:
         await self.query.run_all()
 
 
-async def live(actions, lanes: int, limit: int | None) -> World:
+async def live(actions, lanes: int, limit: int | None, later_ms: int) -> World:
     store = MemoryObjects()
-    world = World(store, Query(store, limit=limit))
+    world = World(store, Query(store, limit=limit), LaterClock(later_ms))
     await world.query.start()
     for action in actions:
         await world.act(*action)
@@ -113,10 +116,11 @@ ZOMBIE = [
 ]  # fmt: skip
 
 
-@given(st.lists(ACTION, max_size=40), st.integers(1, 3), st.none() | st.integers(1, 5))
-@example(ZOMBIE, 1, 1)
-@settings(max_examples=100, deadline=None)
-def test_every_record_once_and_in_order(actions, lanes, limit):
-    world = asyncio.run(live(actions, lanes, limit))
+@given(st.lists(ACTION, max_size=40), st.integers(1, 3), st.none() | st.integers(1, 5), st.sampled_from([0, YOUNG_MS]))
+@example(ZOMBIE, 1, 1, 0)
+@example(ZOMBIE, 1, 1, YOUNG_MS)
+@settings(max_examples=150, deadline=None)
+def test_every_record_once_and_in_order(actions, lanes, limit, later_ms):
+    world = asyncio.run(live(actions, lanes, limit, later_ms))
     for shard in SHARDS:
         assert world.query.rows(shard.shard_id) == list(range(RECORDS))

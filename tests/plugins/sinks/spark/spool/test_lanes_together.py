@@ -118,6 +118,44 @@ async def test_w8_event_times_of_what_lanes_emit_lie_within_the_lookahead(stream
     assert rows(query) == 800
 
 
+async def test_s2_a_lane_that_comes_later_reads_the_child_of_a_shard_that_another_lane_has_finished(
+    stream, store, tmp_path
+):
+    """It begins where the generation began, and hears of the end from the tracker."""
+    query = Query(store)
+    await query.start()
+    options = options_of(stream, tmp_path)
+    generation, read_with = await begin_generation(options, store, 2, CLOCK)
+    switchboard = Switchboard("127.0.0.1", "127.0.0.1", lambda: None)
+    job = await switchboard.open(read_with, generation)
+    stream.put(100)
+    stream.merge(0)  # each lane has a parent of the child
+    stream.put(100)
+    tasks = [asyncio.create_task(live_in_lane(job, 0))]
+    try:
+        await read(query, 1)
+        await until_a_shard_has_ended(store)
+        tasks.append(asyncio.create_task(live_in_lane(job, 1)))
+        await read(query, 200)
+        switchboard.stop_lanes()
+        await asyncio.gather(*tasks)
+    finally:
+        await switchboard.close()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    await query.run_all()
+    assert rows(query) == 200
+
+
+async def until_a_shard_has_ended(store) -> None:
+    async with asyncio.timeout(60):
+        while True:
+            for name in await store.names("manifests/"):
+                state = Manifest.from_bytes(await store.get(name)).state or {"shards": {}}
+                if any(entry.get("ended") for entry in state["shards"].values()):
+                    return
+            await asyncio.sleep(0.02)
+
+
 async def test_lanes_whose_driver_is_gone_end_with_what_they_have_read_in_the_spool(stream, store, tmp_path):
     stream.put(300)
     options = options_of(stream, tmp_path)
