@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..consumer.poison import OnPoison
 from ..fetcher.bounded import BoundedResult, Bounds
 from ..fetcher.data_fetcher import DataFetcher
 from ..fetcher.discovery import Discovery
@@ -40,11 +39,8 @@ class BoundedReader:
         name = publisher or properties.value(table.RECORD_PUBLISHER) or ""
         made = registry.publishers.get(name, table.RECORD_PUBLISHER.key)
         self._clock = clock or SystemClock()
+        check_bounded(properties)
         self._settings = FetcherSettings.of(properties.merged({table.LOOKAHEAD.key: None}))
-        if self._settings.on_poison is OnPoison.DEAD_LETTER:
-            raise ConfigurationError(
-                table.ON_POISON.key, "DEAD_LETTER", "FAIL or SKIP, where a sink is not ours (Spark)"
-            )
         self._stamping_of = stamping_maker(registry, properties)
         self._use_continuations = made.resumes_by_continuation
         self._factory = _Lent(made(properties))  # type: ignore[call-arg]
@@ -83,6 +79,12 @@ class BoundedReader:
             use_continuations=self._use_continuations,
             restore=(to_json({shard.key: state for shard, state in shards.items()}, None, 0, 0, 1),),
         )
+
+
+def check_bounded(properties: Properties) -> None:
+    """Raises: ConfigurationError for what such reads cannot do."""
+    if properties.value(table.ON_POISON) == "DEAD_LETTER":
+        raise ConfigurationError(table.ON_POISON.key, "DEAD_LETTER", "FAIL or SKIP, where a sink is not ours (Spark)")
 
 
 class _Given:

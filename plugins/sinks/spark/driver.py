@@ -26,6 +26,7 @@ from .probes import Probes
 from .progress import line
 from .resting import Rest, next_look_ms, nothing_is_new
 from .retention import gone_shards
+from .same_streams import dropped_streams, name_of
 from .service import Service
 from .task import TaskPlan
 
@@ -104,8 +105,10 @@ class BatchPlanner:
             LOG.warning("old claims of query %s cannot be removed: %s", end.query, error)
 
     def _look_back(self, start: Offset) -> None:
-        """Once for each run of a query: what is past retention, and where an AvailableNow run ends."""
+        """Once for each run of a query: its streams, what is past retention, and where an AvailableNow run ends."""
         if self._gone is None:
+            known = {entry.shard.stream for entry in start.shards.values()}
+            self._notices.of_dropped(dropped_streams(known, self.options.streams))
             reached = advance(start, load_claims(self.store, start).shards, self._planned(start, None))
             names = {name_of(stream) for stream in self.options.streams}
             has_run = start.batch > 0
@@ -213,11 +216,6 @@ class BatchPlanner:
         self.service.end_watch()
         self.last = planned
         return planned
-
-
-def name_of(stream: str) -> str:
-    """The name of a stream given by name or ARN (arn:aws:kinesis:region:account:stream/name)."""
-    return stream.rpartition("/")[2] if stream.startswith("arn:") else stream
 
 
 def _entries(shards: Iterable[Shard], start: StartingPosition) -> dict[str, ShardEntry]:

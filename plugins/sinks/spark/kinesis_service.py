@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import warnings
 from collections.abc import Mapping
 
+from ....fetcher.settings import FetcherSettings
 from ....fetcher.shard_state import ShardState
 from ....publishers import property_table as table
 from ....publishers.base import RecordPublisherFactory
@@ -16,8 +18,12 @@ from ....publishers.initial_position import initial_position
 from ....publishers.positions import StartingPosition
 from ....publishers.properties import Properties
 from ....publishers.shards import Shard
+from ...bounded_reads import check_bounded
 from ...lister import StreamLister, stream_names
 from ...manager import load_registry
+from ...runtime import stamping_maker
+from ...shared_trackers import tracker_of
+from ...sinks_by_name import dead_letters_of
 from .consumers import registered_consumers
 from .options import SparkOptions
 from .tip_watch import TipWatch, watch_properties
@@ -129,8 +135,17 @@ def task_properties(properties: Properties, arns: Mapping[str, str]) -> Properti
 
 
 def check_job(options: SparkOptions) -> None:
-    """Every check that needs no call (C2). Raises: ConfigurationError."""
-    registry = load_registry()
+    """Every check that needs no call, those of the tasks' fetchers too (C2). Raises: ConfigurationError."""
+    registry, properties = load_registry(), options.properties
     publisher = registry.publishers.get(options.publisher, table.RECORD_PUBLISHER.key)
-    publisher.check(options.properties, list(options.streams))
-    initial_position(options.properties)
+    publisher.check(properties, list(options.streams))
+    initial_position(properties)
+    FetcherSettings.of(properties)
+    stamping_maker(registry, properties)
+    if options.is_spooled:
+        dead_letters_of(registry, properties)
+        tracker_of(registry, properties, options.streams, 1)
+        return
+    check_bounded(properties)
+    if properties.value(table.MAX_LAG) is not None:
+        warnings.warn(f"'{table.MAX_LAG.key}' has no effect in mode BATCH", UserWarning, stacklevel=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 
 from .alignment import AlignmentRules
 from .claimed import Claimed
@@ -29,6 +30,12 @@ class Notices:
         if start.batch > WARM_AFTER:
             self._of_short_lookahead(start, offset)
             self._of_tasks_in_a_row(start, claimed)
+
+    def of_dropped(self, streams: Collection[str]) -> None:
+        """Streams that the checkpoint knows and the options do not name any more."""
+        if streams:
+            text = "not read any more, and their positions are forgotten: %s; added again, they begin where the job began"
+            LOG.warning(text, ", ".join(sorted(streams)))
 
     def of_forgotten(self, offset: Offset) -> None:
         """The claim store is not the one in which the batch was planned."""

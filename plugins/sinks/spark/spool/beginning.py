@@ -9,9 +9,10 @@ from .....publishers.clock import Clock
 from ....state.objects import ObjectStore
 from ..kinesis_service import KinesisService, task_properties
 from ..options import SparkOptions
-from .generation import Generation
+from ..same_streams import dropped_streams
+from .generation import Generation, newest_generation
+from .identity import spool_id
 from .opening import open_generation
-from .planner import spool_id
 from .seeding import starting_state
 
 
@@ -22,6 +23,9 @@ async def begin_generation(
 
     Raises: RecordPublisherError.
     """
+    before = await newest_generation(store)
+    if before is not None:
+        dropped_streams({key.rpartition("/")[0] for key in before.state["shards"]}, options.streams)
     service = await asyncio.to_thread(KinesisService, options)
     try:
         await spool_id(store)

@@ -19,6 +19,7 @@ from ..kinesis_service import check_job
 from ..options import SparkOptions
 from .beginning import begin_generation
 from .generation import Generation, newest_generation
+from .identity import check_place
 from .lane_task import FATAL, LaneJob, run_lane
 from .names import failure_name
 from .slots import checked_tasks, is_local
@@ -80,6 +81,7 @@ class Fetchers:
 
         self._loop.__enter__()
         try:
+            self._loop.run(check_place(self._store, self._options.metadata_location))
             job = self._begin()
         except BaseException:
             self._close()

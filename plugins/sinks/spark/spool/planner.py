@@ -14,8 +14,9 @@ from .admission import Limits, admitted
 from .backlog import Backlog, Waiting
 from .generation import generation_of, newest_generation
 from .history import last_steps
+from .identity import spool_id
 from .kept import check_kept
-from .names import READ, READER, SPOOL, failure_name, read_name
+from .names import READ, READER, failure_name, read_name
 from .offset import SpoolOffset
 from .purging import purge
 
@@ -33,11 +34,6 @@ class SpooledFile:
 
     name: str
     rows: int
-
-
-async def spool_id(store: ObjectStore) -> str:
-    """The token of a spool, drawn by whoever comes first."""
-    return (await store.put_if_absent(SPOOL, uuid.uuid4().hex.encode())).decode()
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from ..log import log_to_stderr
 from ..options import SparkOptions
 from ..worker import worker_loop
 from .driver_side import DriverSide, driver_side
+from .identity import check_place
 from .offset import SpoolOffset
 from .planner import SpooledFile, SpoolPlanner
 from .task import rows_of
@@ -81,6 +82,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         if self._side is None:
             log_to_stderr()
             store, clock = self._store(), SystemClock()
+            worker_loop().run(check_place(store, self._options.metadata_location))
             planner = SpoolPlanner(store, clock, self._options.retain)
             self._side = driver_side(self._options, store, planner, worker_loop())
         return self._side

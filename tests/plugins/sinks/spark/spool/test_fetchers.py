@@ -91,12 +91,12 @@ def stream(served):
     return Kinesis(served, f"fetched-{next(NAMES)}", 2)
 
 
-def options_of(stream: Kinesis, tmp_path: Path) -> dict[str, str]:
-    return stream.options(tmp_path, mode="continuous", spoolRollInterval=50)
+def options_of(stream: Kinesis, tmp_path: Path, **more: object) -> dict[str, str]:
+    return stream.options(tmp_path, mode="continuous", spoolRollInterval=50, **more)
 
 
-def started(context: Context, stream: Kinesis, tmp_path: Path, tasks: int = 2) -> Fetchers:
-    made = Fetchers(context, SparkOptions.parse(options_of(stream, tmp_path)), tasks, SOON)
+def started(context: Context, stream: Kinesis, tmp_path: Path, tasks: int = 2, **more: object) -> Fetchers:
+    made = Fetchers(context, SparkOptions.parse(options_of(stream, tmp_path, **more)), tasks, SOON)
     made.start()
     return made
 
@@ -176,3 +176,15 @@ def test_c2_without_a_spark_context_the_error_says_what_to_do(stream, tmp_path):
 
     with pytest.raises(rp.ConfigurationError, match=r"Spark Connect\) has none; valid: DRIVER or BATCH"):
         fetchers(Connected(), options_of(stream, tmp_path))
+
+
+def test_c2_what_can_be_known_wrong_with_the_place_is_an_error_of_the_call(stream, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    location = str(tmp_path / "file" / "spool")
+    with pytest.raises(rp.ConfigurationError, match="'metadataLocation' has the value .*the spool cannot be kept there"):
+        started(Context(), stream, tmp_path, metadataLocation=location)
+    with started(Context(lives), stream, tmp_path):
+        pass
+    other = Kinesis(stream.served, f"{stream.name}-other", 1)
+    with pytest.raises(rp.ConfigurationError, match=f"'stream' has the value '{other.name}'; .* read {stream.name} so"):
+        started(Context(lives), other, tmp_path)

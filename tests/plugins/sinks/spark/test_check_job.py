@@ -1,0 +1,55 @@
+"""What is wrong with a job is said when its stream is loaded, on the driver, and not by tasks that fail one after the other (C2)."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+from recordpublisher.plugins.sinks.spark.kinesis_service import check_job
+from recordpublisher.plugins.sinks.spark.options import SparkOptions
+from recordpublisher.publishers.errors import ConfigurationError
+
+LOOKAHEAD, MAX_LAG = "flink.watermark.lookahead.millis", "flink.watermark.alignment.max.lag"
+
+
+def check(folder, **more):
+    given = {"stream": "orders", "metadatalocation": str(folder), "aws.region": "eu-west-1", **more}
+    check_job(SparkOptions.parse(given))
+
+
+@pytest.mark.parametrize("mode", ["batch", "continuous", "driver"])
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"flink.deserializer": "avro"}, "'flink.deserializer' has the value 'avro'.*json"),
+        ({"flink.watermark.strategy": "NONE"}, "'flink.watermark.strategy' has the value 'NONE'.*BOUNDED"),
+        ({LOOKAHEAD: "5000", MAX_LAG: "5000"}, f"'{MAX_LAG}' has the value 5000; valid: more than {LOOKAHEAD}"),
+    ],
+)
+def test_names_that_nothing_answers_to_and_settings_that_contradict(tmp_path, mode, wrong, words):
+    with pytest.raises(ConfigurationError, match=words):
+        check(tmp_path, mode=mode, **wrong)
+
+
+def test_dead_letters_of_what_is_read_need_a_sink_that_is_ours(tmp_path):
+    wrong = {"flink.deserializer.error": "DEAD_LETTER"}
+    with pytest.raises(ConfigurationError, match="'flink.deserializer.error' has the value 'DEAD_LETTER'.*FAIL or SKIP"):
+        check(tmp_path, **wrong)
+    with pytest.raises(ConfigurationError, match=r"'flink.deadletter.sink' is not set.*jsonl"):
+        check(tmp_path, mode="driver", **wrong)
+
+
+def test_a_tracker_without_an_address_where_fetchers_need_one(tmp_path):
+    with pytest.raises(ConfigurationError, match=r"flink\.watermark\.tracker\.address"):
+        check(tmp_path, mode="continuous", **{"flink.watermark.tracker": "TCP"})
+
+
+def test_what_has_no_effect_in_mode_batch_is_a_warning(tmp_path):
+    given = {MAX_LAG: "9000", LOOKAHEAD: "5000"}
+    with pytest.warns(UserWarning, match=f"'{MAX_LAG}' has no effect in mode BATCH"):
+        check(tmp_path, **given)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check(tmp_path, mode="continuous", **given)
+        check(tmp_path, **{LOOKAHEAD: "5000", "flink.deserializer": "json", "flink.watermark.strategy": "arrival"})
