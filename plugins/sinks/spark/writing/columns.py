@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
 
 from .....publishers.errors import ConfigurationError
 
@@ -45,6 +48,15 @@ def columns_of(fields: Sequence[tuple[str, str]], stream: str | None) -> WriteCo
         raise ColumnError("stream", None, "STRING, the target of each row; or set the option 'stream' for all of them")
     of_column = places["stream"] if stream is None else None
     return WriteColumns(data, places["partitionKey"], places["explicitHashKey"], of_column)
+
+
+def data_of(column: Any) -> list[Any]:
+    """The payloads of an Arrow column; text is UTF-8, null is None."""
+    if pa.types.is_string(column.type):
+        column = column.cast(pa.binary())
+    elif pa.types.is_large_string(column.type):
+        column = column.cast(pa.large_binary())
+    return list(column.to_pylist())
 
 
 def _place_of(name: str, fields: Sequence[tuple[str, str]]) -> int | None:

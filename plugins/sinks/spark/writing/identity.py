@@ -56,13 +56,20 @@ class IdField:
 
     def added_to(self, data: bytes, row_id: str) -> bytes:
         """The object with the id as its first field. Raises: SinkError when the data is no object, or has the field."""
+        objection = self.objection_to(data)
+        if objection is not None:
+            raise SinkError(objection)
+        rest = data.strip()[1:].lstrip()
+        return self._begin + row_id.encode() + (b'"' if rest == b"}" else b'",') + rest
+
+    def objection_to(self, data: bytes) -> str | None:
+        """Why the data cannot hold the id, if so."""
         text = data.strip()
         if not (text.startswith(b"{") and text.endswith(b"}")):
-            raise SinkError(f"idField adds '{self._name}' to a JSON object, and the data of a row is {_shown(data)}")
+            return f"idField adds '{self._name}' to a JSON object, and the data of a row is {_shown(data)}"
         if self._quoted in text and self._is_there(text):
-            raise SinkError(f"idField is '{self._name}', and the data of a row has that field: {_shown(data)}")
-        rest = text[1:].lstrip()
-        return self._begin + row_id.encode() + (b'"' if rest == b"}" else b'",') + rest
+            return f"idField is '{self._name}', and the data of a row has that field: {_shown(data)}"
+        return None
 
     def _is_there(self, text: bytes) -> bool:
         try:

@@ -4,24 +4,40 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
 from .....publishers.clock import Clock, SystemClock
 from .....publishers.wire import WritingPort
+from ...kinesis.failures import FailedRecord
 from ...kinesis.outgoing import Outgoing
 from ...kinesis.settings import Settings
 from ...kinesis.writer import KinesisWriter
+from .refused import Refuse
 
 MOST_STREAMS = 50
 """Writers that are open at a time: rows may name any number of streams, and each writer has connections and room of its own."""
 
 
 class OpenWriters:
-    """Owns the writers. Everything happens on the worker's loop, for one task at a time."""
+    """Owns the writers. Everything happens on the worker's loop, for one task at a time.
 
-    def __init__(self, settings: Settings, connect: Callable[[str], WritingPort], clock: Clock | None = None) -> None:
-        self._settings = settings
+    With `tells`, what cannot be put is no error: `refuse`, which the task sets, is told of it.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        connect: Callable[[str], WritingPort],
+        clock: Clock | None = None,
+        *,
+        tells: bool = False,
+    ) -> None:
+        self._settings = replace(settings, fails_on_error=False) if tells else settings
         self._connect = connect
         self._clock = clock or SystemClock()
+        self._tells = tells
+        self.refuse: Refuse | None = None
         self._writers: dict[str, KinesisWriter] = {}
         self._ended: Counter[str] = Counter()
 
@@ -55,7 +71,8 @@ class OpenWriters:
             if len(self._writers) >= MOST_STREAMS:
                 await self.flush()
                 await self.abandon()
-            writer = KinesisWriter(self._connect(stream), stream, self._settings, self._clock)
+            told = partial(self._refused, stream) if self._tells else None
+            writer = KinesisWriter(self._connect(stream), stream, self._settings, self._clock, told)
             try:
                 await writer.open()
             except BaseException:
@@ -63,6 +80,10 @@ class OpenWriters:
                 raise
             self._writers[stream] = writer
         return writer
+
+    def _refused(self, stream: str, failed: FailedRecord) -> None:
+        assert self.refuse is not None
+        self.refuse(stream, failed)
 
 
 def _counts(writer: KinesisWriter) -> dict[str, int]:

@@ -11,6 +11,7 @@ from .....publishers.property_table import SINK_STREAM
 from .....publishers.property_types import optional_integer, text
 from ...kinesis.settings import Settings
 from ..options import STREAM, warn_of_unknown_options
+from .on_failure import DEAD_LETTERS, ON_FAILURE, dead_letter_sink, with_dead_letters
 
 _GROUP = "Spark"
 QUEUE_BYTES_OF_MANY = 16 * 2**20
@@ -46,18 +47,22 @@ class WriteOptions:
     id_field: str | None
     settings: Settings
     properties: Properties
+    on_failure: str = ON_FAILURE.default
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
         """From what Spark hands over (keys lower-cased). Raises: ConfigurationError with option, value and what is valid (C2)."""
         properties = Properties(options)
         properties.check()
-        warn_of_unknown_options(properties, (STREAM, WRITE_TASKS, ID_FIELD))
+        warn_of_unknown_options(properties, (STREAM, WRITE_TASKS, ID_FIELD, ON_FAILURE, DEAD_LETTERS))
+        properties = with_dead_letters(properties)
+        dead_letter_sink(properties)
         return cls(
             stream=_stream(properties),
             id_field=properties.value(ID_FIELD),
             settings=_shared(Settings.of(properties), properties.value(WRITE_TASKS)),
             properties=properties,
+            on_failure=properties.value(ON_FAILURE),
         )
 
     def settings_of_one_of_many(self) -> Settings:

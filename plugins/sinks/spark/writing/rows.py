@@ -12,8 +12,10 @@ import pyarrow as pa
 
 from .....publishers.errors import SinkError
 from ...kinesis.outgoing import Outgoing, size_of
-from .columns import WriteColumns
+from .columns import WriteColumns, data_of
 from .identity import IdField, RowIds
+from .refused import Refuse
+from .usable import usable
 
 SLICE_ROWS = 2_000
 SLICE_BYTES = 8 * 2**20
@@ -52,6 +54,10 @@ class RowsToRecords:
         ]
         return _by_stream(streams, records) if streams is not None else {str(self.stream): records}
 
+    def usable(self, rows: pa.RecordBatch, refuse: Refuse | None) -> pa.RecordBatch:
+        """The rows without those that cannot become records, which `refuse` is told of; None: all of them."""
+        return rows if refuse is None else usable(rows, self.columns, self.stream, self.field, refuse)
+
     def _required(self, rows: pa.RecordBatch, place: int, name: str) -> list[Any]:
         column = rows.column(place)
         if column.null_count:
@@ -60,20 +66,12 @@ class RowsToRecords:
                 rows.schema.field(at).name: str(rows.column(at)[row])[:60] for at in self._shown_places() if at != place
             }
             raise SinkError(f"a row has no {name} (null): {shown}; filter such rows out")
-        return _bytes(column) if name == "data" else column.to_pylist()
+        return data_of(column) if name == "data" else column.to_pylist()
 
     def _shown_places(self) -> list[int]:
         columns = self.columns
         places = (columns.stream, columns.partition_key, columns.explicit_hash_key, columns.data)
         return [place for place in places if place is not None]
-
-
-def _bytes(column: Any) -> list[bytes]:
-    if pa.types.is_string(column.type):
-        column = column.cast(pa.binary())
-    elif pa.types.is_large_string(column.type):
-        column = column.cast(pa.large_binary())
-    return list(column.to_pylist())
 
 
 def _texts(rows: pa.RecordBatch, place: int | None) -> list[str | None] | None:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .....publishers.clock import Clock, SystemClock
 from .....publishers.errors import RecordPublisherError, SinkError
+from ...kinesis.outgoing import Outgoing
 from ..worker import WorkerLoop
 from .open_writers import OpenWriters
+from .refused import RefusedRows
 from .rows import RowsToRecords, slices
+
+ADVICE = "; the options onFailure=SKIP and deadLetters=<folder> go on without such rows"
 
 
 @dataclass(frozen=True, slots=True)
 class TaskFigures:
     """What a task did: rows acknowledged, bytes of their data and keys, Kinesis records (fewer, with aggregation), records sent again,
-    records refused by a shard's limit, rows given up, looks for room that found none, seconds."""
+    records refused by a shard's limit, rows given up, looks for room that found none, seconds; how many of the rows are dead letters."""
 
     task: int
     attempt: int
@@ -29,11 +33,15 @@ class TaskFigures:
     given_up: int
     waits: int
     seconds: float
+    dead_letters: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class TaskWrite:
-    """Writes the rows of one attempt of a task. `where` names it in errors; `warm` is the key of this job's writers in the worker."""
+    """Writes the rows of one attempt of a task. `where` names it in errors; `warm` is the key of this job's writers in the worker.
+
+    `refused` takes the rows that cannot be put; without it such a row fails the task.
+    """
 
     task: int
     attempt: int
@@ -42,6 +50,7 @@ class TaskWrite:
     loop: WorkerLoop
     warm: tuple[object, ...]
     make: Callable[[], OpenWriters]
+    refused: RefusedRows | None = None
     clock: Clock = SystemClock()  # noqa: RUF009 - has no state
 
     def run(self, batches: Iterable[Any]) -> TaskFigures:
@@ -50,25 +59,41 @@ class TaskWrite:
         Raises: SinkError that names batch and task; rows of a failed attempt that were acknowledged come again with the next one.
         """
         writers = self.loop.warm(self.warm, self.make)
-        began, before = self.clock.monotonic(), writers.totals()
+        writers.refuse = None if self.refused is None else self.refused.take
+        began, before, unusable = self.clock.monotonic(), writers.totals(), 0
         try:
             for batch in batches:
                 for part in slices(batch):
-                    self.loop.run(writers.put(self.rows.records_of(part)))
-            self.loop.run(writers.flush())
+                    rows = self.rows.usable(part, writers.refuse)
+                    unusable += part.num_rows - rows.num_rows
+                    self.loop.run(self._put(writers, self.rows.records_of(rows)))
+            self.loop.run(self._finish(writers))
         except BaseException as error:
             self._let_go_of(writers)
             if isinstance(error, RecordPublisherError):
-                raise SinkError(f"{self.where}: {error}") from error
+                advice = ADVICE if isinstance(error, SinkError) and self.refused is None else ""
+                raise SinkError(f"{self.where}: {error}{advice}") from error
             raise
-        return self._figures(writers.totals() - before, self.clock.monotonic() - began)
+        return self._figures(writers.totals() - before, unusable, self.clock.monotonic() - began)
+
+    async def _put(self, writers: OpenWriters, records: Mapping[str, Sequence[Outgoing]]) -> None:
+        await writers.put(records)
+        if self.refused is not None:
+            await self.refused.write()
+
+    async def _finish(self, writers: OpenWriters) -> None:
+        await writers.flush()
+        if self.refused is not None:
+            await self.refused.finish()
 
     def _let_go_of(self, writers: OpenWriters) -> None:
         """A writer that failed takes nothing more, and what is outstanding is nobody's now."""
         self.loop.forget(self.warm)
         self.loop.start(writers.abandon())
+        if self.refused is not None:
+            self.loop.start(self.refused.let_go())
 
-    def _figures(self, counts: Counter[str], seconds: float) -> TaskFigures:
+    def _figures(self, counts: Counter[str], unusable: int, seconds: float) -> TaskFigures:
         return TaskFigures(
             task=self.task,
             attempt=self.attempt,
@@ -77,7 +102,8 @@ class TaskWrite:
             kinesis_records=counts["kinesisRecords"],
             retries=counts["retries"],
             throttles=counts["throttles"],
-            given_up=counts["numRecordsOutErrors"],
+            given_up=counts["numRecordsOutErrors"] + unusable,
             waits=counts["backpressureCycles"],
             seconds=seconds,
+            dead_letters=0 if self.refused is None else self.refused.letters,
         )

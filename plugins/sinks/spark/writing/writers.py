@@ -17,8 +17,10 @@ from ..log import log_to_stderr
 from ..worker import worker_loop
 from .columns import columns_of
 from .identity import BATCH, IdField, RowIds, scope_of
+from .on_failure import check_folder, dead_letter_sink
 from .open_writers import OpenWriters
 from .options import WriteOptions
+from .refused import RefusedRows
 from .rows import RowsToRecords
 from .task import TaskFigures, TaskWrite
 from .told import abort_line, line
@@ -41,6 +43,7 @@ class RowWriter:
         self._columns = columns_of(
             [(each.name, each.dataType.simpleString()) for each in schema.fields], options.stream
         )
+        check_folder(options.properties)
         self._run = uuid.uuid4().hex  # of a batch job: the attempts of its tasks share it
 
     def write(self, iterator: Iterator[Any]) -> Written:
@@ -57,6 +60,7 @@ class RowWriter:
             worker_loop(),
             ("write", *self._options.of_connection),
             self._open,
+            None if self._options.on_failure == "FAIL" else RefusedRows(dead_letter_sink(self._options.properties), task, where, scope),
         )
         return Written(write.run(iterator))
 
@@ -68,7 +72,8 @@ class RowWriter:
     def _open(self) -> OpenWriters:
         options = self._options
         settings = options.settings if options.stream is not None else options.settings_of_one_of_many()
-        return OpenWriters(settings, lambda stream: KinesisClient(options.properties, [stream]))
+        tells = options.on_failure != "FAIL"
+        return OpenWriters(settings, lambda stream: KinesisClient(options.properties, [stream]), tells=tells)
 
 
 class KinesisStreamWriter(RowWriter, DataSourceStreamArrowWriter):  # type: ignore[misc]

@@ -1,0 +1,82 @@
+"""What becomes of rows that cannot be put: the options, and the dead-letter sink that they name (S7)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from .....fetcher.sink import Sink
+from .....publishers.errors import ConfigurationError, ImpossibleStateError
+from .....publishers.properties import Properties
+from .....publishers.property_table import DEAD_LETTER, DEAD_LETTER_SINK, JSONL_PATH, ON_POISON
+from .....publishers.property_types import choice, text
+from ....manager import load_registry
+from ....sinks_by_name import dead_letters_of
+
+_GROUP = "Spark"
+FOLDER_KEY = DEAD_LETTER.key + JSONL_PATH.key.removeprefix("flink.sink.")
+
+ON_FAILURE = choice(
+    "flink.spark.write.onfailure",
+    "A row that can never be written: FAIL (the task, and after its attempts the query), SKIP and count, or DEAD_LETTER, to the sink "
+    "`flink.deadletter.sink` or the folder `deadLetters` (S7). Option `onFailure`.",
+    "FAIL",
+    ("FAIL", "SKIP", "DEAD_LETTER"),
+    group=_GROUP,
+    aliases=("onFailure",),
+)
+DEAD_LETTERS = text(
+    "flink.spark.write.deadletters",
+    "A folder for rows that can never be written, seen by every executor and for this query alone: JSON lines. Short for "
+    f"`onFailure=DEAD_LETTER`, `flink.deadletter.sink=jsonl` and `{FOLDER_KEY}`. Option `deadLetters`.",
+    group=_GROUP,
+    aliases=("deadLetters",),
+)
+
+
+def with_dead_letters(properties: Properties) -> Properties:
+    """The properties with `deadLetters` spelled out. Raises: ConfigurationError where others contradict it."""
+    folder = properties.value(DEAD_LETTERS)
+    if folder is None:
+        return properties
+    if "://" in folder:
+        valid = f"a folder that every executor sees; for other places onFailure=DEAD_LETTER and {DEAD_LETTER_SINK.key}"
+        raise ConfigurationError("deadLetters", folder, valid)
+    policy = properties.value(ON_FAILURE)
+    if properties.is_set(ON_FAILURE) and policy != "DEAD_LETTER":
+        raise ConfigurationError("onFailure", policy, "DEAD_LETTER, or no option deadLetters")
+    for key, value in properties.with_prefix(DEAD_LETTER).items():
+        raise ConfigurationError(DEAD_LETTER.key + key, value, "this or the option deadLetters, not both")
+    spelled_out = {ON_FAILURE.key: "DEAD_LETTER", DEAD_LETTER_SINK.key: "jsonl", FOLDER_KEY: folder}
+    return properties.merged(spelled_out)
+
+
+def dead_letter_sink(properties: Properties) -> Callable[[], Sink] | None:
+    """What makes the dead-letter sink of a task, if there is one. Raises: ConfigurationError for what it cannot do without."""
+    if properties.value(ON_FAILURE) != "DEAD_LETTER":
+        return None
+    _made(properties)
+    return partial(_made, properties)
+
+
+def check_folder(properties: Properties) -> None:
+    """On the driver, before a task fails for it. Raises: ConfigurationError for a folder of dead letters that cannot be written."""
+    folder = properties.value(DEAD_LETTERS)
+    if folder is None:
+        return
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        problem = "" if os.access(folder, os.W_OK) else "no right to write"
+    except OSError as error:
+        problem = str(error)
+    if problem:
+        raise ConfigurationError("deadLetters", folder, "a folder that every executor can write", reason=problem)
+
+
+def _made(properties: Properties) -> Sink:
+    made = dead_letters_of(load_registry(), properties.merged({ON_POISON.key: "DEAD_LETTER"}))
+    if made is None:
+        raise ImpossibleStateError("a policy of dead letters has a sink")
+    return made
