@@ -117,7 +117,13 @@ class Fetcher:
     """One attempt of a lane: reads its shards, number after number, into a SpoolSink."""
 
     def __init__(
-        self, store: ObjectStore, generation: Generation, lane: int, shards: list[Shard], clock: Clock = CLOCK, **settings
+        self,
+        store: ObjectStore,
+        generation: Generation,
+        lane: int,
+        shards: list[Shard],
+        clock: Clock = CLOCK,
+        **settings,
     ) -> None:
         self.lane = lane
         self._shards = [shard for place, shard in enumerate(shards) if place % generation.lanes == lane]

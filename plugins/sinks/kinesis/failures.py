@@ -79,8 +79,8 @@ class Failures:
 
     def _error_of(self, failed: FailedRecord) -> SinkError:
         return SinkError(
-            f"a record with the partition key {failed.partition_key!r} and {len(failed.data)} bytes of data was not put into {self._stream}: "
-            f"{failed.error_code}: {failed.error_message}"
+            f"a record with the partition key {failed.partition_key!r} and {len(failed.data)} bytes of data "
+            f"was not put into {self._stream}: {failed.error_code}: {failed.error_message}"
         )
 
 

@@ -34,7 +34,9 @@ class Notices:
     def of_dropped(self, streams: Collection[str]) -> None:
         """Streams that the checkpoint knows and the options do not name any more."""
         if streams:
-            text = "not read any more, and their positions are forgotten: %s; added again, they begin where the job began"
+            text = (
+                "not read any more, and their positions are forgotten: %s; added again, they begin where the job began"
+            )
             LOG.warning(text, ", ".join(sorted(streams)))
 
     def of_forgotten(self, offset: Offset) -> None:

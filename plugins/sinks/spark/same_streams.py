@@ -17,7 +17,10 @@ def dropped_streams(known: Iterable[str], streams: Iterable[str]) -> set[str]:
         told = ", ".join(sorted(known))
         valid = f"streams with {told} among them, or a new checkpointLocation and a new metadataLocation"
         raise ConfigurationError(
-            "stream", ", ".join(sorted(wanted)), valid, reason=f"this query has read {told} so far, and positions are kept"
+            "stream",
+            ", ".join(sorted(wanted)),
+            valid,
+            reason=f"this query has read {told} so far, and positions are kept",
         )
     return known - wanted
 

@@ -53,12 +53,16 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         return SpoolStreamReader(options) if options.is_spooled else KinesisStreamReader(options)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> KinesisStreamWriter:  # noqa: N802 - Spark's name
-        """The writer of a query. Raises: ConfigurationError for options and columns, when the first batch is planned."""
-        return KinesisStreamWriter(WriteOptions.parse(self.options), schema)
+        """The writer of a query. Raises: ConfigurationError, StreamNotFoundError for what is wrong, when the first batch is planned."""
+        writer = KinesisStreamWriter(WriteOptions.parse(self.options), schema)
+        writer.check()
+        return writer
 
     def writer(self, schema: Any, overwrite: bool) -> KinesisBatchWriter:
-        """The writer of a batch job. Raises: ConfigurationError for options, columns and the mode."""
-        return KinesisBatchWriter(WriteOptions.parse(self.options), schema, overwrite)
+        """The writer of a batch job. Raises: as `streamWriter`, and for the mode."""
+        writer = KinesisBatchWriter(WriteOptions.parse(self.options), schema, overwrite)
+        writer.check()
+        return writer
 
     def reading_options(self) -> SparkOptions:
         """The options of a job that reads, checked. Raises: ConfigurationError."""

@@ -40,7 +40,9 @@ def _nulls(rows: pa.RecordBatch, place: int | None, name: str) -> dict[int, str]
 
 
 def _without_room(rows: pa.RecordBatch, columns: WriteColumns, field: IdField) -> dict[int, str]:
-    objections = ((row, field.objection_to(data)) for row, data in enumerate(data_of(rows.column(columns.data))) if data)
+    objections = (
+        (row, field.objection_to(data)) for row, data in enumerate(data_of(rows.column(columns.data))) if data
+    )
     return {row: objection for row, objection in objections if objection is not None}
 
 

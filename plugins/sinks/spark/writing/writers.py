@@ -22,6 +22,7 @@ from .open_writers import OpenWriters
 from .options import WriteOptions
 from .refused import RefusedRows
 from .rows import RowsToRecords
+from .target import check_target
 from .task import TaskFigures, TaskWrite
 from .told import abort_line, line
 
@@ -43,8 +44,12 @@ class RowWriter:
         self._columns = columns_of(
             [(each.name, each.dataType.simpleString()) for each in schema.fields], options.stream
         )
-        check_folder(options.properties)
         self._run = uuid.uuid4().hex  # of a batch job: the attempts of its tasks share it
+
+    def check(self) -> None:
+        """What needs a look, on the driver. Raises: ConfigurationError, StreamNotFoundError."""
+        check_folder(self._options.properties)
+        check_target(self._options, worker_loop(), self._connect)
 
     def write(self, iterator: Iterator[Any]) -> Written:
         """Put the rows of one task. Raises: SinkError that names batch and task."""
@@ -60,7 +65,9 @@ class RowWriter:
             worker_loop(),
             ("write", *self._options.of_connection),
             self._open,
-            None if self._options.on_failure == "FAIL" else RefusedRows(dead_letter_sink(self._options.properties), task, where, scope),
+            None
+            if self._options.on_failure == "FAIL"
+            else RefusedRows(dead_letter_sink(self._options.properties), task, where, scope),
         )
         return Written(write.run(iterator))
 
@@ -73,7 +80,10 @@ class RowWriter:
         options = self._options
         settings = options.settings if options.stream is not None else options.settings_of_one_of_many()
         tells = options.on_failure != "FAIL"
-        return OpenWriters(settings, lambda stream: KinesisClient(options.properties, [stream]), tells=tells)
+        return OpenWriters(settings, self._connect, tells=tells)
+
+    def _connect(self, stream: str) -> KinesisClient:
+        return KinesisClient(self._options.properties, [stream])
 
 
 class KinesisStreamWriter(RowWriter, DataSourceStreamArrowWriter):  # type: ignore[misc]

@@ -34,7 +34,9 @@ def test_names_that_nothing_answers_to_and_settings_that_contradict(tmp_path, mo
 
 def test_dead_letters_of_what_is_read_need_a_sink_that_is_ours(tmp_path):
     wrong = {"flink.deserializer.error": "DEAD_LETTER"}
-    with pytest.raises(ConfigurationError, match="'flink.deserializer.error' has the value 'DEAD_LETTER'.*FAIL or SKIP"):
+    with pytest.raises(
+        ConfigurationError, match=r"'flink.deserializer.error' has the value 'DEAD_LETTER'.*FAIL or SKIP"
+    ):
         check(tmp_path, **wrong)
     with pytest.raises(ConfigurationError, match=r"'flink.deadletter.sink' is not set.*jsonl"):
         check(tmp_path, mode="driver", **wrong)

@@ -36,8 +36,8 @@ def test_a_query_says_so_before_its_first_batch_and_keeps_its_positions(tmp_path
     job.run()
     given = options(tmp_path)
     job.options = SparkOptions(("another",), given.metadata_location, given.properties)
+    job.restart()
     with pytest.raises(ConfigurationError, match="has read s so far"):
-        job.restart()
         job.run()
     job.options = given
     job.restart()

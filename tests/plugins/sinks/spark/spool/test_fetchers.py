@@ -181,7 +181,9 @@ def test_c2_without_a_spark_context_the_error_says_what_to_do(stream, tmp_path):
 def test_c2_what_can_be_known_wrong_with_the_place_is_an_error_of_the_call(stream, tmp_path):
     (tmp_path / "file").write_text("in the way")
     location = str(tmp_path / "file" / "spool")
-    with pytest.raises(rp.ConfigurationError, match="'metadataLocation' has the value .*the spool cannot be kept there"):
+    with pytest.raises(
+        rp.ConfigurationError, match=r"'metadataLocation' has the value .*the spool cannot be kept there"
+    ):
         started(Context(), stream, tmp_path, metadataLocation=location)
     with started(Context(lives), stream, tmp_path):
         pass

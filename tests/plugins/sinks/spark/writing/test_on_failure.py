@@ -44,8 +44,14 @@ def test_a_folder_is_short_for_a_sink_of_json_lines(tmp_path):
         ({"onFailure": "DEAD_LETTER"}, f"'{SINK}' is not set.*jsonl"),
         ({"onFailure": "DEAD_LETTER", SINK: "jsonl"}, r"'flink\.sink\.jsonl\.path' is not set"),
         ({"onFailure": "DEAD_LETTER", SINK: "sqs"}, f"'{SINK}' has the value 'sqs'.*jsonl"),
-        ({"onFailure": "SKIP", "deadLetters": "/f"}, "'onFailure' has the value 'SKIP'; valid: DEAD_LETTER, or no option"),
-        ({"onFailure": "FAIL", "deadLetters": "/f"}, "'onFailure' has the value 'FAIL'; valid: DEAD_LETTER, or no option"),
+        (
+            {"onFailure": "SKIP", "deadLetters": "/f"},
+            "'onFailure' has the value 'SKIP'; valid: DEAD_LETTER, or no option",
+        ),
+        (
+            {"onFailure": "FAIL", "deadLetters": "/f"},
+            "'onFailure' has the value 'FAIL'; valid: DEAD_LETTER, or no option",
+        ),
         ({SINK: "sql", "deadLetters": "/f"}, f"'{SINK}' has the value 'sql'; valid: this or the option deadLetters"),
         ({"deadLetters": "s3://b/p"}, f"'deadLetters' has the value 's3://b/p'; valid: a folder.*{SINK}"),
     ],
@@ -58,5 +64,7 @@ def test_c2_what_does_not_fit_is_named(given, words):
 def test_c2_a_folder_that_cannot_be_made_ends_the_query_before_a_task_needs_it(tmp_path):
     (tmp_path / "file").write_text("in the way")
     options = parsed(deadLetters=str(tmp_path / "file" / "letters"))
-    with pytest.raises(ConfigurationError, match="'deadLetters' has the value .*; valid: a folder that every executor can"):
-        KinesisStreamWriter(options, SCHEMA)
+    with pytest.raises(
+        ConfigurationError, match=r"'deadLetters' has the value .*; valid: a folder that every executor can"
+    ):
+        KinesisStreamWriter(options, SCHEMA).check()

@@ -106,7 +106,9 @@ def test_rows_whose_retries_are_used_up_are_letters_and_the_next_task_goes_on(jo
     figures = writing.run([rows(b"a", b"b", b"c")])
     assert (figures.records, figures.dead_letters) == (2, 1)
     (letter,) = writing.letters()
-    assert "a row of 1 bytes with the partition key 'k1' was not put into out: InternalFailure" in letter["value"]["error"]
+    assert (
+        "a row of 1 bytes with the partition key 'k1' was not put into out: InternalFailure" in letter["value"]["error"]
+    )
     assert writing.run([rows(b"a")]).records == 1
 
 
@@ -143,5 +145,7 @@ def test_skip_counts_them_and_names_the_first(job, caplog):
 def test_dead_letters_that_cannot_be_written_fail_the_task(job, tmp_path):
     writing = job(deadletters=str(tmp_path / "letters"))
     (tmp_path / "letters").write_text("in the way")
-    with pytest.raises(SinkError, match=r"task 3 of batch 7: property 'flink.sink.jsonl.path'.*a folder that can be written"):
+    with pytest.raises(
+        SinkError, match=r"task 3 of batch 7: property 'flink.sink.jsonl.path'.*a folder that can be written"
+    ):
         writing.run([rows(LARGE)])

@@ -80,6 +80,17 @@ def test_a_write_in_foreach_batch_has_the_ids_of_the_batch(spark, kinesis, tmp_p
     assert sorted(row["n"] for row in dropped_repeats(records)) == list(range(100))
 
 
+def test_a_row_that_can_never_be_written_is_a_dead_letter_and_the_query_goes_on(spark, kinesis, tmp_path):
+    target = kinesis("letters")
+    rows = numbered(spark, 100).selectExpr("if(value % 50 = 7, repeat('x', 1100000), cast(value as string)) data")
+    folder = tmp_path / "letters"
+    query = write_stream(rows, target, tmp_path, trigger=NOW, deadLetters=folder)
+    query.awaitTermination()
+    letters = [json.loads(line) for file in folder.glob("letters/*/*.jsonl") for line in file.read_text().splitlines()]
+    assert (len(target.records()), len(letters)) == (98, 2)
+    assert all("data and key have" in letter["value"]["error"] for letter in letters)
+
+
 def test_a_throttled_shard_slows_the_query_and_loses_nothing(spark, tmp_path):
     """A shard takes 1,000 records at once and 1,000 a second from then on (service limits)."""
     with serve_in_thread(quotas=Quotas.service()) as served:
@@ -102,7 +113,6 @@ def numbered(spark, count):
     ("expression", "options", "words"),
     [
         ("id data", {}, "column 'data' has the type BIGINT; valid: BINARY or STRING"),
-        ("cast(id as string) data", {"stream": "unknown"}, "stream 'unknown' does not exist; existing streams: "),
         ("cast(id as string) data", {"flink.sink.kinesis.ordering": "ALL"}, "NONE, PER_KEY"),
         ("cast(id as string) data", {"idField": "id"}, r"task \d: idField adds 'id' to a JSON object"),
     ],
@@ -112,6 +122,13 @@ def test_c2_what_is_wrong_is_said_with_what_is_valid(spark, kinesis, expression,
     with pytest.raises(Exception, match=words):
         write_rows(spark.range(1).selectExpr(expression), target, **options)
     assert target.records() == []
+
+
+def test_c2_a_target_that_is_not_there_is_said_before_there_are_tasks(spark, kinesis):
+    target = kinesis("there")
+    with pytest.raises(Exception, match="Failed to initialize Python data source writer") as raised:
+        write_rows(spark.range(1).selectExpr("cast(id as string) data"), target, stream="not-there")
+    assert "stream 'not-there' does not exist; existing streams: " in str(raised.value)
 
 
 def test_a_stream_cannot_be_overwritten(spark, kinesis):
