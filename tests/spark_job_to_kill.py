@@ -19,13 +19,18 @@ import recordpublisher as rp
 from recordpublisher.plugins.sinks.spark.spool import fetchers as fetchers_module
 
 ACTIONS = 3
+CONF = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.python.authenticate.socketTimeout": "120s",
+}
 
 
 def main() -> None:
     job = json.loads(sys.argv[1])
     folder = Path(job["folder"])
     builder = SparkSession.builder.master(job["master"]).config("spark.ui.enabled", "false")
-    for key, value in {"spark.driver.host": "127.0.0.1", "spark.sql.shuffle.partitions": "1", **job["conf"]}.items():
+    for key, value in {**CONF, **job["conf"]}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")

@@ -60,7 +60,7 @@ class Job:
     def finish(self) -> None:
         """Run to the tip as of now."""
         with self.start(finish=True) as running:
-            assert running.process.wait(600) == 0, running.errors()
+            assert running.process.wait(2 * PATIENCE) == 0, running.errors()
 
     def numbers(self, spark: Any) -> list[list[int]]:
         """The numbers of the records in each output, sorted."""

@@ -32,7 +32,7 @@ def test_the_commands_of_the_table_are_those_there_are():
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(700)
 def test_the_spark_example_writes_every_record(endpoint, tmp_path):
     import pyarrow.parquet
 
@@ -40,6 +40,6 @@ def test_the_spark_example_writes_every_record(endpoint, tmp_path):
     (code,) = [block.text for block in blocks(README, endpoint) if "SparkSession" in block.text]
     local = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_SUBMIT_ARGS": "--conf spark.ui.enabled=false pyspark-shell"}
     environment = process_environment(PYSPARK_PYTHON=sys.executable, **local)
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True, timeout=200)
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True, timeout=600)
 
     assert pyarrow.parquet.read_table(tmp_path / "orders.parquet").num_rows == 10

@@ -10,13 +10,13 @@ import pytest
 def play(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "recordpublisher", "demo", *arguments]
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=280, check=False, env={**os.environ, **environment}
+        command, capture_output=True, text=True, timeout=600, check=False, env={**os.environ, **environment}
     )
 
 
 @pytest.mark.kills
 @pytest.mark.spark
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(700)
 @pytest.mark.parametrize("publisher", ["EFO", "POLLING"])
 def test_a_job_killed_in_mid_run_and_started_again_loses_and_repeats_nothing(publisher):
     done = play("--publisher", publisher, "--seconds", "60", "--kill")

@@ -26,6 +26,10 @@ def spark() -> Iterator[Any]:
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.session.timeZone": "UTC",
         "spark.task.maxFailures": "1",
+        # tests add up what all batches brought: Spark forgets all but the last hundred
+        "spark.sql.streaming.numRecentProgressUpdates": "10000",
+        # how long a worker may take to start: 15 s are too few on a machine that has other things to do
+        "spark.python.authenticate.socketTimeout": "120s",
     }
     for key, value in settings.items():
         builder = builder.config(key, value)

@@ -2,9 +2,9 @@
 
 import pytest
 from moto_aws import serve_moto
-from spark_jobs import numbers, to_parquet, wait_for_rows
+from spark_jobs import PATIENCE, numbers, to_parquet, wait_for_rows
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(3 * PATIENCE)]
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import time
 import pytest
 from spark_kills import Job, Running, check_once, kill_executor_of, producing, rounds, seeded
 
-pytestmark = [pytest.mark.spark, pytest.mark.kills, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.kills, pytest.mark.timeout(1800)]
 CONTINUOUS = {"mode": "continuous", "spoolRollInterval": 200, "maxRecordsPerBatch": 5000}
 POLLING = {**CONTINUOUS, "flink.stream.recordpublisher": "POLLING"}
 FAN_OUT = {**CONTINUOUS, "flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "k"}

@@ -6,11 +6,11 @@ import json
 import time
 
 import pytest
-from spark_jobs import numbers, rows_so_far, to_parquet, wait_for_rows
+from spark_jobs import PATIENCE, numbers, rows_so_far, to_parquet, wait_for_rows
 
 import recordpublisher as rp
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(3 * PATIENCE)]
 NOW = {"availableNow": True}
 POLLING = {"mode": "continuous", "flink.stream.recordpublisher": "POLLING", "spoolRollInterval": 100}
 FAN_OUT = {**POLLING, "flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "continuous"}
@@ -62,7 +62,7 @@ def test_fetchers_that_give_up_end_the_query_with_their_reason(spark, kinesis, t
     fetchers = rp.spark.fetchers(spark, stream.options(tmp_path, **bad), tasks=1)
     query = to_parquet(stream.load(spark, tmp_path, **bad), tmp_path)
     with pytest.raises(Exception, match="the fetchers have given up: fetcher 0 died of DeserializationError"):
-        query.awaitTermination(60)
+        query.awaitTermination(PATIENCE)
     with pytest.raises(rp.RecordPublisherError, match="DeserializationError"):
         fetchers.__exit__(None, None, None)
 

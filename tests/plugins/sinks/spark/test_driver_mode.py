@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from spark_jobs import numbers, rows_so_far, to_parquet, wait_for_rows
+from spark_jobs import PATIENCE, numbers, rows_so_far, to_parquet, wait_for_rows
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(3 * PATIENCE)]
 NOW = {"availableNow": True}
 POLLING = {"mode": "driver", "flink.stream.recordpublisher": "POLLING", "spoolRollInterval": 100}
 FAN_OUT = {**POLLING, "flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "driver"}

@@ -7,7 +7,7 @@ from collections import Counter
 from itertools import cycle, islice
 
 import pytest
-from spark_kills import Job, check_once, kill_at, kill_executor_of, producing, rounds, seeded
+from spark_kills import PATIENCE, Job, check_once, kill_at, kill_executor_of, producing, rounds, seeded
 
 pytestmark = [pytest.mark.spark, pytest.mark.kills, pytest.mark.timeout(3600)]
 POLLING = {"flink.stream.recordpublisher": "POLLING", "maxRecordsPerBatch": 5000}
@@ -48,7 +48,7 @@ def test_a_zombie_driver_that_wakes_after_its_replacement_does_no_harm(kinesis, 
         with job.start() as replacement:
             replacement.wait_for_lines(4)
             zombie.signal(signal.SIGCONT)
-            assert zombie.process.wait(120) != 0  # Spark finds that its log was continued by somebody else
+            assert zombie.process.wait(PATIENCE) != 0  # Spark finds that its log was continued by somebody else
             assert "oncurrent" in zombie.errors()
             replacement.wait_for_lines(len(replacement.lines) + 2)
     job.finish()

@@ -9,7 +9,7 @@ import pytest
 from spark_jobs import dropped_repeats
 from spark_kills import Job, producing
 
-pytestmark = [pytest.mark.spark, pytest.mark.kills, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.kills, pytest.mark.timeout(1800)]
 
 
 def test_every_row_at_least_once_wherever_tasks_and_driver_are_killed(kinesis, tmp_path):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
-from spark_jobs import Kinesis, dropped_repeats, write_rows, write_stream
+from spark_jobs import PATIENCE, Kinesis, dropped_repeats, write_rows, write_stream
 
 from recordpublisher.plugins.local import Quotas, serve_in_thread
 from recordpublisher.plugins.sinks.spark.source import KinesisSource
 from recordpublisher.plugins.sinks.spark.writing.options import WriteOptions
 from recordpublisher.plugins.sinks.spark.writing.writers import KinesisStreamWriter
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(3 * PATIENCE)]
 NOW = {"availableNow": True}
 
 
