@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection
+from typing import TYPE_CHECKING
 
 from ...fetcher.sink import State
 from ...fetcher.state_store import StateStore
@@ -11,6 +11,9 @@ from ...publishers.properties import Properties
 from ...publishers.property_table import JOB_NAME, STATE_URI
 from ..database.database import Database
 from ..database.positions import PositionTable
+
+if TYPE_CHECKING:  # at run time `database` is imported first: it says which extra is missing
+    from sqlalchemy import Connection
 
 TABLE = "recordpublisher_state"
 

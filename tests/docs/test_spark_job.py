@@ -13,7 +13,7 @@ from command_line import ROOT
 
 from recordpublisher.plugins.local import serve_in_thread
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(2700)]
 JOB = ROOT / "docs/how-to/spark_job.py"
 MINUTE = 60_000
 EPOCH = 1_700_000_040_000
@@ -70,9 +70,13 @@ def write_properties(served, folder):
 
 
 def run(folder, remote):
+    """With few shuffle partitions: 200 tasks, each with a state store of its own, are most of what it takes otherwise."""
+    (folder / "conf").mkdir(exist_ok=True)
+    (folder / "conf/spark-defaults.conf").write_text("spark.sql.shuffle.partitions 2\n")
     environment = {
         **os.environ,
         "PYSPARK_PYTHON": sys.executable,
+        "SPARK_CONF_DIR": str(folder / "conf"),
         "PYSPARK_SUBMIT_ARGS": "--master local[2] pyspark-shell",
     }
     if remote is not None:

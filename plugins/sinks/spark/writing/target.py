@@ -15,7 +15,7 @@ from .options import WriteOptions
 def check_target(options: WriteOptions, loop: WorkerLoop, connect: Callable[[str], WritingPort]) -> None:
     """Once for each process and target, since Spark makes the writer anew for each batch. Targets that a column names nobody knows yet.
 
-    Raises: StreamNotFoundError, ConfigurationError: what every attempt of a task would only meet again.
+    Raises: StreamNotFoundError, FatalKinesisError, ConfigurationError: what every attempt of a task would only meet again.
     """
     stream = options.stream
     if stream is not None:
@@ -24,10 +24,11 @@ def check_target(options: WriteOptions, loop: WorkerLoop, connect: Callable[[str
 
 
 async def look(port: WritingPort, stream: str) -> bool:
-    """Ask once, and close the port. Trouble that may pass is the tasks': an exception on the driver ends the query at once."""
+    """Ask once what a task asks first, and close the port. Trouble that may pass is the tasks': an error of the driver ends the query."""
     try:
         with contextlib.suppress(TransientError):
             await facts_of(port, stream)
+            await port.list_shards(stream)
     finally:
         await port.close()
     return True

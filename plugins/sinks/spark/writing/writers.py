@@ -47,7 +47,7 @@ class RowWriter:
         self._run = uuid.uuid4().hex  # of a batch job: the attempts of its tasks share it
 
     def check(self) -> None:
-        """What needs a look, on the driver. Raises: ConfigurationError, StreamNotFoundError."""
+        """What needs a look, on the driver. Raises: ConfigurationError, StreamNotFoundError, FatalKinesisError."""
         check_folder(self._options.properties)
         check_target(self._options, worker_loop(), self._connect)
 

@@ -14,9 +14,9 @@ from recordpublisher.publishers.errors import ConfigurationError, FatalKinesisEr
 
 
 class Port(FakeKinesis):
-    def __init__(self, error: Exception | None = None) -> None:
+    def __init__(self, error: Exception | None = None, listing: Exception | None = None) -> None:
         super().__init__()
-        self.error = error
+        self.error, self.listing = error, listing
         self.looks = 0
 
     async def stream_facts(self, stream):
@@ -25,6 +25,11 @@ class Port(FakeKinesis):
             raise self.error
         return self.facts
 
+    async def list_shards(self, stream, after=None):
+        if self.listing is not None:
+            raise self.listing
+        return await super().list_shards(stream)
+
 
 async def test_what_no_retry_can_help_is_raised_and_the_rest_is_the_tasks():
     with pytest.raises(StreamNotFoundError):
@@ -32,6 +37,8 @@ async def test_what_no_retry_can_help_is_raised_and_the_rest_is_the_tasks():
     assert missing.is_closed
     for passing in (TransientError("api", "code", "away"), FatalKinesisError("api", "AccessDenied", "may not ask")):
         assert await look(Port(passing), "out")
+    with pytest.raises(FatalKinesisError, match="may not list"):
+        await look(Port(listing=FatalKinesisError("ListShards", "AccessDenied", "may not list")), "out")
 
 
 def test_it_is_looked_at_once_for_each_process_and_connection():
