@@ -113,6 +113,23 @@ class Mortal(ObjectStore):
         return answer
 
 
+class Sleepy(Mortal):
+    """The store as a process sees it that is stopped before its n-th write, until it is woken."""
+
+    def __init__(self, store: ObjectStore, writes: int) -> None:
+        super().__init__(store)
+        self._until_sleep = writes
+        self.awake = asyncio.Event()
+        self.asleep = asyncio.Event()
+
+    async def _write(self, work):
+        if self._until_sleep == 0:
+            self.asleep.set()
+            await self.awake.wait()
+        self._until_sleep -= 1
+        return await super()._write(work)
+
+
 class Fetcher:
     """One attempt of a lane: reads its shards, number after number, into a SpoolSink."""
 

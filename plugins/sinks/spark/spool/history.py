@@ -90,12 +90,20 @@ async def last_steps(store: ObjectStore, generation: Generation) -> list[Step | 
 
 
 async def sealed(store: ObjectStore, generation: Generation, token: str, now_ms: int) -> list[Step]:
-    """End every lane; answers the seals, which have the lanes' last states."""
+    """End every lane; answers the seals, which have the lanes' last states.
+
+    Whoever slept between the look for a lane's end and its seal may have put it where steps were purged meanwhile, and ended nothing. Then
+    there are later ones, since the last step of a lane is never purged: the look is repeated behind the seal.
+    """
     turn = asyncio.Semaphore(AT_ONCE)
 
     async def seal(lane: int) -> Step:
         async with turn:
-            return await add_at_end(store, generation.number, lane, Kind.SEALED, token, now_ms)
+            while True:
+                step = await add_at_end(store, generation.number, lane, Kind.SEALED, token, now_ms)
+                end = await last_step(store, generation.number, lane)
+                if end is None or end.number <= step.number:
+                    return step
 
     return list(await asyncio.gather(*map(seal, range(generation.lanes))))
 

@@ -1,13 +1,14 @@
-"""Fetchers and queries that die at any step, zombies that live on, generations of any width: every record once, in its shard's order."""
+"""Fetchers and queries that die or sleep at any step, zombies, generations of any width: every record once, in its shard's order."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from spool_model import DiedError, Fetcher, LaterClock, MemoryObjects, Mortal, Query, opened
+from spool_model import DiedError, Fetcher, LaterClock, MemoryObjects, Mortal, Query, Sleepy, opened
 
 from recordpublisher.plugins.sinks.spark.spool.generation import Generation
 from recordpublisher.plugins.sinks.spark.spool.lane import YOUNG_MS
@@ -26,6 +27,10 @@ ACTION = st.one_of(
     st.tuples(st.just("work"), st.integers(0, 20), st.integers(1, 4)),
     st.tuples(st.just("read"), st.integers(1, 3), st.none()),
     st.tuples(st.just("query"), FUSE, st.none()),
+    st.tuples(st.just("sleep_in_start"), st.integers(1, 3), st.integers(0, 6)),
+    st.tuples(st.just("sleep_in_attempt"), st.integers(0, 2), st.integers(0, 2)),
+    st.tuples(st.just("wake"), st.integers(0, 5), st.none()),
+    st.tuples(st.just("kill"), st.integers(0, 5), st.none()),
 )
 
 
@@ -39,6 +44,7 @@ class World:
     """The fetchers': they come soon after their generation was opened, or long after."""
     generation: Generation | None = None
     fetchers: list[Fetcher] = field(default_factory=list)
+    asleep: list[tuple[Sleepy, asyncio.Task]] = field(default_factory=list)
 
     async def start(self, lanes: int, fuse: tuple[int | None, bool]) -> None:
         self.generation = await opened(Mortal(self.store, *fuse), lanes)
@@ -49,6 +55,46 @@ class World:
         fetcher = Fetcher(Mortal(self.store, *fuse), self.generation, lane % self.generation.lanes, SHARDS, self.clock)
         await fetcher.open()
         self.fetchers.append(fetcher)
+
+    async def sleep_in_start(self, lanes: int, writes: int) -> None:
+        """A start that is stopped before one of its writes, and goes on when it is woken."""
+        store = Sleepy(self.store, writes)
+
+        async def start() -> None:
+            self.generation = await opened(store, lanes)
+
+        await self.until_asleep(store, start())
+
+    async def sleep_in_attempt(self, lane: int, writes: int) -> None:
+        if self.generation is None:
+            return
+        store = Sleepy(self.store, writes)
+        fetcher = Fetcher(store, self.generation, lane % self.generation.lanes, SHARDS, self.clock)
+
+        async def attempt() -> None:
+            await fetcher.open()
+            store.awake.set()  # it sleeps while it opens, or not at all
+            self.fetchers.append(fetcher)
+
+        await self.until_asleep(store, attempt())
+
+    async def until_asleep(self, store: Sleepy, life: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(life)
+        self.asleep.append((store, task))
+        sleep = asyncio.create_task(store.asleep.wait())
+        await asyncio.wait({task, sleep}, return_when=asyncio.FIRST_COMPLETED)
+        sleep.cancel()
+
+    async def wake(self, which: int, _: None) -> None:
+        if not self.asleep:
+            return
+        store, task = self.asleep.pop(which % len(self.asleep))
+        store.awake.set()
+        await task
+
+    async def kill(self, which: int, _: None) -> None:
+        if self.fetchers:
+            self.fetchers.pop(which % len(self.fetchers))
 
     async def work(self, which: int, count: int) -> None:
         if not self.fetchers:
@@ -76,6 +122,10 @@ class World:
             "work": self.work,
             "read": self.read,
             "query": self.restart_query,
+            "sleep_in_start": self.sleep_in_start,
+            "sleep_in_attempt": self.sleep_in_attempt,
+            "wake": self.wake,
+            "kill": self.kill,
         }
         try:
             await does[kind](*arguments)
@@ -87,6 +137,8 @@ class World:
 
     async def finish(self, lanes: int) -> None:
         """A start without deaths reads to the end, and so does the query."""
+        while self.asleep:
+            await self.act("wake", 0, None)
         await self.start(lanes, (None, False))
         for lane in range(lanes):
             await self.attempt(lane, (None, False))
@@ -116,8 +168,15 @@ ZOMBIE = [
 ]  # fmt: skip
 
 
+SLEEPER = [
+    ("start", 1, LIVES), ("attempt", 0, LIVES), ("sleep_in_start", 1, 0), *[("work", 0, 1), ("read", 1, None)] * 5,
+    ("wake", 0, None), ("kill", 0, None), ("attempt", 0, LIVES), ("work", 0, 3), ("read", 3, None),
+]  # fmt: skip
+
+
 @given(st.lists(ACTION, max_size=40), st.integers(1, 3), st.none() | st.integers(1, 5), st.sampled_from([0, YOUNG_MS]))
 @example(ZOMBIE, 1, 1, 0)
+@example(SLEEPER, 1, 1, 0)
 @example(ZOMBIE, 1, 1, YOUNG_MS)
 @settings(max_examples=150, deadline=None)
 def test_every_record_once_and_in_order(actions, lanes, limit, later_ms):
