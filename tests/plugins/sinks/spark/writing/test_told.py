@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from recordpublisher.plugins.sinks.spark.writing.task import TaskFigures
 from recordpublisher.plugins.sinks.spark.writing.told import abort_line, line
 
@@ -20,3 +22,9 @@ def test_a_batch_without_tasks_and_one_that_failed():
     assert abort_line("batch 7", TASKS[:1]).startswith(
         "batch 7 failed: 10 records of 1 finished tasks are in the stream"
     )
+
+
+def test_rows_that_are_dead_letters_are_told_apart_from_those_that_were_left_out():
+    left_out = TaskFigures(0, 0, 8, 800, 8, 0, 0, given_up=2, waits=0, seconds=1.0)
+    assert "2 given up, " in line("batch 7", [left_out])
+    assert "4 given up (2 dead letters), " in line("batch 7", [left_out, replace(left_out, dead_letters=2)])
