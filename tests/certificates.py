@@ -8,16 +8,16 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 
-def self_signed(folder):
-    """Files of a certificate that 127.0.0.1 signed for itself, and of its key."""
+def self_signed(folder, address="127.0.0.1", days=1):
+    """Files of a certificate that an address signed for itself, and of its key; `days`: how long it is valid, or since when it is not."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, address)])
     now = datetime.now(UTC)
     made = (
         x509.CertificateBuilder(
-            name, name, key.public_key(), x509.random_serial_number(), now - timedelta(1), now + timedelta(1)
+            name, name, key.public_key(), x509.random_serial_number(), now - timedelta(9), now + timedelta(days)
         )
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address(address))]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )

@@ -23,6 +23,7 @@ class KinesisStub:
         self.headers: list[dict[str, str]] = []
         self.arrived = asyncio.Event()
         self.url = ""
+        self.tls: ssl.SSLContext | None = None
         self._answers: dict[str, deque[Any]] = defaultdict(deque)
 
     def script(self, operation: str, *answers: Any) -> None:
@@ -95,14 +96,13 @@ async def stub_and_client(streams: tuple[str, ...] = (), certificate: tuple[str,
     app.router.add_post("/", stub.handle)
     runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=0.1)
     await runner.setup()
-    tls = None
     if certificate:
-        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        tls.load_cert_chain(*certificate)
-    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
+        stub.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        stub.tls.load_cert_chain(*certificate)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=stub.tls)
     await site.start()
     port = runner.addresses[0][1]
-    stub.url = f"http{'s' if tls else ''}://127.0.0.1:{port}"
+    stub.url = f"http{'s' if stub.tls else ''}://127.0.0.1:{port}"
     given = Properties(
         {**PROPERTIES, "aws.endpoint": stub.url, **{k.replace("_", "."): v for k, v in properties.items()}}
     )

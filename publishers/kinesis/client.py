@@ -17,7 +17,7 @@ from .decoding import to_answer
 from .listing import date_of, listed_shards, listed_streams, shard_of
 from .location import is_arn, name_of
 from .parsing import PUT, RAW_EVENTS, READ
-from .subscription import EventSubscription
+from .subscription import BLOCK_BYTES, EventSubscription
 from .translation import understood
 from .transport import Transport
 from .writing import PLACEHOLDER, encode_put
@@ -43,6 +43,7 @@ class KinesisClient:
         self._arns = {name_of(stream): stream for stream in streams if is_arn(stream)}
         self._connections: Transport = transport or Connections(properties, streams)
         self._keys_decide: dict[str, bool] = {}
+        self._block = bytearray(BLOCK_BYTES)
 
     async def __aenter__(self) -> Self:
         return self
@@ -81,7 +82,7 @@ class KinesisClient:
         answer = await self._connections.subscribe(
             "SubscribeToShard", ConsumerARN=consumer_arn, ShardId=shard.shard_id, StartingPosition=start
         )
-        return EventSubscription(answer[RAW_EVENTS], shard)
+        return EventSubscription(answer[RAW_EVENTS], shard, self._block)
 
     async def describe_consumer(self, stream_arn: str, name: str) -> ConsumerDescription | None:
         """The consumer, or None when it does not exist."""

@@ -22,6 +22,7 @@ from .location import endpoint_of, region_of
 from .parsing import RecordParserFactory
 from .starts import Starts
 from .translation import translated
+from .trust import ca_bundle_of
 from .writing import put_body_in_place, sending
 
 _UNLIMITED = 0
@@ -44,7 +45,7 @@ class Connections:
     """
 
     def __init__(self, properties: Properties, streams: Iterable[str] = ()) -> None:
-        """Check endpoint, region and credential properties. Raises: ConfigurationError."""
+        """Check endpoint, region, credential properties and the CA bundle. Raises: ConfigurationError."""
         self._endpoint = endpoint_of(properties)
         self._region = region_of(properties, streams)
         self._seconds = properties.value(REQUEST_TIMEOUT) / 1000
@@ -58,7 +59,7 @@ class Connections:
         self._opening = asyncio.Lock()
         self._http1: Http1 | None = None
         self._starts = Starts()
-        self._http2 = http2_sender(properties, self._session, self._seconds)
+        self._http2 = http2_sender(properties, self._seconds, ca_bundle_of(self._session))
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
         """One call with a deadline and without retries. Raises: the translated error."""

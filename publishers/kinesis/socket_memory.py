@@ -15,16 +15,17 @@ def lend_block(transport: Any, block: bytearray) -> None:
         protocol._ssl_buffer, protocol._ssl_buffer_view = block, memoryview(block)
 
 
-def read_little(transport: Any, most: int) -> None:
-    """Take at most `most` bytes off the socket at once, and stop when as many are kept that are still encrypted.
+def read_little(transport: Any, block: bytearray) -> None:
+    """Take no more off the socket at once than `block` holds, and stop when as much is kept that is still encrypted.
 
-    asyncio would take 256 KiB at once and keep 512 KiB. Where another event loop has no such limits its own hold.
+    `block` is lent as above. asyncio would take 256 KiB at once and keep 512 KiB. Where another event loop has no such limits its own hold.
     """
+    most = len(block)
     if hasattr(transport, "set_read_buffer_limits"):
         transport.set_read_buffer_limits(high=most)
         protocol: Any = getattr(transport, "_ssl_protocol", None)
         if hasattr(protocol, "max_size"):
             protocol.max_size = most
-        lend_block(transport, bytearray(most))
+        lend_block(transport, block)
     elif hasattr(transport, "max_size"):
         transport.max_size = most

@@ -16,7 +16,7 @@ from .socket_memory import read_little
 from .translation import error_for_code, translated
 
 API = "SubscribeToShard"
-_RECV_BYTES = 64 * 1024
+BLOCK_BYTES = 64 * 1024
 """What asyncio reads at once (it would take 256 KiB), and how much that is still encrypted it keeps before it stops (512 KiB): what lies
 behind an event's end stays here until the next is asked for (P6)."""
 
@@ -28,12 +28,13 @@ class EventSubscription:
     nothing: bytes stay buffered and the next call goes on. Not for concurrent callers.
     """
 
-    def __init__(self, response: Any, shard: Shard) -> None:
+    def __init__(self, response: Any, shard: Shard, block: bytearray) -> None:
+        """`block`: where encrypted bytes arrive, of all subscriptions of a loop; its size bounds what is read at once."""
         self._response = response
         self._shard = shard
         self._frames = FrameReader(response.content)
         if (transport := self._transport) is not None:
-            read_little(transport, _RECV_BYTES)
+            read_little(transport, block)
         self._stop_reading()
 
     def __aiter__(self) -> AsyncIterator[ReadAnswer]:

@@ -26,6 +26,7 @@ from ..errors import (
     TransientError,
 )
 from ..property_table import CREDENTIALS_PROVIDER, ENDPOINT
+from . import trust
 from .advice import advice_for
 
 
@@ -139,7 +140,7 @@ def _from_answer(api: str, error: sdk.ClientError) -> KinesisError:
 def _from_transport(api: str, error: Exception) -> KinesisError:
     if _is_bad_certificate(error):
         return FatalKinesisError(
-            api, "CertificateVerificationFailed", f"{error}; check {ENDPOINT.key} and the CA bundle"
+            api, "CertificateVerificationFailed", f"{error}; check {ENDPOINT.key} and {trust.WHERE}"
         )
     said = str(error) or ("no answer in time" if isinstance(error, TimeoutError) else "connection lost")
     return TransientError(api, type(error).__name__, said)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...errors import ConfigurationError
 from ...properties import Properties
@@ -13,10 +12,10 @@ if TYPE_CHECKING:
     from .sender import Http2Sender
 
 
-def http2_sender(properties: Properties, session: Any, seconds: float) -> Http2Sender | None:
+def http2_sender(properties: Properties, seconds: float, ca_bundle: str | None) -> Http2Sender | None:
     """What sends subscriptions over HTTP/2, when the properties ask for it. Raises: ConfigurationError without the extra.
 
-    `session` is the SDK's, which knows the CA bundle; `seconds` the deadline of opening a connection.
+    `seconds`: the deadline of opening a connection; `ca_bundle`: a file instead of the SDK's certificates.
     """
     if properties.value(HTTP_PROTOCOL) != "HTTP2":
         return None
@@ -25,5 +24,4 @@ def http2_sender(properties: Properties, session: Any, seconds: float) -> Http2S
     except ImportError as error:
         reason = "HTTP2 needs the extra 'http2': pip install 'recordpublisher[http2]'"
         raise ConfigurationError(HTTP_PROTOCOL.key, "HTTP2", HTTP_PROTOCOL.valid, reason=reason) from error
-    ca_bundle = session.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE")
     return Http2Sender(seconds, ca_bundle)

@@ -266,7 +266,9 @@ class OtherLoops:
 
 async def test_it_holds_back_the_sender_on_any_event_loop():
     transport = OtherLoops()
-    EventSubscription(SimpleNamespace(content=None, connection=SimpleNamespace(transport=transport)), SHARD)
+    EventSubscription(
+        SimpleNamespace(content=None, connection=SimpleNamespace(transport=transport)), SHARD, bytearray(9)
+    )
     assert transport.paused
 
 
@@ -288,3 +290,26 @@ async def test_p6_little_is_kept_over_tls_of_what_was_not_asked_for(tmp_path, mo
         kept = events._transport.get_read_buffer_size()
         assert len([answer async for answer in events]) == 4
     assert kept <= 128 * 1024
+
+
+async def read_all(events):
+    return [answer async for answer in events]
+
+
+async def test_p6_subscriptions_over_tls_share_the_block_that_encrypted_bytes_arrive_in(tmp_path, monkeypatch):
+    certificate = self_signed(tmp_path)
+    monkeypatch.setenv("AWS_CA_BUNDLE", certificate[0])
+    sizes = [200_000, 300_000, 400_000]  # none of them is through before it is asked for
+    async with stub_and_client(certificate=certificate) as (stub, client):
+        for size in sizes:
+            records = [wire_record(f"{size} {n} ".encode() * (size // 10), str(n)) for n in range(5)]
+            stub.script("SubscribeToShard", [initial_response(), *map(an_event, records)])
+        start = StartingPosition.trim_horizon()
+        every = [await client.subscribe_to_shard(CONSUMER, SHARD, start) for _ in sizes]
+        blocks = {id(events._transport._ssl_protocol._ssl_buffer) for events in every}
+        came = await asyncio.gather(*map(read_all, every))
+    assert len(blocks) == 1
+    for size, answers in zip(sizes, came, strict=True):
+        assert [answer.records[0].data for answer in answers] == [
+            f"{size} {n} ".encode() * (size // 10) for n in range(5)
+        ]

@@ -1,0 +1,83 @@
+"""Whole jobs over TLS, whose connections are cut or closed while bodies are under way: nothing is lost, nothing comes twice."""
+
+import asyncio
+import random
+
+import boto3
+import pytest
+from certificates import self_signed
+from kinesis_talk import talking
+from live_job import LiveJob, split
+from tcp_relay import relay_to
+
+import recordpublisher as rp
+from recordpublisher.plugins.local import serve_in_thread
+
+ENDS = [200_000, 40_000, 17_000]
+"""Bytes that each of the first connections brings: inside a body, whose first records may have been decoded by then."""
+
+
+@pytest.fixture
+def certificate(tmp_path, monkeypatch):
+    files = self_signed(tmp_path)
+    monkeypatch.setenv("AWS_CA_BUNDLE", files[0])
+    return files
+
+
+def kinesis_of(endpoint):
+    session = boto3.Session(aws_access_key_id="local", aws_secret_access_key="local", region_name="us-east-1")
+    return session.client("kinesis", endpoint_url=endpoint.url)
+
+
+@pytest.mark.parametrize("publisher", ["POLLING", "EFO"])
+async def test_a_job_reads_every_record_once_and_in_order_through_a_split(publisher, certificate):
+    with serve_in_thread() as endpoint, talking(kinesis_of(endpoint), 2) as talk:
+        async with relay_to(endpoint.port, certificate) as relay:
+            job = LiveJob(talk, **{"flink.stream.recordpublisher": publisher, "aws.endpoint": relay.url})
+            await job.live(split(0, 2**126))
+            await job.live()
+    assert job.read == job.sent
+    assert job.open_shards == 3
+
+
+@pytest.mark.parametrize("politely", [True, False], ids=["close_notify", "cut"])
+@pytest.mark.parametrize(
+    ("publisher", "client", "ends"),
+    [
+        ("POLLING", "OWN", ENDS),
+        ("POLLING", "SDK", ENDS),
+        ("EFO", "OWN", ENDS[:1]),
+    ],  # a subscription is opened again after 5 s
+    ids=["polling", "polling by the SDK", "fan-out"],
+)
+async def test_bodies_that_end_in_the_middle_lose_and_repeat_nothing(publisher, client, ends, politely, certificate):
+    rnd = random.Random(1)
+    sent = [f"{n}:".encode() + rnd.randbytes(2_000) for n in range(600)]
+    with serve_in_thread(streams={"orders": 1}) as endpoint:
+        kinesis = kinesis_of(endpoint)
+        for start in range(0, len(sent), 100):
+            entries = [{"Data": data, "PartitionKey": "k"} for data in sent[start : start + 100]]
+            kinesis.put_records(StreamName="orders", Records=entries)
+        async with relay_to(endpoint.port, certificate) as relay:
+            relay.end_after(ends, politely)
+            properties = {
+                "aws.endpoint": relay.url,
+                "aws.region": "us-east-1",
+                "aws.credentials.provider.basic.accesskeyid": "local",
+                "aws.credentials.provider.basic.secretkey": "local",
+                "aws.http.client": client,
+                "flink.stream.initpos": "TRIM_HORIZON",
+                "flink.stream.recordpublisher": publisher,
+                "flink.stream.efo.consumername": "job",
+                "flink.shard.getrecords.maxretries": 10,
+            }
+            sink = rp.MemorySink()
+            async with rp.DataFetcher(["orders"], properties, sink=sink) as fetcher:
+                running = asyncio.create_task(fetcher.run())
+                async with asyncio.timeout(60):
+                    while len(sink.records) < len(sent) and not running.done():  # noqa: ASYNC110 - the sink belongs to the job
+                        await asyncio.sleep(0.05)
+                fetcher.stop()
+                await running
+    assert [record.data for record in sink.records] == sent
+    assert relay.ended == len(ends)
