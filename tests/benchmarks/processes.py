@@ -12,26 +12,36 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent), os
 
 
 def replay_server(
-    shards: int, records: int, event: int, size: int, parts: int = 0, small: int = -1
+    shards: int,
+    records: int,
+    event: int,
+    size: int,
+    parts: int = 0,
+    small: int = -1,
+    certificate: tuple[str, str] | tuple[()] = (),
 ) -> AbstractContextManager[str]:
-    """The URL of a replay server; it ends with the block, or with us. What the numbers mean: `replay_server.py`."""
-    return _server("replay_server.py", shards, records, event, size, parts, small)
+    """The URL of a replay server; it ends with the block, or with us. What the numbers mean: `replay_server.py`.
+
+    `certificate`: the files of certificate and key, for TLS.
+    """
+    scheme = "https" if certificate else "http"
+    return _server(scheme, "replay_server.py", shards, records, event, size, parts, small, *certificate)
 
 
 def put_server(shards: int = 1) -> AbstractContextManager[str]:
     """The URL of a server that takes every record of PutRecords."""
-    return _server("put_server.py", shards)
+    return _server("http", "put_server.py", shards)
 
 
 @contextmanager
-def _server(script: str, *numbers: int) -> Iterator[str]:
-    command = [sys.executable, str(HERE / script), *map(str, numbers)]
+def _server(scheme: str, script: str, *arguments: object) -> Iterator[str]:
+    command = [sys.executable, str(HERE / script), *map(str, arguments)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
     ) as process:
         assert process.stdout is not None
         try:
-            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+            yield f"{scheme}://127.0.0.1:{int(process.stdout.readline())}"
         finally:
             process.terminate()
 
@@ -46,13 +56,14 @@ def said_by_peer(script: str, *arguments: object) -> str:
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT, check=True, timeout=200).stdout
 
 
-def micros_of(script: str, *arguments: object) -> float:
+def micros_of(script: str, *arguments: object, trusted: str = "") -> float:
     """What a reading process says: microseconds of its own CPU (user and system, all threads) per record."""
-    return float(said_by(script, *arguments))
+    return float(said_by(script, *arguments, trusted=trusted))
 
 
-def said_by(script: str, *arguments: object) -> str:
-    """What a process of a benchmark prints."""
+def said_by(script: str, *arguments: object, trusted: str = "") -> str:
+    """What a process of a benchmark prints. `trusted`: the file of the certificates that it believes, where there is TLS."""
     command = [sys.executable, str(HERE / script), *map(str, arguments)]
-    said = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT, check=True, timeout=300)
+    environment = {**ENVIRONMENT, "AWS_CA_BUNDLE": trusted} if trusted else ENVIRONMENT
+    said = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, check=True, timeout=300)
     return said.stdout

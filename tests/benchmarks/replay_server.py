@@ -1,9 +1,10 @@
 """A server process that answers from records encoded before, so that it is never the limit.
 
-SHARDS RECORDS EVENT SIZE [PARTS [SMALL]]; prints its port. Every shard of the one stream `replay` is closed and holds the same RECORDS
-records of SIZE random bytes, a millisecond of arrival apart. GetRecords keeps to its Limit, an iterator says where a read begins and where
-the shard ends; SubscribeToShard sends everything, EVENT records in each event. With PARTS each record is a KPL aggregate of so many
-sub-records of SIZE bytes. With SMALL every shard but the first one holds so many records only.
+SHARDS RECORDS EVENT SIZE [PARTS [SMALL [CERTIFICATE KEY]]]; prints its port. Every shard of the one stream `replay` is closed and holds
+the same RECORDS records of SIZE random bytes, a millisecond of arrival apart. GetRecords keeps to its Limit, an iterator says where a read
+begins and where the shard ends; SubscribeToShard sends everything, EVENT records in each event. With PARTS each record is a KPL aggregate
+of so many sub-records of SIZE bytes. With SMALL every shard but the first one holds so many records only. With the files of a certificate
+and its key it speaks TLS, as the service does.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import base64
 import hashlib
 import json
 import random
+import ssl
 import sys
 from contextlib import suppress
 from functools import cache
@@ -20,7 +22,8 @@ from aiohttp import web
 from event_frames import frame, initial_response
 from kpl import aggregate
 
-SHARDS, RECORDS, EVENT, SIZE, PARTS, SMALL = (int(argument) for argument in [*sys.argv[1:], "0", "-1"][:6])
+SHARDS, RECORDS, EVENT, SIZE, PARTS, SMALL = (int(argument) for argument in [*sys.argv[1:7], "0", "-1"][:6])
+CERTIFICATE = sys.argv[7:9]
 FIRST_SHARD = f"shardId-{0:012}"
 FIRST_SEQUENCE = 49600000000000000000000000000000000000000000000000000000
 EVENT_HEADERS = {":message-type": "event", ":event-type": "SubscribeToShardEvent", ":content-type": "application/json"}
@@ -136,12 +139,20 @@ async def pushed(request, end):
     return response
 
 
+def secured():
+    if not CERTIFICATE:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*CERTIFICATE)
+    return context
+
+
 async def main():
     app = web.Application()
     app.router.add_post("/", answer)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=secured()).start()
     print(runner.addresses[0][1], flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
 
