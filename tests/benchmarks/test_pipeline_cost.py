@@ -39,7 +39,7 @@ class Load:
 
 LOADS = [
     Load("POLLING", 200, 2_500, 16, 60_000, at_most=1.2, at_least=12),
-    Load("POLLING", 1024, 500, 8, 30_000, at_most=2.0, at_least=8),
+    Load("POLLING", 1024, 500, 16, 45_000, at_most=2.0, at_least=8),
     Load("EFO", 200, 2_500, 16, 60_000, at_most=1.0, at_least=12),
     Load("EFO", 200, 250, 16, 60_000),
     Load("EFO", 1024, 500, 8, 30_000),

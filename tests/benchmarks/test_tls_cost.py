@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 ROUNDS = 3
 PATHS = {  # publisher, size, event, shards, records of each; the goal of issue 7 for the ratio
     "polling, 200 B x 10,000": ("POLLING", 200, 2_500, 16, 60_000, 12),
-    "polling, 1024 B x 10,000": ("POLLING", 1024, 500, 8, 30_000, 8),
+    "polling, 1024 B x 10,000": ("POLLING", 1024, 500, 16, 45_000, 8),
     "fan-out, 200 B x 2,500 an event": ("EFO", 200, 2_500, 16, 60_000, 12),
 }
 CALLS = {"POLLING": "get_records", "EFO": "subscribe_to_shard"}
