@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from dataclasses import replace
 
-from fast_time import SPEED, FastClock, run_fast
+from fast_time import LONGEST_SECONDS, SPEED, FastClock, run_fast
 
 from recordpublisher.plugins.local import Delays, LocalKinesis
 from recordpublisher.plugins.local.fault_kinds import FaultKind
@@ -16,8 +16,8 @@ from recordpublisher.publishers.properties import Properties
 from .plan import Plan, plan_of
 from .run import Run
 
-TOLERANCE_SECONDS = 0.005 * SPEED
-"""What a busy machine makes of 5 ms."""
+TOLERANCE_SECONDS = LONGEST_SECONDS * SPEED
+"""What a machine that stands still between two looks at the clock may add."""
 
 
 def soak(seed: int) -> Counter[FaultKind]:
