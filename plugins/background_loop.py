@@ -19,21 +19,25 @@ class BackgroundLoop:
         self._thread = threading.Thread(target=lambda: asyncio.run(self._live()), name=name, daemon=True)
 
     def __enter__(self) -> Self:
-        self._thread.start()
-        self._ready.wait()
+        try:
+            self._thread.start()
+            self._ready.wait()
+        except KeyboardInterrupt:  # a busy machine takes its time to start a thread
+            self._ready.wait()
+            self._end()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._loop.call_soon_threadsafe(self._over.set)
-        self._thread.join()
+        self._end()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end and answer its result. An interruption of the caller cancels it and waits until it has ended."""
         task = _Running(coroutine)
-        self._loop.call_soon_threadsafe(task.start)
         try:
+            self._loop.call_soon_threadsafe(task.start)
             task.ended.wait()
         except BaseException:
             self._loop.call_soon_threadsafe(task.cancel)
@@ -41,6 +45,10 @@ class BackgroundLoop:
             raise
         result: T = task.result()
         return result
+
+    def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join()
 
     async def _live(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -64,6 +72,9 @@ class _Running:
     def cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
+        else:  # it was never begun
+            self._coroutine.close()
+            self.ended.set()
 
     def result(self) -> Any:
         assert self._task is not None

@@ -16,7 +16,7 @@ def test_an_hour_passes_at_once():
     begun = time.monotonic()
 
     assert run_virtual(sleeper()) == EPOCH_MS + 3_600_000
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 60
 
 
 def test_a_wait_without_a_timer_is_a_dead_lock():

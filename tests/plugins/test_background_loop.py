@@ -44,16 +44,60 @@ def interruptible():
 
 
 def test_an_interruption_cancels_and_waits(interruptible):
-    ended = []
+    ended, caller = [], threading.get_ident()
 
     async def long():
         try:
+            signal.pthread_kill(caller, signal.SIGINT)
             await asyncio.sleep(100)
         finally:
             ended.append(True)
 
-    threading.Timer(0.1, signal.pthread_kill, [threading.get_ident(), signal.SIGINT]).start()
     with BackgroundLoop("test") as loop, pytest.raises(KeyboardInterrupt):
         loop.run(long())
 
     assert ended == [True]
+
+
+class InterruptedOnce(threading.Event):
+    """Where an interruption strikes that comes before what is waited for."""
+
+    def __init__(self):
+        super().__init__()
+        self.strikes = [KeyboardInterrupt]
+
+    def wait(self, timeout=None):
+        if self.strikes:
+            raise self.strikes.pop()
+        return super().wait(timeout)
+
+
+def test_an_interruption_while_the_thread_starts_leaves_no_thread():
+    loop = BackgroundLoop("interrupted")
+    loop._ready = InterruptedOnce()
+    with pytest.raises(KeyboardInterrupt), loop:
+        pytest.fail("it was entered")
+
+    assert "interrupted" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_an_interruption_before_the_work_has_begun_leaves_none(monkeypatch):
+    begun, strikes = [], [KeyboardInterrupt]
+
+    async def work():
+        begun.append(True)
+
+    with BackgroundLoop("test") as loop:
+        real = loop._loop.call_soon_threadsafe
+
+        def interrupted(*given):
+            if strikes:
+                raise strikes.pop()
+            return real(*given)
+
+        monkeypatch.setattr(loop._loop, "call_soon_threadsafe", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            loop.run(work())
+        assert loop.run(_answer(5)) == 5
+
+    assert begun == []
