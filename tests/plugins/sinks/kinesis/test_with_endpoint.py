@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import time
 from collections import defaultdict
 
 import pytest
@@ -75,16 +74,15 @@ async def test_k2_a_shard_that_is_written_to_too_fast_takes_everything_in_the_en
     """1,000 records and 1 MiB a second for a shard (service limits), and a writer that does not keep to them."""
     async with LocalKinesis(streams={"out": 1}, quotas=Quotas.service()) as endpoint:
         async with KinesisSink("out", {**endpoint.properties(), **UNPACED}) as sink:
-            began = time.monotonic()
             for number in range(count):
                 await sink.put(str(number).encode().rjust(size), "k")
-            await sink.flush()
-            seconds, metrics = time.monotonic() - began, sink.metrics()
+            async with asyncio.timeout(60):  # how soon is shown on virtual time
+                await sink.flush()
+            metrics = sink.metrics()
         endpoint.account.throttle = None
         read = payloads(await read_all(endpoint))
     assert sorted(read) == list(range(count))
     assert metrics["throttles"] > 0
-    assert seconds < 10
 
 
 async def test_a_writer_that_keeps_the_pace_is_never_throttled():
@@ -115,12 +113,13 @@ async def test_k4_a_reshard_while_writing_loses_nothing_and_keeps_the_order_of_k
                 if number % 50 == 0:
                     await asyncio.sleep(0.01)
             await sink.flush()
-            metrics = sink.metrics()
+            async with asyncio.timeout(60):
+                while (metrics := sink.metrics())["shards"] != 2:  # listings keep a distance  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
         records = await read_all(endpoint)
     assert sorted(payloads(records)) == list(range(3_000))
     assert_key_order(records)
     assert metrics["shardMapRefreshes"] > 0
-    assert metrics["shards"] == 2
 
 
 def _split_first(stream):

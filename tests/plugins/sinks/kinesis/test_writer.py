@@ -217,6 +217,22 @@ def test_throttles_of_a_shard_that_takes_something_cost_no_retry():
     run_virtual(job())
 
 
+def test_k2_a_shard_that_is_written_to_too_fast_is_through_soon_after_its_limit_allows():
+    """2,500 records at 1,000 a second, of which the first 1,000 are free: a second and a half."""
+
+    async def job():
+        fake = FakeKinesis()
+        fake.rate = 1_000
+        async with a_sink(fake, {"RateLimit": 1_000_000}) as sink:
+            await put_numbers(sink, range(2_500))
+            await sink.flush()
+            return sink.metrics()["throttles"], now()
+
+    throttles, seconds = run_virtual(job())
+    assert throttles > 1_000
+    assert 1.5 <= seconds < 2.5
+
+
 def test_a_call_that_is_throttled_as_a_whole_is_tried_again():
     async def job():
         fake = FakeKinesis()
