@@ -56,7 +56,7 @@ def says(tracker, watermark, status=SubtaskStatus.ACTIVE):
     return tracker.report(Report(tracker.place.subtask, status, watermark))
 
 
-async def until(condition, *reporting, seconds=20):
+async def until(condition, *reporting, seconds=60):
     """Wait for a condition, while subtasks say where they stand: pairs of tracker and watermark."""
     async with asyncio.timeout(seconds):
         while not condition():
@@ -100,7 +100,7 @@ class Stranger:
             self.frames.feed(data)
         return DECODER.decode(frame)
 
-    async def is_hung_up_on(self, seconds=10):
+    async def is_hung_up_on(self, seconds=60):
         async with asyncio.timeout(seconds):
             try:
                 while await self.reader.read(65_536):

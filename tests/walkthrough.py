@@ -98,11 +98,11 @@ def run_and_interrupt(line: list[str], folder: Path, before: str, site: Path | N
     with output.open("w") as file:
         process = subprocess.Popen(line, cwd=folder, env=process_environment(site), stdout=file, stderr=file)
         try:
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 60
             while not matches(before, output.read_text()) and process.poll() is None and time.monotonic() < deadline:
                 time.sleep(0.05)
             process.send_signal(signal.SIGINT)
-            assert process.wait(timeout=30) == 0, output.read_text()
+            assert process.wait(timeout=60) == 0, output.read_text()
         finally:
             process.kill()
     return output.read_text()

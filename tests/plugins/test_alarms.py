@@ -24,7 +24,7 @@ async def test_a_shard_of_a_subtask_that_never_came_is_raised_and_one_that_is_re
         job = rp.DataFetcher("orders", properties, sink=rp.MemorySink(), on_alarm=listener, subtask=0, parallelism=2)
         async with job:
             running = asyncio.create_task(job.run())
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await raised.wait()
             metrics = job.metrics()
             job.stop()

@@ -40,7 +40,7 @@ def test_it_serves_the_streams_it_was_given_until_it_is_stopped(number):
         client.close()
 
         process.send_signal(number)
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=60) == 0
         assert process.stdout.read() == process.stderr.read() == ""
 
 
@@ -80,7 +80,7 @@ def test_faults_strike_by_rule_and_are_counted_at_the_end():
         client.list_shards(StreamName="orders")
         client.close()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=60) == 0
         assert process.stderr.read() == "recordpublisher: faults: error 1\n"
 
 

@@ -99,7 +99,7 @@ def test_following_shows_new_records_and_ends_well_when_stopped(endpoint):
         assert json.loads(process.stdout.readline())["data"] == "new"
 
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=60) == 0
         assert process.stderr.read() == ""
 
 

@@ -34,7 +34,7 @@ async def test_it_serves_until_it_is_stopped_and_never_says_the_token(number):
             one = await job.start(0)
             await until(lambda: one.current() == 5, (one, 5))
             process.send_signal(number)
-            assert process.wait(timeout=20) == 0
+            assert process.wait(timeout=60) == 0
             said = process.stdout.read() + process.stderr.read()
 
     assert said == ""

@@ -28,11 +28,11 @@ async def test_work_waits_in_line_behind_work_that_was_cancelled(database):
     def first():
         order.append("first begins")
         is_running.set()
-        may_end.wait(10)
+        may_end.wait(60)
         order.append("first ends")
 
     cancelled = asyncio.ensure_future(database.in_thread(first))
-    await asyncio.to_thread(is_running.wait, 10)
+    await asyncio.to_thread(is_running.wait, 60)
     cancelled.cancel()
     following = asyncio.ensure_future(database.in_thread(lambda: order.append("second")))
     closing = asyncio.ensure_future(database.close())
@@ -76,10 +76,10 @@ async def test_a_lock_that_is_let_go_is_waited_for(tmp_path, database):
 
     def hold(connection):
         holds.set()
-        may_end.wait(10)
+        may_end.wait(60)
 
     holding = asyncio.ensure_future(other.transaction(hold))
-    await asyncio.to_thread(holds.wait, 10)
+    await asyncio.to_thread(holds.wait, 60)
     waiting = asyncio.ensure_future(database.transaction(lambda connection: "mine"))
     await asyncio.sleep(0.05)
     assert not waiting.done()

@@ -12,10 +12,11 @@ from aiohttp import ClientPayloadError
 from botocore.eventstream import ChecksumMismatch
 from botocore.exceptions import ClientError, EventStreamError
 
-from recordpublisher.plugins.local import Delays, LocalKinesis, ManualClock, StreamFault
+from recordpublisher.plugins.local import Delays, LocalKinesis, ManualClock, StreamFault, subscriptions
 
 SHARD = "shardId-000000000000"
-PROMPTLY = 4  # s: less than the 5 s after which a subscription looks again by itself
+PROMPTLY = 60  # s: half of the time after which a subscription looks again by itself, and long for the slowest machine
+HEARTBEAT_MS = 120_000
 
 
 class Reader:
@@ -42,7 +43,7 @@ class Reader:
 @asynccontextmanager
 async def reading(**options: Any) -> AsyncIterator[Reader]:
     async with LocalKinesis(streams={"orders": 1}, **{"delays": Delays(consumer=0), **options}) as endpoint:
-        config = AioConfig(retries={"total_max_attempts": 1}, read_timeout=5)
+        config = AioConfig(retries={"total_max_attempts": 1}, read_timeout=PROMPTLY)
         session = get_session()
         async with session.create_client(
             "kinesis",
@@ -58,7 +59,8 @@ async def reading(**options: Any) -> AsyncIterator[Reader]:
 
 
 @pytest.fixture
-async def reader() -> AsyncIterator[Reader]:
+async def reader(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Reader]:
+    monkeypatch.setattr(subscriptions, "HEARTBEAT_MS", HEARTBEAT_MS)
     async with reading(clock=ManualClock()) as reader:
         yield reader
 
@@ -112,7 +114,7 @@ async def test_a_new_subscription_continues_after_the_continuation_number(reader
     reader.stream.put(b"old", "k")
     events = await reader.subscribe()
     continuation = (await next_event(events))["ContinuationSequenceNumber"]
-    reader.advance(5000)
+    reader.advance(HEARTBEAT_MS)
     heartbeat = await next_event(events)
     assert heartbeat["Records"] == []
     assert heartbeat["ContinuationSequenceNumber"] > continuation
@@ -167,6 +169,19 @@ async def settle(condition: Any) -> None:
             await asyncio.sleep(0.01)
 
 
+def unread_of(subscription: Any) -> Any:
+    return subscription.shard.log.read(subscription.counter, 1000, 1 << 30)
+
+
+async def when_settled(subscription: Any) -> Any:
+    """What is unread once the kernel has filled its buffers."""
+    before, unread = None, unread_of(subscription)
+    while before is None or unread.size < before.size:
+        await asyncio.sleep(0.2)
+        before, unread = unread, unread_of(subscription)
+    return unread
+
+
 async def test_a_slow_reader_costs_one_event_of_memory_and_loses_nothing(reader: Reader):
     for i in range(100):
         reader.stream.put(b"%06d" % i + bytes(500_000), "k")  # 50 MB
@@ -179,11 +194,10 @@ async def test_a_slow_reader_costs_one_event_of_memory_and_loses_nothing(reader:
     sink.write(f"{head}{len(body)}\r\n\r\n".encode() + body)
     await settle(lambda: reader.endpoint.account.subscriptions._all)
     [subscription] = reader.endpoint.account.subscriptions._all
-    await asyncio.sleep(0.2)  # as long as the kernel needs to fill its buffers
-    unread = subscription.shard.log.read(subscription.counter, 1000, 1 << 30)
+    unread = await when_settled(subscription)
     assert len(unread.fragments) > 80
     await asyncio.sleep(0.1)
-    assert subscription.shard.log.read(subscription.counter, 1000, 1 << 30).size == unread.size
+    assert unread_of(subscription).size == unread.size
     received = 0
     while received < 100 * 500_000:  # base64: the body is longer than that
         received += len(await source.read(1 << 20))
@@ -237,7 +251,7 @@ async def test_an_error_can_be_sent_inside_the_stream(reader: Reader):
 async def test_a_silent_subscription_keeps_its_connection_and_sends_nothing(reader: Reader):
     events = await reader.subscribe()
     reader.endpoint.faults.hit_subscription(StreamFault.SILENT)
-    reader.advance(5000)
+    reader.advance(HEARTBEAT_MS)
     reader.stream.put(b"unheard", "k")
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.1):

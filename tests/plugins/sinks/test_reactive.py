@@ -38,7 +38,7 @@ class SlowObserver:
         self._may_go_on = threading.Semaphore(0)
 
     def __call__(self, taken) -> None:
-        self._may_go_on.acquire(timeout=10)
+        self._may_go_on.acquire(timeout=60)
         self.threads.add(threading.get_ident())
         self.seen += taken.data
 

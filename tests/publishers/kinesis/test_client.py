@@ -250,7 +250,7 @@ async def test_f1_subscriptions_and_calls_use_clients_of_their_own_with_unlimite
     async with stub_and_client() as (stub, client):
         stub.script("SubscribeToShard", *[[initial_response(), wait]] * 12)
         stub.script("GetRecords", {"Records": []})
-        async with asyncio.timeout(20):  # twelve are more than the SDK's pool of ten
+        async with asyncio.timeout(60):  # twelve are more than the SDK's pool of ten
             open_ones = [await client.subscribe_to_shard("c" * 9, SHARD, StartingPosition.latest()) for _ in range(12)]
             await client.get_records(SHARD, "it", 1)
         done.set()

@@ -65,7 +65,7 @@ def watched(factory: Factory, *names: str) -> TipWatch:
 )
 def test_a_record_an_end_and_any_error_are_news(told):
     watch = watched(Factory(b=told), "a", "b")
-    assert watch.news.wait(10)
+    assert watch.news.wait(60)
     watch.stop()
 
 
@@ -74,7 +74,7 @@ def test_empty_answers_are_no_news_and_a_stopped_watch_reads_no_more():
     watch = watched(factory, "a")
     assert not watch.news.wait(0.2)
     watch.stop()
-    assert factory.cancelled.wait(10)
+    assert factory.cancelled.wait(60)
     assert not watch.news.is_set()
     assert factory.started == [StartingPosition.after(SequenceNumber("7"))]
 

@@ -70,10 +70,13 @@ class Scene:
                 found += [(moment, number, shard, each) for each in times]
         return sorted(found, key=lambda row: row[0])
 
-    def wait_for_rows(self, count, seconds=60):
+    def wait_for_rows(self, count):
+        return self.wait_for(lambda rows: len(rows) >= count, f"not {count} rows")
+
+    def wait_for(self, condition, complaint, seconds=60):
         deadline = time.monotonic() + seconds
-        while len(rows := self.rows()) < count:
-            assert time.monotonic() < deadline, f"{len(rows)} of {count} rows; see the logs: {self.logs()}"
+        while not condition(rows := self.rows()):
+            assert time.monotonic() < deadline, f"{complaint}: {len(rows)} rows; see the logs: {self.logs()}"
             time.sleep(0.1)
         return rows
 
@@ -116,7 +119,7 @@ def test_processes_are_aligned_with_each_other(scene):  # W8, W9a
     assert time.monotonic() - began < 59, "60 steps of the sparse shard: a sync interval for each would take a minute"
     for process in job.processes:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=30) == 0, job.logs()
+        assert process.wait(timeout=60) == 0, job.logs()
 
 
 @pytest.mark.slow
@@ -146,20 +149,20 @@ def test_a_stopped_process_holds_the_others_until_the_timeout_and_catches_up(sce
     job = scene(2)
     for step, shard in zip((10, 10), job.open_shards(), strict=True):
         job.put(range(0, 40_000, step), shard)
+    allowed = LOOKAHEAD + 500  # held, but for what was under way
     given = {"flink.watermark.tracker.timeout": 4_000, "flink.watermark.sync.interval": 200}
     first, _ = job.start(0, 2, **given), job.start(1, 2, **given)
     job.wait_for_rows(200)
     first.send_signal(signal.SIGSTOP)
     stopped = time.monotonic_ns()
-    time.sleep(2)
-    held = job.rows()
-    time.sleep(6)
-    let_go = job.rows()
+    job.wait_for(lambda rows: last_of(rows, 1) > last_of(rows, 0) + allowed, "the other was not let go")
     first.send_signal(signal.SIGCONT)
     rows = job.wait_for_rows(8_000)
 
-    last = {process: max((each for _, who, _, each in held if who == process), default=0) for process in (0, 1)}
-    assert last[1] <= last[0] + LOOKAHEAD + 500, "held, but for what was under way"
-    assert len(let_go) > len(held) or last[1] >= 39_990, "left out after the timeout"
+    held = [row for row in rows if row[0] < stopped + 3e9]  # by its last report, it has until 3.8 s
+    assert last_of(held, 1) <= last_of(held, 0) + allowed
     assert sorted(each for *_, each in rows) == sorted([*range(0, 40_000, 10)] * 2)
-    assert stopped
+
+
+def last_of(rows, process):
+    return max((each for _, who, _, each in rows if who == process), default=0)

@@ -42,7 +42,7 @@ async def subscribe(client, number=0):
 
 
 async def settled(condition):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 # what is watched has no event
             await asyncio.sleep(0.01)
 

@@ -117,7 +117,7 @@ async def test_f1_an_unread_subscription_does_not_stall_its_neighbour():
 async def consumer_of(endpoint, client):
     arn = await client.stream_arn("orders")
     consumer = await client.register_consumer(arn, "app")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (await client.describe_consumer(arn, "app")).status != "ACTIVE":  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     return consumer.arn

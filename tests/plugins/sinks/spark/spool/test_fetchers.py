@@ -115,7 +115,7 @@ def read(tmp_path: Path, count: int) -> Query:
 
 
 def wait_until_ended(fetching: Fetchers) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while fetching.is_running:
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -160,7 +160,7 @@ def test_lanes_are_known_and_half_of_the_slots_are_taken_where_nobody_says(strea
         sparkContext = Context(lives)  # noqa: N815
 
     with fetchers(Session(), options_of(stream, tmp_path)) as fetching:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while fetching.lanes != {0, 1}:
             assert time.monotonic() < deadline
             time.sleep(0.01)

@@ -30,7 +30,7 @@ async def test_a_full_lane_goes_on_when_the_query_has_read():
     query = Query(store)
     await query.start()
     await query.run_all()  # the look that finds nothing more says that everything was read
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await waiting
     await fetcher.flush()
     await query.run_all()
@@ -41,7 +41,7 @@ async def test_a_fetcher_that_stops_does_not_wait_for_room_and_loses_nothing():
     store = MemoryObjects()
     fetcher, waiting = await full(store)
     fetcher.sink.give_up_waiting()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await waiting
     await fetcher.flush()
     query = Query(store)

@@ -64,7 +64,7 @@ async def test_asks_for_a_checkpoint_when_the_first_row_has_waited_long_enough()
     asked = Asked()
     sink = await opened_sink(MemoryObjects(), asked, roll_seconds=0.01)
     await sink.write(batch_of(SHARD, range(1)))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await asked.event.wait()
     await sink.close()
 
