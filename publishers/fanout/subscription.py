@@ -10,9 +10,9 @@ from ..clock import Clock
 from ..errors import TransientError
 from ..positions import StartingPosition
 from ..shards import Shard
+from ..silence import silence_limit
 from ..wire import ReadAnswer, Subscription, SubscriptionPort
 from .config import FanOutConfig
-from .silence import silence_limit
 
 API = "SubscribeToShard"
 
@@ -39,7 +39,7 @@ class OpenSubscription:
     ) -> OpenSubscription:
         """Subscribe. Raises: what the port raises, TransientError after `flink.shard.subscribetoshard.timeout`."""
         try:
-            async with asyncio.timeout(config.subscribe_timeout):
+            async with silence_limit(clock, config.subscribe_timeout):
                 return cls(await port.subscribe_to_shard(arn, shard, position), config, clock)
         except TimeoutError as error:
             message = f"Timed out acquiring subscription - {shard.key} ({arn}) after {config.subscribe_timeout:g} s"

@@ -12,8 +12,10 @@ from aiobotocore.config import AioConfig
 from botocore import xform_name
 from botocore.loaders import create_loader
 
+from ..clock import Clock, SystemClock
 from ..properties import Properties
 from ..property_table import HTTP_CLIENT, REQUEST_TIMEOUT
+from ..silence import silence_limit
 from .credentials import session_with_credentials
 from .direct import APIS, DirectCalls
 from .http1 import Http1
@@ -38,17 +40,19 @@ def _loader(data_path: str | None) -> Any:
 class Connections:
     """Owns an SDK session and two clients, opened at the first call, on the loop of that call.
 
-    Calls have a deadline each (`aws.request.timeout`). Subscriptions have a client of their own, without a read time-out: how long
+    Calls have a deadline each (`aws.request.timeout`), which a process that stood still does not use up: what was answered meanwhile is
+    read, and a write is not sent again for nothing. Subscriptions have a client of their own, without a read time-out: how long
     silence may last is decided by the fan-out room, which knows back-pressure from it (F5). Neither pool is limited: on a
     sized one, calls behind subscriptions hang without an error (F1), and there is at most one of each for a shard. With
     `aws.http.protocol.version=HTTP2` the client of subscriptions builds and signs, and what it built goes out over HTTP/2.
     """
 
-    def __init__(self, properties: Properties, streams: Iterable[str] = ()) -> None:
+    def __init__(self, properties: Properties, streams: Iterable[str] = (), clock: Clock | None = None) -> None:
         """Check endpoint, region, credential properties and the CA bundle. Raises: ConfigurationError."""
         self._endpoint = endpoint_of(properties)
         self._region = region_of(properties, streams)
         self._seconds = properties.value(REQUEST_TIMEOUT) / 1000
+        self._clock = clock or SystemClock()
         self._has_short_ways = properties.value(HTTP_CLIENT) == "OWN"
         self._session = session_with_credentials(properties, self._region)
         self._session.register_component("response_parser_factory", RecordParserFactory())
@@ -72,7 +76,7 @@ class Connections:
     async def subscribe(self, api: str, **parameters: Any) -> dict[str, Any]:
         """One call whose answer stays open; the caller sets the deadline. Raises: the translated error."""
         with translated(api):
-            client = await self._client("subscriptions", None)
+            client = await self._client("subscriptions")
             answer: dict[str, Any] = await getattr(client, xform_name(api))(**parameters)
             return answer
 
@@ -88,8 +92,8 @@ class Connections:
     async def _call(self, api: str, parameters: dict[str, Any], body: bytes | None) -> dict[str, Any]:
         await self._starts.next()
         with translated(api):
-            async with asyncio.timeout(self._seconds):
-                client = await self._client("calls", self._seconds)
+            async with silence_limit(self._clock, self._seconds):
+                client = await self._client("calls")
                 answer: dict[str, Any] | None = None
                 if api in self._direct:
                     answer = await self._direct[api].call(parameters, body)
@@ -98,10 +102,10 @@ class Connections:
                         answer = await getattr(client, xform_name(api))(**parameters)
                 return answer
 
-    async def _client(self, purpose: str, read_seconds: float | None) -> Any:
+    async def _client(self, purpose: str) -> Any:
         async with self._opening:
             if purpose not in self._clients:
-                self._clients[purpose] = client = await self._open.enter_async_context(self._create(read_seconds))
+                self._clients[purpose] = client = await self._open.enter_async_context(self._create())
                 client.meta.events.register("before-call.kinesis.PutRecords", put_body_in_place)
                 if purpose == "calls" and self._has_short_ways:
                     self._learn_short_ways(client)
@@ -114,10 +118,10 @@ class Connections:
         self._http1 = http = Http1(http_session, min(_CONNECT_SECONDS, self._seconds))
         self._direct.update({api: DirectCalls(self._session, client, http, api) for api in APIS})
 
-    def _create(self, read_seconds: float | None) -> Any:
+    def _create(self) -> Any:
         config = AioConfig(
-            connect_timeout=min(_CONNECT_SECONDS, read_seconds or _CONNECT_SECONDS),
-            read_timeout=read_seconds,
+            connect_timeout=_CONNECT_SECONDS,
+            read_timeout=None,  # deadlines are ours
             max_pool_connections=_UNLIMITED,
             retries={"total_max_attempts": 1, "mode": "standard"},  # our policies own retries
             warm_up_loader_caches=True,  # reads the service model off the loop

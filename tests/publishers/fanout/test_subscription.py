@@ -49,6 +49,29 @@ def test_errors_of_the_stream_come_out():
         run_virtual(main())
 
 
+class SlowPorts(ScriptedPorts):
+    """Subscribes when a test says so."""
+
+    async def subscribe_to_shard(self, *given):
+        self.may_answer = asyncio.get_running_loop().create_future()
+        await self.may_answer
+        return await super().subscribe_to_shard(*given)
+
+
+def test_f5_a_subscription_that_was_granted_while_the_process_stood_still_is_taken():
+    """Given up, it would be in use for five seconds more."""
+
+    async def main():
+        ports, loop = SlowPorts((event(1),)), asyncio.get_running_loop()
+        opening = asyncio.create_task(opened(ports))
+        await asyncio.sleep(1)
+        loop.suspend(600)
+        loop.call_soon(ports.may_answer.set_result, None)  # a socket is read in the turn in which timers are due
+        return await (await opening).next_event()
+
+    assert run_virtual(main()) == event(1)
+
+
 def test_the_inactivity_deadline_belongs_to_each_read():
     async def main():
         subscription = await opened(ScriptedPorts((Pause(15), event(1), Pause(15), event(2), SILENCE)))

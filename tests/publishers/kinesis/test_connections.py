@@ -1,9 +1,17 @@
-"""What the clients of a process share."""
+"""What the clients of a process share, and how long a call may take."""
 
+import asyncio
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+
+import pytest
 from kinesis_stub import PROPERTIES
 
+from recordpublisher.publishers.errors import TransientError
 from recordpublisher.publishers.kinesis.connections import Connections
 from recordpublisher.publishers.properties import Properties
+
+from virtual_time import VirtualClock, run_virtual
 
 
 def loader():
@@ -14,3 +22,54 @@ def test_the_sdks_models_are_read_once_for_the_process_and_its_data_path(monkeyp
     assert loader() is loader()
     monkeypatch.setenv("AWS_DATA_PATH", str(tmp_path))
     assert str(tmp_path) in loader().search_paths
+
+
+class Sdk:
+    """A client of the SDK whose answer comes when a test says so."""
+
+    def __init__(self):
+        self.meta = SimpleNamespace(events=SimpleNamespace(register=lambda *_: None))
+        self.answer = asyncio.get_running_loop().create_future()
+
+    async def put_records(self, **parameters):
+        return await self.answer
+
+
+async def a_call(suspended=0.0, answered=True):
+    """What a call ends with that may take 30 s, and when; the process is suspended after a second."""
+    loop, sdk = asyncio.get_running_loop(), Sdk()
+
+    @asynccontextmanager
+    async def created():
+        yield sdk
+
+    given = Properties({**PROPERTIES, "aws.http.client": "SDK", "aws.request.timeout": 30_000})
+    connections = Connections(given, clock=VirtualClock())
+    connections._create = created
+    calling = asyncio.create_task(connections.call("PutRecords", Records=[]))
+    await asyncio.sleep(1)
+    loop.suspend(suspended)
+    if answered:
+        loop.call_soon(sdk.answer.set_result, "answer")  # a socket is read in the turn in which timers are due
+    ended = (await asyncio.gather(calling, return_exceptions=True))[0]
+    await connections.close()
+    return ended, loop.time()
+
+
+def test_a_call_has_a_deadline():
+    error, seconds = run_virtual(a_call(answered=False))
+
+    assert isinstance(error, TransientError)
+    assert seconds == pytest.approx(30)
+
+
+def test_what_was_answered_while_the_process_stood_still_is_read():
+    """Given up, a write that arrived would be sent again."""
+    assert run_virtual(a_call(suspended=600)) == ("answer", 601)
+
+
+def test_after_a_suspension_a_call_without_an_answer_ends_soon():
+    error, seconds = run_virtual(a_call(suspended=600, answered=False))
+
+    assert isinstance(error, TransientError)
+    assert 601 < seconds <= 601 + 30

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from recordpublisher.publishers.fanout.silence import silence_limit
+from recordpublisher.publishers.silence import silence_limit
 
 from virtual_time import VirtualClock, run_virtual
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from ..clock import Clock
+from .clock import Clock
 
 LOOKS = 4
 MAX_LATENESS_SECONDS = 1.0
