@@ -80,13 +80,20 @@ async def pool_to(*says, certificate=None, trusted=None):
     raw = RawServer(*says)
     server = await asyncio.start_server(raw.handle, "127.0.0.1", 0, ssl=serving)
     url = f"http{'s' if certificate else ''}://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-    pool = ConnectionPool(url, trusted, 5.0, bytearray(DESK), Turns())
+    pool = ConnectionPool(url, trusted, 60.0, bytearray(DESK), Turns())
     async with server:
         try:
             yield raw, pool
         finally:
             await pool.close()
             await raw.stop()
+
+
+async def until_noticed(pool):
+    """Until the pool knows that none of the connections it keeps is of use."""
+    async with asyncio.timeout(60):
+        while any(connection.is_usable for _, connection in pool._idle):  # noqa: ASYNC110 - looks from outside
+            await asyncio.sleep(0.001)
 
 
 async def content_of(pool, request=REQUEST, **given):

@@ -168,7 +168,8 @@ async def test_a_write_is_not_sent_again_by_itself():
 
 
 async def test_a_call_that_is_not_answered_in_time_is_transient():
-    async with stub_and_warm_client(aws_request_timeout="1500") as (stub, client):
+    async with stub_and_warm_client() as (stub, client):
+        client._connections._seconds = 0.2  # opening the client may take longer
         stub.script("GetRecords", never)
         with pytest.raises(KinesisError, match=r"in time|[Tt]imeout"):
             await client.get_records(SHARD, "it", 1)

@@ -9,7 +9,7 @@ import pytest
 import raw_http
 from botocore import exceptions as sdk
 from certificates import self_signed
-from raw_http import DESK, REQUEST, Last, RefusedEarly, content_of, ok, pool_to
+from raw_http import DESK, REQUEST, Last, RefusedEarly, content_of, ok, pool_to, until_noticed
 
 from recordpublisher.publishers.kinesis.http1 import pool as pool_module
 from recordpublisher.publishers.kinesis.translation import BrokenAnswerError
@@ -56,7 +56,7 @@ async def test_a_whole_answer_keeps_the_connection(said, content):
 async def test_an_answer_that_ends_the_connection(said, content):
     async with pool_to(said, ok(b"next")) as (server, pool):
         assert (await content_of(pool))[1] == content
-        await asyncio.sleep(0.05)  # the end of it arrives
+        await until_noticed(pool)
         assert await content_of(pool) == (200, b"next")
         assert server.connections == 2
 
@@ -83,17 +83,16 @@ async def test_half_an_answer_or_none_is_an_error_and_the_next_call_works(said, 
 
 
 async def test_a_connection_that_the_server_closed_between_two_calls_is_not_used():
-    async with pool_to(Last(ok(b"a")), ok(b"b")) as (server, pool):
+    async with pool_to(Last(ok(b"a")), ok(b"b")) as (_, pool):
         await content_of(pool)
-        await server.hung_up.wait()
-        await asyncio.sleep(0.05)  # its end arrives
+        await until_noticed(pool)
         assert await content_of(pool) == (200, b"b")
 
 
 async def test_what_nobody_asked_for_closes_an_idle_connection():
     async with pool_to([ok(b"a"), b"", b"HTTP/1.1 408 Request Timeout\r\n\r\n"], ok(b"b")) as (server, pool):
         await content_of(pool)
-        await asyncio.sleep(0.05)
+        await until_noticed(pool)
         assert await content_of(pool) == (200, b"b")
         assert server.connections == 2
 
