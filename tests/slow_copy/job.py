@@ -41,6 +41,7 @@ async def sample(sink, began):
         print(
             json.dumps(
                 {
+                    "moment": round(time.monotonic(), 3),
                     "seconds": round(time.monotonic() - began, 2),
                     "resident_mb": round(resident_mb(), 1),
                     "outstanding": shown["outstandingRecordsCount"],

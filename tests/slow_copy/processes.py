@@ -30,6 +30,20 @@ def server(records: int) -> Iterator[str]:
             process.terminate()
 
 
+@contextmanager
+def stalls_of_the_machine() -> Iterator[list[tuple[float, float]]]:
+    """When the machine stood still during the block, and for how long (seconds); known once it has ended."""
+    found: list[tuple[float, float]] = []
+    command = [sys.executable, str(HERE / "stalls.py")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield found
+        finally:
+            process.terminate()
+            found += [tuple(json.loads(line)) for line in process.stdout if line.endswith("\n")]
+
+
 def copy(url: str, publisher: str, seconds: float, limit: int = 0) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Run the job; answers its samples and its last words."""
     command = [sys.executable, str(HERE / "job.py"), url, publisher, str(seconds), str(limit)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..verdict import Finding
-from .morning import HELD_SECONDS, Morning
+from .morning import HELD_LEAST_MS, Morning
 from .script import DAY_MS, HOUR_MS
 
 SOON_SECONDS = 10.0
@@ -25,7 +25,7 @@ def findings_of_morning(seen: Morning) -> list[Finding]:
             "without max.lag the others are held back",
             f"{held_ms / 1000:.1f} s each, {written} records written, {seen.lag_ms / DAY_MS:.1f} days ahead, "
             f"waiting for subtask {seen.holder}",
-            held_ms >= (HELD_SECONDS - 2) * 1000 and written == 0 and seen.lag_ms > HOUR_MS,
+            held_ms >= HELD_LEAST_MS and written == 0 and seen.lag_ms > HOUR_MS,
         ),
         Finding(
             "alarms meanwhile",

@@ -14,7 +14,7 @@ from .subtask import FLINK
 from .theatre import Theatre
 
 TICK_SECONDS = 0.1
-PATIENCE_SECONDS = 15.0
+PATIENCE_SECONDS = 60.0
 """How long after the last event everything may take to be written."""
 WATCHED_SECONDS = 7.0
 """How long after the last event the shard is watched to stay unread, by the old rule."""

@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from slow_copy.processes import copy, server
+from slow_copy.processes import copy, server, stalls_of_the_machine
 
 import recordpublisher as rp
 
@@ -15,14 +15,15 @@ SECONDS, WARM_UP = 60, 15
 @pytest.mark.timeout(280)
 async def test_a_sink_at_a_tenth_of_the_sources_speed():
     with server(200_000) as url:
-        samples, end = copy(url, "EFO", SECONDS)
+        with stalls_of_the_machine() as stalls:
+            samples, end = copy(url, "EFO", SECONDS)
         read = await read_back(url)
-    sys.stderr.write(f"\nlag of the loop, ms: {end['lag']}; {samples[-1]}\n")
+    sys.stderr.write(f"\nlag of the loop, ms: {end['lag']}; {samples[-1]}; the machine stood still: {stalls}\n")
 
     steady = [one for one in samples if WARM_UP <= one["seconds"] <= SECONDS]
     assert steady[-1]["resident_mb"] < steady[0]["resident_mb"] * 1.05
     assert steady[-1]["cycles"] > steady[0]["cycles"]
-    assert_level(steady)
+    assert_level(steady, stalls)
     assert end["lag"]["median"] < 10
     assert end["lag"]["p99"] < 50, "10 ms were seen on a machine with six times more work than cores"
     assert end["metrics"]["outstandingRecordsCount"] == 0
@@ -30,11 +31,15 @@ async def test_a_sink_at_a_tenth_of_the_sources_speed():
     assert read == list(range(end["written"]))
 
 
-def assert_level(steady):
-    """Within a tenth of the 1,000 records a second that the shard takes, over the whole and over each ten seconds: no saw-tooth."""
+def assert_level(steady, stalls):
+    """Within a tenth of the 1,000 records a second that the shard takes, over the whole and over each ten seconds: no saw-tooth.
+
+    While the machine stands still nothing can be written; what the shard gives for that time may be caught up on, and need not be.
+    """
     for first, last in [(steady[0], steady[-1]), *zip(steady, steady[20:], strict=False)]:
-        speed = (last["acknowledged"] - first["acknowledged"]) / (last["seconds"] - first["seconds"])
-        assert 900 <= speed <= 1_100, (first, last)
+        records, seconds = last["acknowledged"] - first["acknowledged"], last["moment"] - first["moment"]
+        still = sum(lost for moment, lost in stalls if first["moment"] - lost <= moment < last["moment"])
+        assert 900 * (seconds - still) <= records <= 1_100 * seconds, (first, last, stalls)
 
 
 async def read_back(url):
