@@ -15,7 +15,7 @@ def command(*arguments: str, path: Path | None = None, **environment: str) -> su
         env=process_environment(path, **environment),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
 

@@ -41,7 +41,7 @@ def rows_of(path):
         return database.execute("select shard, sequence, payload from rows order by rowid").fetchall()
 
 
-def wait_for_rows(path, count, seconds=60.0):
+def wait_for_rows(path, count, seconds=120.0):
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         try:
@@ -54,7 +54,7 @@ def wait_for_rows(path, count, seconds=60.0):
 
 
 @pytest.mark.kills
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("publisher", ["POLLING", "EFO"])
 def test_a_killed_job_goes_on_exactly_where_its_transaction_ended(tmp_path, publisher):
     path = tmp_path / "rows.sqlite"

@@ -58,7 +58,7 @@ def test_a_reader_that_leaves_ends_it_quietly(endpoint):
             stdout=stdout,
             stderr=subprocess.PIPE,
             check=False,
-            timeout=60,
+            timeout=120,
         )
 
     assert (done.returncode, done.stderr) == (0, b"")
