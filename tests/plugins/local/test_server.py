@@ -209,6 +209,6 @@ def test_closing_does_not_wait_for_open_subscriptions(connect):
         start = {"ConsumerARN": consumer.arn, "ShardId": SHARD, "StartingPosition": {"Type": "LATEST"}}
         events = kinesis.subscribe_to_shard(**start)["EventStream"]
         began = time.monotonic()
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 30  # the server would wait a minute for them, and they last five
     events.close()
     kinesis.close()
