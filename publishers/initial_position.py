@@ -66,9 +66,17 @@ def _seconds(given: str, properties: Properties) -> float:
 
 
 def _strptime_format(properties: Properties) -> str:
-    """The Java format in Python's letters. Raises: ConfigurationError for a letter that has no counterpart."""
+    """The Java format in Python's letters. Raises: ConfigurationError for a letter that has no counterpart and a field that comes twice."""
     java = properties.value(INITIAL_TIMESTAMP_FORMAT)
-    return "".join(_strptime_part(match, java) for match in _FIELD.finditer(java))
+    parts = [_strptime_part(match, java) for match in _FIELD.finditer(java)]
+    twice = {part for part in parts if part in _FIELDS.values() and parts.count(part) > 1}
+    if twice:
+        letters = ", ".join(letter for letter, part in _FIELDS.items() if part in twice)
+        reason = f"a field comes twice, by the letters {letters}"
+        raise ConfigurationError(
+            INITIAL_TIMESTAMP_FORMAT.key, java, "a SimpleDateFormat with each field once", reason=reason
+        )
+    return "".join(parts)
 
 
 def _strptime_part(match: re.Match[str], java: str) -> str:

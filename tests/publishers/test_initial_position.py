@@ -89,6 +89,13 @@ def test_a_format_with_unknown_letters_is_an_error():
         initial_position(start_at("Mon 2016", **{FORMAT: "EEE yyyy"}))
 
 
+@pytest.mark.parametrize(("java", "letters"), [("H0H", "H"), ("yyyy-MM yyyy", "y"), ("HH X Z", "X, Z")])
+def test_a_field_that_comes_twice_is_an_error(java, letters):
+    """Python's strptime would raise an error of its regular expressions, which says nothing of the property."""
+    with pytest.raises(ConfigurationError, match=rf"timestamp\.format' has the value '{java}'; .*letters {letters};"):
+        initial_position(start_at("0", **{FORMAT: java}))
+
+
 @given(st.text(), st.text())
 def test_whatever_is_given_is_read_or_a_configuration_error(timestamp, java):
     with contextlib.suppress(ConfigurationError):
