@@ -49,3 +49,8 @@ def wire_record(data: bytes, sequence: str, key: str | None = "k", arrival: floa
 def _header(name: str, value: str) -> bytes:
     encoded = value.encode()
     return bytes([len(name)]) + name.encode() + b"\x07" + struct.pack("!H", len(encoded)) + encoded
+
+
+def an_event(*records: dict[str, Any], continuation: str = "5", behind: int = 0, **more: Any) -> bytes:
+    """A SubscribeToShardEvent with these records."""
+    return event(Records=list(records), ContinuationSequenceNumber=continuation, MillisBehindLatest=behind, **more)

@@ -4,8 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from aiohttp import web
-from certificates import self_signed
-from event_frames import error, event, exception, frame, initial_response, wire_record
+from event_frames import an_event, error, exception, frame, initial_response, wire_record
 from kinesis_stub import refusal, stub_and_client
 
 from recordpublisher.publishers.errors import (
@@ -33,10 +32,6 @@ async def subscribed(*chunks, position=None):
             yield subscription
         finally:
             await subscription.close()
-
-
-def an_event(*records, continuation="5", behind=0, **more):
-    return event(Records=list(records), ContinuationSequenceNumber=continuation, MillisBehindLatest=behind, **more)
 
 
 async def test_records_are_decoded_straight_into_user_records():
@@ -270,46 +265,3 @@ async def test_it_holds_back_the_sender_on_any_event_loop():
         SimpleNamespace(content=None, connection=SimpleNamespace(transport=transport)), SHARD, bytearray(9)
     )
     assert transport.paused
-
-
-async def test_p6_little_is_kept_over_tls_of_what_was_not_asked_for(tmp_path, monkeypatch):
-    certificate = self_signed(tmp_path)
-    monkeypatch.setenv("AWS_CA_BUNDLE", certificate[0])
-    large = [an_event(wire_record(bytes(700_000), str(n))) for n in range(4)]
-    has_begun = asyncio.Event()
-
-    async def begun(request):
-        await has_begun.wait()
-
-    async with stub_and_client(certificate=certificate) as (stub, client):
-        stub.script("SubscribeToShard", [initial_response(), an_event(continuation="0"), begun, *large])
-        events = await client.subscribe_to_shard(CONSUMER, SHARD, StartingPosition.trim_horizon())
-        await anext(events)
-        has_begun.set()
-        await asyncio.sleep(0.2)
-        kept = events._transport.get_read_buffer_size()
-        assert len([answer async for answer in events]) == 4
-    assert kept <= 128 * 1024
-
-
-async def read_all(events):
-    return [answer async for answer in events]
-
-
-async def test_p6_subscriptions_over_tls_share_the_block_that_encrypted_bytes_arrive_in(tmp_path, monkeypatch):
-    certificate = self_signed(tmp_path)
-    monkeypatch.setenv("AWS_CA_BUNDLE", certificate[0])
-    sizes = [200_000, 300_000, 400_000]  # none of them is through before it is asked for
-    async with stub_and_client(certificate=certificate) as (stub, client):
-        for size in sizes:
-            records = [wire_record(f"{size} {n} ".encode() * (size // 10), str(n)) for n in range(5)]
-            stub.script("SubscribeToShard", [initial_response(), *map(an_event, records)])
-        start = StartingPosition.trim_horizon()
-        every = [await client.subscribe_to_shard(CONSUMER, SHARD, start) for _ in sizes]
-        blocks = {id(events._transport._ssl_protocol._ssl_buffer) for events in every}
-        came = await asyncio.gather(*map(read_all, every))
-    assert len(blocks) == 1
-    for size, answers in zip(sizes, came, strict=True):
-        assert [answer.records[0].data for answer in answers] == [
-            f"{size} {n} ".encode() * (size // 10) for n in range(5)
-        ]

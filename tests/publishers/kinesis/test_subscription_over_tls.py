@@ -1,0 +1,56 @@
+"""What a subscription keeps in memory over TLS (P6)."""
+
+import asyncio
+
+from certificates import self_signed
+from event_frames import an_event, initial_response, wire_record
+from kinesis_stub import stub_and_client
+
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.shards import Shard
+
+SHARD = Shard("orders", "shardId-000000000000")
+CONSUMER = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders/consumer/me:1"
+START = StartingPosition.trim_horizon()
+
+
+async def test_p6_little_is_kept_over_tls_of_what_was_not_asked_for(tmp_path, monkeypatch):
+    certificate = self_signed(tmp_path)
+    monkeypatch.setenv("AWS_CA_BUNDLE", certificate[0])
+    large = [an_event(wire_record(bytes(700_000), str(n))) for n in range(4)]
+    has_begun = asyncio.Event()
+
+    async def begun(request):
+        await has_begun.wait()
+
+    async with stub_and_client(certificate=certificate) as (stub, client):
+        stub.script("SubscribeToShard", [initial_response(), an_event(continuation="0"), begun, *large])
+        events = await client.subscribe_to_shard(CONSUMER, SHARD, START)
+        await anext(events)
+        has_begun.set()
+        await asyncio.sleep(0.2)
+        kept = events._transport.get_read_buffer_size()
+        assert len([answer async for answer in events]) == 4
+    assert kept <= 128 * 1024
+
+
+async def read_all(events):
+    return [answer async for answer in events]
+
+
+async def test_p6_subscriptions_over_tls_share_the_block_that_encrypted_bytes_arrive_in(tmp_path, monkeypatch):
+    certificate = self_signed(tmp_path)
+    monkeypatch.setenv("AWS_CA_BUNDLE", certificate[0])
+    sizes = [200_000, 300_000, 400_000]  # none of them is through before it is asked for
+    async with stub_and_client(certificate=certificate) as (stub, client):
+        for size in sizes:
+            records = [wire_record(f"{size} {n} ".encode() * (size // 10), str(n)) for n in range(5)]
+            stub.script("SubscribeToShard", [initial_response(), *map(an_event, records)])
+        every = [await client.subscribe_to_shard(CONSUMER, SHARD, START) for _ in sizes]
+        blocks = {id(events._transport._ssl_protocol._ssl_buffer) for events in every}
+        came = await asyncio.gather(*map(read_all, every))
+    assert len(blocks) == 1
+    for size, answers in zip(sizes, came, strict=True):
+        assert [answer.records[0].data for answer in answers] == [
+            f"{size} {n} ".encode() * (size // 10) for n in range(5)
+        ]
