@@ -1,5 +1,6 @@
-"""What users install: the floors are in the wheel, nothing generic lands beside them, and a checkout without links does not build."""
+"""What users install: the whole package and nothing beside it, also from a checkout without symbolic links."""
 
+import ast
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,8 @@ import pytest
 from command_line import ROOT
 
 pytestmark = pytest.mark.slow
-FLOORS = ("publishers", "consumer", "fetcher", "plugins")
+SOURCES = ROOT / "src"
+LINKS = ("publishers", "consumer", "fetcher", "plugins")
 
 
 @pytest.fixture(scope="module")
@@ -18,10 +20,11 @@ def checkout(tmp_path_factory) -> Path:
     """A copy of what is built; a build writes beside its sources."""
     copy = tmp_path_factory.mktemp("checkout") / "recordpublisher"
     leave_out = shutil.ignore_patterns("__pycache__", "*.egg-info")
-    for folder in ("src", *FLOORS):
-        shutil.copytree(ROOT / folder, copy / folder, symlinks=True, ignore=leave_out)
-    for file in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+    shutil.copytree(SOURCES, copy / "src", ignore=leave_out)
+    for file in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / file, copy)
+    for link in LINKS:
+        (copy / link).symlink_to(f"src/recordpublisher/{link}")
     return copy
 
 
@@ -49,11 +52,21 @@ def names(built) -> set[str]:
     return names_in(wheel)
 
 
-def test_every_module_of_every_floor_is_in_the_wheel(names):
-    modules = {f"recordpublisher/{file.relative_to(ROOT)}" for floor in FLOORS for file in (ROOT / floor).rglob("*.py")}
+def test_every_module_is_in_the_wheel(names):
+    modules = {str(file.relative_to(SOURCES)) for file in SOURCES.rglob("*.py")}
 
     assert modules
     assert modules - names == set()
+
+
+def test_every_folder_is_a_package_that_says_what_is_inside():
+    folders = {file.parent for file in (SOURCES / "recordpublisher").rglob("*.py")}
+
+    assert [folder for folder in folders if not ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))] == []
+
+
+def test_the_links_at_the_top_lead_into_the_package():
+    assert {link: (ROOT / link).resolve() for link in LINKS} == {link: SOURCES / "recordpublisher" / link for link in LINKS}
 
 
 def test_nothing_generic_lands_on_the_top_level(names):
@@ -92,14 +105,14 @@ def test_the_installed_wheel_runs_without_the_checkout(built, tmp_path):
     assert done.stdout.split() == [str(tmp_path / "recordpublisher" / "__init__.py"), "DataFetcher", "MemorySink"]
 
 
-def test_a_checkout_without_links_does_not_build(checkout, tmp_path):
+def test_a_checkout_without_symbolic_links_builds_the_same_wheel(checkout, names, tmp_path):
     copy = tmp_path / "flat"
     shutil.copytree(checkout, copy, symlinks=True)
-    link = copy / "src" / "recordpublisher" / "fetcher"
-    link.unlink()
-    link.write_text("../../fetcher")  # what git leaves where links cannot be made
+    for link in LINKS:
+        (copy / link).unlink()
+        (copy / link).write_text(f"src/recordpublisher/{link}")  # what git leaves where links cannot be made
+    done = build(copy, "--wheel", "--outdir", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
 
-    done = build(copy, "--wheel")
-
-    assert done.returncode != 0
-    assert "src/recordpublisher/fetcher is not a directory but should be a symbolic link" in done.stdout + done.stderr
+    assert names_in(wheel) == names

@@ -15,7 +15,8 @@ from recordpublisher.publishers import property_table  # noqa: F401 - declares p
 from recordpublisher.publishers.properties import declared_properties
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-FLOORS = ("publishers", "consumer", "fetcher", "plugins")
+PACKAGE = ROOT / "src" / "recordpublisher"
+FOLDERS = tuple(sorted(folder.name for folder in PACKAGE.iterdir() if (folder / "__init__.py").exists()))
 LATER = {"flink.watermark.alignment.max.lag"}
 """Named as not there yet."""
 EXAMPLES = ("flink.lines.", "flink.dynamodb.")
@@ -39,8 +40,10 @@ def test_links_lead_somewhere(page):
 @pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_named_files_exist(page):
     for name in code_of(page):
-        if re.fullmatch(rf"({'|'.join(FLOORS)}|docs|tests|src)/[\w/.-]+", name):
+        if re.fullmatch(r"(docs|tests|src)/[\w/.-]+", name):
             assert (ROOT / name).exists(), name
+        if re.fullmatch(rf"({'|'.join(FOLDERS)})/[\w/.-]+", name):
+            assert (PACKAGE / name).exists(), name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
@@ -54,14 +57,11 @@ def test_named_properties_are_declared(page):
 
 def classes():
     found = {}
-    for floor in FLOORS:
-        for file in (ROOT / floor).rglob("*.py"):
-            for node in ast.walk(ast.parse(file.read_text())):
-                if isinstance(node, ast.ClassDef):
-                    names = {
-                        each.name for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
-                    }
-                    found.setdefault(node.name, []).append((file.relative_to(ROOT), names))
+    for file in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ClassDef):
+                names = {each.name for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)}
+                found.setdefault(node.name, []).append((file.relative_to(PACKAGE), names))
     return found
 
 
@@ -86,7 +86,7 @@ def test_the_sizes_in_the_reading_order_are_about_right():
     rows = re.findall(r"\| `([\w/.]+)` \| (\d+) \|", (ROOT / "docs/explanation/architecture.md").read_text())
     assert len(rows) >= 8
     for file, told in rows:
-        assert abs(len((ROOT / file).read_text().splitlines()) - int(told)) <= 60, file
+        assert abs(len((PACKAGE / file).read_text().splitlines()) - int(told)) <= 60, file
 
 
 def test_the_example_of_a_snapshot_is_one():
@@ -100,8 +100,7 @@ def test_the_example_of_a_snapshot_is_one():
 
 def test_every_rule_that_the_code_cites_is_on_the_page():
     told = set(re.findall(r"\*\*([A-Z]\d+a?)\*\*", (ROOT / "docs/reference/rules.md").read_text()))
-    sources = [file for floor in FLOORS for file in (ROOT / floor).rglob("*.py")]
-    lists = [cited for file in sources for cited in re.findall(r"\(((?:[PFRSWACK]\d+a?(?:, )?)+)\)", file.read_text())]
+    lists = [cited for file in PACKAGE.rglob("*.py") for cited in re.findall(r"\(((?:[PFRSWACK]\d+a?(?:, )?)+)\)", file.read_text())]
     cited = {rule for each in lists for rule in each.split(", ")}
 
     assert len(cited) > 40
