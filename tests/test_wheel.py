@@ -62,11 +62,15 @@ def test_every_module_is_in_the_wheel(names):
 def test_every_folder_is_a_package_that_says_what_is_inside():
     folders = {file.parent for file in (SOURCES / "recordpublisher").rglob("*.py")}
 
-    assert [folder for folder in folders if not ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))] == []
+    assert [
+        folder for folder in folders if not ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
+    ] == []
 
 
 def test_the_links_at_the_top_lead_into_the_package():
-    assert {link: (ROOT / link).resolve() for link in LINKS} == {link: SOURCES / "recordpublisher" / link for link in LINKS}
+    assert {link: (ROOT / link).resolve() for link in LINKS} == {
+        link: SOURCES / "recordpublisher" / link for link in LINKS
+    }
 
 
 def test_nothing_generic_lands_on_the_top_level(names):

@@ -100,7 +100,11 @@ def test_the_example_of_a_snapshot_is_one():
 
 def test_every_rule_that_the_code_cites_is_on_the_page():
     told = set(re.findall(r"\*\*([A-Z]\d+a?)\*\*", (ROOT / "docs/reference/rules.md").read_text()))
-    lists = [cited for file in PACKAGE.rglob("*.py") for cited in re.findall(r"\(((?:[PFRSWACK]\d+a?(?:, )?)+)\)", file.read_text())]
+    lists = [
+        cited
+        for file in PACKAGE.rglob("*.py")
+        for cited in re.findall(r"\(((?:[PFRSWACK]\d+a?(?:, )?)+)\)", file.read_text())
+    ]
     cited = {rule for each in lists for rule in each.split(", ")}
 
     assert len(cited) > 40

@@ -7,6 +7,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from simulation.judge import Judge
+from simulation.schedule import Life
+from simulation.shelf import Shelf, ShelfStore
+from simulation.source import SimulatedSource
+from simulation.universe import EPOCH_MS, Clock, Process, Universe
+from simulation.world import FUTURE_LIMIT_MS, World
+
 from recordpublisher.consumer.deserialization import BytesDeserializer
 from recordpublisher.consumer.event_time import AssignedTimes
 from recordpublisher.consumer.poison import OnPoison
@@ -25,13 +32,6 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard
-
-from .judge import Judge
-from .schedule import Life
-from .shelf import Shelf, ShelfStore
-from .source import SimulatedSource
-from .universe import EPOCH_MS, Clock, Process, Universe
-from .world import FUTURE_LIMIT_MS, World
 
 STARTUP_SECONDS = 20.0
 

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ..publishers.properties import Properties
-from ..publishers.records import Record, RecordBatch
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.records import Record, RecordBatch
 
 
 class Deserializer(Protocol):

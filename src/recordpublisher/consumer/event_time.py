@@ -8,10 +8,10 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ..publishers.errors import ConfigurationError
-from ..publishers.properties import Properties
-from ..publishers.property_table import TIMESTAMP_FIELD
-from ..publishers.records import Record, RecordBatch
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.property_table import TIMESTAMP_FIELD
+from recordpublisher.publishers.records import Record, RecordBatch
 
 
 class EventTimes(Protocol):

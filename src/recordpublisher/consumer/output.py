@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from ..publishers.records import RecordBatch
-from ..publishers.shards import Shard
+from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.shards import Shard
 
 
 class ShardOutput(Protocol):

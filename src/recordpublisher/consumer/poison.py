@@ -7,9 +7,9 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any
 
-from ..publishers.errors import DeserializationError
-from ..publishers.metrics import ShardMetrics
-from ..publishers.records import PoisonedRecord, RecordBatch, UserRecord
+from recordpublisher.publishers.errors import DeserializationError
+from recordpublisher.publishers.metrics import ShardMetrics
+from recordpublisher.publishers.records import PoisonedRecord, RecordBatch, UserRecord
 
 Work = Callable[[RecordBatch], RecordBatch]
 

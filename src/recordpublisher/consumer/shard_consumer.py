@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..publishers.base import RecordPublisher, RunResult
-from ..publishers.metrics import ShardMetrics
-from ..publishers.positions import SequenceNumber
-from ..publishers.records import RecordBatch
-from ..publishers.shards import Shard
+from recordpublisher.publishers.base import RecordPublisher, RunResult
+from recordpublisher.publishers.metrics import ShardMetrics
+from recordpublisher.publishers.positions import SequenceNumber
+from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.shards import Shard
+
 from .deserialization import Deserializer
 from .event_time import EventTimes
 from .output import ShardOutput

@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
-from ..publishers.properties import Properties
-from ..publishers.property_table import OUT_OF_ORDERNESS
-from ..publishers.records import Record, RecordBatch
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.property_table import OUT_OF_ORDERNESS
+from recordpublisher.publishers.records import Record, RecordBatch
 
 
 class WatermarkStrategy(ABC):

@@ -6,7 +6,8 @@ import itertools
 import math
 from bisect import bisect_right
 
-from ..publishers.clock import Clock
+from recordpublisher.publishers.clock import Clock
+
 from .active_minimum import ActiveMinimum
 from .global_watermark import Report, WatermarkTracker
 from .lowest import LowestOf

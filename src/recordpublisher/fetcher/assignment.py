@@ -5,8 +5,8 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 
-from ..publishers.properties import Properties
-from ..publishers.shards import Shard
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.shards import Shard
 
 ShardAssigner = Callable[[Shard, int], int]
 """From a shard and the parallelism to the subtask that owns it; numbers past the last one count round."""

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from ..publishers.errors import ConfigurationError
-from ..publishers.shards import Shard
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.shards import Shard
+
 from .shard_state import ShardState
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..publishers.properties import Properties
-from ..publishers.property_table import SHARD_BYTES, SHARD_RECORDS, SUBTASK_BYTES
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.property_table import SHARD_BYTES, SHARD_RECORDS, SUBTASK_BYTES
+
 from .shard_table import ShardEntry
 
 SMALLEST_ROOM_BYTES = 64 * 1024

@@ -7,8 +7,9 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from ..consumer.poison import OnPoison
-from ..publishers.shards import Shard
+from recordpublisher.consumer.poison import OnPoison
+from recordpublisher.publishers.shards import Shard
+
 from .alignment import Alignment
 from .bounded import BoundedResult, Bounds, EndReason
 from .budget import ByteBudget

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from ..publishers.errors import FatalKinesisError, RecordPublisherError, StreamNotFoundError
-from ..publishers.shards import Shard
+from recordpublisher.publishers.errors import FatalKinesisError, RecordPublisherError, StreamNotFoundError
+from recordpublisher.publishers.shards import Shard
 
 Looked = Callable[[str, list[Shard]], Awaitable[None]]
 """Takes a stream and everything it lists."""

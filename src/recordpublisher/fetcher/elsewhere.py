@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from ..publishers.shards import Shard
+from recordpublisher.publishers.shards import Shard
+
 from .assignment import ShardAssigner
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from ..publishers.clock import Clock
-from ..publishers.records import RecordBatch
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.records import RecordBatch
+
 from .alignment import Alignment
 from .finish_line import FinishLine
 from .intake import Intake

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from ..publishers.errors import ImpossibleStateError
+from recordpublisher.publishers.errors import ImpossibleStateError
+
 from .bounded import EndReason
 
 

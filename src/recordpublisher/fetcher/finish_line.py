@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..publishers.records import RecordBatch
+from recordpublisher.publishers.records import RecordBatch
+
 from .bounded import Bounds, EndReason
 from .shard_table import ShardEntry, Stage
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 
-from ..publishers.clock import Clock, SystemClock
+from recordpublisher.publishers.clock import Clock, SystemClock
+
 from .subtask_report import Report, SubtaskStatus
 from .watermark_group import Patience, WatermarkGroup
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from ..publishers.clock import Clock
-from ..publishers.records import RecordBatch
-from ..publishers.shards import Shard
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.shards import Shard
+
 from .budget import ByteBudget
 from .pulse import Pulse
 from .shard_table import ShardEntry, Stage

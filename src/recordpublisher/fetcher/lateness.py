@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..publishers.records import RecordBatch
+from recordpublisher.publishers.records import RecordBatch
 
 
 def late_after_idle(batch: RecordBatch, before: int | None, value: int | None) -> int:

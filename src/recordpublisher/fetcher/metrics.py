@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..publishers.clock import Clock
+from recordpublisher.publishers.clock import Clock
+
 from .metric_table import OF_SHARD, OF_SUBTASK, shown
 from .shard_view import ShardView
 from .subtask_view import SubtaskView

@@ -7,8 +7,9 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..publishers.positions import PositionType, StartingPosition
-from ..publishers.shards import Shard
+from recordpublisher.publishers.positions import PositionType, StartingPosition
+from recordpublisher.publishers.shards import Shard
+
 from .parts import FetcherParts
 from .seeding import data_loss, not_listed_yet, past_retention, seeded_states, vanished
 from .shard_state import ShardState

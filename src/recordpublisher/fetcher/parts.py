@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from ..consumer.shard_consumer import Stamping
-from ..publishers.base import RecordPublisherFactory
-from ..publishers.clock import Clock
-from ..publishers.metrics import ShardMetrics
-from ..publishers.positions import StartingPosition
-from ..publishers.shards import Shard
-from ..publishers.tip import Tip
+from recordpublisher.consumer.shard_consumer import Stamping
+from recordpublisher.publishers.base import RecordPublisherFactory
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.metrics import ShardMetrics
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.tip import Tip
+
 from .alarms import AlarmListener
 from .assignment import ShardAssigner
 from .checkpoints import Checkpoints

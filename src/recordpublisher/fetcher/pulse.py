@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from ..publishers.clock import Clock
+from recordpublisher.publishers.clock import Clock
 
 BEAT_SECONDS = 0.5
 """Between two beats."""

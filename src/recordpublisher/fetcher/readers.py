@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..consumer.shard_consumer import ShardConsumer, Stamping
-from ..publishers.base import RecordPublisherFactory, RunResult
-from ..publishers.errors import StreamNotFoundError
-from ..publishers.metrics import ShardMetrics
-from ..publishers.shards import Shard
+from recordpublisher.consumer.shard_consumer import ShardConsumer, Stamping
+from recordpublisher.publishers.base import RecordPublisherFactory, RunResult
+from recordpublisher.publishers.errors import StreamNotFoundError
+from recordpublisher.publishers.metrics import ShardMetrics
+from recordpublisher.publishers.shards import Shard
+
 from .intake import Intake
 from .shard_table import ShardEntry, ShardTable, Stage
 

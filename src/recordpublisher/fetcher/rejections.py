@@ -7,8 +7,9 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from ..publishers.records import RecordBatch, UserRecord
-from ..publishers.shards import Shard
+from recordpublisher.publishers.records import RecordBatch, UserRecord
+from recordpublisher.publishers.shards import Shard
+
 from .parts import FetcherParts
 from .shard_table import ShardTable
 from .sink import Checkpoint, Sink, SinkContext, refuse

@@ -5,9 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
 
-from ..publishers import property_table as table
-from ..publishers.clock import Clock, SystemClock
-from ..publishers.properties import Properties
+from recordpublisher.publishers import property_table as table
+from recordpublisher.publishers.clock import Clock, SystemClock
+from recordpublisher.publishers.properties import Properties
+
 from .global_watermark import Report, SubtaskStatus, WatermarkTracker
 from .membership import Membership, Place
 from .tracker_messages import Answer, Statement

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from ..publishers.positions import StartingPosition
-from ..publishers.shards import Shard
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.shards import Shard
+
 from .parts import FetcherParts
 from .shard_state import ShardState
 from .shard_table import ShardEntry, ShardTable, Stage

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from ..publishers.errors import DataLossError
-from ..publishers.positions import StartingPosition
-from ..publishers.shards import Shard, is_too_old_for
+from recordpublisher.publishers.errors import DataLossError
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.shards import Shard, is_too_old_for
+
 from .shard_state import ShardState
 from .snapshot import Restored
 from .unread_children import with_unread_children

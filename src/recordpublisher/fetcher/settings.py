@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..consumer.poison import OnPoison
-from ..publishers import property_table as table
-from ..publishers.errors import ConfigurationError
-from ..publishers.properties import Properties
+from recordpublisher.consumer.poison import OnPoison
+from recordpublisher.publishers import property_table as table
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties import Properties
+
 from .budget import BudgetLimits
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..publishers.errors import StateError
-from ..publishers.positions import WHOLE_RECORD, PositionType, SequenceNumber, StartingPosition
+from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.positions import WHOLE_RECORD, PositionType, SequenceNumber, StartingPosition
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from ..publishers.metrics import ShardMetrics
-from ..publishers.records import RecordBatch, to_millis
-from ..publishers.shards import Shard, is_too_old_for
+from recordpublisher.publishers.metrics import ShardMetrics
+from recordpublisher.publishers.records import RecordBatch, to_millis
+from recordpublisher.publishers.shards import Shard, is_too_old_for
+
 from .shard_state import ShardState
 from .silence import SilenceClock
 

@@ -6,9 +6,10 @@ import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 
-from ..publishers.errors import RecordPublisherError
-from ..publishers.positions import StartingPosition
-from ..publishers.shards import Shard
+from recordpublisher.publishers.errors import RecordPublisherError
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.shards import Shard
+
 from .elsewhere import guarded, unread_by
 from .parts import FetcherParts
 from .seeding import seeded_states

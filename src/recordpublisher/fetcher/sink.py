@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..publishers.errors import SinkError
-from ..publishers.records import RecordBatch
+from recordpublisher.publishers.errors import SinkError
+from recordpublisher.publishers.records import RecordBatch
 
 State = Mapping[str, Any]
 """A snapshot: a plain JSON-able mapping (snapshot.py)."""

@@ -6,7 +6,8 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..publishers.errors import StateError
+from recordpublisher.publishers.errors import StateError
+
 from .shard_state import ShardState
 from .sink import State
 

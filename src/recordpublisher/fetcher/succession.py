@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from ..publishers.clock import Clock
-from ..publishers.shards import Shard
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.shards import Shard
+
 from .global_watermark import WatermarkTracker
 from .shard_table import ShardEntry, ShardTable, Stage
 

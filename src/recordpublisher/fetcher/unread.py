@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ..publishers.shards import Shard
+from recordpublisher.publishers.shards import Shard
+
 from .alarms import Alarm, AlarmKind
 from .shard_state import ShardState
 from .shard_table import ShardEntry, Stage

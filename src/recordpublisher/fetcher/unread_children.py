@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..publishers.shards import Shard
+from recordpublisher.publishers.shards import Shard
+
 from .shard_state import ShardState
 from .snapshot import Restored
 

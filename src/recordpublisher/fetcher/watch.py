@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 
-from ..publishers.clock import Clock
-from ..publishers.errors import ConfigurationError
-from ..publishers.property_table import MAX_LAG, STARTUP_TIMEOUT, TRACKER
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.property_table import MAX_LAG, STARTUP_TIMEOUT, TRACKER
+
 from .alignment import Alignment
 from .global_watermark import WatermarkTracker
 from .local_watermark import LocalWatermark

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..fetcher.sink import Sink, State
-from ..fetcher.state_store import StateStore
-from ..publishers.errors import ConfigurationError
-from ..publishers.properties import Properties
+from recordpublisher.fetcher.sink import Sink, State
+from recordpublisher.fetcher.state_store import StateStore
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties import Properties
 
 
 def checked_properties(given: object) -> Properties:

@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..fetcher.bounded import BoundedResult, Bounds
-from ..fetcher.data_fetcher import DataFetcher
-from ..fetcher.discovery import Discovery
-from ..fetcher.global_watermark import InProcessTracker
-from ..fetcher.parts import FetcherParts
-from ..fetcher.settings import FetcherSettings
-from ..fetcher.shard_state import ShardState
-from ..fetcher.sink import Sink
-from ..fetcher.snapshot import to_json
-from ..publishers import property_table as table
-from ..publishers.base import RecordPublisher, RecordPublisherFactory
-from ..publishers.clock import Clock, SystemClock
-from ..publishers.errors import ConfigurationError
-from ..publishers.metrics import ShardMetrics
-from ..publishers.positions import StartingPosition
-from ..publishers.properties import Properties
-from ..publishers.shards import Shard
+from recordpublisher.fetcher.bounded import BoundedResult, Bounds
+from recordpublisher.fetcher.data_fetcher import DataFetcher
+from recordpublisher.fetcher.discovery import Discovery
+from recordpublisher.fetcher.global_watermark import InProcessTracker
+from recordpublisher.fetcher.parts import FetcherParts
+from recordpublisher.fetcher.settings import FetcherSettings
+from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.fetcher.sink import Sink
+from recordpublisher.fetcher.snapshot import to_json
+from recordpublisher.publishers import property_table as table
+from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory
+from recordpublisher.publishers.clock import Clock, SystemClock
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.metrics import ShardMetrics
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.shards import Shard
+
 from .manager import load_registry
 from .runtime import stamping_maker
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..consumer.deserialization import Deserializer
-from ..consumer.watermarks import WatermarkStrategy
-from ..fetcher.global_watermark import WatermarkTracker
-from ..fetcher.sink import Sink
-from ..fetcher.state_store import StateStore
-from ..publishers.base import RecordPublisherFactory
+from recordpublisher.consumer.deserialization import Deserializer
+from recordpublisher.consumer.watermarks import WatermarkStrategy
+from recordpublisher.fetcher.global_watermark import WatermarkTracker
+from recordpublisher.fetcher.sink import Sink
+from recordpublisher.fetcher.state_store import StateStore
+from recordpublisher.publishers.base import RecordPublisherFactory
+
 from .hookspecs import PROJECT, hookimpl
 from .registry import Registrar
 

@@ -7,22 +7,22 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar, runtime_checkable
 
-from ..publishers.backoff import retrying
-from ..publishers.base import RecordPublisherFactory
-from ..publishers.clock import Clock
-from ..publishers.errors import (
+from recordpublisher.publishers.backoff import retrying
+from recordpublisher.publishers.base import RecordPublisherFactory
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import (
     ConfigurationError,
     FatalKinesisError,
     RecordPublisherError,
     RetriesExhaustedError,
     TransientError,
 )
-from ..publishers.kinesis import KinesisClient
-from ..publishers.positions import StartingPosition
-from ..publishers.properties import Properties
-from ..publishers.property_table import ENDPOINT, LIST_SHARDS_RETRIES, REGION
-from ..publishers.shards import Shard
-from ..publishers.tip import Tip, tip_behind
+from recordpublisher.publishers.kinesis import KinesisClient
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.property_table import ENDPOINT, LIST_SHARDS_RETRIES, REGION
+from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.tip import Tip, tip_behind
 
 log = logging.getLogger("recordpublisher.discovery")
 T = TypeVar("T")

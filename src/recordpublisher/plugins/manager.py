@@ -11,7 +11,8 @@ from typing import Any
 
 import pluggy
 
-from ..publishers.errors import PluginError
+from recordpublisher.publishers.errors import PluginError
+
 from . import builtins, hookspecs
 from .registry import Claim, NameTable, Owner, PluginStatus, Registry
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from ..publishers.records import Record
+from recordpublisher.publishers.records import Record
 
 
 def as_json(record: Record) -> dict[str, Any]:

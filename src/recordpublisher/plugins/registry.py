@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from ..consumer.deserialization import Deserializer
-from ..consumer.watermarks import WatermarkStrategy
-from ..fetcher.global_watermark import WatermarkTracker
-from ..fetcher.sink import Sink
-from ..fetcher.state_store import StateStore
-from ..publishers.base import RecordPublisherFactory
-from ..publishers.errors import ConfigurationError, PluginError
+from recordpublisher.consumer.deserialization import Deserializer
+from recordpublisher.consumer.watermarks import WatermarkStrategy
+from recordpublisher.fetcher.global_watermark import WatermarkTracker
+from recordpublisher.fetcher.sink import Sink
+from recordpublisher.fetcher.state_store import StateStore
+from recordpublisher.publishers.base import RecordPublisherFactory
+from recordpublisher.publishers.errors import ConfigurationError, PluginError
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)

@@ -7,29 +7,30 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from ..consumer.deserialization import CallableDeserializer, Deserializer
-from ..consumer.event_time import event_times
-from ..consumer.poison import OnPoison
-from ..consumer.shard_consumer import Stamping
-from ..consumer.watermarks import AssignedWatermarks, WatermarkStrategy
-from ..fetcher import data_fetcher as floor
-from ..fetcher.alarms import AlarmListener
-from ..fetcher.assignment import ShardAssigner
-from ..fetcher.bounded import BoundedResult, Bounds
-from ..fetcher.checkpoints import Checkpoints
-from ..fetcher.discovery import Discovery
-from ..fetcher.parts import FetcherParts
-from ..fetcher.settings import FetcherSettings
-from ..fetcher.sink import Sink, State
-from ..fetcher.snapshot import union
-from ..fetcher.state_store import StateStore
-from ..publishers import property_table as table
-from ..publishers.clock import Clock, SystemClock
-from ..publishers.initial_position import initial_position
-from ..publishers.metrics import ShardMetrics
-from ..publishers.properties import Properties
-from ..publishers.records import Record
-from ..publishers.shards import Shard
+from recordpublisher.consumer.deserialization import CallableDeserializer, Deserializer
+from recordpublisher.consumer.event_time import event_times
+from recordpublisher.consumer.poison import OnPoison
+from recordpublisher.consumer.shard_consumer import Stamping
+from recordpublisher.consumer.watermarks import AssignedWatermarks, WatermarkStrategy
+from recordpublisher.fetcher import data_fetcher as floor
+from recordpublisher.fetcher.alarms import AlarmListener
+from recordpublisher.fetcher.assignment import ShardAssigner
+from recordpublisher.fetcher.bounded import BoundedResult, Bounds
+from recordpublisher.fetcher.checkpoints import Checkpoints
+from recordpublisher.fetcher.discovery import Discovery
+from recordpublisher.fetcher.parts import FetcherParts
+from recordpublisher.fetcher.settings import FetcherSettings
+from recordpublisher.fetcher.sink import Sink, State
+from recordpublisher.fetcher.snapshot import union
+from recordpublisher.fetcher.state_store import StateStore
+from recordpublisher.publishers import property_table as table
+from recordpublisher.publishers.clock import Clock, SystemClock
+from recordpublisher.publishers.initial_position import initial_position
+from recordpublisher.publishers.metrics import ShardMetrics
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.records import Record
+from recordpublisher.publishers.shards import Shard
+
 from .arguments import (
     check_function,
     check_share,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import weakref
 
-from ..fetcher.global_watermark import InProcessTracker, WatermarkTracker
-from ..publishers import property_table as table
-from ..publishers.clock import Clock
-from ..publishers.properties import Properties
+from recordpublisher.fetcher.global_watermark import InProcessTracker, WatermarkTracker
+from recordpublisher.publishers import property_table as table
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.properties import Properties
+
 from .registry import Registry
 
 _SHARED: weakref.WeakValueDictionary[tuple[object, ...], InProcessTracker] = weakref.WeakValueDictionary()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from ..fetcher.sink import Sink
-from ..publishers.errors import ConfigurationError
-from ..publishers.properties import Properties
-from ..publishers.property_table import DEAD_LETTER, DEAD_LETTER_SINK, JOB_NAME, ON_POISON, SINK
+from recordpublisher.fetcher.sink import Sink
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.property_table import DEAD_LETTER, DEAD_LETTER_SINK, JOB_NAME, ON_POISON, SINK
+
 from .registry import Registry
 
 _SETTINGS = "flink.sink."

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from ..fetcher.state_store import StateStore
-from ..publishers.properties import Properties
-from ..publishers.property_table import STATE_URI
+from recordpublisher.fetcher.state_store import StateStore
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.property_table import STATE_URI
+
 from .registry import Registry
 
 _STORES = {"": "FILE", "sqlite": "SQL", "postgresql": "SQL", "postgres": "SQL"}

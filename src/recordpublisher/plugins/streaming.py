@@ -7,10 +7,11 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..fetcher.bounded import BoundedResult, Bounds
-from ..fetcher.sink import Sink, State
-from ..fetcher.state_store import StateStore
-from ..publishers.records import Record, RecordBatch
+from recordpublisher.fetcher.bounded import BoundedResult, Bounds
+from recordpublisher.fetcher.sink import Sink, State
+from recordpublisher.fetcher.state_store import StateStore
+from recordpublisher.publishers.records import Record, RecordBatch
+
 from .background_loop import BackgroundLoop
 from .runtime import DataFetcher
 

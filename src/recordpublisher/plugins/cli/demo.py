@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ...publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError
+
 from .demo_outage import outage
 from .failures import tell
 

@@ -10,7 +10,8 @@ from typing import Any, TextIO
 import typer
 from typer.core import TyperGroup
 
-from ...publishers.errors import ConfigurationError, PluginError, RecordPublisherError
+from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
+
 from ..job.failure import SubtaskFailedError
 
 FAILED = 1

@@ -9,9 +9,10 @@ from typing import Annotated
 import msgspec
 import typer
 
-from ...publishers.errors import ConfigurationError
-from ...publishers.properties import Properties
-from ...publishers.property_table import ALARM_INTERVAL, CHECKPOINT_INTERVAL, STATE_URI
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.property_table import ALARM_INTERVAL, CHECKPOINT_INTERVAL, STATE_URI
+
 from ..lag.shard_lag import ShardLag
 from .failures import ALARM, tell
 from .lag_table import table
@@ -63,9 +64,10 @@ def lag(
 
 
 async def _look(stream: str, properties: Properties, patience_seconds: float | None) -> list[ShardLag]:
-    from ...publishers.initial_position import initial_position  # with what follows: brings the AWS SDK
-    from ...publishers.kinesis import KinesisClient
-    from ...publishers.property_table import GETRECORDS_RETRIES
+    from recordpublisher.publishers.initial_position import initial_position  # with what follows: brings the AWS SDK
+    from recordpublisher.publishers.kinesis import KinesisClient
+    from recordpublisher.publishers.property_table import GETRECORDS_RETRIES
+
     from ..lag.looking import Watcher
     from ..manager import load_registry
     from ..stores_by_uri import state_store_of

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ...publishers.errors import ConfigurationError
-from ...publishers.properties import MASK, Properties, is_secret
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties import MASK, Properties, is_secret
 
 Pairs = Annotated[
     list[str] | None,

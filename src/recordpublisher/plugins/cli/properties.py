@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from ...publishers import property_table  # noqa: F401 - it declares
-from ...publishers.errors import PluginError
-from ...publishers.properties import Property, declared_properties
+from recordpublisher.publishers import property_table  # noqa: F401 - it declares
+from recordpublisher.publishers.errors import PluginError
+from recordpublisher.publishers.properties import Property, declared_properties
+
 from ..manager import load_registry
 from ..sinks.spark import options as spark_options  # noqa: F401 - it declares
 from ..sinks.spark.writing import options as spark_writing_options  # noqa: F401 - it declares

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...publishers.errors import RecordPublisherError
-from ...publishers.properties import Properties
+from recordpublisher.publishers.errors import RecordPublisherError
+from recordpublisher.publishers.properties import Properties
+
 from .failures import exit_code, one_line
 from .options import Pairs, read_properties
 

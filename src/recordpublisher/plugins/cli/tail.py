@@ -10,9 +10,10 @@ from typing import Annotated
 import msgspec
 import typer
 
-from ...publishers.properties import Properties
-from ...publishers.property_table import INITIAL_POSITION
-from ...publishers.records import RecordBatch
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.property_table import INITIAL_POSITION
+from recordpublisher.publishers.records import RecordBatch
+
 from ..record_json import as_json
 from .options import Pairs, PropertiesFile, read_properties
 from .until_signal import run_until_signal

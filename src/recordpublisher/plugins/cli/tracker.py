@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from ...publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError
+
 from .failures import tell
 from .until_signal import run_until_signal
 

@@ -11,10 +11,11 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, OperationalError
 
-from ...publishers.backoff import retrying
-from ...publishers.errors import TransientError
-from ...publishers.properties import Properties
-from ...publishers.property_table import SQL_RETRIES
+from recordpublisher.publishers.backoff import retrying
+from recordpublisher.publishers.errors import TransientError
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.property_table import SQL_RETRIES
+
 from .engines import engine_of, on_connect
 
 log = logging.getLogger("recordpublisher.database")

@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, String, Table, Text, func, select, text
 
-from ...fetcher.sink import State
-from ...publishers.errors import FencedError, StateError
+from recordpublisher.fetcher.sink import State
+from recordpublisher.publishers.errors import FencedError, StateError
 
 
 class PositionTable:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ...publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError
 
 COLUMNS = ["carrier", "flight", "tailnum", "origin", "dest", "dep_delay", "minute", "time_hour"]
 _encode = msgspec.json.Encoder().encode

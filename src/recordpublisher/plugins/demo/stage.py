@@ -8,7 +8,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...publishers.errors import RecordPublisherError
+from recordpublisher.publishers.errors import RecordPublisherError
+
 from .cast import Actor, free_port, wait_for_port
 from .requirements import check_java, check_packages
 from .routing import SHARDS

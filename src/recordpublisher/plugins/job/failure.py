@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from ...publishers.errors import RecordPublisherError
+from recordpublisher.publishers.errors import RecordPublisherError
 
 FAILED, BAD_CONFIGURATION = 1, 2
 

@@ -7,9 +7,10 @@ import logging
 import os
 from collections.abc import Callable
 
-from ...publishers.errors import ConfigurationError
-from ...publishers.properties import Properties
-from ...publishers.property_table import STREAMS
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.property_table import STREAMS
+
 from ..runtime import DataFetcher
 from .progress import SubtaskProgress, progress_of
 from .stopping import call_at_end_of, stop_on_signals

@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from ...publishers.properties import Properties
-from ...publishers.property_table import DRAIN_TIMEOUT
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.property_table import DRAIN_TIMEOUT
+
 from .failure import SubtaskFailedError
 from .progress import SubtaskProgress
 from .stopping import stop_on_signals

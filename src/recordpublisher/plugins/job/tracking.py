@@ -6,8 +6,9 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from ...publishers.properties import Properties
-from ...publishers.property_table import TRACKER, TRACKER_ADDRESS, TRACKER_TOKEN
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.property_table import TRACKER, TRACKER_ADDRESS, TRACKER_TOKEN
+
 from ..trackers.tcp.server import TrackerServer
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ...fetcher.seeding import seeded_states, vanished
-from ...fetcher.shard_state import ShardState
-from ...fetcher.sink import State
-from ...fetcher.snapshot import union
-from ...publishers.positions import PositionType, StartingPosition
-from ...publishers.shards import Shard
+from recordpublisher.fetcher.seeding import seeded_states, vanished
+from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.fetcher.sink import State
+from recordpublisher.fetcher.snapshot import union
+from recordpublisher.publishers.positions import PositionType, StartingPosition
+from recordpublisher.publishers.shards import Shard
 
 
 @dataclass(frozen=True, slots=True)

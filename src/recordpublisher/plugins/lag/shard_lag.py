@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...fetcher.shard_state import ShardState
-from ...publishers.shards import Shard
-from ...publishers.tip import Tip
+from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.tip import Tip
 
 
 @dataclass(frozen=True, slots=True)

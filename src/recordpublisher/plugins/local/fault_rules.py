@@ -4,7 +4,8 @@ import re
 from dataclasses import dataclass
 from math import inf
 
-from ...publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError
+
 from .fault_kinds import SECONDS, FaultKind
 
 VALID = "KIND[@WHERE][=RATE][*COUNT][~SECONDS], separated by commas, for example throttle@GetRecords=0.1,cut=0.05 or all=0.02"

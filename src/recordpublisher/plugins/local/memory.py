@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 from aiohttp import ClientPayloadError, ServerDisconnectedError
 
-from ...publishers.kinesis.parsing import RAW_EVENTS, SHORT_CUTS
-from ...publishers.kinesis.translation import error_for_code, translated
+from recordpublisher.publishers.kinesis.parsing import RAW_EVENTS, SHORT_CUTS
+from recordpublisher.publishers.kinesis.translation import error_for_code, translated
+
 from .account import Account
 from .errors import ApiError
 from .exchange import PAGE, Exchange, PageError

@@ -8,7 +8,8 @@ from typing import Self
 import msgspec
 from aiohttp import web
 
-from ...publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError
+
 from .account import Account, Delays
 from .clock import Clock, ManualClock, SystemClock
 from .fault_rules import FaultRule

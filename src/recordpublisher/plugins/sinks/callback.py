@@ -7,11 +7,11 @@ import importlib
 import inspect
 from collections.abc import Awaitable, Callable
 
-from ...fetcher.sink import Sink
-from ...publishers.errors import ConfigurationError
-from ...publishers.properties import Properties
-from ...publishers.property_table import CALLBACK
-from ...publishers.records import RecordBatch
+from recordpublisher.fetcher.sink import Sink
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.property_table import CALLBACK
+from recordpublisher.publishers.records import RecordBatch
 
 _VALID = "module:function, of a function that takes a RecordBatch"
 

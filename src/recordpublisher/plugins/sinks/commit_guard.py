@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from ...publishers.errors import SinkError
+from recordpublisher.publishers.errors import SinkError
 
 
 class CommitGuard:

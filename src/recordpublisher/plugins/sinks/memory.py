@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ...fetcher.sink import Sink
-from ...publishers.errors import SinkError
-from ...publishers.properties import Properties
-from ...publishers.property_types import optional_integer
-from ...publishers.records import Record, RecordBatch
+from recordpublisher.fetcher.sink import Sink
+from recordpublisher.publishers.errors import SinkError
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.property_types import optional_integer
+from recordpublisher.publishers.records import Record, RecordBatch
 
 LIMIT = optional_integer(
     "flink.sink.memory.limit",

@@ -12,11 +12,11 @@ from reactivex import Observable
 from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 from reactivex.subject import Subject
 
-from ...fetcher.sink import Checkpoint, Sink, SinkContext, State
-from ...publishers.errors import SinkError
-from ...publishers.properties import Properties
-from ...publishers.property_types import integer
-from ...publishers.records import Record, RecordBatch
+from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
+from recordpublisher.publishers.errors import SinkError
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.property_types import integer
+from recordpublisher.publishers.records import Record, RecordBatch
 
 BUFFER = integer(
     "flink.sink.reactive.buffer",

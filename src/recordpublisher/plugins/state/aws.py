@@ -9,11 +9,11 @@ from aiobotocore.config import AioConfig
 from botocore import xform_name
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 
-from ...publishers.errors import StateError
-from ...publishers.kinesis.credentials import session_with_credentials
-from ...publishers.kinesis.location import region_of
-from ...publishers.properties import Properties
-from ...publishers.property_table import REQUEST_TIMEOUT, STATE_ENDPOINT
+from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.kinesis.credentials import session_with_credentials
+from recordpublisher.publishers.kinesis.location import region_of
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.property_table import REQUEST_TIMEOUT, STATE_ENDPOINT
 
 _REFUSED = {"PreconditionFailed", "ConditionalRequestConflict", "ConditionalCheckFailedException"}
 _MISSING = {"NoSuchKey", "404", "ResourceNotFoundException"}

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from urllib.parse import urlsplit
 
-from ...publishers.errors import ConfigurationError
-from ...publishers.properties import Properties, without_password
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties import Properties, without_password
+
 from .aws import AwsService, MissingError
 
 ABSENT = ""

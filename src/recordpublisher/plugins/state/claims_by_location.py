@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from urllib.parse import unquote, urlsplit
 
-from ...publishers.errors import ConfigurationError
-from ...publishers.properties import Properties
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties import Properties
+
 from .claims import ClaimStore
 from .file_claims import FileClaimStore
 

@@ -6,11 +6,12 @@ import asyncio
 import json
 import random
 
-from ...fetcher.sink import State
-from ...fetcher.state_store import StateStore
-from ...publishers.errors import FencedError, StateError
-from ...publishers.properties import Properties
-from ...publishers.property_table import STATE_URI
+from recordpublisher.fetcher.sink import State
+from recordpublisher.fetcher.state_store import StateStore
+from recordpublisher.publishers.errors import FencedError, StateError
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.property_table import STATE_URI
+
 from .aws import RefusedError
 from .dynamodb_table import DynamoTable
 

@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from ...publishers.errors import ConfigurationError, StateError
-from ...publishers.properties import Properties, without_password
+from recordpublisher.publishers.errors import ConfigurationError, StateError
+from recordpublisher.publishers.properties import Properties, without_password
+
 from .aws import AwsService, MissingError
 
 _CREATE_SECONDS = 60

@@ -6,11 +6,12 @@ import asyncio
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from ...fetcher.sink import State
-from ...fetcher.state_store import StateStore
-from ...publishers.errors import ConfigurationError
-from ...publishers.properties import Properties, without_password
-from ...publishers.property_table import STATE_URI
+from recordpublisher.fetcher.sink import State
+from recordpublisher.fetcher.state_store import StateStore
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties import Properties, without_password
+from recordpublisher.publishers.property_table import STATE_URI
+
 from .file_positions import FilePositions
 
 

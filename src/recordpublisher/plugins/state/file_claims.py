@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from ...publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError
+
 from .claims import BatchId, ClaimStore
 from .linked_files import link_durably
 

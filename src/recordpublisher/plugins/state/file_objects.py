@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from ...publishers.errors import StateError
+from recordpublisher.publishers.errors import StateError
+
 from .linked_files import link_durably, sync_folder, write_durably
 from .objects import ObjectStore
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ...publishers.errors import FencedError, StateError
+from recordpublisher.publishers.errors import FencedError, StateError
 
 Content = Mapping[str, Any]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from urllib.parse import unquote, urlsplit
 
-from ...publishers.errors import ConfigurationError
-from ...publishers.properties import Properties
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties import Properties
+
 from .file_objects import FolderObjects
 from .objects import ObjectStore
 

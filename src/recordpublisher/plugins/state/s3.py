@@ -7,11 +7,12 @@ import json
 import random
 from typing import Any
 
-from ...fetcher.sink import State
-from ...fetcher.state_store import StateStore
-from ...publishers.errors import FencedError, StateError
-from ...publishers.properties import Properties
-from ...publishers.property_table import STATE_URI
+from recordpublisher.fetcher.sink import State
+from recordpublisher.fetcher.state_store import StateStore
+from recordpublisher.publishers.errors import FencedError, StateError
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.property_table import STATE_URI
+
 from .aws import RefusedError
 from .bucket import Bucket
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from ...publishers.errors import ConfigurationError
-from ...publishers.kinesis import run_sync
-from ...publishers.properties import Properties
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.kinesis import run_sync
+from recordpublisher.publishers.properties import Properties
+
 from .aws import RefusedError
 from .bucket import ABSENT, Bucket
 from .claims import BatchId, ClaimStore

@@ -6,7 +6,8 @@ import asyncio
 import random
 from collections.abc import Iterable
 
-from ...publishers.properties import Properties
+from recordpublisher.publishers.properties import Properties
+
 from .aws import RefusedError
 from .bucket import ABSENT, Bucket
 from .objects import ObjectStore

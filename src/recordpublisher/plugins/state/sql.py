@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...fetcher.sink import State
-from ...fetcher.state_store import StateStore
-from ...publishers.errors import ConfigurationError
-from ...publishers.properties import Properties
-from ...publishers.property_table import JOB_NAME, STATE_URI
+from recordpublisher.fetcher.sink import State
+from recordpublisher.fetcher.state_store import StateStore
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.property_table import JOB_NAME, STATE_URI
+
 from ..database.database import Database
 from ..database.positions import PositionTable
 

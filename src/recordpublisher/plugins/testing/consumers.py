@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from ...publishers.positions import SequenceNumber
-from ...publishers.records import RecordBatch
+from recordpublisher.publishers.positions import SequenceNumber
+from recordpublisher.publishers.records import RecordBatch
 
 
 class Recorder:

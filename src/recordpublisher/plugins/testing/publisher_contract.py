@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from ...publishers.base import BatchConsumer, RecordPublisher, RecordPublisherFactory, RunResult
-from ...publishers.metrics import ShardMetrics
-from ...publishers.positions import StartingPosition
-from ...publishers.records import RecordBatch
-from ...publishers.shards import Shard
+from recordpublisher.publishers.base import BatchConsumer, RecordPublisher, RecordPublisherFactory, RunResult
+from recordpublisher.publishers.metrics import ShardMetrics
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.shards import Shard
+
 from .consumers import BrokenConsumer, HalfConsumer, OneAtATime, Recorder, RefusingOnce
 
 CANCEL_AFTER_TURNS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55)

@@ -1,8 +1,8 @@
 """The hooks of this package."""
 
-from recordpublisher import hookimpl
+from plugins.sample_publisher.sample_publisher.lines import LinesFactory
 
-from .lines import LinesFactory
+from recordpublisher import hookimpl
 
 
 @hookimpl

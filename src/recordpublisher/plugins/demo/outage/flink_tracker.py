@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ....fetcher.global_watermark import Report, WatermarkTracker
-from ....publishers.properties import Properties
-from ....publishers.property_table import EMIT_INTERVAL, IDLE_INTERVAL, SYNC_INTERVAL, TRACKER_ADDRESS
+from recordpublisher.fetcher.global_watermark import Report, WatermarkTracker
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.property_table import EMIT_INTERVAL, IDLE_INTERVAL, SYNC_INTERVAL, TRACKER_ADDRESS
+
 from .flink_rule import FlinkShard, FlinkSubtask
 
 UNTHROTTLED = 2**62

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ....fetcher.shard_state import ShardState
-from ....fetcher.snapshot import to_json
-from ....publishers.positions import StartingPosition
-from ...state.file import FileStateStore
+from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.fetcher.snapshot import to_json
+from recordpublisher.plugins.state.file import FileStateStore
+from recordpublisher.publishers.positions import StartingPosition
+
 from .producer import Producer
 from .recording import Recording
 from .script import DAY_MS, HOUR_MS, MINUTE_MS, MORNING, PROPERTIES, TRACKER_TIMEOUT_MS, steady

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ....publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError
+
 from ..verdict import Finding
 from .findings import findings_of_flink, findings_of_ours
 from .morning import morning_after

@@ -12,14 +12,15 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
-from ....fetcher.global_watermark import WatermarkTracker
-from ....fetcher.sink import Sink
-from ....publishers.records import RecordBatch
-from ...hookspecs import hookimpl
-from ...manager import load_registry
-from ...registry import Registrar
-from ...runtime import DataFetcher
-from ...state.file import FileStateStore
+from recordpublisher.fetcher.global_watermark import WatermarkTracker
+from recordpublisher.fetcher.sink import Sink
+from recordpublisher.plugins.hookspecs import hookimpl
+from recordpublisher.plugins.manager import load_registry
+from recordpublisher.plugins.registry import Registrar
+from recordpublisher.plugins.runtime import DataFetcher
+from recordpublisher.plugins.state.file import FileStateStore
+from recordpublisher.publishers.records import RecordBatch
+
 from .flink_tracker import flink_tracker
 
 REPORT_SECONDS = 0.2

@@ -10,7 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from ....publishers.errors import RecordPublisherError
+from recordpublisher.publishers.errors import RecordPublisherError
+
 from ..cast import Actor, free_port, wait_for_port
 from .recording import Recording
 from .subtask import FLINK

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ....fetcher.sink import State
-from ...state.file_positions import FilePositions
+from recordpublisher.fetcher.sink import State
+from recordpublisher.plugins.state.file_positions import FilePositions
 
 _HIDDEN = ".recordpublisher"
 

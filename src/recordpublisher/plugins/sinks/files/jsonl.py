@@ -8,10 +8,11 @@ from typing import Any
 
 import msgspec
 
-from ....publishers.properties import Properties
-from ....publishers.property_table import JSONL_PATH
-from ....publishers.records import Record, RecordBatch
-from ...record_json import as_json, described
+from recordpublisher.plugins.record_json import as_json, described
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.property_table import JSONL_PATH
+from recordpublisher.publishers.records import Record, RecordBatch
+
 from .sink import FileSink, Rejected, bytes_writer
 
 

@@ -14,9 +14,10 @@ try:
 except ImportError as error:
     raise ImportError("the parquet sink needs the extra 'parquet': pip install 'recordpublisher[parquet]'") from error
 
-from ....publishers.properties import Properties
-from ....publishers.property_table import PARQUET_PATH
-from ....publishers.records import RecordBatch
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.property_table import PARQUET_PATH
+from recordpublisher.publishers.records import RecordBatch
+
 from .sink import FileSink, Rejected
 
 _INSTANT = pa.timestamp("ms", "UTC")

@@ -10,11 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ....fetcher.sink import Checkpoint, Sink, SinkContext, State
-from ....publishers.errors import ConfigurationError, SinkError
-from ....publishers.properties import Properties, Property
-from ....publishers.property_table import FILE_BUFFER
-from ....publishers.records import RecordBatch
+from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
+from recordpublisher.publishers.errors import ConfigurationError, SinkError
+from recordpublisher.publishers.properties import Properties, Property
+from recordpublisher.publishers.property_table import FILE_BUFFER
+from recordpublisher.publishers.records import RecordBatch
+
 from ..commit_guard import CommitGuard
 from .folder import OutputFolder
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from ....publishers.kpl import sealed_aggregate
+from recordpublisher.publishers.kpl import sealed_aggregate
+
 from .outgoing import Outgoing, size_of
 
 _PART_OVERHEAD = 12

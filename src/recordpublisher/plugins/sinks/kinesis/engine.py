@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from ....publishers.backoff import retrying
-from ....publishers.clock import Clock
-from ....publishers.errors import FatalKinesisError
-from ....publishers.wire import StreamFacts, WritingPort
+from recordpublisher.publishers.backoff import retrying
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import FatalKinesisError
+from recordpublisher.publishers.wire import StreamFacts, WritingPort
+
 from .aggregation import Aggregation
 from .failures import Failures
 from .key_order import KeyOrder

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ....publishers.errors import SinkError
+from recordpublisher.publishers.errors import SinkError
+
 from .outgoing import Outgoing
 
 log = logging.getLogger(__name__)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from ....publishers.shards import Shard
+from recordpublisher.publishers.shards import Shard
+
 from .aggregation import Aggregation
 from .outgoing import Outgoing
 from .window import CREDIT_SECONDS, Pace, Window

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ....publishers.shards import Shard
+from recordpublisher.publishers.shards import Shard
+
 from .aggregation import Aggregation, apart
 from .lane import AggregatingLane, Lane
 from .outgoing import Outgoing

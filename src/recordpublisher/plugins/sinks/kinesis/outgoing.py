@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from ....publishers.kpl import hash_key_of
-from ....publishers.shards import MAX_HASH_KEY
+from recordpublisher.publishers.kpl import hash_key_of
+from recordpublisher.publishers.shards import MAX_HASH_KEY
 
 MAX_KEY_LENGTH = 256
 """Characters of a partition key (service limit)."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ....publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError
+
 from .outgoing import Outgoing
 from .settings import QueueLimit
 from .statistics import MeanSize, SinkStatistics

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from ....publishers.backoff import RetryPolicy, retrying
-from ....publishers.wire import WritingPort
+from recordpublisher.publishers.backoff import RetryPolicy, retrying
+from recordpublisher.publishers.wire import WritingPort
+
 from .outgoing import Outgoing
 from .shard_map import ShardMap
 from .statistics import SinkMetrics

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from ....publishers.clock import Clock
-from ....publishers.errors import ImpossibleStateError, TransientError
-from ....publishers.wire import PutEntry, PutResult, WritingPort
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import ImpossibleStateError, TransientError
+from recordpublisher.publishers.wire import PutEntry, PutResult, WritingPort
+
 from .lanes import Lanes
 from .request import NEVER, Request, RequestLimits, next_request
 from .statistics import SinkMetrics

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import islice
 
-from ....publishers.backoff import RetryPolicy
-from ....publishers.clock import Clock
-from ....publishers.wire import PutResult
+from recordpublisher.publishers.backoff import RetryPolicy
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.wire import PutResult
+
 from .aggregation import apart
 from .failures import Failures
 from .key_order import KeyOrder

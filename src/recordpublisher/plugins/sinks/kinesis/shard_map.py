@@ -6,8 +6,8 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ....publishers.errors import ImpossibleStateError
-from ....publishers.shards import HashRange, Shard
+from recordpublisher.publishers.errors import ImpossibleStateError
+from recordpublisher.publishers.shards import HashRange, Shard
 
 ANYWHERE = "any shard"
 """The one lane of a stream whose keys do not decide the shard (AUTO record distribution, S4)."""

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from ....fetcher.sink import Checkpoint, Sink, SinkContext, State
-from ....publishers.clock import Clock, SystemClock
-from ....publishers.errors import ConfigurationError
-from ....publishers.properties import Properties
-from ....publishers.property_table import SINK_STREAM
-from ....publishers.records import RecordBatch, UserRecord
-from ....publishers.wire import WritingPort
+from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
+from recordpublisher.publishers.clock import Clock, SystemClock
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.property_table import SINK_STREAM
+from recordpublisher.publishers.records import RecordBatch, UserRecord
+from recordpublisher.publishers.wire import WritingPort
+
 from .failures import FailedRecord
 from .outgoing import Outgoing, size_of
 from .settings import QueueLimit, Settings
@@ -112,7 +113,7 @@ def _stream_and_properties(
 
 
 def _client(properties: Properties, stream: str) -> WritingPort:
-    from ....publishers.kinesis import KinesisClient
+    from recordpublisher.publishers.kinesis import KinesisClient
 
     return KinesisClient(properties, [stream])
 

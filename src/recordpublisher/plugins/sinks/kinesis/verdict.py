@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ....publishers.errors import ThrottledError, TransientError
-from ....publishers.wire import PutResult
+from recordpublisher.publishers.errors import ThrottledError, TransientError
+from recordpublisher.publishers.wire import PutResult
+
 from .lane import Lane
 from .outgoing import Outgoing
 from .request import Share

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from ....publishers.clock import Clock
+from recordpublisher.publishers.clock import Clock
 
 log = logging.getLogger(__name__)
 LONG_WAIT_SECONDS = 1.0

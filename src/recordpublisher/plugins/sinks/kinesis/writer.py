@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ....publishers.clock import Clock
-from ....publishers.errors import SinkError
-from ....publishers.wire import WritingPort
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import SinkError
+from recordpublisher.publishers.wire import WritingPort
+
 from .engine import DEFAULT_FACTS, Engine
 from .failures import FailedRecord, Failures
 from .outgoing import Outgoing, is_plain, objection_to, size_of

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ....publishers import property_table as table
-from ....publishers.properties import Properties
+from recordpublisher.publishers import property_table as table
+from recordpublisher.publishers.properties import Properties
+
 from .claim import ShardClaim
 from .lineage import children_of, is_startable
 from .offset import NOTHING, ShardEntry

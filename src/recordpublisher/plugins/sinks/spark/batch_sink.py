@@ -9,9 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ....fetcher.sink import Checkpoint, Sink, SinkContext, State
-from ....publishers.errors import SinkError
-from ....publishers.records import RecordBatch
+from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
+from recordpublisher.publishers.errors import SinkError
+from recordpublisher.publishers.records import RecordBatch
+
 from .pushed import Journal, PushedRows, Range
 
 Callback = Callable[[Any, int], object]

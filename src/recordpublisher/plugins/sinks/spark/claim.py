@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ....fetcher.shard_state import ShardState
-from ....publishers.errors import StateError
-from ....publishers.shards import Shard
+from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.shards import Shard
+
 from .shard_json import shard_from_json, shard_to_json
 
 RowId = tuple[str, int]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ...state.claims import BatchId, ClaimStore
+from recordpublisher.plugins.state.claims import BatchId, ClaimStore
+
 from .claim import Claim, ShardClaim
 from .offset import Offset, ShardEntry
 from .planning import groups

@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....fetcher.sink import Sink
-from ....publishers.records import RecordBatch
+from recordpublisher.fetcher.sink import Sink
+from recordpublisher.publishers.records import RecordBatch
+
 from .claim import RowId
 
 SPARK_SCHEMA = (

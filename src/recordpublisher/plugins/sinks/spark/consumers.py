@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ....publishers.clock import SystemClock
-from ....publishers.fanout.config import FanOutConfig
-from ....publishers.fanout.eager import register_eagerly
-from ....publishers.fanout.registration import Registration
-from ....publishers.kinesis import KinesisClient, run_sync
-from ....publishers.properties import Properties
-from ....publishers.property_table import CONSUMER_ARN, REGISTRATION
+from recordpublisher.publishers.clock import SystemClock
+from recordpublisher.publishers.fanout.config import FanOutConfig
+from recordpublisher.publishers.fanout.eager import register_eagerly
+from recordpublisher.publishers.fanout.registration import Registration
+from recordpublisher.publishers.kinesis import KinesisClient, run_sync
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.property_table import CONSUMER_ARN, REGISTRATION
 
 
 def registered_consumers(streams: Sequence[str], properties: Properties) -> dict[str, str]:

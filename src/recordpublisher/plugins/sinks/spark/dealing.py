@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ....fetcher.bounded import Bounds
+from recordpublisher.fetcher.bounded import Bounds
+
 from .claimed import identity
 from .offset import NOTHING, Offset, ShardEntry
 from .options import SparkOptions

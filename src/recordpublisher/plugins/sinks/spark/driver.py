@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from ....publishers.clock import Clock, SystemClock
-from ....publishers.positions import PositionType, StartingPosition
-from ....publishers.shards import Shard
-from ...state.claims import ClaimStore
+from recordpublisher.plugins.state.claims import ClaimStore
+from recordpublisher.publishers.clock import Clock, SystemClock
+from recordpublisher.publishers.positions import PositionType, StartingPosition
+from recordpublisher.publishers.shards import Shard
+
 from .alignment import AlignmentRules
 from .claimed import Claimed, load_claims
 from .dealing import task_plans

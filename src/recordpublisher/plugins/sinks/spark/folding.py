@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from ....publishers.shards import Shard
+from recordpublisher.publishers.shards import Shard
+
 from .alignment import AlignmentRules, advanced, silence
 from .claim import ShardClaim
 from .lineage import entered, handed_over

@@ -8,22 +8,23 @@ import time
 import warnings
 from collections.abc import Mapping
 
-from ....fetcher.settings import FetcherSettings
-from ....fetcher.shard_state import ShardState
-from ....publishers import property_table as table
-from ....publishers.base import RecordPublisherFactory
-from ....publishers.clock import SystemClock
-from ....publishers.errors import RecordPublisherError
-from ....publishers.initial_position import initial_position
-from ....publishers.positions import StartingPosition
-from ....publishers.properties import Properties
-from ....publishers.shards import Shard
-from ...bounded_reads import check_bounded
-from ...lister import StreamLister, stream_names
-from ...manager import load_registry
-from ...runtime import stamping_maker
-from ...shared_trackers import tracker_of
-from ...sinks_by_name import dead_letters_of
+from recordpublisher.fetcher.settings import FetcherSettings
+from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.plugins.bounded_reads import check_bounded
+from recordpublisher.plugins.lister import StreamLister, stream_names
+from recordpublisher.plugins.manager import load_registry
+from recordpublisher.plugins.runtime import stamping_maker
+from recordpublisher.plugins.shared_trackers import tracker_of
+from recordpublisher.plugins.sinks_by_name import dead_letters_of
+from recordpublisher.publishers import property_table as table
+from recordpublisher.publishers.base import RecordPublisherFactory
+from recordpublisher.publishers.clock import SystemClock
+from recordpublisher.publishers.errors import RecordPublisherError
+from recordpublisher.publishers.initial_position import initial_position
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.shards import Shard
+
 from .consumers import registered_consumers
 from .options import SparkOptions
 from .tip_watch import TipWatch, watch_properties

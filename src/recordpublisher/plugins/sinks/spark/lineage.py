@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from ....fetcher.shard_state import ShardState
-from ....publishers.positions import StartingPosition
-from ....publishers.shards import Shard
+from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.shards import Shard
+
 from .offset import ShardEntry
 
 Shards = Mapping[str, ShardEntry]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 
-from ....publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError
 
 LOG_VARIABLE = "RECORDPUBLISHER_SPARK_LOG"
 """The level, an environment variable of the driver."""

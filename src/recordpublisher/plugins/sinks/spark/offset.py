@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ....fetcher.shard_state import ShardState, start_from_json, start_to_json
-from ....publishers.errors import StateError
-from ....publishers.positions import StartingPosition
-from ....publishers.shards import Shard
+from recordpublisher.fetcher.shard_state import ShardState, start_from_json, start_to_json
+from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.shards import Shard
+
 from .shard_json import shard_from_json, shard_to_json
 
 VERSION = 1

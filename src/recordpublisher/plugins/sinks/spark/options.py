@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ....publishers import property_table as table
-from ....publishers.errors import ConfigurationError
-from ....publishers.properties import Properties, Property, UnknownPropertyWarning, declared_properties
-from ....publishers.property_types import choice, integer, optional_integer, text
-from ...state.claims_by_location import claim_store_of
-from ...state.objects_by_location import object_store_of
+from recordpublisher.plugins.state.claims_by_location import claim_store_of
+from recordpublisher.plugins.state.objects_by_location import object_store_of
+from recordpublisher.publishers import property_table as table
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties import Properties, Property, UnknownPropertyWarning, declared_properties
+from recordpublisher.publishers.property_types import choice, integer, optional_integer, text
+
 from .spool.settings import SPOOL_PROPERTIES, SpoolSettings
 
 _GROUP = "Spark"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import uuid
 
-from ....publishers.errors import ConfigurationError
-from ...state.claims import ClaimStore
+from recordpublisher.plugins.state.claims import ClaimStore
+from recordpublisher.publishers.errors import ConfigurationError
+
 from .offset import Offset
 
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from ....fetcher.sink import State
-from ....publishers.errors import StateError
+from recordpublisher.fetcher.sink import State
+from recordpublisher.publishers.errors import StateError
+
 from .columns import ARROW_SCHEMA, arrow_columns
 
 Range = tuple[int, str, int, str, int]

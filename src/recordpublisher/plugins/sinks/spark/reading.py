@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ....fetcher.bounded import BoundedResult, Bounds
-from ....fetcher.shard_state import ShardState
-from ....publishers.shards import Shard
-from ...bounded_reads import BoundedReader
+from recordpublisher.fetcher.bounded import BoundedResult, Bounds
+from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.plugins.bounded_reads import BoundedReader
+from recordpublisher.publishers.shards import Shard
+
 from .columns import ArrowRows
 from .kinesis_service import task_properties
 from .options import SparkOptions

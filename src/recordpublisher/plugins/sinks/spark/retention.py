@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from ....fetcher.seeding import data_loss, past_retention, vanished
-from ....fetcher.snapshot import Restored
-from ....publishers import property_table as table
-from ....publishers.errors import RecordPublisherError
-from ....publishers.properties import Properties
-from ....publishers.shards import Shard
+from recordpublisher.fetcher.seeding import data_loss, past_retention, vanished
+from recordpublisher.fetcher.snapshot import Restored
+from recordpublisher.publishers import property_table as table
+from recordpublisher.publishers.errors import RecordPublisherError
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.shards import Shard
+
 from .offset import Offset
 from .service import Service
 

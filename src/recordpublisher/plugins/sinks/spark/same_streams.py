@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ....publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError
 
 
 def dropped_streams(known: Iterable[str], streams: Iterable[str]) -> set[str]:

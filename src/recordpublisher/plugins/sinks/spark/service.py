@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from ....fetcher.shard_state import ShardState
-from ....publishers.positions import StartingPosition
-from ....publishers.shards import Shard
+from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.shards import Shard
 
 
 class Service(Protocol):

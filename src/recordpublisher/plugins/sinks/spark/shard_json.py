@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ....publishers.shards import HashRange, Shard
+from recordpublisher.publishers.shards import HashRange, Shard
 
 _EVERYTHING = HashRange()
 

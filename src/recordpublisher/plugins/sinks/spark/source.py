@@ -9,8 +9,9 @@ from typing import Any, NoReturn
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from ....publishers.errors import ConfigurationError
-from ...state.claims_by_location import claim_store_of
+from recordpublisher.plugins.state.claims_by_location import claim_store_of
+from recordpublisher.publishers.errors import ConfigurationError
+
 from .columns import SPARK_SCHEMA
 from .driver import BatchPlanner
 from .kinesis_service import KinesisService, check_job

@@ -8,12 +8,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ....fetcher.bounded import BoundedResult, Bounds, ShardOutcome
-from ....fetcher.shard_state import ShardState
-from ....publishers.clock import Clock, SystemClock
-from ....publishers.errors import DataLossError, StateError
-from ....publishers.shards import Shard
-from ...state.claims import BatchId, ClaimStore
+from recordpublisher.fetcher.bounded import BoundedResult, Bounds, ShardOutcome
+from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.plugins.state.claims import BatchId, ClaimStore
+from recordpublisher.publishers.clock import Clock, SystemClock
+from recordpublisher.publishers.errors import DataLossError, StateError
+from recordpublisher.publishers.shards import Shard
+
 from .claim import Claim, ShardClaim
 from .claimed import claim_name
 from .columns import ArrowRows

@@ -8,14 +8,14 @@ import threading
 from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol
 
-from ....fetcher.shard_state import ShardState
-from ....publishers import property_table as table
-from ....publishers.base import RecordPublisherFactory, RunResult
-from ....publishers.errors import RecordPublisherError
-from ....publishers.metrics import ShardMetrics
-from ....publishers.properties import Properties
-from ....publishers.records import RecordBatch
-from ....publishers.shards import Shard
+from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.publishers import property_table as table
+from recordpublisher.publishers.base import RecordPublisherFactory, RunResult
+from recordpublisher.publishers.errors import RecordPublisherError
+from recordpublisher.publishers.metrics import ShardMetrics
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.shards import Shard
 
 LOG = logging.getLogger("recordpublisher.spark")
 MS_BETWEEN_CALLS = 10

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Hashable
 from concurrent.futures import Future
 from typing import Any, TypeVar, cast
 
-from ....publishers.errors import RecordPublisherError
+from recordpublisher.publishers.errors import RecordPublisherError
 
 LOG = logging.getLogger("recordpublisher.spark")
 T = TypeVar("T")

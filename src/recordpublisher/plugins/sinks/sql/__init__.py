@@ -1,6 +1,7 @@
 """The sql sink: rows and positions in one transaction."""
 
-from ... import database  # noqa: F401 - first: it says which extra is missing
+from recordpublisher.plugins import database  # noqa: F401 - first: it says which extra is missing
+
 from .sink import SqlSink
 
 __all__ = ["SqlSink"]

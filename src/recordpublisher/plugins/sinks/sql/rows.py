@@ -9,7 +9,8 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Column, DateTime, Integer, LargeBinary, String, Table, Text
 
-from ....publishers.records import RecordBatch
+from recordpublisher.publishers.records import RecordBatch
+
 from .conversions import conversion_of
 
 IDENTITY = ("stream", "shard_id", "sequence_number", "sub_sequence_number")

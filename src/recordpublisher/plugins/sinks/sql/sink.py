@@ -7,13 +7,14 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from ....fetcher.sink import Checkpoint, Sink, SinkContext, State
-from ....publishers.errors import ConfigurationError, SinkError
-from ....publishers.properties import Properties
-from ....publishers.property_table import JOB_NAME, SQL_BUFFER, SQL_TABLE, SQL_URI
-from ....publishers.records import RecordBatch
-from ...database.database import Database
-from ...database.positions import PositionTable
+from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
+from recordpublisher.plugins.database.database import Database
+from recordpublisher.plugins.database.positions import PositionTable
+from recordpublisher.publishers.errors import ConfigurationError, SinkError
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.property_table import JOB_NAME, SQL_BUFFER, SQL_TABLE, SQL_URI
+from recordpublisher.publishers.records import RecordBatch
+
 from ..commit_guard import CommitGuard
 from .rows import Row
 from .target import RefusedRowsError, Target

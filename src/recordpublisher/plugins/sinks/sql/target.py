@@ -9,8 +9,9 @@ from sqlalchemy import Connection, Insert, MetaData, Table, inspect
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, StatementError
 
-from ....publishers.errors import ConfigurationError
-from ....publishers.property_table import SQL_TABLE
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.property_table import SQL_TABLE
+
 from .rows import Row, RowMaker, is_of_records, record_columns
 
 

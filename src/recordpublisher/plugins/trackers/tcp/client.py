@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from ....fetcher.remote_tracker import RemoteTracker
-from ....fetcher.tracker_messages import Answer, Statement
-from ....publishers import property_table as table
-from ....publishers.backoff import RetryPolicy
-from ....publishers.clock import Clock
-from ....publishers.errors import ConfigurationError
-from ....publishers.properties import Properties
+from recordpublisher.fetcher.remote_tracker import RemoteTracker
+from recordpublisher.fetcher.tracker_messages import Answer, Statement
+from recordpublisher.publishers import property_table as table
+from recordpublisher.publishers.backoff import RetryPolicy
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties import Properties
+
 from .link import Link
 
 log = logging.getLogger("recordpublisher.tracker")

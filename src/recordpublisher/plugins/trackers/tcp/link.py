@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from ....fetcher.tracker_messages import Answer, Statement
+from recordpublisher.fetcher.tracker_messages import Answer, Statement
+
 from .framing import FrameError, FrameReader, framed
 from .greeting import VERSION, Challenge, Farewell, proof_of
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ....fetcher.coordinator import Coordinator
-from ....fetcher.tracker_messages import Answer, Statement
+from recordpublisher.fetcher.coordinator import Coordinator
+from recordpublisher.fetcher.tracker_messages import Answer, Statement
 
 log = logging.getLogger("recordpublisher.tracker")
 

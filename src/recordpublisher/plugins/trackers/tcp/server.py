@@ -9,8 +9,9 @@ import socket
 from types import TracebackType
 from typing import Self
 
-from ....publishers.clock import Clock, SystemClock
-from ....publishers.errors import ConfigurationError
+from recordpublisher.publishers.clock import Clock, SystemClock
+from recordpublisher.publishers.errors import ConfigurationError
+
 from .offices import Offices
 from .visitor import Visitor
 

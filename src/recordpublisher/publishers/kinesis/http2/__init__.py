@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...errors import ConfigurationError
-from ...properties import Properties
-from ...property_table import HTTP_PROTOCOL
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.property_table import HTTP_PROTOCOL
 
 if TYPE_CHECKING:
     from .sender import Http2Sender

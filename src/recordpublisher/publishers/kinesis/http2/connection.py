@@ -21,8 +21,9 @@ from h2.events import (
 from h2.exceptions import H2Error
 from h2.settings import SettingCodes, Settings
 
-from ...errors import ConfigurationError
-from ...property_table import HTTP_PROTOCOL
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.property_table import HTTP_PROTOCOL
+
 from ..translation import StreamLostError
 from .stream import Http2Stream
 

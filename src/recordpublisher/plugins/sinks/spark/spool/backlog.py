@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ....state.objects import ObjectStore
+from recordpublisher.plugins.state.objects import ObjectStore
+
 from .history import Step, read_steps
 from .kept import check_gap
 from .manifest import Kind, Manifest

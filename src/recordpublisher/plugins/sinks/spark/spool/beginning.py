@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from .....publishers.clock import Clock
-from ....state.objects import ObjectStore
+from recordpublisher.plugins.state.objects import ObjectStore
+from recordpublisher.publishers.clock import Clock
+
 from ..kinesis_service import KinesisService, task_properties
 from ..options import SparkOptions
 from ..same_streams import dropped_streams

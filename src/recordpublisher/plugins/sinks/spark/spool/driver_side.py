@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from ....state.objects import ObjectStore
+from recordpublisher.plugins.state.objects import ObjectStore
+
 from ..options import SparkOptions
 from ..worker import WorkerLoop
 from .admission import Limits

@@ -10,11 +10,12 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from .....publishers.backoff import RetryPolicy
-from .....publishers.clock import SystemClock
-from .....publishers.errors import ConfigurationError, FencedError, RecordPublisherError
-from ....background_loop import BackgroundLoop
-from ....state.objects_by_location import object_store_of
+from recordpublisher.plugins.background_loop import BackgroundLoop
+from recordpublisher.plugins.state.objects_by_location import object_store_of
+from recordpublisher.publishers.backoff import RetryPolicy
+from recordpublisher.publishers.clock import SystemClock
+from recordpublisher.publishers.errors import ConfigurationError, FencedError, RecordPublisherError
+
 from ..kinesis_service import check_job
 from ..options import SparkOptions
 from .beginning import begin_generation

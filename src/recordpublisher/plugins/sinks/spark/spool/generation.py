@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, fields
 
-from .....fetcher.sink import State
-from .....publishers.errors import StateError
-from ....state.objects import ObjectStore
+from recordpublisher.fetcher.sink import State
+from recordpublisher.plugins.state.objects import ObjectStore
+from recordpublisher.publishers.errors import StateError
+
 from .manifest import UNREADABLE
 from .names import GENERATIONS, generation_name
 

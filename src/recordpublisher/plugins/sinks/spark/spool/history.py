@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from .....fetcher.sink import State
-from .....fetcher.snapshot import to_json, union
-from .....publishers.errors import StateError
-from ....state.objects import ObjectStore
+from recordpublisher.fetcher.sink import State
+from recordpublisher.fetcher.snapshot import to_json, union
+from recordpublisher.plugins.state.objects import ObjectStore
+from recordpublisher.publishers.errors import StateError
+
 from .generation import Generation
 from .manifest import Kind, Manifest
 from .names import Place, manifest_name, manifests_of, place_of

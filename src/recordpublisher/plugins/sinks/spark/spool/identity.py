@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import uuid
 
-from .....publishers.errors import ConfigurationError, StateError
-from ....state.objects import ObjectStore
+from recordpublisher.plugins.state.objects import ObjectStore
+from recordpublisher.publishers.errors import ConfigurationError, StateError
+
 from .names import SPOOL
 
 

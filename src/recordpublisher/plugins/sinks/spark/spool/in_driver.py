@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 
-from .....publishers.clock import SystemClock
-from ....state.objects import ObjectStore
+from recordpublisher.plugins.state.objects import ObjectStore
+from recordpublisher.publishers.clock import SystemClock
+
 from ..options import SparkOptions
 from ..worker import WorkerLoop
 from .beginning import begin_generation

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from .....publishers.errors import StateError
-from ....state.objects import ObjectStore
+from recordpublisher.plugins.state.objects import ObjectStore
+from recordpublisher.publishers.errors import StateError
+
 from .names import GENERATIONS, Place, generation_name, manifest_name, manifests_of
 from .offset import SpoolOffset
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 
-from .....fetcher.sink import State
-from .....publishers.clock import Clock
-from .....publishers.errors import FencedError, ImpossibleStateError
-from ....state.objects import ObjectStore
+from recordpublisher.fetcher.sink import State
+from recordpublisher.plugins.state.objects import ObjectStore
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import FencedError, ImpossibleStateError
+
 from .generation import Generation
 from .history import add_at_end, add_step, last_steps, state_of
 from .manifest import Kind, Manifest

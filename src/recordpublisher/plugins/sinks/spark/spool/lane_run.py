@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from .....publishers.clock import Clock, SystemClock
-from .....publishers.property_table import STATE_URI
-from ....runtime import DataFetcher
-from ....state.objects import ObjectStore
+from recordpublisher.plugins.runtime import DataFetcher
+from recordpublisher.plugins.state.objects import ObjectStore
+from recordpublisher.publishers.clock import Clock, SystemClock
+from recordpublisher.publishers.property_table import STATE_URI
+
 from ..options import SparkOptions
 from .generation import Generation
 from .lane import Lane

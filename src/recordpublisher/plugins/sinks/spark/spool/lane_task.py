@@ -6,7 +6,9 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
-from .....publishers.errors import (
+from recordpublisher.plugins.state.objects import ObjectStore
+from recordpublisher.plugins.state.objects_by_location import object_store_of
+from recordpublisher.publishers.errors import (
     ConfigurationError,
     ConsumerError,
     DataLossError,
@@ -16,8 +18,7 @@ from .....publishers.errors import (
     PluginError,
     StreamNotFoundError,
 )
-from ....state.objects import ObjectStore
-from ....state.objects_by_location import object_store_of
+
 from ..log import log_to_stderr
 from ..options import SparkOptions
 from .generation import Generation, generation_of

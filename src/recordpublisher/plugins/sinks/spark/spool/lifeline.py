@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .....publishers.errors import RecordPublisherError
+from recordpublisher.publishers.errors import RecordPublisherError
 
 LOG = logging.getLogger("recordpublisher.spark")
 GREETING_SECONDS = 5.0

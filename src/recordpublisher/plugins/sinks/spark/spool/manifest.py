@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
-from .....fetcher.sink import State
-from .....publishers.errors import StateError
+from recordpublisher.fetcher.sink import State
+from recordpublisher.publishers.errors import StateError
+
 from ..claim import RowId
 
 UNREADABLE = (KeyError, TypeError, ValueError, AttributeError)

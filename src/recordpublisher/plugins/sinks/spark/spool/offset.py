@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .....publishers.errors import StateError
+from recordpublisher.publishers.errors import StateError
+
 from .manifest import UNREADABLE
 from .names import Place
 

@@ -6,9 +6,10 @@ import logging
 import uuid
 from collections.abc import Awaitable, Callable
 
-from .....fetcher.sink import State
-from .....publishers.clock import Clock
-from ....state.objects import ObjectStore
+from recordpublisher.fetcher.sink import State
+from recordpublisher.plugins.state.objects import ObjectStore
+from recordpublisher.publishers.clock import Clock
+
 from .generation import Generation, newest_generation, put_generation
 from .history import sealed, state_of
 

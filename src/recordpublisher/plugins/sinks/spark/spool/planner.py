@@ -7,9 +7,10 @@ import uuid
 from collections import deque
 from dataclasses import dataclass, field, replace
 
-from .....publishers.clock import Clock
-from .....publishers.errors import StateError
-from ....state.objects import ObjectStore
+from recordpublisher.plugins.state.objects import ObjectStore
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import StateError
+
 from .admission import Limits, admitted
 from .backlog import Backlog, Waiting
 from .generation import generation_of, newest_generation

@@ -8,9 +8,10 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from .....publishers.clock import SystemClock
-from ....state.objects import ObjectStore
-from ....state.objects_by_location import object_store_of
+from recordpublisher.plugins.state.objects import ObjectStore
+from recordpublisher.plugins.state.objects_by_location import object_store_of
+from recordpublisher.publishers.clock import SystemClock
+
 from ..log import log_to_stderr
 from ..options import SparkOptions
 from ..worker import worker_loop

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from ....state.objects import ObjectStore
+from recordpublisher.plugins.state.objects import ObjectStore
+
 from .history import AT_ONCE, read_steps
 from .names import READ, Place, manifests_of, place_of
 from .offset import SpoolOffset

@@ -8,8 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from .....publishers.errors import StateError
-from .....publishers.records import RecordBatch
+from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.records import RecordBatch
+
 from ..columns import ARROW_SCHEMA, ROWS_PER_BATCH, ArrowRows
 from .manifest import ShardRows
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from .....fetcher.shard_state import ShardState
-from .....fetcher.sink import State
-from .....fetcher.snapshot import to_json
-from .....publishers.positions import PositionType, StartingPosition
+from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.fetcher.sink import State
+from recordpublisher.fetcher.snapshot import to_json
+from recordpublisher.publishers.positions import PositionType, StartingPosition
+
 from ..options import SparkOptions
 from ..service import Service
 from .history import NOBODY

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from .....fetcher.sink import Checkpoint, Sink, SinkContext, State
-from .....publishers.errors import SinkError
-from .....publishers.records import RecordBatch
-from ...commit_guard import CommitGuard
+from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
+from recordpublisher.plugins.sinks.commit_guard import CommitGuard
+from recordpublisher.publishers.errors import SinkError
+from recordpublisher.publishers.records import RecordBatch
+
 from .lane import Lane
 from .room import Room
 from .rows import Waiting

@@ -6,7 +6,7 @@ import os
 import re
 from typing import Any
 
-from .....publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError
 
 PARALLELISM = "spark.default.parallelism"
 

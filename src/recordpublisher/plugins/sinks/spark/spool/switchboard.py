@@ -10,9 +10,10 @@ import socket
 from collections.abc import Callable
 from dataclasses import replace
 
-from .....publishers.errors import ConfigurationError
-from .....publishers.property_table import TRACKER, TRACKER_ADDRESS, TRACKER_TOKEN
-from ....trackers.tcp.server import TrackerServer
+from recordpublisher.plugins.trackers.tcp.server import TrackerServer
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.property_table import TRACKER, TRACKER_ADDRESS, TRACKER_TOKEN
+
 from ..options import SparkOptions
 from .generation import Generation
 from .lane_task import LaneJob

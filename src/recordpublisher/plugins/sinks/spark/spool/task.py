@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .....publishers.errors import ConfigurationError, StateError
-from ....state.objects import ObjectStore
+from recordpublisher.plugins.state.objects import ObjectStore
+from recordpublisher.publishers.errors import ConfigurationError, StateError
+
 from ..worker import WorkerLoop
 from .names import SPOOL
 from .planner import SpooledFile

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from .....publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError
 
 TEXT = ("string", "varchar", "char")
 VALID = {"data": ("binary", *TEXT), "partitionKey": TEXT, "explicitHashKey": TEXT, "stream": TEXT}

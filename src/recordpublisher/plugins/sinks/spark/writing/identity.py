@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 import msgspec
 
-from .....publishers.errors import SinkError
+from recordpublisher.publishers.errors import SinkError
 
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """Local properties that Spark gives the tasks of a streaming query, those of a foreachBatch too."""

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from .....fetcher.sink import Sink
-from .....publishers.errors import ConfigurationError, ImpossibleStateError
-from .....publishers.properties import Properties
-from .....publishers.property_table import DEAD_LETTER, DEAD_LETTER_SINK, JSONL_PATH, ON_POISON
-from .....publishers.property_types import choice, text
-from ....manager import load_registry
-from ....sinks_by_name import dead_letters_of
+from recordpublisher.fetcher.sink import Sink
+from recordpublisher.plugins.manager import load_registry
+from recordpublisher.plugins.sinks_by_name import dead_letters_of
+from recordpublisher.publishers.errors import ConfigurationError, ImpossibleStateError
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.property_table import DEAD_LETTER, DEAD_LETTER_SINK, JSONL_PATH, ON_POISON
+from recordpublisher.publishers.property_types import choice, text
 
 _GROUP = "Spark"
 FOLDER_KEY = DEAD_LETTER.key + JSONL_PATH.key.removeprefix("flink.sink.")

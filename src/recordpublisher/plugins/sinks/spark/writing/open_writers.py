@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from .....publishers.clock import Clock, SystemClock
-from .....publishers.wire import WritingPort
-from ...kinesis.failures import FailedRecord
-from ...kinesis.outgoing import Outgoing
-from ...kinesis.settings import Settings
-from ...kinesis.writer import KinesisWriter
+from recordpublisher.plugins.sinks.kinesis.failures import FailedRecord
+from recordpublisher.plugins.sinks.kinesis.outgoing import Outgoing
+from recordpublisher.plugins.sinks.kinesis.settings import Settings
+from recordpublisher.plugins.sinks.kinesis.writer import KinesisWriter
+from recordpublisher.publishers.clock import Clock, SystemClock
+from recordpublisher.publishers.wire import WritingPort
+
 from .refused import Refuse
 
 MOST_STREAMS = 50

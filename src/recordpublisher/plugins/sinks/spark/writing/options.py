@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from .....publishers.errors import ConfigurationError
-from .....publishers.properties import Properties
-from .....publishers.property_table import SINK_STREAM
-from .....publishers.property_types import optional_integer, text
-from ...kinesis.settings import Settings
+from recordpublisher.plugins.sinks.kinesis.settings import Settings
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.property_table import SINK_STREAM
+from recordpublisher.publishers.property_types import optional_integer, text
+
 from ..options import STREAM, warn_of_unknown_options
 from .on_failure import DEAD_LETTERS, ON_FAILURE, dead_letter_sink, with_dead_letters
 

@@ -7,11 +7,12 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from .....fetcher.rejections import dead_letter
-from .....fetcher.sink import Checkpoint, Sink, SinkContext
-from .....publishers.records import RecordBatch, UserRecord
-from .....publishers.shards import Shard
-from ...kinesis.failures import FailedRecord
+from recordpublisher.fetcher.rejections import dead_letter
+from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext
+from recordpublisher.plugins.sinks.kinesis.failures import FailedRecord
+from recordpublisher.publishers.records import RecordBatch, UserRecord
+from recordpublisher.publishers.shards import Shard
+
 from ..same_streams import name_of
 from .identity import RowIds
 

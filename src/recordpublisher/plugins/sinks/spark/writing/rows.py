@@ -10,8 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from .....publishers.errors import SinkError
-from ...kinesis.outgoing import Outgoing, size_of
+from recordpublisher.plugins.sinks.kinesis.outgoing import Outgoing, size_of
+from recordpublisher.publishers.errors import SinkError
+
 from .columns import WriteColumns, data_of
 from .identity import IdField, RowIds
 from .refused import Refuse

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
-from .....publishers.errors import TransientError
-from .....publishers.wire import WritingPort
-from ...kinesis.engine import facts_of
+from recordpublisher.plugins.sinks.kinesis.engine import facts_of
+from recordpublisher.publishers.errors import TransientError
+from recordpublisher.publishers.wire import WritingPort
+
 from ..worker import WorkerLoop
 from .options import WriteOptions
 

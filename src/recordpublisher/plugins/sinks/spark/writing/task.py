@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .....publishers.clock import Clock, SystemClock
-from .....publishers.errors import RecordPublisherError, SinkError
-from ...kinesis.outgoing import Outgoing
+from recordpublisher.plugins.sinks.kinesis.outgoing import Outgoing
+from recordpublisher.publishers.clock import Clock, SystemClock
+from recordpublisher.publishers.errors import RecordPublisherError, SinkError
+
 from ..worker import WorkerLoop
 from .open_writers import OpenWriters
 from .refused import RefusedRows

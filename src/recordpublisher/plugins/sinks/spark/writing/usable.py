@@ -6,7 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...kinesis.failures import REFUSED, FailedRecord
+from recordpublisher.plugins.sinks.kinesis.failures import REFUSED, FailedRecord
+
 from .columns import WriteColumns, data_of
 from .identity import IdField
 from .refused import Refuse

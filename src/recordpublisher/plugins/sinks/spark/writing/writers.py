@@ -11,8 +11,9 @@ from typing import Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from .....publishers.errors import ConfigurationError
-from .....publishers.kinesis import KinesisClient
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.kinesis import KinesisClient
+
 from ..log import log_to_stderr
 from ..worker import worker_loop
 from .columns import columns_of
