@@ -15,7 +15,7 @@ from recordpublisher.consumer.watermarks import BoundedOutOfOrderness
 from recordpublisher.fetcher.assignment import uniform
 from recordpublisher.fetcher.data_fetcher import DataFetcher
 from recordpublisher.fetcher.discovery import Discovery
-from recordpublisher.fetcher.global_watermark import InProcessTracker
+from recordpublisher.fetcher.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.parts import FetcherParts
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.sink import Sink

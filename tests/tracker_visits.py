@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import msgspec
 
-from recordpublisher.fetcher.global_watermark import Report, SubtaskStatus
+from recordpublisher.fetcher.tracker import Report, SubtaskStatus
 from recordpublisher.fetcher.tracker_messages import Answer, Statement
 from recordpublisher.plugins.trackers.tcp.client import TcpTracker
 from recordpublisher.plugins.trackers.tcp.framing import FrameReader

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.fetcher.alignment import Alignment
-from recordpublisher.fetcher.global_watermark import InProcessTracker, Report, SubtaskStatus
+from recordpublisher.fetcher.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.tracker import Report, SubtaskStatus
 
 
 def alignment(lookahead=None, tracker=None, clock=None):

@@ -12,7 +12,7 @@ from generations import Family, FamilySource, Row
 
 from recordpublisher.fetcher.bounded import Bounds
 from recordpublisher.fetcher.data_fetcher import DataFetcher
-from recordpublisher.fetcher.global_watermark import InProcessTracker
+from recordpublisher.fetcher.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.records import RecordBatch
 

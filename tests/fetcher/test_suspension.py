@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from recordpublisher.fetcher.bounded import Bounds
-from recordpublisher.fetcher.global_watermark import InProcessTracker, SubtaskStatus
+from recordpublisher.fetcher.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.tracker import SubtaskStatus
 
 from scripted import RecordingSink, ScriptedSource, a_fetcher
 from virtual_time import run_virtual

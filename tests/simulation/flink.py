@@ -12,16 +12,16 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from simulation.judge import Judge
-from simulation.schedule import Life
-from simulation.source import SimulatedSource
-from simulation.subtask import owner_of
-from simulation.universe import Universe
-from simulation.world import World
-
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard
+
+from .judge import Judge
+from .schedule import Life
+from .source import SimulatedSource
+from .subtask import owner_of
+from .universe import Universe
+from .world import World
 
 SYNC_SECONDS, EMIT_SECONDS, CAPACITY = 1.0, 0.2, 100
 LOWEST, HIGHEST = -(2**63), 2**63 - 1

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from simulation.flink import FlinkSubtask, JobManager
-from simulation.job import PATIENCE_SECONDS
-from simulation.judge import Judge
-from simulation.schedule import Schedule
-from simulation.universe import Universe
-from simulation.world import World
+from .flink import FlinkSubtask, JobManager
+from .job import PATIENCE_SECONDS
+from .judge import Judge
+from .schedule import Schedule
+from .universe import Universe
+from .world import World
 
 
 def run_flink(schedule: Schedule, refreshes_while_idle: bool) -> dict[str, str]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from simulation.judge import Judge
-from simulation.network import LocalClient, Network, TrackerClient, TrackerServer
-from simulation.schedule import Disturbance, Life, Schedule, drawn
-from simulation.shelf import Shelf
-from simulation.subtask import Subtask, owner_of
-from simulation.universe import Clock, Process, Universe
-from simulation.world import World
-
-from recordpublisher.fetcher.global_watermark import InProcessTracker, WatermarkTracker
+from recordpublisher.fetcher.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.tracker import WatermarkTracker
 from recordpublisher.publishers.properties import Properties
+
+from .judge import Judge
+from .network import LocalClient, Network, TrackerClient, TrackerServer
+from .schedule import Disturbance, Life, Schedule, drawn
+from .shelf import Shelf
+from .subtask import Subtask, owner_of
+from .universe import Clock, Process, Universe
+from .world import World
 
 PATIENCE_SECONDS = 120.0
 """Virtual seconds after the last disturbance in which everything must be emitted (W9)."""

@@ -6,10 +6,10 @@ import zlib
 from collections.abc import Iterable
 from typing import Any
 
-from simulation.schedule import Life
-from simulation.world import World
-
 from recordpublisher.publishers.records import RecordBatch
+
+from .schedule import Life
+from .world import World
 
 JITTER_SECONDS = 1.5
 """How much the ways of two answers may differ: what was seen here lasted longer than what the service said."""

@@ -7,13 +7,14 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from simulation.universe import Clock, Process, Universe
-
 from recordpublisher.fetcher.coordinator import Coordinator
-from recordpublisher.fetcher.global_watermark import InProcessTracker, WatermarkTracker
+from recordpublisher.fetcher.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.remote_tracker import RemoteTracker
+from recordpublisher.fetcher.tracker import WatermarkTracker
 from recordpublisher.fetcher.tracker_messages import Statement
 from recordpublisher.publishers.properties import Properties
+
+from .universe import Clock, Process, Universe
 
 LOOK_SECONDS = 0.5
 BATCH_SECONDS = 0.01

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
-from simulation.world import WorldPlan
-
 from recordpublisher.fetcher.budget import BudgetLimits
+
+from .world import WorldPlan
 
 ROOMY, TIGHT = BudgetLimits(1 << 27, 1 << 24, 50_000), BudgetLimits(2_000, 1_500, 5)
 STORM_SECONDS = 25.0

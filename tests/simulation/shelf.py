@@ -6,13 +6,13 @@ import asyncio
 import json
 from typing import Any
 
-from simulation.universe import Process, Universe
-from simulation.world import World
-
 from recordpublisher.fetcher.shard_state import ShardState
 from recordpublisher.fetcher.sink import State
 from recordpublisher.fetcher.state_store import StateStore
 from recordpublisher.publishers.errors import FencedError
+
+from .universe import Process, Universe
+from .world import World
 
 STORE_SECONDS = 0.05
 

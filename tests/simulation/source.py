@@ -7,13 +7,13 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from simulation.universe import Process, Universe
-from simulation.world import SimulatedShard, World
-
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, RunResult
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
+
+from .universe import Process, Universe
+from .world import SimulatedShard, World
 
 PER_READ = 7
 LATENCY = 0.4

@@ -7,13 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from simulation.judge import Judge
-from simulation.schedule import Life
-from simulation.shelf import Shelf, ShelfStore
-from simulation.source import SimulatedSource
-from simulation.universe import EPOCH_MS, Clock, Process, Universe
-from simulation.world import FUTURE_LIMIT_MS, World
-
 from recordpublisher.consumer.deserialization import BytesDeserializer
 from recordpublisher.consumer.event_time import AssignedTimes
 from recordpublisher.consumer.poison import OnPoison
@@ -23,15 +16,22 @@ from recordpublisher.fetcher.bounded import Bounds
 from recordpublisher.fetcher.checkpoints import Checkpoints
 from recordpublisher.fetcher.data_fetcher import DataFetcher
 from recordpublisher.fetcher.discovery import Discovery
-from recordpublisher.fetcher.global_watermark import Report, WatermarkTracker
 from recordpublisher.fetcher.parts import FetcherParts
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.sink import Sink
+from recordpublisher.fetcher.tracker import Report, WatermarkTracker
 from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard
+
+from .judge import Judge
+from .schedule import Life
+from .shelf import Shelf, ShelfStore
+from .source import SimulatedSource
+from .universe import EPOCH_MS, Clock, Process, Universe
+from .world import FUTURE_LIMIT_MS, World
 
 STARTUP_SECONDS = 20.0
 

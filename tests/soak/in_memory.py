@@ -5,15 +5,15 @@ from __future__ import annotations
 import sys
 from collections import Counter
 
-from soak.plan import Plan, plan_of
-from soak.run import Run
-
 from recordpublisher.plugins.local.account import Account, Delays
 from recordpublisher.plugins.local.exchange import Exchange
 from recordpublisher.plugins.local.fault_kinds import FaultKind
 from recordpublisher.plugins.local.memory import MemoryTransport
 from recordpublisher.plugins.local.quotas import Quotas
 from recordpublisher.plugins.testing.virtual_time import VirtualClock, run_virtual
+
+from .plan import Plan, plan_of
+from .run import Run
 
 READ_LIMITS = Quotas(reads=5, read_bytes=2 << 20, subscribes=1)
 

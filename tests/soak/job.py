@@ -9,14 +9,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from soak.etiquette import Etiquette
-from soak.judge import JudgingSink
-from soak.plan import EFO, Life
-
 from recordpublisher.fetcher.bounded import Bounds
 from recordpublisher.fetcher.data_fetcher import DataFetcher
 from recordpublisher.fetcher.discovery import Discovery
-from recordpublisher.fetcher.global_watermark import InProcessTracker
+from recordpublisher.fetcher.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.parts import FetcherParts
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.sink import Sink
@@ -33,6 +29,10 @@ from recordpublisher.publishers.kinesis.transport import Transport
 from recordpublisher.publishers.polling import PollingRecordPublisherFactory
 from recordpublisher.publishers.properties import Properties
 from recordpublisher.publishers.property_table import RECORD_PUBLISHER
+
+from .etiquette import Etiquette
+from .judge import JudgingSink
+from .plan import EFO, Life
 
 STREAM = "orders"
 MakeTransport = Callable[[], Transport]

@@ -7,13 +7,14 @@ from collections import Counter
 from dataclasses import replace
 
 from fast_time import LONGEST_SECONDS, SPEED, FastClock, run_fast
-from soak.plan import Plan, plan_of
-from soak.run import Run
 
 from recordpublisher.plugins.local import Delays, LocalKinesis
 from recordpublisher.plugins.local.fault_kinds import FaultKind
 from recordpublisher.publishers.kinesis.connections import Connections
 from recordpublisher.publishers.properties import Properties
+
+from .plan import Plan, plan_of
+from .run import Run
 
 TOLERANCE_SECONDS = LONGEST_SECONDS * SPEED
 """What a machine that stands still between two looks at the clock may add."""

@@ -9,8 +9,8 @@ import argparse
 import logging
 import sys
 
-from soak.in_memory import soak
-from soak.rules import RULES, without
+from .in_memory import soak
+from .rules import RULES, without
 
 
 def seeds_until_red(rule: str, limit: int) -> tuple[int, str] | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
-from soak import without_fan_out, without_fetcher, without_polling
-from soak.mutation import Patches
+from . import without_fan_out, without_fetcher, without_polling
+from .mutation import Patches
 
 RULES: dict[str, Callable[[], Patches]] = {
     "R2 expired iterators are renewed": without_polling.expired_iterators_are_renewed,

@@ -9,15 +9,16 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from soak.job import STREAM, MakeTransport, RunningJob, Stage
-from soak.judge import JudgingSink, Ledger, Stalls
-from soak.plan import Life, Plan
 
 from recordpublisher.plugins.local.account import Account
 from recordpublisher.plugins.local.fault_kinds import FaultKind
 from recordpublisher.plugins.local.operations.table import OPERATIONS
 from recordpublisher.plugins.local.resharding import merge, split
 from recordpublisher.publishers.clock import Clock
+
+from .job import STREAM, MakeTransport, RunningJob, Stage
+from .judge import JudgingSink, Ledger, Stalls
+from .plan import Life, Plan
 
 PATIENCE_SECONDS = 150.0
 """After the last disturbance everything must have arrived by then."""

@@ -9,9 +9,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from soak.in_memory import soak
-
 from recordpublisher.plugins.local.fault_kinds import SENTENCES, FaultKind
+
+from .in_memory import soak
 
 
 def sweep(

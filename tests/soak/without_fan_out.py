@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from soak.mutation import Patches, nothing, replaced, throw
-
 from recordpublisher.publishers import errors
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.fanout import pacing as fan_out_pacing
@@ -16,6 +14,8 @@ from recordpublisher.publishers.fanout.publisher import FanOutRecordPublisher
 from recordpublisher.publishers.fanout.recovery import Recovery
 from recordpublisher.publishers.fanout.registration import Registration
 from recordpublisher.publishers.fanout.subscription import OpenSubscription
+
+from .mutation import Patches, nothing, replaced, throw
 
 
 def a_clean_end_is_not_the_end_of_the_shard() -> Patches:

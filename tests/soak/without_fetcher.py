@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from soak.mutation import Patches, nothing, replaced
-
 from recordpublisher.fetcher import opening, seeding, shard_table
 from recordpublisher.fetcher.data_fetcher import DataFetcher
 from recordpublisher.fetcher.discovery import Discovery
 from recordpublisher.fetcher.roster import Roster
 from recordpublisher.publishers.positions import StartingPosition
+
+from .mutation import Patches, nothing, replaced
 
 
 def failed_discovery_never_ends_a_job() -> Patches:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from soak.mutation import Patches, nothing, replaced
-
 from recordpublisher.fetcher import seeding, shard_table
 from recordpublisher.publishers import backoff
 from recordpublisher.publishers.fanout import lost_resource
@@ -16,6 +14,8 @@ from recordpublisher.publishers.polling import pacing as polling_pacing
 from recordpublisher.publishers.polling import publisher as polling_publisher
 from recordpublisher.publishers.polling.iterator import ShardIterator
 from recordpublisher.publishers.positions import StartingPosition
+
+from .mutation import Patches, nothing, replaced
 
 
 def expired_iterators_are_renewed() -> Patches:

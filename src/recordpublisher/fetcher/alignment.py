@@ -9,9 +9,9 @@ from bisect import bisect_right
 from recordpublisher.publishers.clock import Clock
 
 from .active_minimum import ActiveMinimum
-from .global_watermark import Report, WatermarkTracker
 from .lowest import LowestOf
 from .shard_table import ShardEntry
+from .tracker import Report, WatermarkTracker
 
 MARKER_FIRST = -math.inf
 

@@ -2,28 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from recordpublisher.publishers.properties import Properties
-from recordpublisher.publishers.property_table import SHARD_BYTES, SHARD_RECORDS, SUBTASK_BYTES
-
+from .settings import BudgetLimits
 from .shard_table import ShardEntry
 
 SMALLEST_ROOM_BYTES = 64 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class BudgetLimits:
-    """Bytes, as held in memory, for a subtask and for a shard, and records for a shard."""
-
-    subtask_bytes: int
-    shard_bytes: int
-    shard_records: int
-
-    @classmethod
-    def of(cls, properties: Properties) -> BudgetLimits:
-        """The limits that the properties set."""
-        return cls(properties.value(SUBTASK_BYTES), properties.value(SHARD_BYTES), properties.value(SHARD_RECORDS))
 
 
 class ByteBudget:

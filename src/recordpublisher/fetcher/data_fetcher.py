@@ -18,7 +18,6 @@ from .closing import close_parts
 from .emitter import Emitter
 from .ending import Ending
 from .finish_line import FinishLine
-from .global_watermark import Report, SubtaskStatus
 from .intake import Intake
 from .lagging import Laggards
 from .metrics import metrics_of
@@ -34,6 +33,7 @@ from .shard_table import ShardEntry, ShardTable
 from .snapshots import Snapshots
 from .subtask_view import SubtaskView
 from .succession import Succession
+from .tracker import Report, SubtaskStatus
 from .watch import Watch
 
 log = logging.getLogger("recordpublisher.fetcher")
@@ -81,7 +81,9 @@ class DataFetcher:
             self._table, parts.tracker, settings.tracker_timeout_ms, clock, self._note, self._alignment.report
         )
         self._laggards = Laggards(self._table, parts.tracker, settings.max_lag_ms, self._note)
-        self._roster = Roster(parts, self._table, self._changed_quietly, self._forgotten)
+        self._roster = Roster(
+            self._table, parts.discovery, parts.is_ours, clock, self._changed_quietly, self._forgotten
+        )
         self._keeper = CheckpointKeeper(settings.checkpoint_interval_ms, self.checkpoint)
         self._monitor = Monitor(parts, self._table, self._alignment, self._emitter)
         self._view = SubtaskView(
@@ -99,7 +101,7 @@ class DataFetcher:
         Raises: StateError, DataLossError, StreamNotFoundError, KinesisError.
         """
         parts = self._parts
-        opened = await open_job(parts, await self._rejections.open(parts, self._keeper.ask_for_one))
+        opened = await open_job(parts, await self._rejections.open(parts.sink_context(self._keeper.ask_for_one)))
         self._snapshots.goes_on_from(opened)
         self._roster.open(opened.listed, opened.states)
         await parts.tracker.open(parts.subtask, parts.parallelism)

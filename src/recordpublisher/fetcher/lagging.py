@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .global_watermark import WatermarkTracker
 from .shard_table import ShardEntry, ShardTable
+from .tracker import WatermarkTracker
 
 
 class Laggards:

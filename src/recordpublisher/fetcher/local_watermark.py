@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from .active_minimum import ActiveMinimum
-from .global_watermark import SubtaskStatus
 from .shard_table import ShardEntry
+from .tracker import SubtaskStatus
 
 
 class LocalWatermark:

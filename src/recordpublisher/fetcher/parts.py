@@ -17,9 +17,9 @@ from .alarms import AlarmListener
 from .assignment import ShardAssigner
 from .checkpoints import Checkpoints
 from .discovery import Discovery
-from .global_watermark import WatermarkTracker
 from .settings import FetcherSettings
-from .sink import Sink, State
+from .sink import Sink, SinkContext, State
+from .tracker import WatermarkTracker
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +54,11 @@ class FetcherParts:
     restore: tuple[State, ...] = ()
     subtask: int = 0
     parallelism: int = 1
+
+    def is_ours(self, shard: Shard) -> bool:
+        """Whether this subtask reads the shard (S9)."""
+        return self.assigner(shard, self.parallelism) == self.subtask
+
+    def sink_context(self, request_checkpoint: Callable[[], None]) -> SinkContext:
+        """What a sink is told when it is opened."""
+        return SinkContext(self.subtask, self.parallelism, self.streams, request_checkpoint)

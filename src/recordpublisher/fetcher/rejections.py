@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 
-from .parts import FetcherParts
 from .shard_table import ShardTable
 from .sink import Checkpoint, Sink, SinkContext, refuse
 
@@ -30,11 +29,14 @@ class Rejections:
         self._skips = skips
         self._sink = dead_letters
 
-    async def open(self, parts: FetcherParts, request_checkpoint: Callable[[], None]) -> SinkContext:
-        """Open the dead-letter sink, what it may have stored says nothing about the job; answers the context of the job's own sink."""
+    async def open(self, job: SinkContext) -> SinkContext:
+        """Open the dead-letter sink. Returns the context of the job's own sink, by which that one gives away records.
+
+        State that the dead-letter sink returns is ignored: it does not keep the job's positions.
+        """
         if self._sink is not None:
-            await self._sink.open(SinkContext(parts.subtask, parts.parallelism, parts.streams))
-        return SinkContext(parts.subtask, parts.parallelism, parts.streams, request_checkpoint, self.reject)
+            await self._sink.open(SinkContext(job.subtask, job.parallelism, job.streams))
+        return replace(job, reject=self.reject)
 
     async def poisoned(self, batch: RecordBatch) -> None:
         """Write the records of a batch that could not be deserialised."""

@@ -9,8 +9,8 @@ from recordpublisher.publishers import property_table as table
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.properties import Properties
 
-from .global_watermark import Report, SubtaskStatus, WatermarkTracker
 from .membership import Membership, Place
+from .tracker import Report, SubtaskStatus, WatermarkTracker
 from .tracker_messages import Answer, Statement
 
 NO_GROUP = "job"

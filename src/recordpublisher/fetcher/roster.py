@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
 
-from .parts import FetcherParts
+from .discovery import Discovery
 from .shard_state import ShardState
 from .shard_table import ShardEntry, ShardTable, Stage
 
@@ -17,13 +18,17 @@ class Roster:
 
     def __init__(
         self,
-        parts: FetcherParts,
         table: ShardTable,
+        discovery: Discovery,
+        is_ours: Callable[[Shard], bool],
+        clock: Clock,
         changed: Callable[[ShardEntry], None],
         forgotten: Callable[[str], None],
     ) -> None:
-        self._parts = parts
         self._table = table
+        self._discovery = discovery
+        self._is_ours = is_ours
+        self._clock = clock
         self._changed = changed
         self._forgotten = forgotten
 
@@ -48,7 +53,7 @@ class Roster:
 
     def stream_was_deleted(self, entry: ShardEntry) -> None:
         """Emit what was read of a shard that is gone with its stream, then forget it: nobody shall wait for it."""
-        self._parts.discovery.deleted.add(entry.shard.stream)
+        self._discovery.deleted.add(entry.shard.stream)
         entry.stage = Stage.DRAINING
         if entry.queue:
             self._changed(entry)
@@ -57,7 +62,7 @@ class Roster:
 
     def is_deleted(self, entry: ShardEntry) -> bool:
         """Whether the shard's stream does not exist any more."""
-        return entry.shard.stream in self._parts.discovery.deleted
+        return entry.shard.stream in self._discovery.deleted
 
     def forget(self, key: str) -> None:
         """Drop a shard: state cannot grow for ever."""
@@ -65,7 +70,7 @@ class Roster:
         self._forgotten(key)
 
     def _own(self, shard: Shard, state: ShardState) -> None:
-        if shard.key not in self._table and self._parts.assigner(shard, self._parts.parallelism) == self._parts.subtask:
+        if shard.key not in self._table and self._is_ours(shard):
             entry = self._table.add(shard, state)
-            entry.owned_since_ms = self._parts.clock.now_ms()
+            entry.owned_since_ms = self._clock.now_ms()
             self._changed(entry)

@@ -9,7 +9,23 @@ from recordpublisher.publishers import property_table as table
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties import Properties
 
-from .budget import BudgetLimits
+
+@dataclass(frozen=True, slots=True)
+class BudgetLimits:
+    """Bytes, as held in memory, for a subtask and for a shard, and records for a shard."""
+
+    subtask_bytes: int
+    shard_bytes: int
+    shard_records: int
+
+    @classmethod
+    def of(cls, properties: Properties) -> BudgetLimits:
+        """The limits that the properties set."""
+        return cls(
+            properties.value(table.SUBTASK_BYTES),
+            properties.value(table.SHARD_BYTES),
+            properties.value(table.SHARD_RECORDS),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from .alignment import Alignment
 from .emitter import Emitter
-from .global_watermark import WatermarkTracker
 from .intake import Intake
 from .monitor import Monitor
 from .pulse import Pulse
 from .shard_table import ShardEntry, ShardTable
+from .tracker import WatermarkTracker
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import weakref
 
-from recordpublisher.fetcher.global_watermark import InProcessTracker, WatermarkTracker
+from recordpublisher.fetcher.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.tracker import WatermarkTracker
 from recordpublisher.publishers import property_table as table
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.properties import Properties

@@ -1,11 +1,11 @@
 """The publisher DYNAMODB: polling, over another service."""
 
-from plugins.dynamodb_publisher.dynamodb_publisher.streams import DynamoDbStreams
-
 from recordpublisher import Properties, RecordPublisherFactory, Shard, hookimpl
 from recordpublisher.publishers.backoff import retrying
 from recordpublisher.publishers.polling import PollingFactory
 from recordpublisher.publishers.property_table import LIST_SHARDS_RETRIES
+
+from .streams import DynamoDbStreams
 
 
 class DynamoDbFactory(PollingFactory):

@@ -1,8 +1,8 @@
 """The hooks of this package."""
 
-from plugins.sample_publisher.sample_publisher.lines import LinesFactory
-
 from recordpublisher import hookimpl
+
+from .lines import LinesFactory
 
 
 @hookimpl

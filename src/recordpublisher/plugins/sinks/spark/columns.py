@@ -12,8 +12,6 @@ import pyarrow.compute as pc
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.records import RecordBatch
 
-from .claim import RowId
-
 SPARK_SCHEMA = (
     "stream STRING, shardId STRING, partitionKey STRING, explicitHashKey STRING, sequenceNumber STRING, subSequenceNumber LONG, "
     "approximateArrivalTimestamp TIMESTAMP, eventTime TIMESTAMP, data BINARY"
@@ -82,8 +80,8 @@ class ArrowRows(Sink):
         self._waiting: list[RecordBatch] = []
         self._waiting_rows = 0
         self._built: list[pa.RecordBatch] = []
-        self.first: dict[str, RowId] = {}
-        self.last: dict[str, RowId] = {}
+        self.first: dict[str, tuple[str, int]] = {}
+        self.last: dict[str, tuple[str, int]] = {}
         self.counts: dict[str, int] = {}
 
     async def write(self, batch: RecordBatch) -> None:
@@ -103,7 +101,7 @@ class ArrowRows(Sink):
         built: int = sum(batch.num_rows for batch in self._built)
         return built + self._waiting_rows
 
-    def cut_after(self, key: str, last: RowId | None) -> int:
+    def cut_after(self, key: str, last: tuple[str, int] | None) -> int:
         """Keep a shard's rows up to that one, none when it is not there; answers how many are left."""
         rows = self.table()
         shards = _pairs(rows, "stream", "shardId")
@@ -137,6 +135,6 @@ def _pairs(rows: pa.Table, *names: str) -> list[tuple[Any, ...]]:
     return list(zip(*(rows[name].to_pylist() for name in names), strict=True))
 
 
-def _row_id(batch: RecordBatch, index: int) -> RowId:
+def _row_id(batch: RecordBatch, index: int) -> tuple[str, int]:
     record = batch.records[index]
     return record.sequence_number, record.sub_sequence_number
