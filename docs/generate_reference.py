@@ -60,7 +60,7 @@ FURTHER = {
         ("consumer.watermarks", ["WatermarkStrategy"]),
         ("fetcher.remote_tracker", ["RemoteTracker"]),
         ("fetcher.coordinator", ["Coordinator"]),
-        ("plugins.testing", ["PublisherContract", "PublisherCase", "VirtualClock", "run_virtual"]),
+        ("testing", ["PublisherContract", "PublisherCase", "VirtualClock", "run_virtual"]),
         ("plugins.local", ["LocalKinesis", "serve_in_thread"]),
     ],
 }  # fmt: skip

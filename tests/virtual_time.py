@@ -1,5 +1,5 @@
 """The virtual loop, under the short name that the tests use."""
 
-from recordpublisher.plugins.testing.virtual_time import EPOCH_MS, VirtualClock, VirtualLoop, run_virtual
+from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, VirtualLoop, run_virtual
 
 __all__ = ["EPOCH_MS", "VirtualClock", "VirtualLoop", "run_virtual"]

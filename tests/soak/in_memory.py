@@ -10,7 +10,7 @@ from recordpublisher.plugins.local.exchange import Exchange
 from recordpublisher.plugins.local.fault_kinds import FaultKind
 from recordpublisher.plugins.local.memory import MemoryTransport
 from recordpublisher.plugins.local.quotas import Quotas
-from recordpublisher.plugins.testing.virtual_time import VirtualClock, run_virtual
+from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 from .plan import Plan, plan_of
 from .run import Run

@@ -8,11 +8,11 @@ from http2_front import front_of
 from recordpublisher import Properties, RecordPublisherFactory
 from recordpublisher.plugins.local import LocalKinesis
 from recordpublisher.plugins.local.resharding import split
-from recordpublisher.plugins.testing import PublisherCase, PublisherContract
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
 from recordpublisher.publishers.fanout.holders import ConsumerHolders
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.polling import PollingRecordPublisherFactory
+from recordpublisher.testing import PublisherCase, PublisherContract
 
 PAYLOADS = [b"%d" % number * 300_000 for number in range(8)]
 """An event of a subscription holds at most 1 MiB here: three of these."""

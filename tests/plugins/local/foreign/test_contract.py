@@ -7,9 +7,9 @@ from fast_time import FastClock, run_fast
 from kinesis_talk import FIRST, talking
 
 from recordpublisher import Properties
-from recordpublisher.plugins.testing import PublisherCase, PublisherContract
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.polling import PollingRecordPublisherFactory
+from recordpublisher.testing import PublisherCase, PublisherContract
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(90)]
 

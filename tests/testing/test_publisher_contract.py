@@ -19,7 +19,7 @@ from recordpublisher import (
     Shard,
     UserRecord,
 )
-from recordpublisher.plugins.testing import PublisherCase, PublisherContract, run_virtual
+from recordpublisher.testing import PublisherCase, PublisherContract, run_virtual
 
 PAYLOADS = [b"%d" % number for number in range(10)]
 

@@ -22,7 +22,7 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard
 
-from .consumers import BrokenConsumer, HalfConsumer, OneAtATime, Recorder, RefusingOnce
+from .batch_consumers import BrokenConsumer, HalfConsumer, OneAtATime, Recorder, RefusingOnce
 
 CANCEL_AFTER_TURNS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55)
 """Turns of the loop after which a run is cancelled, to meet it at different places."""
