@@ -61,7 +61,7 @@ FURTHER = {
         ("fetcher.remote_tracker", ["RemoteTracker"]),
         ("fetcher.coordinator", ["Coordinator"]),
         ("testing", ["PublisherContract", "PublisherCase", "VirtualClock", "run_virtual"]),
-        ("plugins.local", ["LocalKinesis", "serve_in_thread"]),
+        ("local", ["LocalKinesis", "serve_in_thread"]),
     ],
 }  # fmt: skip
 """Names that users meet below the top: by module, under `recordpublisher`."""

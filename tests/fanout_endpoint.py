@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 from fast_time import FastClock
 
-from recordpublisher.plugins.local import LocalKinesis
+from recordpublisher.local import LocalKinesis
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
 from recordpublisher.publishers.fanout.holders import ConsumerHolders

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import recordpublisher as rp
-from recordpublisher.plugins.local import resharding
+from recordpublisher.local.streams import resharding
 
 PATIENCE = 300
 """Seconds: far more than anything takes, also on a machine that has other things to do. Waits end when what they wait for is there."""

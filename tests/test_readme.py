@@ -7,7 +7,7 @@ import pytest
 from command_line import ROOT, command, process_environment
 from walkthrough import blocks, play
 
-from recordpublisher.plugins.local import serve_in_thread
+from recordpublisher.local import serve_in_thread
 
 README = ROOT / "README.md"
 

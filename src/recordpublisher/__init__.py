@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     __version__: str
     from .plugins.hookspecs import hookimpl
     from .plugins.runtime import DataFetcher
-    from .plugins.sinks import spark as spark
+    from .plugins.sinks import spark
     from .plugins.sinks.callback import CallbackSink
     from .plugins.sinks.files.jsonl import JsonlSink
     from .plugins.sinks.files.parquet import ParquetSink

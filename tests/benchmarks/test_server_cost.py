@@ -19,7 +19,7 @@ RECORDS = 10_000
 ROUNDS = 10
 SERVE = """
 import asyncio, sys
-from recordpublisher.plugins.local import Delays, LocalKinesis
+from recordpublisher.local import Delays, LocalKinesis
 async def main():
     async with LocalKinesis(streams={"one": 1, "four": 4}, delays=Delays(consumer=0)) as endpoint:
         print(endpoint.port, flush=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import spark_latency_job
 
-from recordpublisher.plugins.local import serve_in_thread
+from recordpublisher.local import serve_in_thread
 
 pytestmark = [pytest.mark.spark, pytest.mark.benchmark, pytest.mark.timeout(900)]
 SECONDS = int(os.environ.get("SPARK_LATENCY_SECONDS", "15"))

@@ -13,7 +13,7 @@ import pytest
 import spark_scripted_shards
 from benchmarks.spark_process import cpu_between, run_job
 
-from recordpublisher.plugins.local import serve_in_thread
+from recordpublisher.local import serve_in_thread
 
 pytestmark = [pytest.mark.spark, pytest.mark.benchmark, pytest.mark.timeout(900)]
 SHARDS = int(os.environ.get("SPARK_SHARDS", "1800"))

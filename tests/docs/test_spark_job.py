@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 from command_line import ROOT
 
-from recordpublisher.plugins.local import serve_in_thread
+from recordpublisher.local import serve_in_thread
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(2700)]
 JOB = ROOT / "docs/how-to/spark_job.py"

@@ -9,7 +9,7 @@ import pytest
 from command_line import ROOT
 from walkthrough import blocks, play
 
-from recordpublisher.plugins.local import serve_in_thread
+from recordpublisher.local import serve_in_thread
 
 TUTORIAL = ROOT / "docs/tutorial"
 

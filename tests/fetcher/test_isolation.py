@@ -11,8 +11,8 @@ from soak.job import fetcher_over
 
 from recordpublisher.fetcher.bounded import Bounds
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.plugins.local import Delays, MemoryTransport
-from recordpublisher.plugins.local.account import Account
+from recordpublisher.local import Delays, MemoryTransport
+from recordpublisher.local.streams.account import Account
 from recordpublisher.publishers.properties import Properties
 
 from virtual_time import EPOCH_MS, VirtualClock, run_virtual

@@ -3,7 +3,7 @@
 import asyncio
 
 import recordpublisher as rp
-from recordpublisher.plugins.local import LocalKinesis
+from recordpublisher.local import LocalKinesis
 
 
 async def test_a_shard_of_a_subtask_that_never_came_is_raised_and_one_that_is_read_is_not():

@@ -12,8 +12,8 @@ from soak.job import fetcher_over
 
 import recordpublisher as rp
 from recordpublisher.fetcher.bounded import Bounds
-from recordpublisher.plugins.local import Delays, MemoryTransport
-from recordpublisher.plugins.local.account import Account
+from recordpublisher.local import Delays, MemoryTransport
+from recordpublisher.local.streams.account import Account
 from recordpublisher.plugins.manager import load_registry
 from recordpublisher.publishers.properties import declared_properties
 

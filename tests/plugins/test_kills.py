@@ -10,7 +10,7 @@ from pathlib import Path
 import boto3
 import pytest
 
-from recordpublisher.plugins.local import serve_in_thread
+from recordpublisher.local import serve_in_thread
 
 JOB = Path(__file__).parents[1] / "transactional_job.py"
 RECORDS, ROUNDS = 12_000, 5

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.local import serve_in_thread
+from recordpublisher.local import serve_in_thread
 
 
 @pytest.mark.parametrize("publisher", ["POLLING", "EFO"])

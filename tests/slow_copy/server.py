@@ -6,7 +6,7 @@ Quotas are the service's: a shard gives 2 MiB a second, about 10,000 of these re
 import asyncio
 import sys
 
-from recordpublisher.plugins.local import LocalKinesis, Quotas
+from recordpublisher.local import LocalKinesis, Quotas
 
 RECORDS = int(sys.argv[1])
 

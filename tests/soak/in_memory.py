@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from collections import Counter
 
-from recordpublisher.plugins.local.account import Account, Delays
-from recordpublisher.plugins.local.exchange import Exchange
-from recordpublisher.plugins.local.fault_kinds import FaultKind
-from recordpublisher.plugins.local.memory import MemoryTransport
-from recordpublisher.plugins.local.quotas import Quotas
+from recordpublisher.local.dispatcher import Exchange
+from recordpublisher.local.faults.kinds import FaultKind
+from recordpublisher.local.in_memory_transport import MemoryTransport
+from recordpublisher.local.quotas import Quotas
+from recordpublisher.local.streams.account import Account, Delays
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 from .plan import Plan, plan_of

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from fast_time import LONGEST_SECONDS, SPEED, FastClock, run_fast
 
-from recordpublisher.plugins.local import Delays, LocalKinesis
-from recordpublisher.plugins.local.fault_kinds import FaultKind
+from recordpublisher.local import Delays, LocalKinesis
+from recordpublisher.local.faults.kinds import FaultKind
 from recordpublisher.publishers.kinesis.connections import Connections
 from recordpublisher.publishers.properties import Properties
 

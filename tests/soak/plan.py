@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from recordpublisher.plugins.local.fault_kinds import HITS, OF_FRAMES, FaultKind
-from recordpublisher.plugins.local.fault_rules import FaultRule
+from recordpublisher.local.faults.kinds import HITS, OF_FRAMES, FaultKind
+from recordpublisher.local.faults.rules import FaultRule
 
 POLLING, EFO = "POLLING", "EFO"
 WITHOUT_WRITES = HITS[FaultKind.LOST] - {"PutRecord", "PutRecords"}

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from recordpublisher.plugins.local.account import Account
-from recordpublisher.plugins.local.fault_kinds import FaultKind
-from recordpublisher.plugins.local.operations.table import OPERATIONS
-from recordpublisher.plugins.local.resharding import merge, split
+from recordpublisher.local.faults.kinds import FaultKind
+from recordpublisher.local.operations.table import OPERATIONS
+from recordpublisher.local.streams.account import Account
+from recordpublisher.local.streams.resharding import merge, split
 from recordpublisher.publishers.clock import Clock
 
 from .job import STREAM, MakeTransport, RunningJob, Stage

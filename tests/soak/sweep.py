@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from recordpublisher.plugins.local.fault_kinds import SENTENCES, FaultKind
+from recordpublisher.local.faults.kinds import SENTENCES, FaultKind
 
 from .in_memory import soak
 

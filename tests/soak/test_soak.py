@@ -13,7 +13,7 @@ from soak.in_memory import soak
 from soak.prove import seeds_until_red
 from soak.sweep import repeating, sweep, table
 
-from recordpublisher.plugins.local.fault_kinds import FaultKind
+from recordpublisher.local.faults.kinds import FaultKind
 
 pytestmark = [pytest.mark.faults, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 IN_MEMORY, OVER_SOCKETS, AT_LEAST = 600, 24, 20

@@ -1,6 +1,6 @@
 """What plugin authors and users test with: the publisher's contract as tests, and asyncio on virtual time.
 
-A Kinesis to test against is `recordpublisher.plugins.local.serve_in_thread`.
+A Kinesis to test against is `recordpublisher.local.serve_in_thread`.
 """
 
 from .publisher_contract import PublisherCase, PublisherContract

@@ -9,7 +9,7 @@ from command_line import command
 
 from recordpublisher.fetcher.shard_state import ShardState
 from recordpublisher.fetcher.snapshot import to_json
-from recordpublisher.plugins.local import serve_in_thread
+from recordpublisher.local import serve_in_thread
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 
 IDS = ["shardId-000000000000", "shardId-000000000001"]

@@ -9,7 +9,7 @@ import sys
 import pytest
 from command_line import command, process_environment
 
-from recordpublisher.plugins.local import serve_in_thread
+from recordpublisher.local import serve_in_thread
 
 EFO = {"flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "tail"}
 

@@ -15,7 +15,7 @@ from postgresql import serve_postgresql
 from strikes import FAULTS, JobUnderFire
 from written_rows import FileRows, TableRows
 
-from recordpublisher.plugins.local import serve_in_thread
+from recordpublisher.local import serve_in_thread
 
 ROUNDS = int(os.environ.get("RECORDPUBLISHER_ROUNDS", "16"))
 SECONDS = float(os.environ.get("RECORDPUBLISHER_SECONDS", "inf"))

@@ -11,8 +11,8 @@ import pytest
 from job_files import children_of, end, job_file, start_job
 from strikes import is_alive, kill
 
-from recordpublisher.plugins.local import serve_in_thread
-from recordpublisher.plugins.local.shard_log import ShardLog
+from recordpublisher.local import serve_in_thread
+from recordpublisher.local.streams.shard_log import ShardLog
 
 COUNT = 40
 

@@ -8,9 +8,9 @@ import boto3
 import msgspec
 import pytest
 
-from recordpublisher.plugins.local import Delays, LocalKinesisThread, ManualClock, serve_in_thread
-from recordpublisher.plugins.local.account import Account
-from recordpublisher.plugins.local.operations.table import OPERATIONS
+from recordpublisher.local import Delays, LocalKinesisThread, ManualClock, serve_in_thread
+from recordpublisher.local.operations.table import OPERATIONS
+from recordpublisher.local.streams.account import Account
 
 Ask = Callable[..., dict[str, Any]]
 

@@ -1,8 +1,8 @@
 """A Kinesis sink over the transport in memory: the real client, no socket."""
 
-from recordpublisher.plugins.local.account import Account, Delays
-from recordpublisher.plugins.local.clock import ManualClock
-from recordpublisher.plugins.local.memory import MemoryTransport
+from recordpublisher.local.clock import ManualClock
+from recordpublisher.local.in_memory_transport import MemoryTransport
+from recordpublisher.local.streams.account import Account, Delays
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.properties import Properties

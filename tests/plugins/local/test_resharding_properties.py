@@ -8,11 +8,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from recordpublisher.plugins.local import ManualClock
-from recordpublisher.plugins.local.hash_ranges import HASH_KEYS
-from recordpublisher.plugins.local.resharding import merge, split, update_shard_count
-from recordpublisher.plugins.local.shards import Shard
-from recordpublisher.plugins.local.streams import Stream
+from recordpublisher.local import ManualClock
+from recordpublisher.local.streams.hash_ranges import HASH_KEYS
+from recordpublisher.local.streams.resharding import merge, split, update_shard_count
+from recordpublisher.local.streams.shard import Shard
+from recordpublisher.local.streams.stream import Stream
 
 
 class Resharding(RuleBasedStateMachine):

@@ -6,8 +6,8 @@ from fast_time import FastClock, run_fast
 from http2_front import front_of
 
 from recordpublisher import Properties, RecordPublisherFactory
-from recordpublisher.plugins.local import LocalKinesis
-from recordpublisher.plugins.local.resharding import split
+from recordpublisher.local import LocalKinesis
+from recordpublisher.local.streams.resharding import split
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
 from recordpublisher.publishers.fanout.holders import ConsumerHolders
 from recordpublisher.publishers.kinesis import KinesisClient

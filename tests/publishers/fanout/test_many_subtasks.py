@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from recordpublisher.plugins.local import Delays, MemoryTransport
-from recordpublisher.plugins.local.account import Account
+from recordpublisher.local import Delays, MemoryTransport
+from recordpublisher.local.streams.account import Account
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import ConsumerError
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory

@@ -6,8 +6,8 @@ import pytest
 from fanout_endpoint import FIRST, Job, endpoint_with, opened, reading
 from fast_time import run_fast
 
-from recordpublisher.plugins.local import StreamFault
-from recordpublisher.plugins.local.resharding import split
+from recordpublisher.local import StreamFault
+from recordpublisher.local.streams.resharding import split
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import ConsumerError, DataLossError, FatalKinesisError, StreamNotFoundError
 from recordpublisher.publishers.kinesis import KinesisClient

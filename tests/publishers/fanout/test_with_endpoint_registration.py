@@ -6,7 +6,7 @@ import pytest
 from fanout_endpoint import ACCESS, Job, endpoint_with, opened
 from fast_time import run_fast
 
-from recordpublisher.plugins.local import serve_in_thread
+from recordpublisher.local import serve_in_thread
 from recordpublisher.publishers.errors import StreamNotFoundError
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
 from recordpublisher.publishers.fanout.holders import ConsumerHolders

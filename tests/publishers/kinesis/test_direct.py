@@ -9,7 +9,7 @@ from certificates import self_signed
 from event_frames import wire_record
 from kinesis_stub import PROPERTIES, drop_connection, never, raw, refusal, stub_and_client
 
-from recordpublisher.plugins.local.thread import serve_in_thread
+from recordpublisher.local.server_thread import serve_in_thread
 from recordpublisher.publishers.errors import FatalKinesisError, KinesisError, ThrottledError, TransientError
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.positions import PositionType, StartingPosition

@@ -11,7 +11,7 @@ from live_job import LiveJob, split
 from tcp_relay import relay_to
 
 import recordpublisher as rp
-from recordpublisher.plugins.local import serve_in_thread
+from recordpublisher.local import serve_in_thread
 
 ENDS = [200_000, 40_000, 17_000]
 """Bytes that each of the first connections brings: inside a body, whose first records may have been decoded by then."""

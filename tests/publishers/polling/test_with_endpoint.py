@@ -7,8 +7,8 @@ import pytest
 from fast_time import FastClock, run_fast
 from kpl import aggregate
 
-from recordpublisher.plugins.local import LocalKinesis, Quotas
-from recordpublisher.plugins.local.resharding import merge, split
+from recordpublisher.local import LocalKinesis, Quotas
+from recordpublisher.local.streams.resharding import merge, split
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import DataLossError, FatalKinesisError, StreamNotFoundError
 from recordpublisher.publishers.kinesis import KinesisClient

@@ -34,14 +34,14 @@ def local(
     ] = False,
 ) -> None:
     """Serve Kinesis from memory, until stopped."""
-    from ..local.fault_rules import rules_of
+    from recordpublisher.local.faults.rules import rules_of
 
     options = {"allow_remote": allow_remote, "faults": rules_of(faults, "--faults"), "seed": seed}
     run_until_signal(_serve(host, port, shards_by_stream(stream or []), options))
 
 
 async def _serve(host: str, port: int, streams: dict[str, int], options: dict[str, Any]) -> None:
-    from ..local import LocalKinesis
+    from recordpublisher.local import LocalKinesis
 
     async with LocalKinesis(host, port, streams, **options) as endpoint:
         tell(f"the embedded Kinesis endpoint listens at {endpoint.url}")

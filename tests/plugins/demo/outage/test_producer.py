@@ -1,7 +1,7 @@
 """The demo's producer, against the embedded endpoint."""
 
+from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.demo.outage.producer import Producer
-from recordpublisher.plugins.local import serve_in_thread
 
 
 def test_events_go_into_their_shards_when_they_are_due():

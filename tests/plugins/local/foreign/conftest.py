@@ -13,7 +13,7 @@ import boto3
 import pytest
 from botocore.config import Config
 
-from recordpublisher.plugins.local import Delays, serve_in_thread
+from recordpublisher.local import Delays, serve_in_thread
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[3]

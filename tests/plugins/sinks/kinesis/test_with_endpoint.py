@@ -7,8 +7,8 @@ from collections import defaultdict
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.local import LocalKinesis, Quotas
-from recordpublisher.plugins.local.resharding import merge, split
+from recordpublisher.local import LocalKinesis, Quotas
+from recordpublisher.local.streams.resharding import merge, split
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 
 UNPACED = {"RateLimit": 1_000_000}

@@ -42,7 +42,7 @@ def spark() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def served() -> Iterator[Any]:
     """The embedded endpoint, in a thread."""
-    from recordpublisher.plugins.local import serve_in_thread
+    from recordpublisher.local import serve_in_thread
 
     with serve_in_thread() as thread:
         yield thread

@@ -13,7 +13,7 @@ import pytest
 from command_line import process_environment
 
 from recordpublisher.fetcher.assignment import uniform
-from recordpublisher.plugins.local import serve_in_thread
+from recordpublisher.local import serve_in_thread
 from recordpublisher.publishers.shards import HashRange, Shard
 
 SUBTASK = Path(__file__).parents[3] / "tracked_subtask.py"

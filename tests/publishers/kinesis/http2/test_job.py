@@ -7,7 +7,7 @@ from http2_front import front_of
 from kinesis_talk import talking
 from live_job import LiveJob, split
 
-from recordpublisher.plugins.local import serve_in_thread
+from recordpublisher.local import serve_in_thread
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from http2_front import front_of
 from kinesis_stub import refusal, stub_and_client
 from tcp_relay import relay_to
 
-from recordpublisher.plugins.local import StreamFault
+from recordpublisher.local import StreamFault
 from recordpublisher.publishers.errors import KinesisError
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.positions import StartingPosition

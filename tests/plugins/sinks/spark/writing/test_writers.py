@@ -7,7 +7,7 @@ import json
 import pytest
 from spark_jobs import PATIENCE, Kinesis, dropped_repeats, write_rows, write_stream
 
-from recordpublisher.plugins.local import Quotas, serve_in_thread
+from recordpublisher.local import Quotas, serve_in_thread
 from recordpublisher.plugins.sinks.spark.source import KinesisSource
 from recordpublisher.plugins.sinks.spark.writing.options import WriteOptions
 from recordpublisher.plugins.sinks.spark.writing.writers import KinesisStreamWriter

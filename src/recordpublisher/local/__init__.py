@@ -1,0 +1,27 @@
+"""The embedded Kinesis endpoint: GetRecords, SubscribeToShard, reshards and faults on loopback, nothing on disk."""
+
+from .clock import Clock, ManualClock, SystemClock
+from .faults.injector import Faults, StreamFault
+from .faults.kinds import FaultKind
+from .faults.rules import FaultRule
+from .in_memory_transport import MemoryTransport
+from .quotas import Quotas
+from .server import LocalKinesis
+from .server_thread import LocalKinesisThread, serve_in_thread
+from .streams.account import Delays
+
+__all__ = [
+    "LocalKinesis",
+    "LocalKinesisThread",
+    "serve_in_thread",
+    "Clock",
+    "ManualClock",
+    "SystemClock",
+    "Quotas",
+    "Delays",
+    "Faults",
+    "FaultKind",
+    "FaultRule",
+    "MemoryTransport",
+    "StreamFault",
+]

@@ -1,0 +1,1 @@
+"""Misbehaviour on request. Start at `kinds.py`."""

@@ -1,0 +1,100 @@
+"""The wire: AWS JSON 1.1 over HTTP, from a request to the operation and back."""
+
+from collections.abc import Mapping
+from email.utils import formatdate
+from uuid import uuid4
+
+import msgspec
+from aiohttp import web
+
+from .api_errors import ApiError
+from .dispatcher import PAGE, Exchange, PageError
+from .event_writer import push
+from .operations.table import OPERATIONS
+from .sigv4 import check_signature
+from .streams.account import Account
+
+CONTENT_TYPE = "application/x-amz-json-1.1"
+TARGET_PREFIX = "Kinesis_20131202."
+MAX_BODY_BYTES = 32 << 20  # 10 MiB of records are 14 MB of base64 text, keys and JSON around them
+
+
+class Front:
+    """Owns nothing: it takes requests apart and puts answers together."""
+
+    def __init__(self, account: Account, secrets: Mapping[str, str] | None) -> None:
+        self._account = account
+        self._exchange = Exchange(account)
+        self._secrets = secrets
+
+    def application(self) -> web.Application:
+        """Return the aiohttp application that serves the account."""
+        app = web.Application(client_max_size=MAX_BODY_BYTES)
+        app.router.add_route("*", "/{tail:.*}", self.handle)
+        return app
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer one request."""
+        headers = self._headers()
+        body = await request.read()
+        try:
+            operation = self._operation(request, body)
+            if operation == "SubscribeToShard":
+                subscription = await self._exchange.subscribe(body)
+                wire = _HttpWire(request, headers)
+                await push(subscription, wire, self._account)
+                return wire.response
+            answer = await self._exchange.answer(operation, body)
+        except ApiError as error:
+            return _error(error, headers)
+        except PageError:
+            return web.Response(status=503, body=PAGE, headers={**headers, "Content-Type": "text/html"})
+        except ConnectionAbortedError:
+            return _drop(request)
+        return web.Response(body=answer, headers={**headers, "Content-Type": CONTENT_TYPE})
+
+    def _operation(self, request: web.Request, body: bytes) -> str:
+        """Return the operation's name once nothing stands against calling it."""
+        prefix, _, operation = request.headers.get("X-Amz-Target", "").rpartition(".")
+        known = operation in OPERATIONS or operation == "SubscribeToShard"
+        if request.method != "POST" or prefix + "." != TARGET_PREFIX or not known:
+            raise ApiError("UnknownOperationException", f"No such operation here: {operation or request.method}")
+        if self._secrets is not None:
+            check_signature(request.headers, body, self._secrets)
+        return operation
+
+    def _headers(self) -> dict[str, str]:
+        date = formatdate(self._account.clock.now_ms() / 1000, usegmt=True)
+        return {"x-amzn-RequestId": str(uuid4()), "Date": date}
+
+
+class _HttpWire:
+    """An HTTP answer that stays open."""
+
+    def __init__(self, request: web.Request, headers: Mapping[str, str]) -> None:
+        self._request = request
+        self.response = web.StreamResponse(headers={**headers, "Content-Type": "application/vnd.amazon.eventstream"})
+
+    async def start(self) -> None:
+        await self.response.prepare(self._request)
+
+    async def write(self, data: bytes) -> None:
+        await self.response.write(data)
+
+    async def end(self) -> None:
+        await self.response.write_eof()
+
+    def abort(self) -> None:
+        if self._request.transport is not None:
+            self._request.transport.abort()
+
+
+def _error(error: ApiError, headers: dict[str, str]) -> web.Response:
+    body = msgspec.json.encode({"__type": error.code, "message": error.message})
+    return web.Response(status=error.status, body=body, headers={**headers, "Content-Type": CONTENT_TYPE})
+
+
+def _drop(request: web.Request) -> web.Response:
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response(status=500)

@@ -1,0 +1,89 @@
+"""PutRecord and PutRecords: from base64 text straight into the shard logs."""
+
+from binascii import Error as Base64Error
+from binascii import a2b_base64
+from functools import lru_cache
+
+import msgspec
+
+from .. import requests
+from ..api_errors import ApiError, invalid_argument, invalid_input, throughput_exceeded
+from ..streams.account import Account
+from ..streams.hash_ranges import explicit_hash, hash_of
+from ..streams.shard import Shard
+from ..streams.stream import Stream
+
+MAX_REQUEST_BYTES = 10 << 20  # keys counted
+
+
+@lru_cache(maxsize=16_384)
+def _known_key(partition_key: str) -> tuple[int, str, int]:
+    """Return a key's hash, its JSON spelling and its size in bytes."""
+    return hash_of(partition_key), msgspec.json.encode(partition_key).decode(), len(partition_key.encode())
+
+
+def put_record(account: Account, request: requests.PutRecord) -> object:
+    """Store one record."""
+    stream = account.usable(request.stream_name, request.stream_arn)
+    entry = requests.Entry(request.data, request.partition_key, request.explicit_hash_key)
+    size = _size(entry, stream)
+    shard, key_json = _place(stream, entry)
+    if account.throttle and not account.throttle.admit_write(f"{stream.name}/{shard.id}", size):
+        raise throughput_exceeded(_rate_exceeded(stream, shard))
+    sequence_number = shard.log.append(entry.data, key_json, size, account.clock.now_ms())
+    shard.log.notify()
+    return {"ShardId": shard.id, "SequenceNumber": sequence_number}
+
+
+def put_records(account: Account, request: requests.PutRecords) -> bytes:
+    """Store up to 500 records; those that a quota or a planned fault refuses are named one by one."""
+    stream = account.usable(request.stream_name, request.stream_arn)
+    sizes = [_size(entry, stream) for entry in request.records]
+    if sum(sizes) > MAX_REQUEST_BYTES:
+        raise invalid_argument(f"Records size exceeds {MAX_REQUEST_BYTES} bytes: {sum(sizes)}")
+    places = [_place(stream, entry) for entry in request.records]
+    now = account.clock.now_ms()
+    results: list[str] = []
+    failed = 0
+    for entry, size, (shard, key_json) in zip(request.records, sizes, places, strict=True):
+        refusal = _refusal(account, stream, shard, size)
+        if refusal is None:
+            number = shard.log.append(entry.data, key_json, size, now)
+            results.append(f'{{"SequenceNumber":"{number}","ShardId":"{shard.id}"}}')
+        else:
+            failed += 1
+            results.append(refusal)
+    for log in dict.fromkeys(shard.log for shard, _ in places):
+        log.notify()
+    return f'{{"FailedRecordCount":{failed},"Records":[{",".join(results)}]}}'.encode()
+
+
+def _size(entry: requests.Entry, stream: Stream) -> int:
+    """Return the record's size; raises for data that is not base64 or too big."""
+    try:
+        size = len(a2b_base64(entry.data, strict_mode=True)) + _known_key(entry.partition_key)[2]
+    except (Base64Error, ValueError) as error:
+        raise ApiError("SerializationException", f"Data is not base64: {error}") from error
+    if size > stream.max_record_bytes:
+        raise invalid_input(f"Record of {size} bytes is larger than {stream.max_record_bytes} bytes.")
+    return size
+
+
+def _place(stream: Stream, entry: requests.Entry) -> tuple[Shard, str]:
+    key_hash, key_json, _ = _known_key(entry.partition_key)
+    explicit = entry.explicit_hash_key
+    return stream.shard_for(key_hash if explicit is None else explicit_hash(explicit)), key_json
+
+
+def _refusal(account: Account, stream: Stream, shard: Shard, size: int) -> str | None:
+    """Return the result entry of a record that is not taken, or None."""
+    code = account.faults.for_entry()
+    if code is None and account.throttle and not account.throttle.admit_write(f"{stream.name}/{shard.id}", size):
+        code = "ProvisionedThroughputExceededException"
+    if code is None:
+        return None
+    return msgspec.json.encode({"ErrorCode": code, "ErrorMessage": _rate_exceeded(stream, shard)}).decode()
+
+
+def _rate_exceeded(stream: Stream, shard: Shard) -> str:
+    return f"Rate exceeded for shard {shard.id} in stream {stream.name} under account {stream.account_id}."

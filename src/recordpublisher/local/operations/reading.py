@@ -1,0 +1,61 @@
+"""GetShardIterator and GetRecords."""
+
+import msgspec
+
+from .. import requests
+from ..api_errors import invalid_argument, not_found
+from ..streams.account import Account
+from ..streams.shard import Shard
+from ..streams.shard_iterator import ShardIterator, start_counter
+from ..streams.stream import Stream
+from ..streams.subscriptions import millis_behind
+
+MAX_ANSWER_BYTES = 10 << 20
+
+
+def get_shard_iterator(account: Account, request: requests.GetShardIterator) -> object:
+    """Return a place in a shard as a token that lives for five minutes."""
+    stream = account.usable(request.stream_name, request.stream_arn)
+    shard = stream.shard(request.shard_id)
+    now = account.clock.now_ms()
+    counter = start_counter(
+        shard, request.shard_iterator_type, request.starting_sequence_number, request.timestamp, now
+    )
+    return {"ShardIterator": _token(account, stream, shard, counter)}
+
+
+def get_records(account: Account, request: requests.GetRecords) -> bytes:
+    """Read from an iterator: at most 10,000 records and 10 MiB; a drained closed shard names its children."""
+    place = account.tokens.open(request.shard_iterator, ShardIterator)
+    if place is None:
+        raise invalid_argument("Invalid ShardIterator.")
+    now = account.clock.now_ms()
+    place.require_fresh(now, account.faults.iterator_round)
+    stream = _stream_of(account, place, request.stream_arn)
+    shard = stream.shard(place.shard_id)
+    key = f"{stream.name}/{shard.id}"
+    if account.throttle:
+        account.throttle.before_read(key)
+    found = shard.log.read(place.counter, request.limit, MAX_ANSWER_BYTES)
+    if account.throttle:
+        account.throttle.after_read(key, found.size)
+    if found.unread_arrival_ms is None and not shard.is_open:
+        tail = b'"ChildShards":' + msgspec.json.encode(shard.describe_children())
+    else:
+        tail = b'"NextShardIterator":"%b"' % _token(account, stream, shard, found.next_counter).encode()
+    behind = millis_behind(found.unread_arrival_ms, now)
+    return b'{"Records":[%b],"MillisBehindLatest":%d,%b}' % (b",".join(found.fragments), behind, tail)
+
+
+def _stream_of(account: Account, place: ShardIterator, arn: str | None) -> Stream:
+    stream = account.usable(place.stream)
+    if arn is not None and arn != stream.arn:
+        raise invalid_argument(f"The ShardIterator is of stream {stream.arn}, not of {arn}.")
+    if stream.created_ms != place.stream_created_ms:
+        raise not_found(f"The stream {stream.name} that the ShardIterator is of was deleted.")
+    return stream
+
+
+def _token(account: Account, stream: Stream, shard: Shard, counter: int) -> str:
+    now, current_round = account.clock.now_ms(), account.faults.iterator_round
+    return account.tokens.seal(ShardIterator(stream.name, stream.created_ms, shard.id, counter, now, current_round))

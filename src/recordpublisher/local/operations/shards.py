@@ -1,0 +1,68 @@
+"""ListShards: filters, pages, and page tokens that live for five minutes."""
+
+from math import inf
+
+import msgspec
+
+from .. import requests
+from ..api_errors import ApiError, invalid_argument
+from ..streams.account import Account
+from ..streams.shard_filter import filter_shards
+
+TOKEN_LIFETIME_MS = 300_000
+
+
+class ShardPage(msgspec.Struct, frozen=True, array_like=True, tag="p"):
+    """The question of a paged ListShards and where its next page begins."""
+
+    stream: str
+    stream_created_ms: int
+    issued_ms: int
+    after: str
+    shard_filter: requests.ShardFilter | None
+
+
+def list_shards(account: Account, request: requests.ListShards) -> object:
+    """List the shards that the filter keeps, at most MaxResults of them."""
+    page = _page(account, request)
+    stream = account.find(page.stream)
+    chosen = page.shard_filter
+    kind, shard_id, timestamp = (chosen.type, chosen.shard_id, chosen.timestamp) if chosen else (None, None, None)
+    timestamp_ms = None if timestamp is None else round(timestamp * 1000)
+    shards = [s for s in filter_shards(stream, kind, shard_id, timestamp_ms) if s.id > page.after]
+    as_of = _as_of(account)
+    shards = [shard for shard in shards if shard.epoch <= as_of or not shard.parents]
+    found = shards[: request.max_results]
+    answer: dict[str, object] = {"Shards": [shard.describe(as_of) for shard in found]}
+    if len(found) < len(shards):
+        answer["NextToken"] = account.tokens.seal(
+            msgspec.structs.replace(page, after=found[-1].id, issued_ms=account.clock.now_ms())
+        )
+    return answer
+
+
+def _as_of(account: Account) -> float:
+    """The time of which the listing tells, epoch ms: now, unless a fault makes it an old one."""
+    age, account.faults.listing_age_ms = account.faults.listing_age_ms, 0
+    return account.clock.now_ms() - age if age else inf
+
+
+def _page(account: Account, request: requests.ListShards) -> ShardPage:
+    """Return the question: the request's own, or the one that its token continues. Never a bit of both."""
+    if request.next_token is None:
+        stream = account.usable(request.stream_name, request.stream_arn)
+        after = request.exclusive_start_shard_id or ""
+        return ShardPage(stream.name, stream.created_ms, account.clock.now_ms(), after, request.shard_filter)
+    own = (request.stream_name, request.exclusive_start_shard_id, request.stream_creation_timestamp)
+    if any(field is not None for field in own) or request.shard_filter is not None:
+        raise invalid_argument("NextToken and StreamName cannot be provided together.")
+    return _continued(account, request.next_token)
+
+
+def _continued(account: Account, token: str) -> ShardPage:
+    page = account.tokens.open(token, ShardPage)
+    if page is None or account.find(page.stream).created_ms != page.stream_created_ms:
+        raise invalid_argument("NextToken is invalid.")
+    if account.clock.now_ms() - page.issued_ms >= TOKEN_LIFETIME_MS:
+        raise ApiError("ExpiredNextTokenException", f"NextToken expired: it is older than {TOKEN_LIFETIME_MS} ms.")
+    return page

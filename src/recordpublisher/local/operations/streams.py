@@ -1,0 +1,115 @@
+"""CreateStream, DeleteStream, DescribeStream(Summary), ListStreams and the retention period."""
+
+from itertools import islice
+
+import msgspec
+
+from .. import requests
+from ..api_errors import in_use, invalid_argument
+from ..streams.account import Account
+from ..streams.shard_filter import filter_shards
+from ..streams.stream import DEFAULT_RETENTION_HOURS, Stream
+
+MAX_SHARDS_PER_PAGE = 100
+MAX_RETENTION_HOURS = 8760
+
+
+class StreamPage(msgspec.Struct, frozen=True, array_like=True, tag="s"):
+    """Where the next page of ListStreams begins."""
+
+    after: str
+
+
+def create_stream(account: Account, request: requests.CreateStream) -> object:
+    """Create a stream; it is ACTIVE after the set delay."""
+    stream = account.create_stream(request.stream_name, request.shard_count)
+    stream.max_record_bytes = request.max_record_size * 1024
+    return {}
+
+
+def delete_stream(account: Account, request: requests.DeleteStream) -> object:
+    """Delete a stream; with consumers only when that is enforced."""
+    stream = account.find(request.stream_name, request.stream_arn)
+    if stream.consumers.all() and not request.enforce_consumer_deletion:
+        raise in_use(f"Stream {stream.name} has registered consumers; EnforceConsumerDeletion is not set.")
+    stream.set_busy("DELETING", account.delays.delete_stream)
+    account.subscriptions.wake_all()
+    return {}
+
+
+def describe_stream(account: Account, request: requests.DescribeStream) -> object:
+    """Describe a stream and at most 100 of its shards."""
+    stream = account.find(request.stream_name, request.stream_arn)
+    shards = [s for s in filter_shards(stream, None) if s.id > (request.exclusive_start_shard_id or "")]
+    page = shards[: min(request.limit, MAX_SHARDS_PER_PAGE)] if stream.status != "CREATING" else []
+    more = len(page) < len(shards) and stream.status != "CREATING"
+    described = {**_common(stream), "Shards": [shard.describe() for shard in page], "HasMoreShards": more}
+    return {"StreamDescription": described}
+
+
+def describe_stream_summary(account: Account, request: requests.DescribeStreamSummary) -> object:
+    """Describe a stream without its shards."""
+    stream = account.find(request.stream_name, request.stream_arn)
+    counts = {"OpenShardCount": len(stream.open_shards), "ConsumerCount": len(stream.consumers.all())}
+    largest = {"MaxRecordSizeInKiB": stream.max_record_bytes // 1024}
+    return {"StreamDescriptionSummary": {**_common(stream), **counts, **largest}}
+
+
+def list_streams(account: Account, request: requests.ListStreams) -> object:
+    """List the streams by name, page by page."""
+    after = request.exclusive_start_stream_name or ""
+    if request.next_token is not None:
+        page = account.tokens.open(request.next_token, StreamPage)
+        if page is None:
+            raise invalid_argument("NextToken is invalid.")
+        after = page.after
+    names = (name for name in sorted(account.streams()) if name > after)
+    found = list(islice(names, request.limit))
+    more = next(names, None) is not None
+    token = {"NextToken": account.tokens.seal(StreamPage(found[-1]))} if more else {}
+    summaries = [_summary(account.find(name)) for name in found]
+    return {"StreamNames": found, "HasMoreStreams": more, "StreamSummaries": summaries, **token}
+
+
+def increase_retention(account: Account, request: requests.IncreaseStreamRetentionPeriod) -> object:
+    """Keep records longer, from now on."""
+    return _change_retention(account, request, lowest=None)
+
+
+def decrease_retention(account: Account, request: requests.DecreaseStreamRetentionPeriod) -> object:
+    """Keep records for a shorter time: older ones are gone at once."""
+    return _change_retention(account, request, lowest=DEFAULT_RETENTION_HOURS)
+
+
+def _change_retention(account: Account, request: requests.ChangeRetention, lowest: int | None) -> object:
+    stream = account.find(request.stream_name, request.stream_arn)
+    now, wanted = stream.retention_hours, request.retention_period_hours
+    allowed = now <= wanted <= MAX_RETENTION_HOURS if lowest is None else lowest <= wanted <= now
+    if not allowed:
+        raise invalid_argument(
+            f"RetentionPeriodHours {wanted} does not fit: the stream has {now}, "
+            f"valid are {DEFAULT_RETENTION_HOURS} to {MAX_RETENTION_HOURS}."
+        )
+    stream.require_active()
+    stream.retention_hours = wanted
+    return {}
+
+
+def _summary(stream: Stream) -> dict[str, object]:
+    return {
+        "StreamName": stream.name,
+        "StreamARN": stream.arn,
+        "StreamStatus": stream.status,
+        "StreamModeDetails": {"StreamMode": "PROVISIONED"},
+        "StreamCreationTimestamp": stream.created_ms / 1000,
+    }
+
+
+def _common(stream: Stream) -> dict[str, object]:
+    retention = {"RetentionPeriodHours": stream.retention_hours}
+    return {
+        **_summary(stream),
+        **retention,
+        "EnhancedMonitoring": [{"ShardLevelMetrics": []}],
+        "EncryptionType": "NONE",
+    }

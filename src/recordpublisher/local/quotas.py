@@ -1,0 +1,95 @@
+"""The service's rate limits, for those who want to meet them: all off unless asked for."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from .api_errors import limit_exceeded, throughput_exceeded
+from .clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Quotas:
+    """Rates per second; None is no limit. `Quotas.service()` has the documented ones."""
+
+    reads: float | None = None
+    """GetRecords calls per shard."""
+    read_bytes: float | None = None
+    """Bytes that GetRecords returns per shard."""
+    write_records: float | None = None
+    write_bytes: float | None = None
+    subscribes: float | None = None
+    """SubscribeToShard calls per consumer and shard."""
+
+    @classmethod
+    def service(cls) -> "Quotas":
+        """5 reads and 2 MiB read, 1,000 records and 1 MiB written per shard; 1 subscribe per consumer and shard."""
+        return cls(reads=5, read_bytes=2 << 20, write_records=1000, write_bytes=1 << 20, subscribes=1)
+
+
+@dataclass(slots=True)
+class Bucket:
+    """A second's worth of a rate, refilled as time goes by; it may be overdrawn by what is taken last."""
+
+    rate: float
+    level: float
+    at_ms: int
+
+    def refill(self, now_ms: int) -> None:
+        """Add what the time since the last refill brings, up to one second's worth."""
+        self.level = min(self.rate, self.level + (now_ms - self.at_ms) * self.rate / 1000)
+        self.at_ms = now_ms
+
+
+class Throttle:
+    """Owns the buckets: one per rate and shard (or consumer and shard), made when first asked for."""
+
+    def __init__(self, quotas: Quotas, clock: Clock) -> None:
+        self._quotas = quotas
+        self._clock = clock
+        self._buckets: dict[Hashable, Bucket] = {}
+
+    def before_read(self, shard: Hashable) -> None:
+        """Count a GetRecords call; raises ProvisionedThroughputExceededException."""
+        read = self._find("read_bytes", shard, self._quotas.read_bytes)
+        if (read is not None and read.level <= 0) or not self._take_call("reads", shard, self._quotas.reads):
+            raise throughput_exceeded(f"Rate exceeded for shard {shard}.")
+
+    def after_read(self, shard: Hashable, size: int) -> None:
+        """Charge what was read. A full second's worth or more starts from empty: 10 MiB block a shard for 5 s."""
+        bucket = self._find("read_bytes", shard, self._quotas.read_bytes)
+        if bucket is not None:
+            bucket.level = bucket.level - size if size < bucket.rate else -float(size)
+
+    def admit_write(self, shard: Hashable, size: int) -> bool:
+        """Take one record of `size` bytes from the shard's write rates; False when it does not fit."""
+        records = self._find("write_records", shard, self._quotas.write_records)
+        data = self._find("write_bytes", shard, self._quotas.write_bytes)
+        # a record larger than a second's worth (a stream option) is let in on a full bucket and overdraws it
+        fits = (records is None or records.level >= 1) and (data is None or data.level >= min(size, data.rate))
+        if fits and records is not None:
+            records.level -= 1
+        if fits and data is not None:
+            data.level -= size
+        return fits
+
+    def before_subscribe(self, pair: Hashable) -> None:
+        """Count a SubscribeToShard call; raises LimitExceededException."""
+        if not self._take_call("subscribes", pair, self._quotas.subscribes):
+            raise limit_exceeded(f"Rate exceeded for consumer and shard {pair}.")
+
+    def _take_call(self, what: str, key: Hashable, rate: float | None) -> bool:
+        bucket = self._find(what, key, rate)
+        if bucket is not None and bucket.level < 1:
+            return False
+        if bucket is not None:
+            bucket.level -= 1
+        return True
+
+    def _find(self, what: str, key: Hashable, rate: float | None) -> Bucket | None:
+        """Return the bucket, filled up to now; None where there is no limit."""
+        if rate is None:
+            return None
+        now = self._clock.now_ms()
+        bucket = self._buckets.setdefault((what, key), Bucket(rate, rate, now))
+        bucket.refill(now)
+        return bucket

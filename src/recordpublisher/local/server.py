@@ -1,0 +1,133 @@
+"""The embedded Kinesis endpoint: one asyncio server on loopback, its data in memory only."""
+
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
+from types import TracebackType
+from typing import Self
+
+import msgspec
+from aiohttp import web
+
+from recordpublisher.publishers.errors import ConfigurationError
+
+from .clock import Clock, ManualClock, SystemClock
+from .faults.injector import Faults
+from .faults.rules import FaultRule
+from .http_protocol import Front
+from .quotas import Quotas
+from .requests import CreateStream
+from .streams.account import Account, Delays
+from .streams.stream import Stream
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a listener on that host."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class LocalKinesis:
+    """Owns the listening socket and the account behind it, from `start` to `close` (or as `async with`).
+
+    `streams` maps names to shard counts. `credentials` maps access key ids to secrets: without it every signature is
+    accepted, with it a request must be signed by one of them. `quotas` are off unless given. `clock` is the
+    endpoint's only time: iterators, heartbeats, retention and the Date header follow it. `faults` are rules, as text or
+    made ones, by which calls and frames go wrong, drawn with `seed`.
+
+    Raises: ConfigurationError for a host that other machines reach, a bad stream, a bad rule.
+    """
+
+    def __init__(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        streams: Mapping[str, int] | None = None,
+        *,
+        clock: Clock | None = None,
+        quotas: Quotas | None = None,
+        credentials: Mapping[str, str] | None = None,
+        delays: Delays | None = None,
+        region: str = "us-east-1",
+        allow_remote: bool = False,
+        faults: str | Sequence[FaultRule] = (),
+        seed: int = 0,
+    ) -> None:
+        if not is_loopback(host) and not allow_remote:
+            valid = "a loopback address such as 127.0.0.1; others with allow_remote"
+            raise ConfigurationError("host", host, valid, reason="other machines could reach it")
+        self.host = host
+        self.port = port
+        self.region = region
+        self._credentials = credentials
+        self.clock = clock or SystemClock()
+        self.account = Account(self.clock, region, delays or Delays(), quotas)
+        self._runner = web.AppRunner(
+            Front(self.account, credentials).application(),
+            handler_cancellation=True,
+            access_log=None,
+            shutdown_timeout=0.05,  # then open subscriptions are cancelled; 0 would wait for ever
+        )
+        for name, shard_count in (streams or {}).items():
+            self._create(name, shard_count)
+        self.account.faults.at_random(faults, seed)
+        self.account.faults.on_plan(self.account.subscriptions.wake_all)
+        if isinstance(self.clock, ManualClock):
+            self.clock.on_advance(self.account.subscriptions.wake_all)
+
+    @property
+    def url(self) -> str:
+        """What `aws.endpoint` is set to."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+    @property
+    def faults(self) -> Faults:
+        """Where tests plan misbehaviour."""
+        return self.account.faults
+
+    def stream(self, name: str) -> Stream:
+        """Return the stream of that name, to look at or to put records into without the wire."""
+        return self.account.find(name)
+
+    def properties(self) -> dict[str, str]:
+        """Return the properties with which a job finds this endpoint and is let in."""
+        key, secret = next(iter((self._credentials or {"local": "local"}).items()))
+        return {
+            "aws.region": self.region,
+            "aws.endpoint": self.url,
+            "aws.credentials.provider": "BASIC",
+            "aws.credentials.provider.basic.accesskeyid": key,
+            "aws.credentials.provider.basic.secretkey": secret,
+        }
+
+    async def start(self) -> Self:
+        """Listen; raises ConfigurationError when the port cannot be had."""
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, self.host, self.port).start()
+        except (OSError, OverflowError) as error:
+            await self._runner.cleanup()
+            raise ConfigurationError("port", self.port, "a free port, or 0 for any", reason=str(error)) from error
+        self.port = self._runner.addresses[0][1]
+        return self
+
+    async def close(self) -> None:
+        """Stop listening and end every subscription."""
+        await self._runner.cleanup()
+
+    def _create(self, name: str, shard_count: int) -> None:
+        try:
+            msgspec.convert({"StreamName": name, "ShardCount": shard_count}, CreateStream)
+        except msgspec.ValidationError as error:
+            raise ConfigurationError("stream", f"{name}:{shard_count}", "NAME:SHARDS", reason=str(error)) from error
+        self.account.create_stream(name, shard_count)
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

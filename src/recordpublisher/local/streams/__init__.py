@@ -1,0 +1,1 @@
+"""The data: streams, shards, records, consumers, subscriptions. Start at `account.py`."""

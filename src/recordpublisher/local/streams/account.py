@@ -1,0 +1,75 @@
+"""The root of the model: all streams of the one account in the one region that the endpoint plays."""
+
+from dataclasses import dataclass
+
+from ..api_errors import in_use, invalid_argument, not_found
+from ..clock import Clock, SteppingClock
+from ..faults.injector import Faults
+from ..quotas import Quotas, Throttle
+from .stream import Stream
+from .subscriptions import Subscriptions
+from .tokens import Tokens
+
+ACCOUNT_ID = "000000000000"
+
+
+@dataclass(frozen=True, slots=True)
+class Delays:
+    """How long things take, in ms of the endpoint's clock."""
+
+    create_stream: int = 0
+    delete_stream: int = 0
+    reshard: int = 0
+    consumer: int = 100
+    """From CREATING to ACTIVE and from DELETING to gone."""
+    cut_stuck_reader: int = 10_000
+    """From the end of a subscription's five minutes until a reader that does not read is cut off."""
+
+
+class Account:
+    """Owns the streams by name and the registries that span them."""
+
+    def __init__(self, clock: Clock, region: str, delays: Delays, quotas: Quotas | None) -> None:
+        self.clock = clock = SteppingClock(clock)
+        self.region = region
+        self.delays = delays
+        self.tokens = Tokens()
+        self.faults = Faults()
+        self.throttle = Throttle(quotas, clock) if quotas else None
+        self.subscriptions = Subscriptions(clock)
+        self._streams: dict[str, Stream] = {}
+
+    def create_stream(self, name: str, shard_count: int) -> Stream:
+        """Add a stream; raises ResourceInUseException for a taken name."""
+        if name in self.streams():
+            raise in_use(f"Stream {name} under account {ACCOUNT_ID} already exists.")
+        arn = f"arn:aws:kinesis:{self.region}:{ACCOUNT_ID}:stream/{name}"
+        stream = Stream(arn, shard_count, self.clock, self.delays.create_stream, self.delays.consumer)
+        self._streams[name] = stream
+        return stream
+
+    def streams(self) -> dict[str, Stream]:
+        """Streams that exist now, by name."""
+        gone = [name for name, stream in self._streams.items() if stream.is_gone]
+        for name in gone:
+            del self._streams[name]
+        return self._streams
+
+    def find(self, name: str | None = None, arn: str | None = None) -> Stream:
+        """Return the stream with that name or ARN; raises ResourceNotFoundException."""
+        if name is None and arn is None:
+            raise invalid_argument("Either StreamName or StreamARN must be given.")
+        by_arn = None if arn is None else arn.partition(":stream/")[2].partition("/")[0]
+        if name and by_arn and name != by_arn:
+            raise invalid_argument(f"StreamName {name} and StreamARN {arn} name different streams.")
+        stream = self.streams().get(name or by_arn or "")
+        if stream is None or (arn is not None and not arn.startswith(stream.arn)):
+            raise not_found(f"Stream {name or arn} under account {ACCOUNT_ID} not found.")
+        return stream
+
+    def usable(self, name: str | None = None, arn: str | None = None) -> Stream:
+        """Return a stream that records can be put into and read from: ACTIVE or UPDATING."""
+        stream = self.find(name, arn)
+        if stream.status in ("CREATING", "DELETING"):
+            raise not_found(f"Stream {stream.name} under account {ACCOUNT_ID} not found: it is {stream.status}.")
+        return stream

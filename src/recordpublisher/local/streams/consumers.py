@@ -1,0 +1,92 @@
+"""Registered stream consumers: from CREATING to ACTIVE, from DELETING to gone, by the clock."""
+
+from dataclasses import dataclass
+
+from ..api_errors import in_use, limit_exceeded, not_found
+from ..clock import Clock
+
+MAX_CONSUMERS = 20  # per stream, provisioned and on-demand standard
+
+
+@dataclass(slots=True, eq=False)
+class Consumer:
+    """One registration; its ARN carries its creation time, so a namesake registered later is another consumer."""
+
+    name: str
+    arn: str
+    created_ms: int
+    active_from_ms: int
+    gone_from_ms: int | None = None
+
+    def status(self, now_ms: int) -> str:
+        """CREATING, ACTIVE or DELETING at that time."""
+        if self.gone_from_ms is not None:
+            return "DELETING"
+        return "ACTIVE" if now_ms >= self.active_from_ms else "CREATING"
+
+    def is_gone(self, now_ms: int) -> bool:
+        """Whether the deregistration has come to its end."""
+        return self.gone_from_ms is not None and now_ms >= self.gone_from_ms
+
+    def describe(self, now_ms: int) -> dict[str, object]:
+        """Return the consumer as ListStreamConsumers shows it."""
+        return {
+            "ConsumerName": self.name,
+            "ConsumerARN": self.arn,
+            "ConsumerStatus": self.status(now_ms),
+            "ConsumerCreationTimestamp": self.created_ms / 1000,
+        }
+
+
+class ConsumerTable:
+    """Owns the consumers of one stream."""
+
+    def __init__(self, stream_arn: str, clock: Clock, delay_ms: int) -> None:
+        self._stream_arn = stream_arn
+        self._clock = clock
+        self._delay_ms = delay_ms
+        self._consumers: dict[str, Consumer] = {}
+
+    def all(self) -> list[Consumer]:
+        """Consumers that exist now, in the order of their names."""
+        now = self._clock.now_ms()
+        self._consumers = {name: c for name, c in self._consumers.items() if not c.is_gone(now)}
+        return [self._consumers[name] for name in sorted(self._consumers)]
+
+    def register(self, name: str) -> Consumer:
+        """Add a consumer; raises ResourceInUseException for a taken name, LimitExceededException past 20."""
+        present = self.all()
+        if name in self._consumers:
+            raise in_use(f"Consumer {name} under stream {self._stream_arn} already exists.")
+        if len(present) >= MAX_CONSUMERS:
+            raise limit_exceeded(f"Stream {self._stream_arn} already has {MAX_CONSUMERS} consumers.")
+        now = self._clock.now_ms()
+        arn = f"{self._stream_arn}/consumer/{name}:{now // 1000}"
+        self._consumers[name] = Consumer(name, arn, now, now + self._delay_ms)
+        return self._consumers[name]
+
+    def plant_deleting(self, name: str, ms: int) -> None:
+        """Where nobody has the name, have a consumer of it that is just being deleted, for so long."""
+        self.all()
+        if name and name not in self._consumers:
+            now = self._clock.now_ms()
+            arn = f"{self._stream_arn}/consumer/{name}:{now // 1000 - 3600}"
+            self._consumers[name] = Consumer(name, arn, now, now, gone_from_ms=now + ms)
+
+    def deregister(self, consumer: Consumer) -> None:
+        """Begin to remove a consumer; raises ResourceInUseException when that has begun already."""
+        if consumer.gone_from_ms is not None:
+            raise in_use(f"Consumer {consumer.name} is being deleted already.")
+        consumer.gone_from_ms = self._clock.now_ms() + self._delay_ms
+
+    def vanish(self, consumer: Consumer) -> None:
+        """Begin to remove a consumer, unless somebody has."""
+        if consumer.gone_from_ms is None:
+            self.deregister(consumer)
+
+    def find(self, *, name: str | None = None, arn: str | None = None) -> Consumer:
+        """Return the consumer with that name or ARN; raises ResourceNotFoundException."""
+        for consumer in self.all():
+            if arn in (None, consumer.arn) and name in (None, consumer.name):
+                return consumer
+        raise not_found(f"Consumer {arn or name} of stream {self._stream_arn} not found.")

@@ -1,0 +1,77 @@
+"""Splitting, merging and re-counting shards: parents close, children open, the ring stays covered."""
+
+from ..api_errors import invalid_argument
+from .hash_ranges import HashRange, uniform_ranges
+from .shard import Shard
+from .stream import Stream
+
+
+def split(stream: Stream, shard: Shard, new_start: int) -> list[Shard]:
+    """Split a shard before `new_start`; raises InvalidArgumentException outside its range or when it is closed."""
+    _require_open(stream, shard)
+    span = shard.hash_range
+    if not span.start + 1 < new_start < span.end:
+        raise invalid_argument(
+            f"NewStartingHashKey {new_start} used in SplitShard() on shard {shard.id} in stream {stream.name} under "
+            f"account {stream.account_id} is not both greater than one plus the shard's StartingHashKey {span.start} "
+            f"and less than the shard's EndingHashKey {span.end}."
+        )
+    return _split_at(stream, shard, new_start)
+
+
+def merge(stream: Stream, shard: Shard, adjacent: Shard) -> Shard:
+    """Merge two neighbours; raises InvalidArgumentException when they are none or one is closed."""
+    _require_open(stream, shard)
+    _require_open(stream, adjacent)
+    low, high = sorted((shard, adjacent), key=lambda s: s.hash_range.start)
+    if low is high or low.hash_range.end + 1 != high.hash_range.start:
+        raise invalid_argument(
+            f"Shards {shard.id} and {adjacent.id} in stream {stream.name} under account {stream.account_id} are not "
+            "an adjacent pair of shards eligible for merging"
+        )
+    return _merge(stream, shard, adjacent)
+
+
+def update_shard_count(stream: Stream, target: int) -> None:
+    """Re-count uniformly: split at every new boundary, then merge what lies between two of them.
+
+    Shards may live for no time on the way, as the service's do; raises InvalidArgumentException past double or half.
+    """
+    current = len(stream.open_shards)
+    if target > current * 2 or target * 2 < current:
+        raise invalid_argument(
+            f"UpdateShardCount cannot go past double or half of the open shards. Current: {current}, target: {target}"
+        )
+    ranges = uniform_ranges(target)
+    for start in (span.start for span in ranges[1:]):
+        shard = stream.shard_for(start)
+        if shard.hash_range.start != start:
+            _split_at(stream, shard, start)
+    for span in ranges:
+        _merge_all(stream, span)
+
+
+def _merge_all(stream: Stream, span: HashRange) -> None:
+    low = stream.shard_for(span.start)
+    while low.hash_range.end != span.end:
+        low = _merge(stream, low, stream.shard_for(low.hash_range.end + 1))
+
+
+def _split_at(stream: Stream, shard: Shard, new_start: int) -> list[Shard]:
+    span = shard.hash_range
+    halves = HashRange(span.start, new_start - 1), HashRange(new_start, span.end)
+    return stream.add_shards([(half, (shard,)) for half in halves])
+
+
+def _merge(stream: Stream, shard: Shard, adjacent: Shard) -> Shard:
+    spans = shard.hash_range, adjacent.hash_range
+    whole = HashRange(min(s.start for s in spans), max(s.end for s in spans))
+    return stream.add_shards([(whole, (shard, adjacent))])[0]
+
+
+def _require_open(stream: Stream, shard: Shard) -> None:
+    if not shard.is_open:
+        raise invalid_argument(
+            f"Shard {shard.id} in stream {stream.name} under account {stream.account_id} has already been merged or "
+            "split, and thus is not eligible for merging or splitting."
+        )

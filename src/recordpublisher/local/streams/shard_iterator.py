@@ -1,0 +1,63 @@
+"""Where a read starts: the five iterator types, and the token that carries a place for five minutes."""
+
+import msgspec
+
+from ..api_errors import ApiError, invalid_argument
+from .shard import Shard
+
+LIFETIME_MS = 300_000
+
+
+class ShardIterator(msgspec.Struct, frozen=True, array_like=True, tag="i"):
+    """A place in a shard; `round` is raised when all iterators are made to expire."""
+
+    stream: str
+    stream_created_ms: int
+    shard_id: str
+    counter: int
+    issued_ms: int
+    round: int
+
+    def require_fresh(self, now_ms: int, current_round: int) -> None:
+        """Raise ExpiredIteratorException once the token is five minutes old."""
+        if now_ms - self.issued_ms >= LIFETIME_MS or self.round != current_round:
+            raise ApiError(
+                "ExpiredIteratorException",
+                f"Iterator expired. The iterator was created at time {self.issued_ms} while right now it is {now_ms} "
+                f"which is further in the future than the tolerated delay of {LIFETIME_MS} milliseconds.",
+            )
+
+
+def start_counter(shard: Shard, kind: str, sequence_number: str | None, timestamp: float | None, now_ms: int) -> int:
+    """Return the counter that a read of this type starts at; raises InvalidArgumentException when it cannot."""
+    if kind in ("AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"):
+        return _counter_of(shard, kind, sequence_number) + (kind == "AFTER_SEQUENCE_NUMBER")
+    if sequence_number is not None:
+        raise invalid_argument(f"An iterator of type {kind} takes no StartingSequenceNumber: {sequence_number}")
+    if kind == "AT_TIMESTAMP":
+        return shard.log.counter_at(_past_ms(timestamp, now_ms))
+    return 0 if kind == "TRIM_HORIZON" else shard.log.tip
+
+
+def _counter_of(shard: Shard, kind: str, sequence_number: str | None) -> int:
+    if sequence_number is None:
+        raise invalid_argument(f"An iterator of type {kind} needs a StartingSequenceNumber.")
+    counter = shard.log.numbers.counter(sequence_number)
+    if counter is None:
+        raise invalid_argument(
+            f"StartingSequenceNumber {sequence_number} used on shard {shard.id} is invalid because it did not come "
+            "from this shard."
+        )
+    return counter
+
+
+def _past_ms(timestamp: float | None, now_ms: int) -> int:
+    if timestamp is None:
+        raise invalid_argument("An iterator of type AT_TIMESTAMP needs a Timestamp.")
+    timestamp_ms = round(timestamp * 1000)
+    if timestamp_ms > now_ms:
+        raise invalid_argument(
+            "The timestampInMillis parameter cannot be greater than the currentTimestampInMillis. "
+            f"timestampInMillis: {timestamp_ms}, currentTimestampInMillis: {now_ms}"
+        )
+    return timestamp_ms

@@ -1,0 +1,133 @@
+"""A stream: its shards, which of them a hash key goes to, and what retention has let go."""
+
+from base64 import b64encode
+from bisect import bisect_right
+from collections.abc import Sequence
+
+import msgspec
+
+from ..api_errors import in_use, not_found
+from ..clock import Clock
+from .consumers import ConsumerTable
+from .hash_ranges import HashRange, hash_of, uniform_ranges
+from .shard import Shard, shard_id
+
+HOUR_MS = 3_600_000
+DEFAULT_RETENTION_HOURS = 24
+
+
+class Stream:
+    """Owns its shards, their order on the ring, its consumers and its status, which follows the clock."""
+
+    def __init__(
+        self, arn: str, shard_count: int, clock: Clock, creating_ms: int = 0, consumer_delay_ms: int = 0
+    ) -> None:
+        self.arn = arn
+        self.name = arn.rpartition("/")[2]
+        self.clock = clock
+        self.created_ms = clock.now_ms()
+        self.retention_hours = DEFAULT_RETENTION_HOURS
+        self.max_record_bytes = 1 << 20
+        self.consumers = ConsumerTable(arn, clock, consumer_delay_ms)
+        self.shards: dict[str, Shard] = {}
+        self._open: list[Shard] = []
+        self._starts: list[int] = []
+        self._next_index = 0
+        self._busy_until = self.created_ms + creating_ms
+        self._busy_status = "CREATING"
+        self.add_shards([(hash_range, ()) for hash_range in uniform_ranges(shard_count)])
+
+    # --- status
+
+    @property
+    def status(self) -> str:
+        """CREATING, UPDATING, DELETING or ACTIVE, by the clock."""
+        return self._busy_status if self.clock.now_ms() < self._busy_until else "ACTIVE"
+
+    def set_busy(self, status: str, duration_ms: int) -> None:
+        """Show `status` for a while before the stream is ACTIVE again (DELETING: gone)."""
+        self._busy_status, self._busy_until = status, self.clock.now_ms() + duration_ms
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether a deletion has come to its end."""
+        return self._busy_status == "DELETING" and self.clock.now_ms() >= self._busy_until
+
+    def require_active(self) -> None:
+        """Raise ResourceInUseException unless the stream can be changed now."""
+        if self.status != "ACTIVE":
+            raise in_use(f"Stream {self.name} is in state {self.status}, not ACTIVE.")
+
+    # --- shards
+
+    def add_shards(self, born: Sequence[tuple[HashRange, tuple[Shard, ...]]]) -> list[Shard]:
+        """Close the parents and open their children, all at one moment; returns the children."""
+        parents = {parent.id: parent for _, family in born for parent in family}
+        epoch = max([self.clock.now_ms(), *(parent.epoch + 1 for parent in parents.values())])
+        for parent in parents.values():
+            parent.close(epoch)
+        children = [self._new_shard(hash_range, family, epoch) for hash_range, family in born]
+        self._arrange()
+        for parent in parents.values():
+            parent.log.notify()
+        return children
+
+    def _new_shard(self, hash_range: HashRange, parents: tuple[Shard, ...], epoch: int) -> Shard:
+        shard = Shard(shard_id(self._next_index), self._next_index, hash_range, epoch, parents)
+        self._next_index += 1
+        self.shards[shard.id] = shard
+        for parent in parents:
+            parent.children.append(shard)
+        return shard
+
+    def _arrange(self) -> None:
+        self._open = sorted((s for s in self.shards.values() if s.is_open), key=lambda s: s.hash_range.start)
+        self._starts = [shard.hash_range.start for shard in self._open]
+
+    @property
+    def open_shards(self) -> list[Shard]:
+        """Shards that take records, in the order of their hash ranges."""
+        return self._open
+
+    def shard(self, wanted: str) -> Shard:
+        """Return the shard of that id; raises ResourceNotFoundException."""
+        found = self.shards.get(wanted)
+        if found is None or not self._is_kept(found):
+            raise not_found(f"Shard {wanted} in stream {self.name} under account {self.account_id} does not exist")
+        found.log.trim(self.horizon_ms)
+        return found
+
+    def shard_for(self, hash_key: int) -> Shard:
+        """Return the one open shard whose range holds the hash key."""
+        return self._open[bisect_right(self._starts, hash_key) - 1]
+
+    @property
+    def account_id(self) -> str:
+        """Account number in the stream's ARN."""
+        return self.arn.split(":")[4]
+
+    # --- records
+
+    def put(self, data: bytes, partition_key: str, hash_key: int | None = None) -> str:
+        """Store one record without the wire, for tests and examples; returns its sequence number."""
+        shard = self.shard_for(hash_of(partition_key) if hash_key is None else hash_key)
+        key_json = msgspec.json.encode(partition_key).decode()
+        size = len(data) + len(partition_key.encode())
+        sequence_number = shard.log.append(b64encode(data).decode(), key_json, size, self.clock.now_ms())
+        shard.log.notify()
+        return sequence_number
+
+    @property
+    def horizon_ms(self) -> int:
+        """Age limit: records that arrived before it are gone."""
+        return self.clock.now_ms() - self.retention_hours * HOUR_MS
+
+    def apply_retention(self) -> None:
+        """Forget what is older than the retention period: records, then shards closed before it."""
+        for shard in tuple(self.shards.values()):
+            shard.log.trim(self.horizon_ms)
+            if not self._is_kept(shard):
+                del self.shards[shard.id]
+
+    def _is_kept(self, shard: Shard) -> bool:
+        return shard.closed_epoch is None or shard.closed_epoch >= self.horizon_ms

@@ -1,0 +1,43 @@
+import pytest
+
+from recordpublisher.local import Faults, StreamFault
+from recordpublisher.local.api_errors import ApiError
+
+
+@pytest.fixture
+def faults() -> Faults:
+    return Faults()
+
+
+def test_the_next_calls_of_one_operation_fail_and_then_no_more(faults: Faults):
+    faults.fail_next("GetRecords", "InternalFailure", 2, status=500)
+    faults.before_call("ListShards")
+    for _ in range(2):
+        with pytest.raises(ApiError, match="InternalFailure") as raised:
+            faults.before_call("GetRecords")
+        assert raised.value.status == 500
+    faults.before_call("GetRecords")
+
+
+def test_a_call_can_lose_its_connection(faults: Faults):
+    faults.drop_next("GetRecords")
+    with pytest.raises(ConnectionAbortedError):
+        faults.before_call("GetRecords")
+    faults.before_call("GetRecords")
+
+
+def test_a_stream_fault_hits_the_subscription_that_it_is_meant_for_once(faults: Faults):
+    faults.hit_subscription(StreamFault.CUT, shard_id="s2", consumer="c")
+    assert faults.for_subscription("c", "s1") is None
+    assert faults.for_subscription("d", "s2") is None
+    planned = faults.for_subscription("c", "s2")
+    assert planned is not None
+    assert planned.fault is StreamFault.CUT
+    assert faults.for_subscription("c", "s2") is None
+
+
+def test_whoever_waits_is_woken_by_a_plan(faults: Faults):
+    woken: list[str] = []
+    faults.on_plan(lambda: woken.append("up"))
+    faults.hit_subscription(StreamFault.END)
+    assert woken == ["up"]

@@ -1,0 +1,47 @@
+"""Rules as one writes them."""
+
+from math import inf
+
+import pytest
+from command_line import ROOT
+
+from recordpublisher import ConfigurationError
+from recordpublisher.local import FaultKind, FaultRule, LocalKinesis
+from recordpublisher.local.faults.kinds import HITS, OF_FRAMES, SENTENCES
+from recordpublisher.local.faults.rules import rules_of
+
+
+@pytest.mark.parametrize(
+    ("text", "rules"),
+    [
+        ("throttle", [FaultRule(FaultKind.THROTTLE)]),
+        ("throttle@GetRecords=0.1*3", [FaultRule(FaultKind.THROTTLE, "GetRecords", 0.1, 3)]),
+        ("slow=0.5~20, cut", [FaultRule(FaultKind.SLOW, None, 0.5, inf, 20.0), FaultRule(FaultKind.CUT)]),
+        ("cut@shardId-000000000001", [FaultRule(FaultKind.CUT, "shardId-000000000001")]),
+        ("", []),
+    ],
+)
+def test_a_rule_says_what_where_how_often_and_how_long(text, rules):
+    assert list(rules_of(text)) == rules
+
+
+def test_all_is_every_kind():
+    assert [rule.kind for rule in rules_of("all=0.02")] == list(FaultKind)
+
+
+@pytest.mark.parametrize(
+    "text", ["thrott", "throttle=2", "throttle=-1", "throttle=x", "throttle*x", "=0.1", "cut~", "a b"]
+)
+def test_a_bad_rule_is_refused_with_the_kinds_there_are(text):
+    with pytest.raises(ConfigurationError, match="kinds: all, throttle, ") as raised:
+        LocalKinesis(faults=text)
+    assert (raised.value.key, raised.value.value) == ("faults", text)
+
+
+def test_every_kind_stands_on_the_page():
+    page = (ROOT / "docs/reference/embedded-endpoint.md").read_text()
+    assert [kind for kind, words in SENTENCES.items() if f"| `{kind}` | {words} |" not in page] == []
+
+
+def test_every_kind_strikes_somewhere_and_has_a_sentence():
+    assert {*HITS, *OF_FRAMES, FaultKind.PARTIAL} == set(FaultKind) == set(SENTENCES)

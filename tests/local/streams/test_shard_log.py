@@ -1,0 +1,96 @@
+import msgspec
+import pytest
+
+from recordpublisher.local.streams.sequence_numbers import SequenceNumbers
+from recordpublisher.local.streams.shard_log import LogSlice, ShardLog
+
+
+@pytest.fixture
+def log() -> ShardLog:
+    return ShardLog(SequenceNumbers.of_shard(0, 0))
+
+
+def keys(found: LogSlice) -> list[str]:
+    return [msgspec.json.decode(fragment)["PartitionKey"] for fragment in found.fragments]
+
+
+def append(log: ShardLog, key: str, now_ms: int, size: int = 10) -> str:
+    return log.append("YQ==", f'"{key}"', size, now_ms)
+
+
+def test_a_record_is_kept_as_the_json_that_answers_are_made_of(log: ShardLog):
+    number = append(log, "k", 1_700_000_000_123)
+    assert msgspec.json.decode(log.read(0, 10, 100).fragments[0]) == {
+        "SequenceNumber": number,
+        "ApproximateArrivalTimestamp": 1_700_000_000.123,
+        "Data": "YQ==",
+        "PartitionKey": "k",
+    }
+
+
+def test_numbers_grow_even_when_the_clock_goes_back(log: ShardLog):
+    numbers = [append(log, "k", now) for now in (5, 5, 3, 9)]
+    assert numbers == sorted(set(numbers))
+
+
+def test_a_read_goes_on_where_the_last_one_ended(log: ShardLog):
+    for key in "abc":
+        append(log, key, 1)
+    first = log.read(0, 2, 1000)
+    second = log.read(first.next_counter, 2, 1000)
+    assert (keys(first), keys(second)) == (["a", "b"], ["c"])
+    assert (first.unread_arrival_ms, second.unread_arrival_ms) == (1, None)
+
+
+def test_a_read_stops_at_its_bytes_but_always_takes_one_record(log: ShardLog):
+    for key in "abc":
+        append(log, key, 1, size=10)
+    assert keys(log.read(0, 10, 20)) == ["a", "b"]
+    assert keys(log.read(0, 10, 19)) == ["a"]
+    assert keys(log.read(0, 10, 1)) == ["a"]
+
+
+def test_a_mark_lies_between_what_came_before_and_what_comes_after(log: ShardLog):
+    append(log, "before", 7)
+    mark = log.mark(7)
+    append(log, "after", 7)
+    assert keys(log.read(mark + 1, 10, 1000)) == ["after"]
+
+
+def test_a_mark_moves_on_with_the_clock_alone(log: ShardLog):
+    assert log.mark(1) < log.mark(2) < log.mark(2)
+
+
+def test_a_timestamp_leads_to_the_first_record_at_or_after_it(log: ShardLog):
+    for key, now in (("a", 10), ("b", 20), ("c", 20), ("d", 30)):
+        append(log, key, now)
+    assert keys(log.read(log.counter_at(20), 10, 1000)) == ["b", "c", "d"]
+    assert keys(log.read(log.counter_at(21), 10, 1000)) == ["d"]
+
+
+def test_a_timestamp_past_the_last_record_leads_to_the_tip(log: ShardLog):
+    append(log, "old", 10)
+    counter = log.counter_at(11)
+    append(log, "new", 10)
+    assert keys(log.read(counter, 10, 1000)) == ["new"]
+
+
+def test_trimming_forgets_the_old_and_leaves_the_byte_cuts_right(log: ShardLog):
+    for now in range(6):
+        append(log, str(now), now, size=10)
+    log.trim(3)
+    assert len(log) == 3
+    found = log.read(0, 10, 20)
+    assert (keys(found), found.size) == (["3", "4"], 20)
+    log.trim(100)
+    append(log, "new", 100, size=10)
+    assert log.read(0, 10, 1).size == 10
+
+
+def test_listeners_hear_a_notification_until_they_leave(log: ShardLog):
+    heard: list[str] = []
+    leave = log.listen(lambda: heard.append("news"))
+    log.notify()
+    leave()
+    log.notify()
+    assert heard == ["news"]

@@ -1,0 +1,214 @@
+"""The endpoint as boto3 and a bare socket meet it."""
+
+import http.client
+import socket
+import time
+from contextlib import closing
+from datetime import UTC, datetime
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError, EventStreamError
+
+from recordpublisher.local import Delays, LocalKinesis, ManualClock, Quotas, serve_in_thread
+from recordpublisher.publishers.errors import ConfigurationError
+
+ONCE = Config(retries={"total_max_attempts": 1})
+SHARD = "shardId-000000000000"
+
+
+def code_of(raised: pytest.ExceptionInfo[ClientError]) -> tuple[str, int]:
+    response = raised.value.response
+    return response["Error"]["Code"], response["ResponseMetadata"]["HTTPStatusCode"]
+
+
+def test_boto3_puts_and_reads(serve):
+    _, kinesis = serve(streams={"orders": 1})
+    put = kinesis.put_records(
+        StreamName="orders", Records=[{"Data": b"%d" % i, "PartitionKey": str(i)} for i in range(500)]
+    )
+    assert put["FailedRecordCount"] == 0
+    place = kinesis.get_shard_iterator(StreamName="orders", ShardId=SHARD, ShardIteratorType="TRIM_HORIZON")
+    records = kinesis.get_records(ShardIterator=place["ShardIterator"])["Records"]
+    assert [record["Data"] for record in records] == [b"%d" % i for i in range(500)]
+    assert records[0]["SequenceNumber"] == put["Records"][0]["SequenceNumber"]
+
+
+def test_boto3_subscribes_and_sees_the_shard_end(serve):
+    endpoint, kinesis = serve(streams={"orders": 1}, clock=ManualClock())
+    stream = endpoint.endpoint.stream("orders")
+    consumer = kinesis.register_stream_consumer(StreamARN=stream.arn, ConsumerName="c")["Consumer"]
+    endpoint.call(endpoint.endpoint.clock.advance, 100)
+    start = {"ConsumerARN": consumer["ConsumerARN"], "ShardId": SHARD, "StartingPosition": {"Type": "LATEST"}}
+    with closing(kinesis.subscribe_to_shard(**start)["EventStream"]) as events:
+        kinesis.put_record(StreamName="orders", Data=b"live", PartitionKey="k")
+        received = iter(events)
+        assert next(received)["SubscribeToShardEvent"]["Records"][0]["Data"] == b"live"
+        kinesis.split_shard(StreamName="orders", ShardToSplit=SHARD, NewStartingHashKey="1000")
+        assert len(next(received)["SubscribeToShardEvent"]["ChildShards"]) == 2
+        assert list(received) == []
+
+
+def test_the_clock_drives_heartbeats_take_over_and_the_date(serve):
+    clock = ManualClock(1_600_000_000_000)
+    endpoint, kinesis = serve(streams={"orders": 1}, clock=clock)
+    stream = endpoint.endpoint.stream("orders")
+    consumer = kinesis.register_stream_consumer(StreamARN=stream.arn, ConsumerName="c")["Consumer"]
+    endpoint.call(clock.advance, 100)
+    start = {"ConsumerARN": consumer["ConsumerARN"], "ShardId": SHARD, "StartingPosition": {"Type": "LATEST"}}
+    first = kinesis.subscribe_to_shard(**start)
+    assert first["ResponseMetadata"]["HTTPHeaders"]["date"] == "Sun, 13 Sep 2020 12:26:40 GMT"
+    events = iter(first["EventStream"])
+    with pytest.raises(ClientError, match="ResourceInUseException"):
+        kinesis.subscribe_to_shard(**start)
+    endpoint.call(clock.advance, 5000)
+    assert next(events)["SubscribeToShardEvent"]["Records"] == []
+    second = kinesis.subscribe_to_shard(**start)
+    with pytest.raises(EventStreamError, match="ResourceInUseException"):
+        next(events)
+    endpoint.call(clock.advance, 300_000)
+    assert list(second["EventStream"]) == []
+    for answer in (first, second):
+        answer["EventStream"].close()
+
+
+def test_errors_have_the_services_shape(serve):
+    _, kinesis = serve()
+    with pytest.raises(kinesis.exceptions.ResourceNotFoundException) as raised:
+        kinesis.describe_stream_summary(StreamName="nobody")
+    assert code_of(raised) == ("ResourceNotFoundException", 400)
+
+
+def test_an_unknown_operation_is_an_error_and_not_a_hang(serve):
+    _, kinesis = serve(signing={"config": ONCE})
+    with pytest.raises(ClientError) as raised:
+        kinesis.describe_limits()
+    assert code_of(raised) == ("UnknownOperationException", 400)
+
+
+def test_a_body_that_is_not_json_is_a_serialization_error(serve):
+    endpoint, _ = serve()
+    connection = http.client.HTTPConnection("127.0.0.1", endpoint.port)
+    connection.request("POST", "/", "{", {"X-Amz-Target": "Kinesis_20131202.ListStreams"})
+    answer = connection.getresponse()
+    assert answer.status == 400
+    assert b"SerializationException" in answer.read()
+    connection.close()
+
+
+def test_planned_errors_reach_the_client(serve):
+    endpoint, kinesis = serve(signing={"config": ONCE}, streams={"orders": 1})
+    endpoint.endpoint.faults.fail_next("ListShards", "InternalFailure", status=500)
+    with pytest.raises(ClientError) as raised:
+        kinesis.list_shards(StreamName="orders")
+    assert code_of(raised) == ("InternalFailure", 500)
+    kinesis.list_shards(StreamName="orders")
+
+
+def test_a_dropped_connection_is_a_network_error_that_boto3_retries(serve):
+    endpoint, kinesis = serve(streams={"orders": 1})
+    endpoint.endpoint.faults.drop_next("ListShards")
+    answer = kinesis.list_shards(StreamName="orders")
+    assert answer["ResponseMetadata"]["RetryAttempts"] == 1
+
+
+def test_quotas_can_be_switched_on(serve):
+    _, kinesis = serve(signing={"config": ONCE}, streams={"orders": 1}, quotas=Quotas(reads=1), clock=ManualClock())
+    place = kinesis.get_shard_iterator(StreamName="orders", ShardId=SHARD, ShardIteratorType="LATEST")["ShardIterator"]
+    kinesis.get_records(ShardIterator=place)
+    with pytest.raises(ClientError, match="ProvisionedThroughputExceededException"):
+        kinesis.get_records(ShardIterator=place)
+
+
+@pytest.mark.parametrize(
+    ("key", "secret", "code"),
+    [
+        ("somebody", "open sesame", "UnrecognizedClientException"),
+        ("me", "guessed", "InvalidSignatureException"),
+    ],
+)
+def test_wrong_credentials_are_refused_where_the_endpoint_has_some(serve, key: str, secret: str, code: str):
+    _, kinesis = serve(signing={"key": key, "secret": secret, "config": ONCE}, credentials={"me": "open sesame"})
+    with pytest.raises(ClientError) as raised:
+        kinesis.list_streams()
+    assert code_of(raised) == (code, 400)
+
+
+def test_the_right_credentials_are_let_in_and_a_missing_signature_is_not(serve):
+    endpoint, kinesis = serve(signing={"key": "me", "secret": "open sesame"}, credentials={"me": "open sesame"})
+    assert kinesis.list_streams()["StreamNames"] == []
+    connection = http.client.HTTPConnection("127.0.0.1", endpoint.port)
+    connection.request("POST", "/", "{}", {"X-Amz-Target": "Kinesis_20131202.ListStreams"})
+    assert b"MissingAuthenticationToken" in connection.getresponse().read()
+    connection.close()
+
+
+def test_the_properties_name_the_endpoint_and_credentials_it_takes(serve):
+    endpoint, _ = serve(credentials={"me": "open sesame"}, region="eu-west-1")
+    properties = endpoint.endpoint.properties()
+    kinesis = boto3.client(
+        "kinesis",
+        region_name=properties["aws.region"],
+        endpoint_url=properties["aws.endpoint"],
+        aws_access_key_id=properties["aws.credentials.provider.basic.accesskeyid"],
+        aws_secret_access_key=properties["aws.credentials.provider.basic.secretkey"],
+    )
+    kinesis.create_stream(StreamName="orders", ShardCount=1)
+    arn = kinesis.describe_stream_summary(StreamName="orders")["StreamDescriptionSummary"]["StreamARN"]
+    assert arn.startswith("arn:aws:kinesis:eu-west-1:")
+    kinesis.close()
+
+
+def test_timestamps_are_on_the_endpoints_clock(serve):
+    _, kinesis = serve(streams={"orders": 1}, clock=ManualClock(1_600_000_000_000))
+    summary = kinesis.describe_stream_summary(StreamName="orders")["StreamDescriptionSummary"]
+    assert summary["StreamCreationTimestamp"].astimezone(UTC) == datetime(2020, 9, 13, 12, 26, 40, tzinfo=UTC)
+
+
+async def test_a_port_that_is_taken_is_a_clear_error():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigurationError, match=f"'port' has the value {port}"):
+            await LocalKinesis(port=port).start()
+
+
+@pytest.mark.parametrize("port", [-1, 65536])
+async def test_a_port_that_is_none_is_a_clear_error(port: int):
+    with pytest.raises(ConfigurationError, match=f"'port' has the value {port}"):
+        await LocalKinesis(port=port).start()
+
+
+def test_other_machines_are_let_in_only_when_asked_for():
+    with pytest.raises(ConfigurationError, match=r"'host' has the value '0\.0\.0\.0'"):
+        LocalKinesis(host="0.0.0.0")
+    LocalKinesis(host="0.0.0.0", allow_remote=True)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.2", "::1", "localhost"])
+def test_every_loopback_address_will_do(host: str):
+    LocalKinesis(host=host)
+
+
+@pytest.mark.parametrize("streams", [{"no spaces": 1}, {"orders": 0}])
+def test_a_bad_stream_is_a_clear_error(streams: dict[str, int]):
+    with pytest.raises(ConfigurationError, match="NAME:SHARDS"):
+        LocalKinesis(streams=streams)
+
+
+def test_a_start_that_fails_in_a_thread_is_told_to_its_user(serve):
+    endpoint, _ = serve()
+    with pytest.raises(ConfigurationError, match="'port' has the value"):
+        serve(port=endpoint.port)
+
+
+def test_closing_does_not_wait_for_open_subscriptions(connect):
+    with serve_in_thread(streams={"orders": 1}, delays=Delays(consumer=0)) as endpoint:
+        kinesis = connect(endpoint)
+        consumer = endpoint.call(endpoint.endpoint.stream("orders").consumers.register, "c")
+        start = {"ConsumerARN": consumer.arn, "ShardId": SHARD, "StartingPosition": {"Type": "LATEST"}}
+        events = kinesis.subscribe_to_shard(**start)["EventStream"]
+        began = time.monotonic()
+    assert time.monotonic() - began < 30  # the server would wait a minute for them, and they last five
+    events.close()
+    kinesis.close()
