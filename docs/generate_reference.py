@@ -17,8 +17,8 @@ from typing import Any, Protocol
 import typer
 
 import recordpublisher as rp
+from recordpublisher.cli.app import app
 from recordpublisher.fetcher.metric_table import OF_SHARD, OF_SUBTASK
-from recordpublisher.plugins.cli.app import app
 from recordpublisher.publishers import errors
 from recordpublisher.publishers.kinesis import advice, translation
 

@@ -13,7 +13,7 @@ def main() -> None:
             "recordpublisher: the command line needs the extra 'cli': pip install 'recordpublisher[cli]'\n"
         )
         sys.exit(2)
-    from .plugins.cli.app import app
+    from .cli.app import app
 
     app(prog_name="recordpublisher")
 

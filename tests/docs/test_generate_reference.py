@@ -39,7 +39,7 @@ def test_every_public_class_has_words_of_its_own():
 
 
 def test_every_command_is_on_the_page():
-    from recordpublisher.plugins.cli.app import app
+    from recordpublisher.cli.app import app
 
     for command in app.registered_commands:
         assert f"## recordpublisher {command.name}\n" in PAGES["command-line.md"]

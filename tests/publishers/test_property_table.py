@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordpublisher import ConfigurationError, Properties
-from recordpublisher.plugins.cli import properties
+from recordpublisher.cli import properties
 from recordpublisher.publishers import property_table as table
 from recordpublisher.publishers.properties import declared_properties
 

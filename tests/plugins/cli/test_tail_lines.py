@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from batches import batch
 
-from recordpublisher.plugins.cli.tail import as_json
+from recordpublisher.cli.tail import as_json
 
 
 def line(payload: bytes) -> dict[str, object]:

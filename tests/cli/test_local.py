@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 from command_line import command, process_environment
 
 from recordpublisher import ConfigurationError
-from recordpublisher.plugins.cli.local import shards_by_stream
+from recordpublisher.cli.local import shards_by_stream
 
 
 @contextmanager

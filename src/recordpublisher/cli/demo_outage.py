@@ -9,7 +9,7 @@ import typer
 
 from recordpublisher.publishers.errors import ConfigurationError
 
-from .failures import tell
+from .execution import tell
 
 
 def outage(
@@ -28,7 +28,7 @@ def outage(
     """
     if folder is not None and folder.exists():
         raise ConfigurationError("--folder", str(folder), "a folder that does not exist yet")
-    from ..demo.outage.performance import check_pictures, draw_pictures, perform
+    from recordpublisher.plugins.demo.outage.performance import check_pictures, draw_pictures, perform
 
     if pictures is not None:
         check_pictures(pictures)

@@ -12,7 +12,7 @@ import typer
 
 from recordpublisher.publishers.errors import ConfigurationError
 
-from .failures import tell
+from .execution import tell
 from .until_signal import run_until_signal
 
 VARIABLE = "RECORDPUBLISHER_TRACKER_TOKEN"
@@ -33,7 +33,7 @@ def tracker(
 
 
 async def _serve(host: str, port: int, token: str) -> None:
-    from ..trackers.tcp.server import TrackerServer
+    from recordpublisher.plugins.trackers.tcp.server import TrackerServer
 
     logging.getLogger("recordpublisher.tracker").setLevel(logging.INFO)
     async with TrackerServer(token, host, port) as server:

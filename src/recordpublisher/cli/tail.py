@@ -10,11 +10,11 @@ from typing import Annotated
 import msgspec
 import typer
 
+from recordpublisher.plugins.record_json import as_json
 from recordpublisher.publishers.properties import Properties
 from recordpublisher.publishers.property_table import INITIAL_POSITION
 from recordpublisher.publishers.records import RecordBatch
 
-from ..record_json import as_json
 from .options import Pairs, PropertiesFile, read_properties
 from .until_signal import run_until_signal
 
@@ -43,7 +43,9 @@ def tail(
 
 
 async def _print_records(stream: str, properties: Properties, limit: int | None, stop_at_tip: bool) -> None:
-    from ..streaming import stream as read_stream  # brings the AWS SDK, which the other commands do without
+    from recordpublisher.plugins.streaming import (
+        stream as read_stream,  # brings the AWS SDK, which the other commands do without
+    )
 
     left = sys.maxsize if limit is None else limit
     async with aclosing(read_stream([stream], properties, stop_at_tip=stop_at_tip)) as batches:

@@ -10,9 +10,8 @@ from typing import Any, TextIO
 import typer
 from typer.core import TyperGroup
 
+from recordpublisher.plugins.job.failure import SubtaskFailedError
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
-
-from ..job.failure import SubtaskFailedError
 
 FAILED = 1
 BAD_CONFIGURATION = 2

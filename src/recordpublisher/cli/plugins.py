@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from ..manager import load_registry
-from ..registry import NameTable, PluginStatus
+from recordpublisher.plugins.manager import load_registry
+from recordpublisher.plugins.registry import NameTable, PluginStatus
 
 
 def plugins() -> None:

@@ -10,7 +10,7 @@ import typer
 from recordpublisher.publishers.errors import ConfigurationError
 
 from .demo_outage import outage
-from .failures import tell
+from .execution import tell
 
 PUBLISHERS = ("EFO", "POLLING")
 
@@ -33,7 +33,7 @@ def demo(
         raise ConfigurationError("--publisher", publisher, ", ".join(PUBLISHERS))
     if folder is not None and folder.exists():
         raise ConfigurationError("--folder", str(folder), "a folder that does not exist yet")
-    from ..demo.stage import Play, perform
+    from recordpublisher.plugins.demo.stage import Play, perform
 
     found = perform(Play(publisher.upper(), seconds, kill, folder))
     for finding in found:

@@ -9,12 +9,12 @@ from typing import Annotated
 import msgspec
 import typer
 
+from recordpublisher.plugins.lag.shard_lag import ShardLag
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties import Properties
 from recordpublisher.publishers.property_table import ALARM_INTERVAL, CHECKPOINT_INTERVAL, STATE_URI
 
-from ..lag.shard_lag import ShardLag
-from .failures import ALARM, tell
+from .execution import ALARM, tell
 from .lag_table import table
 from .options import Pairs, PropertiesFile, read_properties
 from .until_signal import run_until_signal
@@ -64,13 +64,12 @@ def lag(
 
 
 async def _look(stream: str, properties: Properties, patience_seconds: float | None) -> list[ShardLag]:
+    from recordpublisher.plugins.lag.looking import Watcher
+    from recordpublisher.plugins.manager import load_registry
+    from recordpublisher.plugins.stores_by_uri import state_store_of
     from recordpublisher.publishers.initial_position import initial_position  # with what follows: brings the AWS SDK
     from recordpublisher.publishers.kinesis import KinesisClient
     from recordpublisher.publishers.property_table import GETRECORDS_RETRIES
-
-    from ..lag.looking import Watcher
-    from ..manager import load_registry
-    from ..stores_by_uri import state_store_of
 
     _check_folder(properties)
     registry = load_registry()

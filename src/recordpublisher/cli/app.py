@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from . import demo, lag, local, plugins, properties, run, tail, tracker
-from .failures import Commands, show_warnings_in_one_line
+from .execution import Commands, show_warnings_in_one_line
 
 app = typer.Typer(
     cls=Commands,

@@ -9,7 +9,7 @@ import typer
 
 from recordpublisher.publishers.errors import ConfigurationError
 
-from .failures import tell
+from .execution import tell
 from .until_signal import run_until_signal
 
 

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
-from ..job.progress import ProgressBoard
+from recordpublisher.plugins.job.progress import ProgressBoard
+
 from .logs import JsonLines
 
 log = logging.getLogger("recordpublisher.run")
