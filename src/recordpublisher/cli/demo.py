@@ -33,7 +33,7 @@ def demo(
         raise ConfigurationError("--publisher", publisher, ", ".join(PUBLISHERS))
     if folder is not None and folder.exists():
         raise ConfigurationError("--folder", str(folder), "a folder that does not exist yet")
-    from recordpublisher.plugins.demo.stage import Play, perform
+    from recordpublisher.demo.runner import Play, perform
 
     found = perform(Play(publisher.upper(), seconds, kill, folder))
     for finding in found:

@@ -28,7 +28,7 @@ def outage(
     """
     if folder is not None and folder.exists():
         raise ConfigurationError("--folder", str(folder), "a folder that does not exist yet")
-    from recordpublisher.plugins.demo.outage.performance import check_pictures, draw_pictures, perform
+    from recordpublisher.demo.outage.runner import check_pictures, draw_pictures, perform
 
     if pictures is not None:
         check_pictures(pictures)

@@ -2,7 +2,7 @@
 
 import json
 
-from recordpublisher.plugins.demo.output import files_by_batch
+from recordpublisher.demo.output import files_by_batch
 
 
 def log_entry(folder, name, *paths):

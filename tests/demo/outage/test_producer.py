@@ -1,7 +1,7 @@
 """The demo's producer, against the embedded endpoint."""
 
+from recordpublisher.demo.outage.producer import Producer
 from recordpublisher.local import serve_in_thread
-from recordpublisher.plugins.demo.outage.producer import Producer
 
 
 def test_events_go_into_their_shards_when_they_are_due():

@@ -1,8 +1,8 @@
 """The data set is whole, and each flight has its place."""
 
-from recordpublisher.plugins.demo.flights import all_flights, flights_by_carrier
-from recordpublisher.plugins.demo.routing import SILENT, TAKES_OVER, route
-from recordpublisher.plugins.demo.score import Score
+from recordpublisher.demo.flights import all_flights, flights_by_carrier
+from recordpublisher.demo.routing import SILENT, TAKES_OVER, route
+from recordpublisher.demo.schedule import Score
 
 
 def test_every_flight_is_played_in_the_order_of_its_scheduled_departure():

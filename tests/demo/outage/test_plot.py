@@ -3,13 +3,13 @@
 import pytest
 from outage_reports import alarm, report, shard_report
 
-from recordpublisher.plugins.demo.outage.recording import Recording
+from recordpublisher.demo.outage.event_log import Recording
 
 pytest.importorskip("matplotlib", reason="the extra 'demo' is not installed")
 
 
 def test_a_play_becomes_a_png(tmp_path):
-    from recordpublisher.plugins.demo.outage.picture import draw
+    from recordpublisher.demo.outage.plot import draw
 
     recording = Recording(0.0)
     for tick in range(20):

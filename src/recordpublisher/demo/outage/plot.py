@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from .recording import Moment, Recording
-from .script import DAY_MS, MINUTE_MS
+from .event_log import Moment, Recording
+from .scenario import DAY_MS, MINUTE_MS
 
 COLOURS = ("tab:blue", "tab:red", "tab:green")
 STATES = {"stopped": "black", "idle": "lightgrey", "held": "tab:orange"}

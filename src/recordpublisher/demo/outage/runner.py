@@ -10,13 +10,13 @@ from pathlib import Path
 
 from recordpublisher.publishers.errors import ConfigurationError
 
-from ..verdict import Finding
-from .findings import findings_of_flink, findings_of_ours
-from .morning import morning_after
+from ..result_checks import Finding
+from .catch_up import morning_after
+from .checks import findings_of_flink, findings_of_ours
+from .event_log import Recording
 from .morning_findings import findings_of_morning
-from .recording import Recording
-from .replay import replay
 from .subtask import FLINK
+from .suspension import replay
 
 OURS = "ours"
 RULES = {OURS: "TCP", "flink": FLINK}
@@ -68,7 +68,7 @@ def check_pictures(folder: Path) -> None:
 
 def draw_pictures(halves: list[Half], folder: Path) -> list[Path]:
     """A PNG for each half; answers where they are."""
-    from .picture import draw
+    from .plot import draw
 
     paths = [folder / f"{half.name}.png" for half in halves]
     for half, path in zip(halves, paths, strict=True):

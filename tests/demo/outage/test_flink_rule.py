@@ -1,6 +1,6 @@
 """The counter-example: Flink's old rule, with the defects that it had."""
 
-from recordpublisher.plugins.demo.outage.flink_rule import FlinkCoordinator, FlinkShard, FlinkSubtask
+from recordpublisher.demo.outage.flink_rule import FlinkCoordinator, FlinkShard, FlinkSubtask
 
 IDLE = 1_500
 

@@ -14,10 +14,10 @@ from recordpublisher.fetcher.snapshot import to_json
 from recordpublisher.plugins.state.file import FileStateStore
 from recordpublisher.publishers.positions import StartingPosition
 
+from .event_log import Recording
+from .processes import Theatre
 from .producer import Producer
-from .recording import Recording
-from .script import DAY_MS, HOUR_MS, MINUTE_MS, MORNING, PROPERTIES, TRACKER_TIMEOUT_MS, steady
-from .theatre import Theatre
+from .scenario import DAY_MS, HOUR_MS, MINUTE_MS, MORNING, PROPERTIES, TRACKER_TIMEOUT_MS, steady
 
 SHARDS = SUBTASKS = 3
 BEHIND = 0

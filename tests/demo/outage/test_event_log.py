@@ -2,7 +2,7 @@
 
 from outage_reports import alarm, report, shard_report
 
-from recordpublisher.plugins.demo.outage.recording import Recording
+from recordpublisher.demo.outage.event_log import Recording
 
 
 def recorded(*documents, began=100.0):

@@ -12,8 +12,8 @@ from typing import Any, Self
 
 from recordpublisher.publishers.errors import RecordPublisherError
 
-from ..cast import Actor, free_port, wait_for_port
-from .recording import Recording
+from ..processes import Actor, free_port, wait_for_port
+from .event_log import Recording
 from .subtask import FLINK
 
 START_SECONDS = 40.0
@@ -68,7 +68,7 @@ class Theatre:
         given = json.dumps({**self.access, **self._tracking, **properties})
         self.subtasks = [
             self._actor(
-                "recordpublisher.plugins.demo.outage.subtask",
+                "recordpublisher.demo.outage.subtask",
                 [
                     *("--stream", stream, "--subtask", str(number), "--parallelism", str(parallelism)),
                     *("--state", str(self._folder / "state"), "--properties", given),
@@ -107,7 +107,7 @@ class Theatre:
         """The coordinator of the rule; answers the properties that name it."""
         port, name, token = free_port(), self._rule, secrets.token_urlsafe(16)
         if name == FLINK:
-            module, given = "recordpublisher.plugins.demo.outage.flink_coordinator", ["--port", str(port)]
+            module, given = "recordpublisher.demo.outage.flink_coordinator", ["--port", str(port)]
             self._listening(module, [*given, "--timeout-ms", str(self._timeout_ms)], "tracker", port)
         else:
             self._listening("recordpublisher", ["tracker", "--port", str(port), "--token", token], "tracker", port)

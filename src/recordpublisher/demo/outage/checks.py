@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..verdict import Finding
-from .recording import Recording
-from .script import MINUTE_MS, Script
+from ..result_checks import Finding
+from .event_log import Recording
+from .scenario import MINUTE_MS, Script
 
 ALARM_CODE = 3
 

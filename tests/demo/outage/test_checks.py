@@ -2,9 +2,9 @@
 
 from outage_reports import alarm, report, shard_report
 
-from recordpublisher.plugins.demo.outage.findings import Evidence, findings_of_flink, findings_of_ours
-from recordpublisher.plugins.demo.outage.recording import Recording
-from recordpublisher.plugins.demo.outage.script import MINUTE_MS, Script
+from recordpublisher.demo.outage.checks import Evidence, findings_of_flink, findings_of_ours
+from recordpublisher.demo.outage.event_log import Recording
+from recordpublisher.demo.outage.scenario import MINUTE_MS, Script
 
 LATE, OTHER = "orders/late", "orders/other"
 SENT = {LATE: 5, OTHER: 8}

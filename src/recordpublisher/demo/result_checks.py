@@ -9,9 +9,9 @@ from typing import Any
 
 from .flights import flights_by_carrier
 from .output import departures, rows_by_batch
+from .progress import Story, quarter_of
 from .routing import SILENT
-from .score import DAY_MS
-from .story import Story, quarter_of
+from .schedule import DAY_MS
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .checking import lag_check
-from .findings import Evidence
+from .checks import Evidence
+from .processes import Theatre
 from .producer import Producer
-from .script import HOUR_MS, PROPERTIES, SHARDS, STOPPED, STREAM, SUBTASKS, TRACKER_TIMEOUT_MS, Script
+from .scenario import HOUR_MS, PROPERTIES, SHARDS, STOPPED, STREAM, SUBTASKS, TRACKER_TIMEOUT_MS, Script
 from .subtask import FLINK
-from .theatre import Theatre
 
 TICK_SECONDS = 0.1
 PATIENCE_SECONDS = 60.0

@@ -1,7 +1,7 @@
 """What the demo's screen and verdict know of the shards."""
 
-from recordpublisher.plugins.demo.screen import lag_days, state_of
-from recordpublisher.plugins.demo.story import Story
+from recordpublisher.demo.display import lag_days, state_of
+from recordpublisher.demo.progress import Story
 
 QUARTER = "0-3fffffffffffffffffffffffffffffff"
 

@@ -5,7 +5,7 @@ import stat
 import pytest
 
 from recordpublisher import ConfigurationError
-from recordpublisher.plugins.demo import requirements
+from recordpublisher.demo import requirements
 
 
 def java(tmp_path, text):

@@ -14,7 +14,7 @@ from botocore.config import Config
 
 from .flights import Flight, all_flights
 from .routing import LAGGING, SHARDS, route, split_hash_key
-from .score import Score
+from .schedule import Score
 
 TICK_SECONDS = 0.1
 REPORT_SECONDS = 0.5

@@ -6,7 +6,7 @@ import json
 from collections import Counter, deque
 from collections.abc import Iterable
 
-from ..player import client_of
+from ..producer import client_of
 
 PER_CALL = 500
 HASH_KEYS = 2**128

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from recordpublisher.plugins.demo.outage.script import MINUTE_MS, PER_SECOND, PROPERTIES, Script, steady
+from recordpublisher.demo.outage.scenario import MINUTE_MS, PER_SECOND, PROPERTIES, Script, steady
 
 
 def test_a_second_is_a_minute_of_event_time():

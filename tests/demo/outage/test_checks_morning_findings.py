@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from outage_reports import alarm, report, shard_report
 
-from recordpublisher.plugins.demo.outage.morning import Morning
-from recordpublisher.plugins.demo.outage.morning_findings import findings_of_morning
-from recordpublisher.plugins.demo.outage.recording import Recording
-from recordpublisher.plugins.demo.outage.script import DAY_MS
+from recordpublisher.demo.outage.catch_up import Morning
+from recordpublisher.demo.outage.event_log import Recording
+from recordpublisher.demo.outage.morning_findings import findings_of_morning
+from recordpublisher.demo.outage.scenario import DAY_MS
 
 BEHIND, OTHER = "m/behind", "m/other"
 SENT = {BEHIND: 90, OTHER: 30}

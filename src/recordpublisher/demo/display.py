@@ -11,9 +11,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from .progress import Story, quarter_of
 from .routing import LAGGING, SILENT, SPLIT, TAKES_OVER
-from .score import DAY_MS
-from .story import Story, quarter_of
+from .schedule import DAY_MS
 
 PARTS = {SPLIT: "is split", LAGGING: "lags", SILENT: "falls silent", TAKES_OVER: "takes over"}
 LAG_BAR_DAYS = 100

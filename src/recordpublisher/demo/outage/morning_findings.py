@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..verdict import Finding
-from .morning import HELD_LEAST_MS, Morning
-from .script import DAY_MS, HOUR_MS
+from ..result_checks import Finding
+from .catch_up import HELD_LEAST_MS, Morning
+from .scenario import DAY_MS, HOUR_MS
 
 SOON_SECONDS = 10.0
 """Within this time after the second start the others must be through; their reads take a few seconds."""

@@ -1,8 +1,8 @@
 """The verdict sees what is wrong."""
 
-from recordpublisher.plugins.demo import verdict
-from recordpublisher.plugins.demo.story import Story
-from recordpublisher.plugins.demo.verdict import Evidence
+from recordpublisher.demo import result_checks as verdict
+from recordpublisher.demo.progress import Story
+from recordpublisher.demo.result_checks import Evidence
 
 
 def rows(ids=(0, 1, 2), batch=(1, 1, 2), shards=("p", "p", "c"), times=(10, 20, 30)):

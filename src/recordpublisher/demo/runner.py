@@ -10,13 +10,13 @@ from pathlib import Path
 
 from recordpublisher.publishers.errors import RecordPublisherError
 
-from .cast import Actor, free_port, wait_for_port
+from .display import Screen
+from .processes import Actor, free_port, wait_for_port
+from .progress import Story
 from .requirements import check_java, check_packages
+from .result_checks import Finding, findings
 from .routing import SHARDS
-from .screen import Screen
 from .spark_job import DAY_MS, LOOKAHEAD_DAYS, OUT_OF_ORDERNESS_MS
-from .story import Story
-from .verdict import Finding, findings
 
 STREAM = "flights"
 TOTAL = 336_776
@@ -77,7 +77,7 @@ class Stage:
         self._screen = screen
         self._job = self._start_job()
         self._producer = Actor(
-            "recordpublisher.plugins.demo.player",
+            "recordpublisher.demo.producer",
             ["--endpoint", url, "--stream", STREAM, "--seconds", str(play.seconds)],
             folder / "producer.log",
         )
@@ -109,7 +109,7 @@ class Stage:
     def _start_job(self) -> Actor:
         given = ["--endpoint", self._url, "--stream", STREAM, "--publisher", self._play.publisher]
         return Actor(
-            "recordpublisher.plugins.demo.spark_job", [*given, "--folder", str(self._folder)], self._folder / "job.log"
+            "recordpublisher.demo.spark_job", [*given, "--folder", str(self._folder)], self._folder / "job.log"
         )
 
     def _hear(self) -> None:
