@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from recordpublisher.publishers.kinesis import KinesisClient
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 
 
 class KinesisStub:

@@ -13,7 +13,7 @@ from recordpublisher.publishers.errors import (
 from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.polling import PollingConfig, PollingRecordPublisher
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 
 from virtual_time import VirtualClock, run_virtual
 

@@ -22,7 +22,7 @@ from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, RunResult
 from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 

@@ -8,7 +8,7 @@ from spark_simulation import SimulatedKinesis, SimulatedQuery
 
 from recordpublisher.plugins.sinks.spark.options import SparkOptions
 from recordpublisher.plugins.state.file_claims import FileClaimStore
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 
 LOOKAHEAD = "flink.watermark.lookahead.millis"
 IDLE = "flink.shard.idle.interval"

@@ -22,7 +22,7 @@ from recordpublisher.fetcher.bounded import Bounds
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.kinesis.decoding import decode_read
 from recordpublisher.publishers.kinesis.parsing import RAW_EVENTS, READ
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 
 from virtual_time import VirtualClock, run_virtual
 

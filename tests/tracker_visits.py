@@ -12,7 +12,7 @@ from recordpublisher.fetcher.tracker_messages import Answer, Statement
 from recordpublisher.plugins.trackers.tcp.client import TcpTracker
 from recordpublisher.plugins.trackers.tcp.framing import FrameReader
 from recordpublisher.plugins.trackers.tcp.greeting import Challenge, Farewell, proof_of
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 
 TOKEN = "open sesame"
 DECODER = msgspec.msgpack.Decoder(Challenge | Answer | Farewell)

@@ -39,7 +39,7 @@ from .publishers.errors import (
 )
 from .publishers.metrics import ShardMetrics
 from .publishers.positions import PositionType, SequenceNumber, StartingPosition
-from .publishers.properties import Properties, Property, UnknownPropertyWarning
+from .publishers.properties.properties import Properties, Property, UnknownPropertyWarning
 from .publishers.records import Record, RecordBatch, UserRecord
 from .publishers.shards import HashRange, Shard
 

@@ -21,7 +21,7 @@ from recordpublisher.plugins.sinks.spark.columns import ARROW_SCHEMA, ArrowRows
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 
 
 class TimedRows(ArrowRows):

@@ -16,7 +16,7 @@ from recordpublisher.consumer.shard_consumer import Stamping
 from recordpublisher.consumer.watermarks import BoundedOutOfOrderness
 from recordpublisher.fetcher.bounded import Bounds
 from recordpublisher.publishers.clock import SystemClock
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 
 from scripted import a_fetcher
 

@@ -13,7 +13,7 @@ from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.polling import PollingRecordPublisherFactory
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 
 pytestmark = pytest.mark.benchmark

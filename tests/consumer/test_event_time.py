@@ -5,7 +5,7 @@ from batches import batch
 
 from recordpublisher.consumer.event_time import ArrivalTimes, AssignedTimes, JsonFieldTimes, event_times
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 
 FIELD = {"flink.watermark.timestamp.field": "at"}
 

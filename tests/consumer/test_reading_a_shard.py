@@ -18,7 +18,7 @@ from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.polling import PollingConfig, PollingRecordPublisher
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.wire import ReadAnswer
 
 from virtual_time import VirtualClock, run_virtual

@@ -13,7 +13,7 @@ from recordpublisher.consumer.watermarks import BoundedOutOfOrderness
 from recordpublisher.publishers.base import RecordPublisher, RunResult
 from recordpublisher.publishers.errors import DeserializationError
 from recordpublisher.publishers.metrics import ShardMetrics
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 
 

@@ -10,7 +10,7 @@ from recordpublisher.consumer.watermarks import (
     Monotonous,
     without_absurd_futures,
 )
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 

@@ -11,8 +11,8 @@ from recordpublisher.fetcher.snapshot import to_json, union
 from recordpublisher.plugins.sinks import memory, reactive  # noqa: F401 - declare properties
 from recordpublisher.plugins.sinks.spark import options  # noqa: F401 - declares properties
 from recordpublisher.plugins.sinks.spark.writing import options as writing_options  # noqa: F401 - declares properties
-from recordpublisher.publishers import property_table  # noqa: F401 - declares properties
-from recordpublisher.publishers.properties import declared_properties
+from recordpublisher.publishers.properties import table as property_table  # noqa: F401 - declares properties
+from recordpublisher.publishers.properties.properties import declared_properties
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 PACKAGE = ROOT / "src" / "recordpublisher"

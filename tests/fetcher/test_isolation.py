@@ -13,7 +13,7 @@ from recordpublisher.fetcher.bounded import Bounds
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.local import Delays, MemoryTransport
 from recordpublisher.local.streams.account import Account
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 
 from virtual_time import EPOCH_MS, VirtualClock, run_virtual
 

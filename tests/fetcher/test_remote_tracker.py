@@ -7,7 +7,7 @@ import pytest
 from recordpublisher.fetcher.bounded import Bounds
 from recordpublisher.fetcher.coordinator import Coordinator
 from recordpublisher.fetcher.remote_tracker import RemoteTracker
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 
 from scripted import RecordingSink, ScriptedSource, a_fetcher
 from virtual_time import VirtualClock, run_virtual

@@ -14,7 +14,7 @@ from recordpublisher.publishers.errors import (
 )
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 
 from virtual_time import VirtualClock, run_virtual

@@ -15,7 +15,7 @@ from recordpublisher.fetcher.bounded import Bounds
 from recordpublisher.local import Delays, MemoryTransport
 from recordpublisher.local.streams.account import Account
 from recordpublisher.plugins.manager import load_registry
-from recordpublisher.publishers.properties import declared_properties
+from recordpublisher.publishers.properties.properties import declared_properties
 
 from virtual_time import VirtualClock, run_virtual
 

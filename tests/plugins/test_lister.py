@@ -7,7 +7,7 @@ from recordpublisher.plugins.manager import load_registry
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.errors import ConfigurationError, FatalKinesisError, TransientError
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 
 from virtual_time import EPOCH_MS, VirtualClock, run_virtual

@@ -7,7 +7,7 @@ import pytest
 from recordpublisher.plugins.manager import load_registry
 from recordpublisher.plugins.shared_trackers import tracker_of
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 
 REGISTRY = load_registry()
 GROUP = {"flink.watermark.group": "g"}

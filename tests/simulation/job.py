@@ -7,7 +7,7 @@ from typing import Any
 
 from recordpublisher.fetcher.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.tracker import WatermarkTracker
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 
 from .judge import Judge
 from .network import LocalClient, Network, TrackerClient, TrackerServer

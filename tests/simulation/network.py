@@ -12,7 +12,7 @@ from recordpublisher.fetcher.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.remote_tracker import RemoteTracker
 from recordpublisher.fetcher.tracker import WatermarkTracker
 from recordpublisher.fetcher.tracker_messages import Statement
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 
 from .universe import Clock, Process, Universe
 

@@ -22,7 +22,7 @@ from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.tracker import Report, WatermarkTracker
 from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard
 

@@ -27,8 +27,8 @@ from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.kinesis.transport import Transport
 from recordpublisher.publishers.polling import PollingRecordPublisherFactory
-from recordpublisher.publishers.properties import Properties
-from recordpublisher.publishers.property_table import RECORD_PUBLISHER
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import RECORD_PUBLISHER
 
 from .etiquette import Etiquette
 from .judge import JudgingSink

@@ -11,7 +11,7 @@ from fast_time import LONGEST_SECONDS, SPEED, FastClock, run_fast
 from recordpublisher.local import Delays, LocalKinesis
 from recordpublisher.local.faults.kinds import FaultKind
 from recordpublisher.publishers.kinesis.connections import Connections
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 
 from .plan import Plan, plan_of
 from .run import Run

@@ -11,8 +11,8 @@ import typer
 
 from recordpublisher.plugins.lag.shard_lag import ShardLag
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties import Properties
-from recordpublisher.publishers.property_table import ALARM_INTERVAL, CHECKPOINT_INTERVAL, STATE_URI
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import ALARM_INTERVAL, CHECKPOINT_INTERVAL, STATE_URI
 
 from .execution import ALARM, tell
 from .lag_table import table
@@ -69,7 +69,7 @@ async def _look(stream: str, properties: Properties, patience_seconds: float | N
     from recordpublisher.plugins.stores_by_uri import state_store_of
     from recordpublisher.publishers.initial_position import initial_position  # with what follows: brings the AWS SDK
     from recordpublisher.publishers.kinesis import KinesisClient
-    from recordpublisher.publishers.property_table import GETRECORDS_RETRIES
+    from recordpublisher.publishers.properties.table import GETRECORDS_RETRIES
 
     _check_folder(properties)
     registry = load_registry()

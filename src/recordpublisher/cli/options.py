@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties import MASK, Properties, is_secret
+from recordpublisher.publishers.properties.properties import MASK, Properties, is_secret
 
 Pairs = Annotated[
     list[str] | None,

@@ -10,9 +10,9 @@ import typer
 from recordpublisher.plugins.manager import load_registry
 from recordpublisher.plugins.sinks.spark import options as spark_options  # noqa: F401 - it declares
 from recordpublisher.plugins.sinks.spark.writing import options as spark_writing_options  # noqa: F401 - it declares
-from recordpublisher.publishers import property_table  # noqa: F401 - it declares
 from recordpublisher.publishers.errors import PluginError
-from recordpublisher.publishers.properties import Property, declared_properties
+from recordpublisher.publishers.properties import table as property_table  # noqa: F401 - it declares
+from recordpublisher.publishers.properties.properties import Property, declared_properties
 
 from .reference_page import default_words, grouped, reference_page, valid_words
 

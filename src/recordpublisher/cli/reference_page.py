@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from recordpublisher.publishers.properties import Property
+from recordpublisher.publishers.properties.properties import Property
 
 _INTRODUCTION = """# Properties
 

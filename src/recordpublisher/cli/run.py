@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from recordpublisher.publishers.errors import RecordPublisherError
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 
 from .execution import exit_code, one_line
 from .options import Pairs, read_properties

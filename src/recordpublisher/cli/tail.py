@@ -11,8 +11,8 @@ import msgspec
 import typer
 
 from recordpublisher.plugins.record_json import as_json
-from recordpublisher.publishers.properties import Properties
-from recordpublisher.publishers.property_table import INITIAL_POSITION
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import INITIAL_POSITION
 from recordpublisher.publishers.records import RecordBatch
 
 from .options import Pairs, PropertiesFile, read_properties

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
 
-from recordpublisher.publishers import property_table as table
 from recordpublisher.publishers.clock import Clock, SystemClock
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.properties import Properties
 
 from .membership import Membership, Place
 from .tracker import Report, SubtaskStatus, WatermarkTracker

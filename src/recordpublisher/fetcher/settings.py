@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from recordpublisher.consumer.poison import OnPoison
-from recordpublisher.publishers import property_table as table
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.properties import Properties
 
 
 @dataclass(frozen=True, slots=True)

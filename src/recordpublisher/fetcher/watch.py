@@ -6,7 +6,7 @@ import logging
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.property_table import MAX_LAG, STARTUP_TIMEOUT, TRACKER
+from recordpublisher.publishers.properties.table import MAX_LAG, STARTUP_TIMEOUT, TRACKER
 
 from .alignment import Alignment
 from .local_watermark import LocalWatermark

@@ -8,7 +8,7 @@ from typing import Any
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.fetcher.state_store import StateStore
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 
 
 def checked_properties(given: object) -> Properties:

@@ -14,13 +14,13 @@ from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shard_state import ShardState
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.snapshot import to_json
-from recordpublisher.publishers import property_table as table
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 
 from .manager import load_registry

@@ -19,8 +19,8 @@ from recordpublisher.publishers.errors import (
 )
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.properties import Properties
-from recordpublisher.publishers.property_table import ENDPOINT, LIST_SHARDS_RETRIES, REGION
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import ENDPOINT, LIST_SHARDS_RETRIES, REGION
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.tip import Tip, tip_behind
 

@@ -23,11 +23,11 @@ from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.fetcher.snapshot import union
 from recordpublisher.fetcher.state_store import StateStore
-from recordpublisher.publishers import property_table as table
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.metrics import ShardMetrics
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record
 from recordpublisher.publishers.shards import Shard
 

@@ -6,9 +6,9 @@ import weakref
 
 from recordpublisher.fetcher.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.tracker import WatermarkTracker
-from recordpublisher.publishers import property_table as table
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.properties import Properties
 
 from .registry import Registry
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties import Properties
-from recordpublisher.publishers.property_table import DEAD_LETTER, DEAD_LETTER_SINK, JOB_NAME, ON_POISON, SINK
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import DEAD_LETTER, DEAD_LETTER_SINK, JOB_NAME, ON_POISON, SINK
 
 from .registry import Registry
 

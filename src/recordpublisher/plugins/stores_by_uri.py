@@ -5,8 +5,8 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from recordpublisher.fetcher.state_store import StateStore
-from recordpublisher.publishers.properties import Properties
-from recordpublisher.publishers.property_table import STATE_URI
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import STATE_URI
 
 from .registry import Registry
 

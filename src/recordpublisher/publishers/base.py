@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from .metrics import ShardMetrics
 from .positions import SequenceNumber, StartingPosition
-from .properties import Properties
+from .properties.properties import Properties
 from .records import RecordBatch
 from .shards import Shard
 

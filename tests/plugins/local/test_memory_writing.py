@@ -5,7 +5,7 @@ from recordpublisher.local.in_memory_transport import MemoryTransport
 from recordpublisher.local.streams.account import Account, Delays
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.publishers.kinesis import KinesisClient
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 
 
 async def test_it_takes_bodies_that_the_client_has_encoded():

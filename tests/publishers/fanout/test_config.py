@@ -8,7 +8,7 @@ from fanout_script import ARN, EFO
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.fanout import check
 from recordpublisher.publishers.fanout.config import FanOutConfig, RegistrationType
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 
 NONE = {"flink.stream.efo.registration": "NONE"}
 

@@ -5,7 +5,7 @@ import asyncio
 from fanout_script import ARN, EFO, STREAM_ARN, ScriptedPorts
 
 from recordpublisher.publishers.fanout import register_eagerly
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 
 EAGER = Properties({**EFO, "flink.stream.efo.registration": "EAGER"})
 

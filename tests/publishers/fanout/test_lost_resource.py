@@ -10,7 +10,7 @@ from recordpublisher.publishers.fanout.config import FanOutConfig
 from recordpublisher.publishers.fanout.holders import ConsumerHolders
 from recordpublisher.publishers.fanout.lost_resource import LostResource
 from recordpublisher.publishers.fanout.registrar import Registrar
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 
 from virtual_time import VirtualClock, run_virtual

@@ -9,7 +9,7 @@ from recordpublisher.publishers.errors import (
     ThrottledError,
 )
 from recordpublisher.publishers.fanout.recoverable import RecoverableErrors
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 
 KEY = "flink.shard.consumer.error.recoverable"
 DENIED = FatalKinesisError("SubscribeToShard", "AccessDeniedException", "no")

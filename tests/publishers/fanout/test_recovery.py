@@ -7,7 +7,7 @@ from recordpublisher.publishers.errors import ConsumerError, FatalKinesisError, 
 from recordpublisher.publishers.fanout.config import FanOutConfig
 from recordpublisher.publishers.fanout.recovery import Recovery
 from recordpublisher.publishers.metrics import ShardMetrics
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 
 from virtual_time import VirtualClock, run_virtual
 

@@ -10,7 +10,7 @@ from recordpublisher.publishers.errors import ConfigurationError, ConsumerError,
 from recordpublisher.publishers.fanout.config import FanOutConfig
 from recordpublisher.publishers.fanout.holders import ConsumerHolders
 from recordpublisher.publishers.fanout.registrar import Registrar
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 
 from virtual_time import VirtualClock, run_virtual
 

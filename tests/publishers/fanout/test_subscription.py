@@ -9,7 +9,7 @@ from recordpublisher.publishers.errors import TransientError
 from recordpublisher.publishers.fanout.config import FanOutConfig
 from recordpublisher.publishers.fanout.subscription import OpenSubscription
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 
 from virtual_time import VirtualClock, run_virtual
 

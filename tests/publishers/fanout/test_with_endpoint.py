@@ -11,7 +11,7 @@ from recordpublisher.local.streams.resharding import split
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import ConsumerError, DataLossError, FatalKinesisError, StreamNotFoundError
 from recordpublisher.publishers.kinesis import KinesisClient
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 
 

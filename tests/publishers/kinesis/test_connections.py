@@ -9,7 +9,7 @@ from kinesis_stub import PROPERTIES
 
 from recordpublisher.publishers.errors import TransientError
 from recordpublisher.publishers.kinesis.connections import Connections
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 
 from virtual_time import VirtualClock, run_virtual
 

@@ -7,7 +7,7 @@ from kinesis_stub import PROPERTIES
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.kinesis.credentials import provider_of
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 
 PREFIX = "aws.credentials.provider"
 

@@ -13,7 +13,7 @@ from recordpublisher.local.server_thread import serve_in_thread
 from recordpublisher.publishers.errors import FatalKinesisError, KinesisError, ThrottledError, TransientError
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.positions import PositionType, StartingPosition
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.wire import PutEntry
 

@@ -13,7 +13,7 @@ from kinesis_stub import PROPERTIES
 from recordpublisher.publishers.errors import KinesisError, TransientError
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 
 SHARD = Shard("orders", "shardId-000000000000")

@@ -11,7 +11,7 @@ from kinesis_stub import PROPERTIES, drop_connection, stub_and_client
 import recordpublisher as rp
 from recordpublisher.publishers.errors import ConfigurationError, FatalKinesisError, TransientError
 from recordpublisher.publishers.kinesis import KinesisClient
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 
 SHARD = Shard("orders", "shardId-000000000000")

@@ -2,7 +2,7 @@ import pytest
 
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.polling import PollingConfig
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 
 
 def test_c1_the_defaults_are_the_connectors():

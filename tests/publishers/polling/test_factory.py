@@ -7,7 +7,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.polling import PollingRecordPublisherFactory
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 
 from virtual_time import EPOCH_MS, VirtualClock, run_virtual
 

@@ -15,7 +15,7 @@ from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.polling import PollingRecordPublisherFactory
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 
 FIRST = "shardId-000000000000"
 HALF = 2**127

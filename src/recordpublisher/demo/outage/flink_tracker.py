@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from recordpublisher.fetcher.tracker import Report, WatermarkTracker
-from recordpublisher.publishers.properties import Properties
-from recordpublisher.publishers.property_table import EMIT_INTERVAL, IDLE_INTERVAL, SYNC_INTERVAL, TRACKER_ADDRESS
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import EMIT_INTERVAL, IDLE_INTERVAL, SYNC_INTERVAL, TRACKER_ADDRESS
 
 from .flink_rule import FlinkShard, FlinkSubtask
 

@@ -13,8 +13,8 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, Operationa
 
 from recordpublisher.publishers.backoff import retrying
 from recordpublisher.publishers.errors import TransientError
-from recordpublisher.publishers.properties import Properties
-from recordpublisher.publishers.property_table import SQL_RETRIES
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import SQL_RETRIES
 
 from .engines import engine_of, on_connect
 

@@ -9,7 +9,7 @@ from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties import without_password
+from recordpublisher.publishers.properties.properties import without_password
 
 _DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 _VALID = "postgresql://user@host/database or sqlite:////path/file.db"

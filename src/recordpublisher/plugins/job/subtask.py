@@ -8,8 +8,8 @@ import os
 from collections.abc import Callable
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties import Properties
-from recordpublisher.publishers.property_table import STREAMS
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import STREAMS
 
 from ..runtime import DataFetcher
 from .progress import SubtaskProgress, progress_of

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from recordpublisher.publishers.properties import Properties
-from recordpublisher.publishers.property_table import DRAIN_TIMEOUT
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import DRAIN_TIMEOUT
 
 from .failure import SubtaskFailedError
 from .progress import SubtaskProgress

@@ -6,8 +6,8 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from recordpublisher.publishers.properties import Properties
-from recordpublisher.publishers.property_table import TRACKER, TRACKER_ADDRESS, TRACKER_TOKEN
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import TRACKER, TRACKER_ADDRESS, TRACKER_TOKEN
 
 from ..trackers.tcp.server import TrackerServer
 

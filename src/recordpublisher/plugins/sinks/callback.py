@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties import Properties
-from recordpublisher.publishers.property_table import CALLBACK
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import CALLBACK
 from recordpublisher.publishers.records import RecordBatch
 
 _VALID = "module:function, of a function that takes a RecordBatch"

@@ -14,8 +14,8 @@ from reactivex.subject import Subject
 
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
 from recordpublisher.publishers.errors import SinkError
-from recordpublisher.publishers.properties import Properties
-from recordpublisher.publishers.property_types import integer
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.property_types import integer
 from recordpublisher.publishers.records import Record, RecordBatch
 
 BUFFER = integer(

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from urllib.parse import urlsplit
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties import Properties, without_password
+from recordpublisher.publishers.properties.properties import Properties, without_password
 
 from .aws import AwsService, MissingError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import unquote, urlsplit
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 
 from .claims import ClaimStore
 from .file_claims import FileClaimStore

@@ -9,8 +9,8 @@ import random
 from recordpublisher.fetcher.sink import State
 from recordpublisher.fetcher.state_store import StateStore
 from recordpublisher.publishers.errors import FencedError, StateError
-from recordpublisher.publishers.properties import Properties
-from recordpublisher.publishers.property_table import STATE_URI
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import STATE_URI
 
 from .aws import RefusedError
 from .dynamodb_table import DynamoTable

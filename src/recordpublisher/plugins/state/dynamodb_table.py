@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from recordpublisher.publishers.errors import ConfigurationError, StateError
-from recordpublisher.publishers.properties import Properties, without_password
+from recordpublisher.publishers.properties.properties import Properties, without_password
 
 from .aws import AwsService, MissingError
 

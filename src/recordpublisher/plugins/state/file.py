@@ -9,8 +9,8 @@ from urllib.parse import unquote, urlsplit
 from recordpublisher.fetcher.sink import State
 from recordpublisher.fetcher.state_store import StateStore
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties import Properties, without_password
-from recordpublisher.publishers.property_table import STATE_URI
+from recordpublisher.publishers.properties.properties import Properties, without_password
+from recordpublisher.publishers.properties.table import STATE_URI
 
 from .file_positions import FilePositions
 

@@ -10,8 +10,8 @@ from typing import Any
 from recordpublisher.fetcher.sink import State
 from recordpublisher.fetcher.state_store import StateStore
 from recordpublisher.publishers.errors import FencedError, StateError
-from recordpublisher.publishers.properties import Properties
-from recordpublisher.publishers.property_table import STATE_URI
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import STATE_URI
 
 from .aws import RefusedError
 from .bucket import Bucket

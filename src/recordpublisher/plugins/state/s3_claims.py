@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.kinesis import run_sync
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 
 from .aws import RefusedError
 from .bucket import ABSENT, Bucket

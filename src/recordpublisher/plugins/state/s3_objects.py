@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Iterable
 
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 
 from .aws import RefusedError
 from .bucket import ABSENT, Bucket

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from recordpublisher.fetcher.sink import State
 from recordpublisher.fetcher.state_store import StateStore
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties import Properties
-from recordpublisher.publishers.property_table import JOB_NAME, STATE_URI
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import JOB_NAME, STATE_URI
 
 from ..database.database import Database
 from ..database.positions import PositionTable

@@ -9,8 +9,8 @@ from enum import StrEnum
 
 from ..backoff import RetryPolicy
 from ..errors import ConfigurationError
-from ..properties import Properties
-from ..property_table import (
+from ..properties.properties import Properties
+from ..properties.table import (
     CONSUMER_ARN,
     CONSUMER_NAME,
     DEREGISTER_RETRIES,

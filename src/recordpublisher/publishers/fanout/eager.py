@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from ..clock import Clock, SystemClock
 from ..kinesis import KinesisClient, run_sync
-from ..properties import Properties
-from ..property_table import CONSUMER_ARN
+from ..properties.properties import Properties
+from ..properties.table import CONSUMER_ARN
 from .config import FanOutConfig, RegistrationType, name_of_stream
 from .holders import ConsumerHolders
 from .ports import FanOutPorts

@@ -12,8 +12,8 @@ from ..errors import ImpossibleStateError
 from ..kinesis import KinesisClient
 from ..metrics import ShardMetrics
 from ..positions import StartingPosition
-from ..properties import Properties
-from ..property_table import ENDPOINT
+from ..properties.properties import Properties
+from ..properties.table import ENDPOINT
 from ..shards import Shard
 from .config import FanOutConfig
 from .eager import register_eagerly

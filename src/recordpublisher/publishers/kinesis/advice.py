@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import FatalKinesisError, KinesisError
-from ..property_table import CREDENTIALS_PROVIDER, ENDPOINT, INITIAL_POSITION
+from ..properties.table import CREDENTIALS_PROVIDER, ENDPOINT, INITIAL_POSITION
 
 _CREDENTIALS = f"check the credentials ({CREDENTIALS_PROVIDER.key} and its keys)"
 _ACCESS = "allow this action for the identity in use (IAM policy, resource policy of the stream or consumer)"

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from ..errors import KinesisError, ResourceNotFoundError, StreamNotFoundError, TransientError
 from ..positions import PositionType, StartingPosition
-from ..properties import Properties
+from ..properties.properties import Properties
 from ..shards import Shard
 from ..wire import ConsumerDescription, PutAnswer, PutEntry, ReadAnswer, StreamFacts
 from .connections import Connections

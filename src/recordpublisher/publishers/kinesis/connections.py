@@ -13,8 +13,8 @@ from botocore import xform_name
 from botocore.loaders import create_loader
 
 from ..clock import Clock, SystemClock
-from ..properties import Properties
-from ..property_table import HTTP_CLIENT, REQUEST_TIMEOUT
+from ..properties.properties import Properties
+from ..properties.table import HTTP_CLIENT, REQUEST_TIMEOUT
 from ..silence import silence_limit
 from .credentials import session_with_credentials
 from .direct import APIS, DirectCalls

@@ -11,8 +11,8 @@ from botocore.exceptions import ProfileNotFound
 from botocore.utils import FileWebIdentityTokenLoader
 
 from ..errors import ConfigurationError
-from ..properties import Properties, Property
-from ..property_table import (
+from ..properties.properties import Properties, Property
+from ..properties.table import (
     ACCESS_KEY_ID,
     CREDENTIALS_PROVIDER,
     PROFILE_NAME,

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import botocore.session
 
 from ..errors import ConfigurationError
-from ..properties import Properties
-from ..property_table import ENDPOINT, REGION
+from ..properties.properties import Properties
+from ..properties.table import ENDPOINT, REGION
 
 _ARN = re.compile(r"arn:[^:]+:kinesis:(?P<region>[^:]+):(?P<account>[^:]*):stream/(?P<name>[^/]+)$")
 _REGION = re.compile(r"[a-z]+(-[a-z]+)+-\d+")

@@ -25,7 +25,7 @@ from ..errors import (
     ThrottledError,
     TransientError,
 )
-from ..property_table import CREDENTIALS_PROVIDER, ENDPOINT
+from ..properties.table import CREDENTIALS_PROVIDER, ENDPOINT
 from . import trust
 from .advice import advice_for
 

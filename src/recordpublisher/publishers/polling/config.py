@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..backoff import RetryPolicy
-from ..properties import Properties
-from ..property_table import (
+from ..properties.properties import Properties
+from ..properties.table import (
     ADAPTIVE_READS,
     GETITERATOR_RETRIES,
     GETRECORDS_INTERVAL,

@@ -12,8 +12,8 @@ from ..deaggregation import Deaggregator
 from ..kinesis import KinesisClient
 from ..metrics import ShardMetrics
 from ..positions import PositionType, StartingPosition
-from ..properties import Properties
-from ..property_table import DESCRIBE_STREAM_RETRIES
+from ..properties.properties import Properties
+from ..properties.table import DESCRIBE_STREAM_RETRIES
 from ..shards import Shard
 from .config import PollingConfig
 from .memory import Left

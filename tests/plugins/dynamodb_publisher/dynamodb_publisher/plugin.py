@@ -3,7 +3,7 @@
 from recordpublisher import Properties, RecordPublisherFactory, Shard, hookimpl
 from recordpublisher.publishers.backoff import retrying
 from recordpublisher.publishers.polling import PollingFactory
-from recordpublisher.publishers.property_table import LIST_SHARDS_RETRIES
+from recordpublisher.publishers.properties.table import LIST_SHARDS_RETRIES
 
 from .streams import DynamoDbStreams
 

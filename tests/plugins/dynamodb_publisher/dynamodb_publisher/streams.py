@@ -18,7 +18,7 @@ from recordpublisher.publishers.errors import FatalKinesisError
 from recordpublisher.publishers.kinesis.credentials import session_with_credentials
 from recordpublisher.publishers.kinesis.location import endpoint_of, region_of
 from recordpublisher.publishers.kinesis.translation import translated
-from recordpublisher.publishers.property_types import integer
+from recordpublisher.publishers.properties.property_types import integer
 from recordpublisher.publishers.wire import ReadAnswer
 
 EMPTY_READS = integer(

@@ -4,7 +4,7 @@ from recordpublisher.plugins.manager import load_registry
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.plugins.sinks.kinesis.settings import Settings
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 
 
 def settings(given=None, **arguments):

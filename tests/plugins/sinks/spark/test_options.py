@@ -6,7 +6,7 @@ import pytest
 
 from recordpublisher.plugins.sinks.spark.options import SparkOptions
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties import UnknownPropertyWarning
+from recordpublisher.publishers.properties.properties import UnknownPropertyWarning
 
 GIVEN = {"stream": "orders", "metadatalocation": "/claims"}
 

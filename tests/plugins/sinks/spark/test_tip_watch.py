@@ -10,11 +10,11 @@ import pytest
 from recordpublisher.fetcher.shard_state import ShardState
 from recordpublisher.plugins.sinks.spark.tip_watch import TipWatch, watch_properties
 from recordpublisher.plugins.sinks.spark.worker import worker_loop
-from recordpublisher.publishers import property_table as table
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, RunResult
 from recordpublisher.publishers.errors import StreamNotFoundError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 

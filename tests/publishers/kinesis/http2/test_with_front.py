@@ -15,7 +15,7 @@ from recordpublisher.local import StreamFault
 from recordpublisher.publishers.errors import KinesisError
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 
 HTTP2 = {"aws.http.protocol.version": "HTTP2"}

@@ -12,8 +12,8 @@ from typing import Any
 
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
-from recordpublisher.publishers.properties import Properties, Property
-from recordpublisher.publishers.property_table import FILE_BUFFER
+from recordpublisher.publishers.properties.properties import Properties, Property
+from recordpublisher.publishers.properties.table import FILE_BUFFER
 from recordpublisher.publishers.records import RecordBatch
 
 from ..commit_guard import CommitGuard

@@ -9,8 +9,8 @@ from typing import Any, Self
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties import Properties
-from recordpublisher.publishers.property_table import SINK_STREAM
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import SINK_STREAM
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.wire import WritingPort
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from recordpublisher.publishers import property_table as table
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.properties import Properties
 
 from .claim import ShardClaim
 from .lineage import children_of, is_startable

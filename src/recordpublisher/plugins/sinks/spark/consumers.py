@@ -9,8 +9,8 @@ from recordpublisher.publishers.fanout.config import FanOutConfig
 from recordpublisher.publishers.fanout.eager import register_eagerly
 from recordpublisher.publishers.fanout.registration import Registration
 from recordpublisher.publishers.kinesis import KinesisClient, run_sync
-from recordpublisher.publishers.properties import Properties
-from recordpublisher.publishers.property_table import CONSUMER_ARN, REGISTRATION
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import CONSUMER_ARN, REGISTRATION
 
 
 def registered_consumers(streams: Sequence[str], properties: Properties) -> dict[str, str]:

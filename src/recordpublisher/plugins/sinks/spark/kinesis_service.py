@@ -16,13 +16,13 @@ from recordpublisher.plugins.manager import load_registry
 from recordpublisher.plugins.runtime import stamping_maker
 from recordpublisher.plugins.shared_trackers import tracker_of
 from recordpublisher.plugins.sinks_by_name import dead_letters_of
-from recordpublisher.publishers import property_table as table
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 
 from .consumers import registered_consumers

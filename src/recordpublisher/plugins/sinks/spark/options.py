@@ -11,10 +11,15 @@ from typing import Any
 
 from recordpublisher.plugins.state.claims_by_location import claim_store_of
 from recordpublisher.plugins.state.objects_by_location import object_store_of
-from recordpublisher.publishers import property_table as table
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties import Properties, Property, UnknownPropertyWarning, declared_properties
-from recordpublisher.publishers.property_types import choice, integer, optional_integer, text
+from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.properties import (
+    Properties,
+    Property,
+    UnknownPropertyWarning,
+    declared_properties,
+)
+from recordpublisher.publishers.properties.property_types import choice, integer, optional_integer, text
 
 from .spool.settings import SPOOL_PROPERTIES, SpoolSettings
 

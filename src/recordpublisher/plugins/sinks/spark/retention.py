@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from recordpublisher.fetcher.seeding import data_loss, past_retention, vanished
 from recordpublisher.fetcher.snapshot import Restored
-from recordpublisher.publishers import property_table as table
 from recordpublisher.publishers.errors import RecordPublisherError
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 
 from .offset import Offset

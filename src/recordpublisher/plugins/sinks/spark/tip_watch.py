@@ -9,11 +9,11 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol
 
 from recordpublisher.fetcher.shard_state import ShardState
-from recordpublisher.publishers import property_table as table
 from recordpublisher.publishers.base import RecordPublisherFactory, RunResult
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.metrics import ShardMetrics
-from recordpublisher.publishers.properties import Properties
+from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard
 

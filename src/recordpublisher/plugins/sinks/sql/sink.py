@@ -11,8 +11,8 @@ from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
 from recordpublisher.plugins.database.database import Database
 from recordpublisher.plugins.database.positions import PositionTable
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
-from recordpublisher.publishers.properties import Properties
-from recordpublisher.publishers.property_table import JOB_NAME, SQL_BUFFER, SQL_TABLE, SQL_URI
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import JOB_NAME, SQL_BUFFER, SQL_TABLE, SQL_URI
 from recordpublisher.publishers.records import RecordBatch
 
 from ..commit_guard import CommitGuard

@@ -10,7 +10,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, StatementError
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.property_table import SQL_TABLE
+from recordpublisher.publishers.properties.table import SQL_TABLE
 
 from .rows import Row, RowMaker, is_of_records, record_columns
 

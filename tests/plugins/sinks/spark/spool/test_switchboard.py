@@ -10,7 +10,7 @@ from spool_model import MemoryObjects, opened
 from recordpublisher.plugins.sinks.spark.options import SparkOptions
 from recordpublisher.plugins.sinks.spark.spool.switchboard import Switchboard, checked_port
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.property_table import TRACKER_ADDRESS
+from recordpublisher.publishers.properties.table import TRACKER_ADDRESS
 
 OPTIONS = SparkOptions.parse({"stream": "s", "metadataLocation": "/spool", "mode": "continuous"})
 

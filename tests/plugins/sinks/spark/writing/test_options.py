@@ -10,7 +10,7 @@ import pytest
 from recordpublisher.plugins.sinks.kinesis.window import LARGEST_WINDOW
 from recordpublisher.plugins.sinks.spark.writing.options import FIRST_WINDOW, QUEUE_BYTES_OF_MANY, WriteOptions
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties import UnknownPropertyWarning
+from recordpublisher.publishers.properties.properties import UnknownPropertyWarning
 
 
 def test_the_tasks_share_the_pace_of_a_shard():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from recordpublisher.plugins.runtime import DataFetcher
 from recordpublisher.plugins.state.objects import ObjectStore
 from recordpublisher.publishers.clock import Clock, SystemClock
-from recordpublisher.publishers.property_table import STATE_URI
+from recordpublisher.publishers.properties.table import STATE_URI
 
 from ..options import SparkOptions
 from .generation import Generation

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from recordpublisher.publishers.properties import Properties
-from recordpublisher.publishers.property_types import integer
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.property_types import integer
 
 _GROUP = "Spark"
 

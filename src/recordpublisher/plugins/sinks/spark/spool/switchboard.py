@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from recordpublisher.plugins.trackers.tcp.server import TrackerServer
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.property_table import TRACKER, TRACKER_ADDRESS, TRACKER_TOKEN
+from recordpublisher.publishers.properties.table import TRACKER, TRACKER_ADDRESS, TRACKER_TOKEN
 
 from ..options import SparkOptions
 from .generation import Generation

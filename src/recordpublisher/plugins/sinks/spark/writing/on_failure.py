@@ -11,9 +11,9 @@ from recordpublisher.fetcher.sink import Sink
 from recordpublisher.plugins.manager import load_registry
 from recordpublisher.plugins.sinks_by_name import dead_letters_of
 from recordpublisher.publishers.errors import ConfigurationError, ImpossibleStateError
-from recordpublisher.publishers.properties import Properties
-from recordpublisher.publishers.property_table import DEAD_LETTER, DEAD_LETTER_SINK, JSONL_PATH, ON_POISON
-from recordpublisher.publishers.property_types import choice, text
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.property_types import choice, text
+from recordpublisher.publishers.properties.table import DEAD_LETTER, DEAD_LETTER_SINK, JSONL_PATH, ON_POISON
 
 _GROUP = "Spark"
 FOLDER_KEY = DEAD_LETTER.key + JSONL_PATH.key.removeprefix("flink.sink.")

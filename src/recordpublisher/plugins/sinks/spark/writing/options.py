@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from recordpublisher.plugins.sinks.kinesis.settings import Settings
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties import Properties
-from recordpublisher.publishers.property_table import SINK_STREAM
-from recordpublisher.publishers.property_types import optional_integer, text
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.property_types import optional_integer, text
+from recordpublisher.publishers.properties.table import SINK_STREAM
 
 from ..options import STREAM, warn_of_unknown_options
 from .on_failure import DEAD_LETTERS, ON_FAILURE, dead_letter_sink, with_dead_letters

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from .errors import ConfigurationError
+from ..errors import ConfigurationError
 
 T = TypeVar("T")
 
@@ -133,7 +133,7 @@ class Properties(Mapping[str, str]):
 
         Raises: ConfigurationError when the file cannot be read.
         """
-        from .properties_file import read_properties_file
+        from .java_file import read_properties_file
 
         return cls(read_properties_file(Path(path)))
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from recordpublisher import ConfigurationError, Properties
 from recordpublisher.cli import properties
-from recordpublisher.publishers import property_table as table
-from recordpublisher.publishers.properties import declared_properties
+from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.properties import declared_properties
 
 properties._import_what_declares()
 DECLARED = declared_properties()

@@ -7,8 +7,8 @@ import warnings
 import pytest
 
 from recordpublisher import ConfigurationError, Properties, UnknownPropertyWarning
-from recordpublisher.publishers import property_table as table
-from recordpublisher.publishers.properties import MASK, is_secret, without_password
+from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.properties import MASK, is_secret, without_password
 
 SECRET = "s3cr3t"
 

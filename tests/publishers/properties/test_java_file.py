@@ -3,7 +3,7 @@
 import pytest
 
 from recordpublisher import ConfigurationError, Properties
-from recordpublisher.publishers.properties_file import parse_properties
+from recordpublisher.publishers.properties.java_file import parse_properties
 
 
 @pytest.mark.parametrize(

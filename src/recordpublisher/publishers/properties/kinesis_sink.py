@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .property_retries import retry_properties
 from .property_types import boolean, choice, integer, optional_integer, text
+from .retries import retry_properties
 
 _GROUP = "Kinesis sink"
 MAX_REQUEST_RECORDS = 500
