@@ -4,7 +4,7 @@ import time
 
 from kpl import aggregate
 
-from recordpublisher.publishers.deaggregation import Deaggregator
+from recordpublisher.publishers.aggregation.deaggregation import Deaggregator
 from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.records import UserRecord

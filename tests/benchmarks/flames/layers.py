@@ -9,7 +9,7 @@ LAYERS = {
         "publishers/kinesis/piecewise.py",
     ],
     "event frames: cut, copied, checksum": ["publishers/kinesis/frames.py"],
-    "de-aggregation check": ["publishers/deaggregation.py", "publishers/kpl.py"],
+    "de-aggregation check": ["publishers/aggregation/deaggregation.py", "publishers/aggregation/kpl_format.py"],
     "around the call: way, signature, classification; the SDK": ["botocore/", "aiobotocore/", "publishers/kinesis/"],
     "transport: socket, HTTP parser, body": [
         "aiohttp/",

@@ -7,10 +7,10 @@ import random
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+from ..aggregation.deaggregation import Deaggregator
 from ..backoff import retrying
 from ..base import BatchConsumer, RecordPublisher, RunResult
 from ..clock import Clock
-from ..deaggregation import Deaggregator
 from ..errors import DataLossError, ImpossibleStateError, ResourceNotFoundError, StreamNotFoundError
 from ..metrics import ShardMetrics
 from ..positions import SequenceNumber, StartingPosition, next_position

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 
+from ..aggregation.deaggregation import Deaggregator
 from ..backoff import retrying
 from ..base import RecordPublisherFactory
 from ..clock import Clock, SystemClock
-from ..deaggregation import Deaggregator
 from ..kinesis import KinesisClient
 from ..metrics import ShardMetrics
 from ..positions import PositionType, StartingPosition

@@ -7,10 +7,10 @@ import math
 from collections.abc import MutableMapping
 from typing import Protocol
 
+from ..aggregation.deaggregation import Deaggregator, DistributionPort
 from ..backoff import counting_into, retrying
 from ..base import BatchConsumer, RecordPublisher, RunResult
 from ..clock import Clock
-from ..deaggregation import Deaggregator, DistributionPort
 from ..errors import ExpiredIteratorError, ResourceNotFoundError, ThrottledError, TransientError
 from ..metrics import ShardMetrics
 from ..positions import SequenceNumber, StartingPosition, next_position

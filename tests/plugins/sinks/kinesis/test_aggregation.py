@@ -8,8 +8,8 @@ from kpl import aggregate
 
 from recordpublisher.plugins.sinks.kinesis.aggregation import Aggregation, apart
 from recordpublisher.plugins.sinks.kinesis.outgoing import Outgoing, size_of
-from recordpublisher.publishers.deaggregation import Deaggregator
-from recordpublisher.publishers.kpl import MAGIC, hash_key_of, sealed_aggregate
+from recordpublisher.publishers.aggregation.deaggregation import Deaggregator
+from recordpublisher.publishers.aggregation.kpl_format import MAGIC, hash_key_of, sealed_aggregate
 from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.records import UserRecord

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from recordpublisher.publishers.kpl import sealed_aggregate
+from recordpublisher.publishers.aggregation.kpl_format import sealed_aggregate
 
 from .outgoing import Outgoing, size_of
 

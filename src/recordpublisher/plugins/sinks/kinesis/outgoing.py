@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from recordpublisher.publishers.kpl import hash_key_of
+from recordpublisher.publishers.aggregation.kpl_format import hash_key_of
 from recordpublisher.publishers.shards import MAX_HASH_KEY
 
 MAX_KEY_LENGTH = 256

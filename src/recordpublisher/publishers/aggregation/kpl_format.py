@@ -10,9 +10,9 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from ..records import UserRecord
+from ..shards import HashRange
 from .kpl_messages import AggregatedColumns, AggregatedRecord
-from .records import UserRecord
-from .shards import HashRange
 
 try:  # CPython's own: for short keys a fifth of the time that OpenSSL's takes (which is faster for whole messages)
     from _md5 import md5  # type: ignore[import-not-found]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kpl import MAGIC, aggregate, sealed, varint
 
-from recordpublisher.publishers.deaggregation import YIELD_EVERY, Deaggregator, records_behind
+from recordpublisher.publishers.aggregation.deaggregation import YIELD_EVERY, Deaggregator, records_behind
 from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import UserRecord

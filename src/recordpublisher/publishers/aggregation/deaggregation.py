@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from .kpl import MAGIC, Aggregate, parse_aggregate
-from .metrics import ShardMetrics
-from .positions import SequenceNumber, StartingPosition
-from .records import UserRecord
-from .shards import HashRange, Shard
+from ..metrics import ShardMetrics
+from ..positions import SequenceNumber, StartingPosition
+from ..records import UserRecord
+from ..shards import HashRange, Shard
+from .kpl_format import MAGIC, Aggregate, parse_aggregate
 
 YIELD_EVERY = 4096
 """Sub-records between two turns for the rest of the loop (F1): about 2 ms."""

@@ -1,0 +1,1 @@
+"""The KPL's aggregation format, both directions."""
