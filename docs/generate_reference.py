@@ -20,7 +20,8 @@ import recordpublisher as rp
 from recordpublisher.cli.app import app
 from recordpublisher.fetcher.metric_table import OF_SHARD, OF_SUBTASK
 from recordpublisher.publishers import errors
-from recordpublisher.publishers.kinesis import advice, translation
+from recordpublisher.publishers.kinesis import advice
+from recordpublisher.publishers.kinesis import error_mapping as translation
 
 REFERENCE = Path(__file__).parent / "reference"
 NOTE = "Written by `make docs` from the docstrings: change the code, not this page."

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.publishers.aggregation.kpl_format import hash_key_of, parse_aggregate
 from recordpublisher.publishers.errors import StreamNotFoundError, ThrottledError, TransientError
+from recordpublisher.publishers.kinesis.ports import PutAnswer, PutEntry, PutResult, StreamFacts
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shards import MAX_HASH_KEY, HashRange, Shard
-from recordpublisher.publishers.wire import PutAnswer, PutEntry, PutResult, StreamFacts
 
 from virtual_time import VirtualClock
 

@@ -6,10 +6,10 @@ import asyncio
 from collections import deque
 
 from recordpublisher.publishers.errors import ExpiredIteratorError, StreamNotFoundError, ThrottledError
+from recordpublisher.publishers.kinesis.ports import ReadAnswer
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shards import Shard
-from recordpublisher.publishers.wire import ReadAnswer
 
 from virtual_time import EPOCH_MS
 

@@ -18,11 +18,11 @@ from recordpublisher.publishers.errors import (
 )
 from recordpublisher.publishers.fanout import FanOutRecordPublisher, FanOutRecordPublisherFactory
 from recordpublisher.publishers.fanout.holders import ConsumerHolders
+from recordpublisher.publishers.kinesis.ports import ConsumerDescription, ReadAnswer
 from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
-from recordpublisher.publishers.wire import ConsumerDescription, ReadAnswer
 
 from virtual_time import VirtualClock, run_virtual
 

@@ -4,9 +4,9 @@ import asyncio
 import ssl
 from contextlib import asynccontextmanager, suppress
 
-from recordpublisher.publishers.kinesis.http1 import WholeBody
-from recordpublisher.publishers.kinesis.http1.pool import ConnectionPool
-from recordpublisher.publishers.kinesis.http1.turns import Turns
+from recordpublisher.publishers.kinesis.fast_path.http1 import WholeBody
+from recordpublisher.publishers.kinesis.fast_path.pool import ConnectionPool
+from recordpublisher.publishers.kinesis.fast_path.read_scheduler import Turns
 
 REQUEST = b"POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\nhi"
 DESK = 4096

@@ -20,8 +20,8 @@ from soak.job import STREAM, fetcher_over
 
 from recordpublisher.fetcher.bounded import Bounds
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.publishers.kinesis.decoding import decode_read
-from recordpublisher.publishers.kinesis.parsing import RAW_EVENTS, READ
+from recordpublisher.publishers.kinesis.codec.read_response import decode_read
+from recordpublisher.publishers.kinesis.codec.sdk_parser import RAW_EVENTS, READ
 from recordpublisher.publishers.properties.properties import Properties
 
 from virtual_time import VirtualClock, run_virtual

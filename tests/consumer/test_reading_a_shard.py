@@ -15,11 +15,11 @@ from recordpublisher.consumer.watermarks import BoundedOutOfOrderness
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import ExpiredIteratorError
 from recordpublisher.publishers.initial_position import initial_position
+from recordpublisher.publishers.kinesis.ports import ReadAnswer
 from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.polling import PollingConfig, PollingRecordPublisher
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.wire import ReadAnswer
 
 from virtual_time import VirtualClock, run_virtual
 

@@ -7,7 +7,8 @@ from typing import Any
 from recordpublisher.fetcher import seeding, shard_table
 from recordpublisher.publishers import backoff
 from recordpublisher.publishers.fanout import lost_resource
-from recordpublisher.publishers.kinesis import frames, translation
+from recordpublisher.publishers.kinesis import error_mapping as translation
+from recordpublisher.publishers.kinesis.codec import event_stream as frames
 from recordpublisher.publishers.polling import iterator as polling_iterator
 from recordpublisher.publishers.polling import missing
 from recordpublisher.publishers.polling import pacing as polling_pacing

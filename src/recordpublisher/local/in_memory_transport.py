@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 from aiohttp import ClientPayloadError, ServerDisconnectedError
 
-from recordpublisher.publishers.kinesis.parsing import RAW_EVENTS, SHORT_CUTS
-from recordpublisher.publishers.kinesis.translation import error_for_code, translated
+from recordpublisher.publishers.kinesis.codec.sdk_parser import RAW_EVENTS, SHORT_CUTS
+from recordpublisher.publishers.kinesis.error_mapping import error_for_code, translated
 
 from .api_errors import ApiError
 from .dispatcher import PAGE, Exchange, PageError

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
+from .kinesis.ports import PollingPort, ReadAnswer
 from .positions import StartingPosition
 from .records import to_millis
 from .shards import Shard
-from .wire import PollingPort, ReadAnswer
 
 MOST_READS = 5
 """Answers may be empty on the way to a record (service documentation); after so many the look gives up."""

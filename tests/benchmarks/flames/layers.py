@@ -4,11 +4,11 @@ from __future__ import annotations
 
 LAYERS = {
     "decode: JSON and base64 straight into records": [
-        "publishers/kinesis/decoding.py",
-        "publishers/kinesis/parsing.py",
-        "publishers/kinesis/piecewise.py",
+        "publishers/kinesis/codec/read_response.py",
+        "publishers/kinesis/codec/sdk_parser.py",
+        "publishers/kinesis/codec/incremental.py",
     ],
-    "event frames: cut, copied, checksum": ["publishers/kinesis/frames.py"],
+    "event frames: cut, copied, checksum": ["publishers/kinesis/codec/event_stream.py"],
     "de-aggregation check": ["publishers/aggregation/deaggregation.py", "publishers/aggregation/kpl_format.py"],
     "around the call: way, signature, classification; the SDK": ["botocore/", "aiobotocore/", "publishers/kinesis/"],
     "transport: socket, HTTP parser, body": [

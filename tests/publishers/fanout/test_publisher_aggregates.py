@@ -12,9 +12,9 @@ from fanout_script import (
 from kpl import aggregate
 
 from recordpublisher.publishers.base import RunResult
+from recordpublisher.publishers.kinesis.ports import ReadAnswer
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.shards import HashRange, Shard
-from recordpublisher.publishers.wire import ReadAnswer
 
 from virtual_time import run_virtual
 

@@ -15,8 +15,8 @@ from recordpublisher.publishers.errors import (
 )
 from recordpublisher.publishers.fanout.config import FanOutConfig
 from recordpublisher.publishers.fanout.registration import Registration
+from recordpublisher.publishers.kinesis.ports import ConsumerDescription
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.wire import ConsumerDescription
 
 from virtual_time import VirtualClock, run_virtual
 

@@ -12,11 +12,11 @@ from recordpublisher.fetcher.state_store import StateStore
 from recordpublisher.fetcher.unread import family_mark
 from recordpublisher.publishers.backoff import RetryPolicy, retrying
 from recordpublisher.publishers.errors import FatalKinesisError, StateError
+from recordpublisher.publishers.kinesis.ports import ListingPort, PollingPort
 from recordpublisher.publishers.polling.pacing import retry_pause_seconds
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.tip import Tip, tip_behind
-from recordpublisher.publishers.wire import ListingPort, PollingPort
 
 from .job import NOTHING_STORED, StoredJob
 from .shard_lag import Look, ShardLag, is_overdue, lag_of, lost_shard

@@ -11,7 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.kinesis.credentials import session_with_credentials
-from recordpublisher.publishers.kinesis.location import region_of
+from recordpublisher.publishers.kinesis.endpoint import region_of
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import REQUEST_TIMEOUT, STATE_ENDPOINT
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..backoff import RetryPolicy, retrying
 from ..errors import DataLossError, TransientError
+from ..kinesis.ports import ListingPort
 from ..shards import Shard, is_too_old_for
-from ..wire import ListingPort
 from .registrar import Registrar
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ..wire import ListingPort, RegistrationPort, SubscriptionPort
+from ..kinesis.ports import ListingPort, RegistrationPort, SubscriptionPort
 
 
 class FanOutPorts(SubscriptionPort, RegistrationPort, ListingPort, Protocol):

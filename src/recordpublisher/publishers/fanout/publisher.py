@@ -12,11 +12,11 @@ from ..backoff import retrying
 from ..base import BatchConsumer, RecordPublisher, RunResult
 from ..clock import Clock
 from ..errors import DataLossError, ImpossibleStateError, ResourceNotFoundError, StreamNotFoundError
+from ..kinesis.ports import ReadAnswer
 from ..metrics import ShardMetrics
 from ..positions import SequenceNumber, StartingPosition, next_position
 from ..records import RecordBatch
 from ..shards import Shard
-from ..wire import ReadAnswer
 from .config import FanOutConfig
 from .lost_resource import LostResource
 from .ports import FanOutPorts

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from ..clock import Clock
 from ..errors import ConsumerError, ImpossibleStateError, RecordPublisherError
-from ..wire import RegistrationPort
+from ..kinesis.ports import RegistrationPort
 from .config import FanOutConfig, RegistrationType
 from .holders import HOLDERS_OF_THIS_PROCESS, ConsumerHolders, ConsumerKey
 from .registration import Registration

@@ -17,7 +17,7 @@ from ..errors import (
     RetriesExhaustedError,
     ThrottledError,
 )
-from ..wire import ConsumerDescription, RegistrationPort
+from ..kinesis.ports import ConsumerDescription, RegistrationPort
 from .config import FanOutConfig
 
 log = logging.getLogger(__name__)

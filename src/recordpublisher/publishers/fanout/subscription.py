@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 from ..clock import Clock
 from ..errors import TransientError
+from ..kinesis.ports import ReadAnswer, Subscription, SubscriptionPort
 from ..positions import StartingPosition
 from ..shards import Shard
 from ..silence import silence_limit
-from ..wire import ReadAnswer, Subscription, SubscriptionPort
 from .config import FanOutConfig
 
 API = "SubscribeToShard"

@@ -11,16 +11,16 @@ from ..errors import KinesisError, ResourceNotFoundError, StreamNotFoundError, T
 from ..positions import PositionType, StartingPosition
 from ..properties.properties import Properties
 from ..shards import Shard
-from ..wire import ConsumerDescription, PutAnswer, PutEntry, ReadAnswer, StreamFacts
+from .codec.put_records import PLACEHOLDER, encode_put
+from .codec.read_response import to_answer
+from .codec.sdk_parser import PUT, RAW_EVENTS, READ
 from .connections import Connections
-from .decoding import to_answer
-from .listing import date_of, listed_shards, listed_streams, shard_of
-from .location import is_arn, name_of
-from .parsing import PUT, RAW_EVENTS, READ
+from .endpoint import is_arn, name_of
+from .error_mapping import understood
+from .list_shards import date_of, listed_shards, listed_streams, shard_of
+from .ports import ConsumerDescription, PutAnswer, PutEntry, ReadAnswer, StreamFacts
 from .subscription import BLOCK_BYTES, EventSubscription
-from .translation import understood
 from .transport import Transport
-from .writing import PLACEHOLDER, encode_put
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -16,16 +16,16 @@ from ..clock import Clock, SystemClock
 from ..properties.properties import Properties
 from ..properties.table import HTTP_CLIENT, REQUEST_TIMEOUT
 from ..silence import silence_limit
+from .codec.put_records import put_body_in_place, sending
+from .codec.sdk_parser import RecordParserFactory
 from .credentials import session_with_credentials
-from .direct import APIS, DirectCalls
-from .http1 import Http1
+from .endpoint import endpoint_of, region_of
+from .error_mapping import translated
+from .fast_path.call import APIS, DirectCalls
+from .fast_path.http1 import Http1
 from .http2 import http2_sender
-from .location import endpoint_of, region_of
-from .parsing import RecordParserFactory
 from .starts import Starts
-from .translation import translated
-from .trust import ca_bundle_of
-from .writing import put_body_in_place, sending
+from .tls import ca_bundle_of
 
 _UNLIMITED = 0
 _CONNECT_SECONDS = 10.0

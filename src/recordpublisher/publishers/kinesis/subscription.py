@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from ..shards import Shard
-from ..wire import ReadAnswer
-from .decoding import decode_read, to_answer
-from .frames import Frame, FrameReader
+from .codec.event_stream import Frame, FrameReader
+from .codec.read_response import decode_read, to_answer
+from .error_mapping import error_for_code, translated
+from .ports import ReadAnswer
 from .socket_memory import read_little
-from .translation import error_for_code, translated
 
 API = "SubscribeToShard"
 BLOCK_BYTES = 64 * 1024

@@ -6,10 +6,10 @@ import functools
 
 from ..backoff import RetryPolicy, counting_into, retrying
 from ..clock import Clock
+from ..kinesis.ports import PollingPort
 from ..metrics import ShardMetrics
 from ..positions import StartingPosition
 from ..shards import Shard
-from ..wire import PollingPort
 from .pacing import ITERATOR_SECONDS, retry_pause_seconds
 
 

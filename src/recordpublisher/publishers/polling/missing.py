@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..backoff import RetryPolicy, retrying
 from ..errors import DataLossError, RecordPublisherError, ResourceInUseError, ResourceNotFoundError, TransientError
+from ..kinesis.ports import ListingPort
 from ..shards import Shard, is_too_old_for
-from ..wire import ListingPort
 
 
 async def why_not_found(

@@ -12,11 +12,11 @@ from ..backoff import counting_into, retrying
 from ..base import BatchConsumer, RecordPublisher, RunResult
 from ..clock import Clock
 from ..errors import ExpiredIteratorError, ResourceNotFoundError, ThrottledError, TransientError
+from ..kinesis.ports import ListingPort, PollingPort, ReadAnswer
 from ..metrics import ShardMetrics
 from ..positions import SequenceNumber, StartingPosition, next_position
 from ..records import RecordBatch
 from ..shards import Shard
-from ..wire import ListingPort, PollingPort, ReadAnswer
 from .config import PollingConfig
 from .iterator import ShardIterator
 from .memory import Left

@@ -16,10 +16,10 @@ from botocore import xform_name
 import recordpublisher as rp
 from recordpublisher.publishers.errors import FatalKinesisError
 from recordpublisher.publishers.kinesis.credentials import session_with_credentials
-from recordpublisher.publishers.kinesis.location import endpoint_of, region_of
-from recordpublisher.publishers.kinesis.translation import translated
+from recordpublisher.publishers.kinesis.endpoint import endpoint_of, region_of
+from recordpublisher.publishers.kinesis.error_mapping import translated
+from recordpublisher.publishers.kinesis.ports import ReadAnswer
 from recordpublisher.publishers.properties.property_types import integer
-from recordpublisher.publishers.wire import ReadAnswer
 
 EMPTY_READS = integer(
     "flink.dynamodb.tip.empty.reads",

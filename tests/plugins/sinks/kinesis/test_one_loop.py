@@ -12,8 +12,8 @@ from recordpublisher.fetcher.discovery import Discovery
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
 from recordpublisher.publishers.fanout.holders import ConsumerHolders
+from recordpublisher.publishers.kinesis.ports import ReadAnswer
 from recordpublisher.publishers.positions import PositionType
-from recordpublisher.publishers.wire import ReadAnswer
 
 from scripted import fetcher_parts
 from virtual_time import VirtualClock, run_virtual

@@ -7,8 +7,8 @@ from recordpublisher.plugins.sinks.kinesis.shard_map import ANYWHERE
 from recordpublisher.plugins.sinks.kinesis.verdict import THROTTLED, refused_by, verdict_of
 from recordpublisher.plugins.sinks.kinesis.window import Pace
 from recordpublisher.publishers.errors import ThrottledError, TransientError
+from recordpublisher.publishers.kinesis.ports import PutResult
 from recordpublisher.publishers.shards import Shard
-from recordpublisher.publishers.wire import PutResult
 
 TAKEN = PutResult(shard_id="a")
 REFUSED = PutResult(error_code="InternalFailure", error_message="sorry")

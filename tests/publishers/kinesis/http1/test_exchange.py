@@ -11,8 +11,8 @@ from botocore import exceptions as sdk
 from certificates import self_signed
 from raw_http import DESK, REQUEST, Last, RefusedEarly, content_of, ok, pool_to, until_noticed
 
-from recordpublisher.publishers.kinesis.http1 import pool as pool_module
-from recordpublisher.publishers.kinesis.translation import BrokenAnswerError
+from recordpublisher.publishers.kinesis.error_mapping import BrokenAnswerError
+from recordpublisher.publishers.kinesis.fast_path import pool as pool_module
 
 LONG = bytes(range(256)) * (DESK // 16)  # many times the desk
 

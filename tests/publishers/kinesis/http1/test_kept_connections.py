@@ -7,7 +7,7 @@ import pytest
 from botocore import exceptions as sdk
 from raw_http import Last, content_of, ok, pool_to
 
-from recordpublisher.publishers.kinesis.http1 import pool as pool_module
+from recordpublisher.publishers.kinesis.fast_path import pool as pool_module
 
 
 @asynccontextmanager

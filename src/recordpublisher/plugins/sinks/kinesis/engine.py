@@ -9,7 +9,7 @@ from typing import Any
 from recordpublisher.publishers.backoff import retrying
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FatalKinesisError
-from recordpublisher.publishers.wire import StreamFacts, WritingPort
+from recordpublisher.publishers.kinesis.ports import StreamFacts, WritingPort
 
 from .aggregation import Aggregation
 from .failures import Failures

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from recordpublisher.publishers.backoff import RetryPolicy, retrying
-from recordpublisher.publishers.wire import WritingPort
+from recordpublisher.publishers.kinesis.ports import WritingPort
 
 from .outgoing import Outgoing
 from .shard_map import ShardMap

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ImpossibleStateError, TransientError
-from recordpublisher.publishers.wire import PutEntry, PutResult, WritingPort
+from recordpublisher.publishers.kinesis.ports import PutEntry, PutResult, WritingPort
 
 from .lanes import Lanes
 from .request import NEVER, Request, RequestLimits, next_request

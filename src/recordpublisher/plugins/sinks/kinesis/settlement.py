@@ -7,7 +7,7 @@ from itertools import islice
 
 from recordpublisher.publishers.backoff import RetryPolicy
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.wire import PutResult
+from recordpublisher.publishers.kinesis.ports import PutResult
 
 from .aggregation import apart
 from .failures import Failures

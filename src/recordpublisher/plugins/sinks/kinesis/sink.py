@@ -9,10 +9,10 @@ from typing import Any, Self
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.kinesis.ports import WritingPort
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import SINK_STREAM
 from recordpublisher.publishers.records import RecordBatch, UserRecord
-from recordpublisher.publishers.wire import WritingPort
 
 from .failures import FailedRecord
 from .outgoing import Outgoing, size_of

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from recordpublisher.publishers.errors import ThrottledError, TransientError
-from recordpublisher.publishers.wire import PutResult
+from recordpublisher.publishers.kinesis.ports import PutResult
 
 from .lane import Lane
 from .outgoing import Outgoing

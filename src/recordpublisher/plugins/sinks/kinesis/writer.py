@@ -8,7 +8,7 @@ from typing import Any
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import SinkError
-from recordpublisher.publishers.wire import WritingPort
+from recordpublisher.publishers.kinesis.ports import WritingPort
 
 from .engine import DEFAULT_FACTS, Engine
 from .failures import FailedRecord, Failures

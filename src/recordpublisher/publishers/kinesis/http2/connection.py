@@ -24,7 +24,7 @@ from h2.settings import SettingCodes, Settings
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.table import HTTP_PROTOCOL
 
-from ..translation import StreamLostError
+from ..error_mapping import StreamLostError
 from .stream import Http2Stream
 
 WINDOW = 128 * 1024

@@ -8,7 +8,7 @@ from urllib.parse import SplitResult
 
 from botocore.httpsession import get_cert_path
 
-from ..translation import StreamLostError
+from ..error_mapping import StreamLostError
 from .connection import Http2Connection
 
 

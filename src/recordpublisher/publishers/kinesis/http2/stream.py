@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Protocol
 
-from ..translation import StreamLostError
+from ..error_mapping import StreamLostError
 
 
 class Carrier(Protocol):

@@ -12,7 +12,7 @@ from recordpublisher.plugins.sinks.kinesis.outgoing import Outgoing
 from recordpublisher.plugins.sinks.kinesis.settings import Settings
 from recordpublisher.plugins.sinks.kinesis.writer import KinesisWriter
 from recordpublisher.publishers.clock import Clock, SystemClock
-from recordpublisher.publishers.wire import WritingPort
+from recordpublisher.publishers.kinesis.ports import WritingPort
 
 from .refused import Refuse
 

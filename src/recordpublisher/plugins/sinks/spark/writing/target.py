@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from recordpublisher.plugins.sinks.kinesis.engine import facts_of
 from recordpublisher.publishers.errors import TransientError
-from recordpublisher.publishers.wire import WritingPort
+from recordpublisher.publishers.kinesis.ports import WritingPort
 
 from ..worker import WorkerLoop
 from .options import WriteOptions

@@ -2,8 +2,8 @@
 
 import pytest
 
-from recordpublisher.publishers.kinesis.http1.head import parse_head
-from recordpublisher.publishers.kinesis.translation import BrokenAnswerError
+from recordpublisher.publishers.kinesis.error_mapping import BrokenAnswerError
+from recordpublisher.publishers.kinesis.fast_path.head import parse_head
 
 
 def head(*lines):

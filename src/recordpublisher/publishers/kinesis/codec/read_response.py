@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from ..records import UserRecord
-from ..shards import HashRange, Shard
-from ..wire import ReadAnswer
+from recordpublisher.publishers.records import UserRecord
+from recordpublisher.publishers.shards import HashRange, Shard
+
+from ..ports import ReadAnswer
 
 
 class _HashKeyRange(msgspec.Struct):

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 import aiohappyeyeballs
 from botocore import exceptions as sdk
 
-from .body import BodyReader
 from .connection import Http1Connection, Readers
 from .head import Head
-from .turns import Turns
+from .read_scheduler import Turns
+from .response import BodyReader
 
 _IDLE_SECONDS = 12.0
 """As the SDK has it: below the time after which servers and load balancers hang up."""

@@ -7,8 +7,8 @@ import pytest
 from botocore.eventstream import ChecksumMismatch, InvalidHeadersLength, InvalidPayloadLength
 from event_frames import frame
 
-from recordpublisher.publishers.kinesis.frames import FrameReader
-from recordpublisher.publishers.kinesis.translation import TruncatedStreamError
+from recordpublisher.publishers.kinesis.codec.event_stream import FrameReader
+from recordpublisher.publishers.kinesis.error_mapping import TruncatedStreamError
 
 
 class Content:

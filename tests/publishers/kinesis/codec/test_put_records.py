@@ -6,7 +6,7 @@ import pytest
 from kinesis_stub import refusal, stub_and_client
 
 from recordpublisher.publishers.errors import KinesisError, StreamNotFoundError, ThrottledError, TransientError
-from recordpublisher.publishers.wire import PutEntry, PutResult, StreamFacts
+from recordpublisher.publishers.kinesis.ports import PutEntry, PutResult, StreamFacts
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
 ANSWER = {

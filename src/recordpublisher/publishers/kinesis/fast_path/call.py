@@ -8,11 +8,11 @@ from typing import Any, cast
 import msgspec
 from botocore.awsrequest import AWSPreparedRequest
 
+from ..codec.incremental import ReadBodyReader
+from ..codec.sdk_parser import READ, SHORT_CUTS
+from ..error_mapping import error_for_code
 from .http1 import BodyReader, Head, Http1, WholeBody
-from .parsing import READ, SHORT_CUTS
-from .piecewise import ReadBodyReader
-from .signature import SignedPost
-from .translation import error_for_code
+from .sigv4 import SignedPost
 
 APIS = ("GetRecords", "PutRecords", "GetShardIterator")
 """The calls that are made all the time, or by a thousand shards at once."""

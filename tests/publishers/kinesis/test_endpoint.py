@@ -1,7 +1,7 @@
 import pytest
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.kinesis.location import endpoint_of, name_of, region_of
+from recordpublisher.publishers.kinesis.endpoint import endpoint_of, name_of, region_of
 from recordpublisher.publishers.properties.properties import Properties
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"

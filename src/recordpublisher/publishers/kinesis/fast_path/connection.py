@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from ..error_mapping import BrokenAnswerError
 from ..socket_memory import lend_block
-from ..translation import BrokenAnswerError
-from .body import BodyReader, Dechunker
 from .head import Head, parse_head
-from .turns import Turns
+from .read_scheduler import Turns
+from .response import BodyReader, Dechunker
 
 _LONGEST_HEAD = 64 * 1024
 _HEAD_ENDS = b"\r\n\r\n"

@@ -9,7 +9,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import ReadOnlyCredentials
 
-from recordpublisher.publishers.kinesis.signature import SignedPost
+from recordpublisher.publishers.kinesis.fast_path.sigv4 import SignedPost
 
 HEADERS = {
     "User-Agent": "Botocore/1.43  aio",

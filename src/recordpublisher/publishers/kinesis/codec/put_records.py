@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ..wire import PutAnswer, PutEntry
+from ..ports import PutAnswer, PutEntry
 
 _BODY: ContextVar[bytes | None] = ContextVar("recordpublisher_body", default=None)
 PLACEHOLDER = [{"Data": b"", "PartitionKey": "-"}]

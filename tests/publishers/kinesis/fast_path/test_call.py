@@ -12,10 +12,10 @@ from kinesis_stub import PROPERTIES, drop_connection, never, raw, refusal, stub_
 from recordpublisher.local.server_thread import serve_in_thread
 from recordpublisher.publishers.errors import FatalKinesisError, KinesisError, ThrottledError, TransientError
 from recordpublisher.publishers.kinesis import KinesisClient
+from recordpublisher.publishers.kinesis.ports import PutEntry
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
-from recordpublisher.publishers.wire import PutEntry
 
 SHARD = Shard("orders", "shardId-000000000000")
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"

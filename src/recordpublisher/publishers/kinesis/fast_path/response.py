@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Protocol
 
-from ..translation import BrokenAnswerError
+from ..error_mapping import BrokenAnswerError
 
 _SIZE = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(?:;.*)?\Z")
 _LONGEST_LINE = 8192

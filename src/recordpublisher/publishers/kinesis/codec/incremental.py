@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from ..records import UserRecord
-from .decoding import ReadBody, decode_read
+from recordpublisher.publishers.records import UserRecord
+
+from .read_response import ReadBody, decode_read
 
 PIECE_BYTES = 32 * 1024
 """Less than this is not worth a call of the decoder."""

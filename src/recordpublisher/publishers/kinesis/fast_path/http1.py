@@ -6,10 +6,10 @@ import ssl
 from typing import Any
 from urllib.parse import urlsplit
 
-from .body import BodyReader, WholeBody
 from .head import Head
 from .pool import ConnectionPool
-from .turns import Turns
+from .read_scheduler import Turns
+from .response import BodyReader, WholeBody
 
 __all__ = ["BodyReader", "Head", "Http1", "WholeBody"]
 

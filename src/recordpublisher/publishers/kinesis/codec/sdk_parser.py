@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from aiobotocore.parsers import AioJSONParser, AioResponseParserFactory
 
-from .decoding import decode_read
-from .writing import decode_put
+from .put_records import decode_put
+from .read_response import decode_read
 
 READ = "read"
 """Key of the parsed answer that holds a `ReadBody`."""

@@ -4,9 +4,9 @@ import asyncio
 
 from raw_http import DESK, ok
 
-from recordpublisher.publishers.kinesis.http1 import WholeBody
-from recordpublisher.publishers.kinesis.http1.connection import Http1Connection
-from recordpublisher.publishers.kinesis.http1.turns import Turns
+from recordpublisher.publishers.kinesis.fast_path.connection import Http1Connection
+from recordpublisher.publishers.kinesis.fast_path.http1 import WholeBody
+from recordpublisher.publishers.kinesis.fast_path.read_scheduler import Turns
 
 
 class EarlyAnswer(asyncio.Transport):

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.publishers.kinesis.http1.body import Dechunker
-from recordpublisher.publishers.kinesis.translation import BrokenAnswerError
+from recordpublisher.publishers.kinesis.error_mapping import BrokenAnswerError
+from recordpublisher.publishers.kinesis.fast_path.response import Dechunker
 
 
 def fed(wire, parts):

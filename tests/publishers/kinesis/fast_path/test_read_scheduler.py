@@ -2,7 +2,7 @@
 
 import asyncio
 
-from recordpublisher.publishers.kinesis.http1.turns import Turns
+from recordpublisher.publishers.kinesis.fast_path.read_scheduler import Turns
 
 
 class Reader:

@@ -8,9 +8,9 @@ from typing import Protocol
 
 import msgspec
 
-from .positions import StartingPosition
-from .records import UserRecord
-from .shards import Shard
+from ..positions import StartingPosition
+from ..records import UserRecord
+from ..shards import Shard
 
 
 @dataclass(frozen=True, slots=True)

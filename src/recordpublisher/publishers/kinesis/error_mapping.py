@@ -26,7 +26,7 @@ from ..errors import (
     TransientError,
 )
 from ..properties.table import CREDENTIALS_PROVIDER, ENDPOINT
-from . import trust
+from . import tls as trust
 from .advice import advice_for
 
 

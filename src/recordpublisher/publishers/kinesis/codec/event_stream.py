@@ -15,7 +15,7 @@ from botocore.eventstream import (
     InvalidPayloadLength,
 )
 
-from .translation import TruncatedStreamError
+from ..error_mapping import TruncatedStreamError
 
 _PRELUDE = Struct("!III")  # length of the frame, length of its headers, checksum of these two
 _CHECKSUM = Struct("!I")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ..translation import BrokenAnswerError
+from ..error_mapping import BrokenAnswerError
 
 _STATUS = re.compile(rb"HTTP/1\.([01]) (\d{3})(?: [^\r\n]*)?\Z")
 _NO_BODY = {204, 304}

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import FatalKinesisError, TransientError
 from ..shards import HashRange, Shard
-from .translation import understood
+from .error_mapping import understood
 from .transport import Transport
 
 
