@@ -9,8 +9,8 @@ from recordpublisher.local import LocalKinesis
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
 from recordpublisher.publishers.fanout.holders import ConsumerHolders
-from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import HashRange, Shard
 
 FIRST = "shardId-000000000000"

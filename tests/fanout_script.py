@@ -19,9 +19,9 @@ from recordpublisher.publishers.errors import (
 from recordpublisher.publishers.fanout import FanOutRecordPublisher, FanOutRecordPublisherFactory
 from recordpublisher.publishers.fanout.holders import ConsumerHolders
 from recordpublisher.publishers.kinesis.ports import ConsumerDescription, ReadAnswer
-from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord
+from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
 from virtual_time import VirtualClock, run_virtual

@@ -10,10 +10,10 @@ from recordpublisher.publishers.errors import (
     ThrottledError,
     TransientError,
 )
-from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.polling import PollingConfig, PollingRecordPublisher
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 from virtual_time import VirtualClock, run_virtual
 

@@ -20,10 +20,10 @@ from recordpublisher.fetcher.parts import FetcherParts
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, RunResult
-from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch, UserRecord
+from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
 from virtual_time import EPOCH_MS, VirtualClock

@@ -4,7 +4,7 @@ import asyncio
 
 from recordpublisher.fetcher.alarms import AlarmKind
 from recordpublisher.fetcher.state_store import StateStore
-from recordpublisher.publishers.tip import Tip
+from recordpublisher.publishers.shard_tip import Tip
 
 from scripted import RecordingSink, a_fetcher
 from virtual_time import run_virtual

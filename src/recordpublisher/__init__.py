@@ -37,10 +37,10 @@ from .publishers.errors import (
     ThrottledError,
     TransientError,
 )
-from .publishers.metrics import ShardMetrics
 from .publishers.positions import PositionType, SequenceNumber, StartingPosition
 from .publishers.properties.properties import Properties, Property, UnknownPropertyWarning
 from .publishers.records import Record, RecordBatch, UserRecord
+from .publishers.shard_metrics import ShardMetrics
 from .publishers.shards import HashRange, Shard
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from aiobotocore.session import AioSession
 from benchmarks.processes import replay_server
 
 from recordpublisher.publishers.kinesis import KinesisClient
-from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.polling import PollingRecordPublisherFactory
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
 pytestmark = pytest.mark.benchmark

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from recordpublisher.consumer.poison import OnPoison, PoisonPolicy
 from recordpublisher.publishers.errors import DeserializationError
-from recordpublisher.publishers.metrics import ShardMetrics
+from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 
 def numbers(given):

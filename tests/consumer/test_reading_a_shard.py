@@ -16,10 +16,10 @@ from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import ExpiredIteratorError
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.kinesis.ports import ReadAnswer
-from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.polling import PollingConfig, PollingRecordPublisher
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 from virtual_time import VirtualClock, run_virtual
 

@@ -12,8 +12,8 @@ from recordpublisher.consumer.shard_consumer import ShardConsumer, Stamping
 from recordpublisher.consumer.watermarks import BoundedOutOfOrderness
 from recordpublisher.publishers.base import RecordPublisher, RunResult
 from recordpublisher.publishers.errors import DeserializationError
-from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
 

@@ -3,7 +3,7 @@
 from dataclasses import fields
 
 from recordpublisher.fetcher.metric_table import OF_SHARD, OF_SUBTASK, MetricType
-from recordpublisher.publishers.metrics import ShardMetrics
+from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 A1_SHARD = [
     "millisBehindLatest",

@@ -20,10 +20,10 @@ from recordpublisher.fetcher.parts import FetcherParts
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.tracker import Report, WatermarkTracker
-from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
 from .judge import Judge

@@ -8,8 +8,8 @@ from enum import Enum
 from typing import Any
 
 from recordpublisher.publishers.errors import DeserializationError
-from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.records import PoisonedRecord, RecordBatch, UserRecord
+from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 Work = Callable[[RecordBatch], RecordBatch]
 

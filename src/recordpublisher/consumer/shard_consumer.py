@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from recordpublisher.publishers.base import RecordPublisher, RunResult
-from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
 from .deserialization import Deserializer

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from recordpublisher.consumer.shard_consumer import Stamping
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.shard_metrics import ShardMetrics
+from recordpublisher.publishers.shard_tip import Tip
 from recordpublisher.publishers.shards import Shard
-from recordpublisher.publishers.tip import Tip
 
 from .alarms import AlarmListener
 from .assignment import ShardAssigner

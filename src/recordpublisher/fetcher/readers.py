@@ -9,7 +9,7 @@ from dataclasses import replace
 from recordpublisher.consumer.shard_consumer import ShardConsumer, Stamping
 from recordpublisher.publishers.base import RecordPublisherFactory, RunResult
 from recordpublisher.publishers.errors import StreamNotFoundError
-from recordpublisher.publishers.metrics import ShardMetrics
+from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
 from .intake import Intake

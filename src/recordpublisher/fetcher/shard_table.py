@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.records import RecordBatch, to_millis
+from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard, is_too_old_for
 
 from .shard_state import ShardState

@@ -17,10 +17,10 @@ from recordpublisher.fetcher.snapshot import to_json
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
 from .manager import load_registry

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar, runtime_checkable
 
-from recordpublisher.publishers.backoff import retrying
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import (
@@ -21,8 +20,9 @@ from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import ENDPOINT, LIST_SHARDS_RETRIES, REGION
+from recordpublisher.publishers.retry import retrying
+from recordpublisher.publishers.shard_tip import Tip, tip_behind
 from recordpublisher.publishers.shards import Shard
-from recordpublisher.publishers.tip import Tip, tip_behind
 
 log = logging.getLogger("recordpublisher.discovery")
 T = TypeVar("T")

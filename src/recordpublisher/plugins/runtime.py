@@ -25,10 +25,10 @@ from recordpublisher.fetcher.snapshot import union
 from recordpublisher.fetcher.state_store import StateStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.initial_position import initial_position
-from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record
+from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
 from .arguments import (

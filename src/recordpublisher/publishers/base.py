@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .metrics import ShardMetrics
 from .positions import SequenceNumber, StartingPosition
 from .properties.properties import Properties
 from .records import RecordBatch
+from .shard_metrics import ShardMetrics
 from .shards import Shard
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from itertools import pairwise
 from typing import Any
 
 from recordpublisher.publishers.base import BatchConsumer, RecordPublisher, RecordPublisherFactory, RunResult
-from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
 from .batch_consumers import BrokenConsumer, HalfConsumer, OneAtATime, Recorder, RefusingOnce

@@ -8,11 +8,11 @@ from entries import START, shard
 from recordpublisher.fetcher.shard_state import ShardState
 from recordpublisher.fetcher.snapshot import to_json
 from recordpublisher.plugins.lag.looking import Watcher
-from recordpublisher.publishers.backoff import RetryPolicy
 from recordpublisher.publishers.errors import StateError, ThrottledError
 from recordpublisher.publishers.kinesis.ports import ReadAnswer
 from recordpublisher.publishers.positions import PositionType, SequenceNumber
 from recordpublisher.publishers.records import UserRecord
+from recordpublisher.publishers.retry import RetryPolicy
 
 from virtual_time import EPOCH_MS, VirtualClock, run_virtual
 

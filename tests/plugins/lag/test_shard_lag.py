@@ -6,7 +6,7 @@ from entries import START, shard
 from recordpublisher.fetcher.shard_state import ShardState
 from recordpublisher.plugins.lag.shard_lag import Look, is_overdue, lag_of, lost_shard
 from recordpublisher.publishers.positions import SequenceNumber
-from recordpublisher.publishers.tip import Tip
+from recordpublisher.publishers.shard_tip import Tip
 
 NOW, MINUTE, DAY = 10_000_000, 60_000, 86_400_000
 STATE = ShardState(START, SequenceNumber("17"), watermark=5, arrival_ms=NOW - 3 * MINUTE)

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from kpl import MAGIC, aggregate, sealed, varint
 
 from recordpublisher.publishers.aggregation.deaggregation import YIELD_EVERY, Deaggregator, records_behind
-from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import UserRecord
+from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import MAX_HASH_KEY, HashRange, Shard
 
 WHOLE = Shard("orders", "shardId-0")

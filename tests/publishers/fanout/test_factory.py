@@ -15,8 +15,8 @@ from recordpublisher.publishers.errors import (
     StreamNotFoundError,
 )
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
-from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
 from virtual_time import run_virtual

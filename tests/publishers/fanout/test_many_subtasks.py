@@ -15,9 +15,9 @@ from recordpublisher.publishers.errors import ConsumerError
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
 from recordpublisher.publishers.fanout.holders import ConsumerHolders
 from recordpublisher.publishers.kinesis import KinesisClient
-from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
 from virtual_time import VirtualClock, run_virtual

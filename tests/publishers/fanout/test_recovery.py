@@ -6,8 +6,8 @@ from fanout_script import ARN, EFO, SHARD, in_use, network, throttled
 from recordpublisher.publishers.errors import ConsumerError, FatalKinesisError, RetriesExhaustedError
 from recordpublisher.publishers.fanout.config import FanOutConfig
 from recordpublisher.publishers.fanout.recovery import Recovery
-from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 from virtual_time import VirtualClock, run_virtual
 

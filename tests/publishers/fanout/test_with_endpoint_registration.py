@@ -10,8 +10,8 @@ from recordpublisher.local import serve_in_thread
 from recordpublisher.publishers.errors import StreamNotFoundError
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
 from recordpublisher.publishers.fanout.holders import ConsumerHolders
-from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 
 def test_forty_shards_share_one_client_without_waiting_for_each_other():

@@ -6,10 +6,10 @@ from moto.server import ThreadedMotoServer
 
 from recordpublisher.publishers.errors import StreamNotFoundError
 from recordpublisher.publishers.kinesis import KinesisClient, run_sync
-from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.polling import PollingRecordPublisherFactory
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 KEYS = {"aws.credentials.provider.basic.accesskeyid": "a", "aws.credentials.provider.basic.secretkey": "s"}
 

@@ -4,10 +4,10 @@ from kinesis_stub import PROPERTIES
 
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.polling import PollingRecordPublisherFactory
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 from virtual_time import EPOCH_MS, VirtualClock, run_virtual
 

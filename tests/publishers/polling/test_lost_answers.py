@@ -7,10 +7,10 @@ from fake_polling import SHARD, FakeShard
 from polling_bench import Reader
 
 from recordpublisher.publishers.errors import TransientError
-from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.polling import PollingRecordPublisherFactory
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 from virtual_time import VirtualClock, run_virtual
 

@@ -15,8 +15,8 @@ from recordpublisher.publishers.errors import (
     ThrottledError,
     TransientError,
 )
-from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
+from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 from virtual_time import run_virtual
 

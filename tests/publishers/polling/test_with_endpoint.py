@@ -12,10 +12,10 @@ from recordpublisher.local.streams.resharding import merge, split
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import DataLossError, FatalKinesisError, StreamNotFoundError
 from recordpublisher.publishers.kinesis import KinesisClient
-from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.polling import PollingRecordPublisherFactory
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 FIRST = "shardId-000000000000"
 HALF = 2**127

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, OperationalError
 
-from recordpublisher.publishers.backoff import retrying
 from recordpublisher.publishers.errors import TransientError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import SQL_RETRIES
+from recordpublisher.publishers.retry import retrying
 
 from .engines import engine_of, on_connect
 

@@ -10,13 +10,13 @@ from typing import Protocol, TypeVar
 
 from recordpublisher.fetcher.state_store import StateStore
 from recordpublisher.fetcher.unread import family_mark
-from recordpublisher.publishers.backoff import RetryPolicy, retrying
 from recordpublisher.publishers.errors import FatalKinesisError, StateError
 from recordpublisher.publishers.kinesis.ports import ListingPort, PollingPort
-from recordpublisher.publishers.polling.pacing import retry_pause_seconds
+from recordpublisher.publishers.polling.rate_control import retry_pause_seconds
 from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.retry import RetryPolicy, retrying
+from recordpublisher.publishers.shard_tip import Tip, tip_behind
 from recordpublisher.publishers.shards import Shard
-from recordpublisher.publishers.tip import Tip, tip_behind
 
 from .job import NOTHING_STORED, StoredJob
 from .shard_lag import Look, ShardLag, is_overdue, lag_of, lost_shard

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.publishers.shard_tip import Tip
 from recordpublisher.publishers.shards import Shard
-from recordpublisher.publishers.tip import Tip
 
 
 @dataclass(frozen=True, slots=True)

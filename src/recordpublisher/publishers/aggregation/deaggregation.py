@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from ..metrics import ShardMetrics
 from ..positions import SequenceNumber, StartingPosition
 from ..records import UserRecord
+from ..shard_metrics import ShardMetrics
 from ..shards import HashRange, Shard
 from .kpl_format import MAGIC, Aggregate, parse_aggregate
 

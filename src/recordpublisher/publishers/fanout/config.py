@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..backoff import RetryPolicy
 from ..errors import ConfigurationError
 from ..properties.properties import Properties
 from ..properties.table import (
@@ -27,6 +26,7 @@ from ..properties.table import (
     SUBSCRIBE_TIMEOUT,
     UNREAD_TIMEOUT,
 )
+from ..retry import RetryPolicy
 from .consumer_arn import ConsumerArn
 from .recoverable import RecoverableErrors
 

@@ -10,10 +10,10 @@ from ..base import RecordPublisherFactory
 from ..clock import Clock, SystemClock
 from ..errors import ImpossibleStateError
 from ..kinesis import KinesisClient
-from ..metrics import ShardMetrics
 from ..positions import StartingPosition
 from ..properties.properties import Properties
 from ..properties.table import ENDPOINT
+from ..shard_metrics import ShardMetrics
 from ..shards import Shard
 from .config import FanOutConfig
 from .eager import register_eagerly

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..backoff import RetryPolicy, retrying
 from ..errors import DataLossError, TransientError
 from ..kinesis.ports import ListingPort
+from ..retry import RetryPolicy, retrying
 from ..shards import Shard, is_too_old_for
 from .registrar import Registrar
 

@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from ..aggregation.deaggregation import Deaggregator
-from ..backoff import retrying
 from ..base import BatchConsumer, RecordPublisher, RunResult
 from ..clock import Clock
 from ..errors import DataLossError, ImpossibleStateError, ResourceNotFoundError, StreamNotFoundError
 from ..kinesis.ports import ReadAnswer
-from ..metrics import ShardMetrics
 from ..positions import SequenceNumber, StartingPosition, next_position
 from ..records import RecordBatch
+from ..retry import retrying
+from ..shard_metrics import ShardMetrics
 from ..shards import Shard
 from .config import FanOutConfig
 from .lost_resource import LostResource

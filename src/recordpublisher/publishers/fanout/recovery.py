@@ -16,7 +16,7 @@ from ..errors import (
     ThrottledError,
     TransientError,
 )
-from ..metrics import ShardMetrics
+from ..shard_metrics import ShardMetrics
 from ..shards import Shard
 from .config import FanOutConfig
 from .pacing import SECONDS_AFTER_SUCCESS, Pacing

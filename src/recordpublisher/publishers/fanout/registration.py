@@ -7,7 +7,6 @@ import logging
 import random
 from collections.abc import Callable
 
-from ..backoff import retrying
 from ..clock import Clock
 from ..errors import (
     ConsumerError,
@@ -18,6 +17,7 @@ from ..errors import (
     ThrottledError,
 )
 from ..kinesis.ports import ConsumerDescription, RegistrationPort
+from ..retry import retrying
 from .config import FanOutConfig
 
 log = logging.getLogger(__name__)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..backoff import RetryPolicy
 from ..properties.properties import Properties
 from ..properties.table import (
     ADAPTIVE_READS,
@@ -14,6 +13,7 @@ from ..properties.table import (
     GETRECORDS_RETRIES,
     LIST_SHARDS_RETRIES,
 )
+from ..retry import RetryPolicy
 
 
 @dataclass(frozen=True, slots=True)

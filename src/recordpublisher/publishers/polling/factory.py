@@ -6,14 +6,14 @@ import functools
 from collections.abc import Mapping, Sequence
 
 from ..aggregation.deaggregation import Deaggregator
-from ..backoff import retrying
 from ..base import RecordPublisherFactory
 from ..clock import Clock, SystemClock
 from ..kinesis import KinesisClient
-from ..metrics import ShardMetrics
 from ..positions import PositionType, StartingPosition
 from ..properties.properties import Properties
 from ..properties.table import DESCRIBE_STREAM_RETRIES
+from ..retry import retrying
+from ..shard_metrics import ShardMetrics
 from ..shards import Shard
 from .config import PollingConfig
 from .memory import Left

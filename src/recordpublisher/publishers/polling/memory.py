@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..positions import StartingPosition
-from .pacing import RecordSize
+from .rate_control import RecordSize
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,20 +8,20 @@ from collections.abc import MutableMapping
 from typing import Protocol
 
 from ..aggregation.deaggregation import Deaggregator, DistributionPort
-from ..backoff import counting_into, retrying
 from ..base import BatchConsumer, RecordPublisher, RunResult
 from ..clock import Clock
 from ..errors import ExpiredIteratorError, ResourceNotFoundError, ThrottledError, TransientError
 from ..kinesis.ports import ListingPort, PollingPort, ReadAnswer
-from ..metrics import ShardMetrics
 from ..positions import SequenceNumber, StartingPosition, next_position
 from ..records import RecordBatch
+from ..retry import counting_into, retrying
+from ..shard_metrics import ShardMetrics
 from ..shards import Shard
 from .config import PollingConfig
-from .iterator import ShardIterator
 from .memory import Left
 from .missing import why_not_found
-from .pacing import CALL_SECONDS, RecordSize, key_bytes_of, limit_of, next_read_at, retry_pause_seconds
+from .rate_control import CALL_SECONDS, RecordSize, key_bytes_of, limit_of, next_read_at, retry_pause_seconds
+from .shard_iterator import ShardIterator
 
 
 class PollingService(PollingPort, ListingPort, DistributionPort, Protocol):

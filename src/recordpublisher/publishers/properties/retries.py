@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..backoff import RetryPolicy
 from ..errors import ConfigurationError
+from ..retry import RetryPolicy
 from .properties import Properties, Property
 from .property_types import integer, number
 

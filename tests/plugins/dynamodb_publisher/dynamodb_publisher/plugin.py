@@ -1,9 +1,9 @@
 """The publisher DYNAMODB: polling, over another service."""
 
 from recordpublisher import Properties, RecordPublisherFactory, Shard, hookimpl
-from recordpublisher.publishers.backoff import retrying
 from recordpublisher.publishers.polling import PollingFactory
 from recordpublisher.publishers.properties.table import LIST_SHARDS_RETRIES
+from recordpublisher.publishers.retry import retrying
 
 from .streams import DynamoDbStreams
 

@@ -10,9 +10,9 @@ from recordpublisher.plugins.sinks.kinesis.aggregation import Aggregation, apart
 from recordpublisher.plugins.sinks.kinesis.outgoing import Outgoing, size_of
 from recordpublisher.publishers.aggregation.deaggregation import Deaggregator
 from recordpublisher.publishers.aggregation.kpl_format import MAGIC, hash_key_of, sealed_aggregate
-from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.records import UserRecord
+from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
 from virtual_time import run_virtual

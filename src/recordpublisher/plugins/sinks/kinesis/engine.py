@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from recordpublisher.publishers.backoff import retrying
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FatalKinesisError
 from recordpublisher.publishers.kinesis.ports import StreamFacts, WritingPort
+from recordpublisher.publishers.retry import retrying
 
 from .aggregation import Aggregation
 from .failures import Failures

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from recordpublisher.publishers.backoff import RetryPolicy, retrying
 from recordpublisher.publishers.kinesis.ports import WritingPort
+from recordpublisher.publishers.retry import RetryPolicy, retrying
 
 from .outgoing import Outgoing
 from .shard_map import ShardMap

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from recordpublisher.publishers.backoff import RetryPolicy
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.retry import RetryPolicy
 
 from .statistics import SinkStatistics
 from .window import LARGEST_WINDOW

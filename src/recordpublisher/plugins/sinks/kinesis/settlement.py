@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import islice
 
-from recordpublisher.publishers.backoff import RetryPolicy
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.kinesis.ports import PutResult
+from recordpublisher.publishers.retry import RetryPolicy
 
 from .aggregation import apart
 from .failures import Failures

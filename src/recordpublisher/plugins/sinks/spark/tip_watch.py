@@ -11,10 +11,10 @@ from typing import Any, Protocol
 from recordpublisher.fetcher.shard_state import ShardState
 from recordpublisher.publishers.base import RecordPublisherFactory, RunResult
 from recordpublisher.publishers.errors import RecordPublisherError
-from recordpublisher.publishers.metrics import ShardMetrics
 from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
 LOG = logging.getLogger("recordpublisher.spark")

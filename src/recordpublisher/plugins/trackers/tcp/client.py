@@ -7,11 +7,11 @@ import logging
 
 from recordpublisher.fetcher.remote_tracker import RemoteTracker
 from recordpublisher.fetcher.tracker_messages import Answer, Statement
-from recordpublisher.publishers.backoff import RetryPolicy
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.retry import RetryPolicy
 
 from .link import Link
 

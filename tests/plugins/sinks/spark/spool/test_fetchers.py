@@ -17,8 +17,8 @@ import recordpublisher as rp
 from recordpublisher.plugins.sinks.spark.options import SparkOptions
 from recordpublisher.plugins.sinks.spark.spool.fetchers import Fetchers, fetchers
 from recordpublisher.plugins.state.file_objects import FolderObjects
-from recordpublisher.publishers.backoff import RetryPolicy
 from recordpublisher.publishers.errors import FencedError
+from recordpublisher.publishers.retry import RetryPolicy
 
 NAMES = itertools.count()
 SOON = RetryPolicy(max_retries=0, base_ms=10, max_ms=10, exponent=1.0)

@@ -12,9 +12,9 @@ from typing import Any, Self
 
 from recordpublisher.plugins.background_loop import BackgroundLoop
 from recordpublisher.plugins.state.objects_by_location import object_store_of
-from recordpublisher.publishers.backoff import RetryPolicy
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, FencedError, RecordPublisherError
+from recordpublisher.publishers.retry import RetryPolicy
 
 from ..kinesis_service import check_job
 from ..options import SparkOptions

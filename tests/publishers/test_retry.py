@@ -2,14 +2,14 @@ import asyncio
 
 import pytest
 
-from recordpublisher.publishers.backoff import RetryPolicy, counting_into, retrying
 from recordpublisher.publishers.errors import (
     FatalKinesisError,
     RetriesExhaustedError,
     ThrottledError,
     TransientError,
 )
-from recordpublisher.publishers.metrics import ShardMetrics
+from recordpublisher.publishers.retry import RetryPolicy, counting_into, retrying
+from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 from virtual_time import run_virtual
 

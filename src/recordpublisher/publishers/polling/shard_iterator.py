@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 
-from ..backoff import RetryPolicy, counting_into, retrying
 from ..clock import Clock
 from ..kinesis.ports import PollingPort
-from ..metrics import ShardMetrics
 from ..positions import StartingPosition
+from ..retry import RetryPolicy, counting_into, retrying
+from ..shard_metrics import ShardMetrics
 from ..shards import Shard
-from .pacing import ITERATOR_SECONDS, retry_pause_seconds
+from .rate_control import ITERATOR_SECONDS, retry_pause_seconds
 
 
 class ShardIterator:

@@ -1,7 +1,7 @@
 import pytest
 
 from recordpublisher.publishers.errors import ThrottledError, TransientError
-from recordpublisher.publishers.polling.pacing import RecordSize, limit_of, next_read_at, retry_pause_seconds
+from recordpublisher.publishers.polling.rate_control import RecordSize, limit_of, next_read_at, retry_pause_seconds
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 

@@ -8,8 +8,8 @@ from recordpublisher.publishers.errors import TransientError
 from recordpublisher.publishers.kinesis.ports import ReadAnswer
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import UserRecord
+from recordpublisher.publishers.shard_tip import MOST_READS, Tip, tip_behind
 from recordpublisher.publishers.shards import Shard
-from recordpublisher.publishers.tip import MOST_READS, Tip, tip_behind
 
 from virtual_time import VirtualClock, run_virtual
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from .errors import RetriesExhaustedError, ThrottledError, TransientError
-from .metrics import ShardMetrics
+from .shard_metrics import ShardMetrics
 
 T = TypeVar("T")
 
