@@ -8,7 +8,7 @@ from fast_time import FastClock
 from recordpublisher.local import LocalKinesis
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
-from recordpublisher.publishers.fanout.holders import ConsumerHolders
+from recordpublisher.publishers.fanout.consumer_refcount import ConsumerHolders
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import HashRange, Shard

@@ -17,7 +17,7 @@ from recordpublisher.publishers.errors import (
     TransientError,
 )
 from recordpublisher.publishers.fanout import FanOutRecordPublisher, FanOutRecordPublisherFactory
-from recordpublisher.publishers.fanout.holders import ConsumerHolders
+from recordpublisher.publishers.fanout.consumer_refcount import ConsumerHolders
 from recordpublisher.publishers.kinesis.ports import ConsumerDescription, ReadAnswer
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord

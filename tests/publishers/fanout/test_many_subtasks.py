@@ -13,7 +13,7 @@ from recordpublisher.local.streams.account import Account
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import ConsumerError
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
-from recordpublisher.publishers.fanout.holders import ConsumerHolders
+from recordpublisher.publishers.fanout.consumer_refcount import ConsumerHolders
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties

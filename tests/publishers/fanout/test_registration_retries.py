@@ -5,7 +5,7 @@ from fanout_script import EFO, STREAM_ARN, ScriptedPorts, network
 
 from recordpublisher.publishers.errors import RetriesExhaustedError
 from recordpublisher.publishers.fanout.config import FanOutConfig
-from recordpublisher.publishers.fanout.registration import Registration
+from recordpublisher.publishers.fanout.consumer_registration import Registration
 from recordpublisher.publishers.properties.properties import Properties
 
 from virtual_time import VirtualClock, run_virtual

@@ -9,7 +9,7 @@ from fast_time import run_fast
 from recordpublisher.local import serve_in_thread
 from recordpublisher.publishers.errors import StreamNotFoundError
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
-from recordpublisher.publishers.fanout.holders import ConsumerHolders
+from recordpublisher.publishers.fanout.consumer_refcount import ConsumerHolders
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 

@@ -1,7 +1,7 @@
 """Enhanced fan-out with SubscribeToShard."""
 
 from .config import check
-from .eager import register_eagerly
+from .eager_registration import register_eagerly
 from .factory import FanOutRecordPublisherFactory
 from .publisher import FanOutRecordPublisher
 

@@ -28,7 +28,7 @@ from ..properties.table import (
 )
 from ..retry import RetryPolicy
 from .consumer_arn import ConsumerArn
-from .recoverable import RecoverableErrors
+from .recoverable_errors import RecoverableErrors
 
 _NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")  # the service's pattern of a ConsumerName
 _NAME_WORDS = "1 to 128 of the characters a-z A-Z 0-9 _ . -"

@@ -16,11 +16,11 @@ from ..properties.table import ENDPOINT
 from ..shard_metrics import ShardMetrics
 from ..shards import Shard
 from .config import FanOutConfig
-from .eager import register_eagerly
-from .holders import HOLDERS_OF_THIS_PROCESS, ConsumerHolders
+from .consumer_refcount import HOLDERS_OF_THIS_PROCESS, ConsumerHolders
+from .consumer_registrar import Registrar
+from .eager_registration import register_eagerly
 from .ports import FanOutPorts
 from .publisher import FanOutRecordPublisher
-from .registrar import Registrar
 
 
 class FanOutRecordPublisherFactory(RecordPublisherFactory):

@@ -6,7 +6,7 @@ from ..errors import DataLossError, TransientError
 from ..kinesis.ports import ListingPort
 from ..retry import RetryPolicy, retrying
 from ..shards import Shard, is_too_old_for
-from .registrar import Registrar
+from .consumer_registrar import Registrar
 
 
 class LostResource:

@@ -11,7 +11,7 @@ from recordpublisher.fetcher.data_fetcher import DataFetcher
 from recordpublisher.fetcher.discovery import Discovery
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
-from recordpublisher.publishers.fanout.holders import ConsumerHolders
+from recordpublisher.publishers.fanout.consumer_refcount import ConsumerHolders
 from recordpublisher.publishers.kinesis.ports import ReadAnswer
 from recordpublisher.publishers.positions import PositionType
 

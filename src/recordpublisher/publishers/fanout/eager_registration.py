@@ -9,9 +9,9 @@ from ..kinesis import KinesisClient, run_sync
 from ..properties.properties import Properties
 from ..properties.table import CONSUMER_ARN
 from .config import FanOutConfig, RegistrationType, name_of_stream
-from .holders import ConsumerHolders
+from .consumer_refcount import ConsumerHolders
+from .consumer_registrar import Registrar
 from .ports import FanOutPorts
-from .registrar import Registrar
 
 
 def register_eagerly(

@@ -12,8 +12,8 @@ from ..clock import Clock
 from ..errors import ConsumerError, ImpossibleStateError, RecordPublisherError
 from ..kinesis.ports import RegistrationPort
 from .config import FanOutConfig, RegistrationType
-from .holders import HOLDERS_OF_THIS_PROCESS, ConsumerHolders, ConsumerKey
-from .registration import Registration
+from .consumer_refcount import HOLDERS_OF_THIS_PROCESS, ConsumerHolders, ConsumerKey
+from .consumer_registration import Registration
 
 log = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from fanout_script import ARN, EFO, SHARD, ScriptedPorts, network
 
 from recordpublisher.publishers.errors import DataLossError, StreamNotFoundError
 from recordpublisher.publishers.fanout.config import FanOutConfig
-from recordpublisher.publishers.fanout.holders import ConsumerHolders
+from recordpublisher.publishers.fanout.consumer_refcount import ConsumerHolders
+from recordpublisher.publishers.fanout.consumer_registrar import Registrar
 from recordpublisher.publishers.fanout.lost_resource import LostResource
-from recordpublisher.publishers.fanout.registrar import Registrar
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 

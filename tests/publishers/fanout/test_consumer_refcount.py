@@ -2,7 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from recordpublisher.publishers.fanout.holders import ConsumerHolders, ConsumerKey
+from recordpublisher.publishers.fanout.consumer_refcount import ConsumerHolders, ConsumerKey
 
 KEY = ConsumerKey("", "arn", "app")
 

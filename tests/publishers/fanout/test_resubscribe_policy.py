@@ -5,7 +5,7 @@ from fanout_script import ARN, EFO, SHARD, in_use, network, throttled
 
 from recordpublisher.publishers.errors import ConsumerError, FatalKinesisError, RetriesExhaustedError
 from recordpublisher.publishers.fanout.config import FanOutConfig
-from recordpublisher.publishers.fanout.recovery import Recovery
+from recordpublisher.publishers.fanout.resubscribe_policy import Recovery
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 

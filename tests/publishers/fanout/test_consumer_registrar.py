@@ -8,8 +8,8 @@ from fanout_script import ARN, EFO, STREAM_ARN, ScriptedPorts, throttled
 
 from recordpublisher.publishers.errors import ConfigurationError, ConsumerError, FatalKinesisError
 from recordpublisher.publishers.fanout.config import FanOutConfig
-from recordpublisher.publishers.fanout.holders import ConsumerHolders
-from recordpublisher.publishers.fanout.registrar import Registrar
+from recordpublisher.publishers.fanout.consumer_refcount import ConsumerHolders
+from recordpublisher.publishers.fanout.consumer_registrar import Registrar
 from recordpublisher.publishers.properties.properties import Properties
 
 from virtual_time import VirtualClock, run_virtual

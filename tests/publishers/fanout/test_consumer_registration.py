@@ -14,7 +14,7 @@ from recordpublisher.publishers.errors import (
     StreamNotFoundError,
 )
 from recordpublisher.publishers.fanout.config import FanOutConfig
-from recordpublisher.publishers.fanout.registration import Registration
+from recordpublisher.publishers.fanout.consumer_registration import Registration
 from recordpublisher.publishers.kinesis.ports import ConsumerDescription
 from recordpublisher.publishers.properties.properties import Properties
 

@@ -4,7 +4,7 @@ import pytest
 from fanout_script import ARN, SHARD
 
 from recordpublisher.publishers.errors import ConsumerError
-from recordpublisher.publishers.fanout.takeover import TakeOverWatch
+from recordpublisher.publishers.fanout.preemption_detector import TakeOverWatch
 
 
 def test_the_fifth_take_over_in_a_row_is_an_error_that_names_the_consumer():

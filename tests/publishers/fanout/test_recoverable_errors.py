@@ -8,7 +8,7 @@ from recordpublisher.publishers.errors import (
     RecordPublisherError,
     ThrottledError,
 )
-from recordpublisher.publishers.fanout.recoverable import RecoverableErrors
+from recordpublisher.publishers.fanout.recoverable_errors import RecoverableErrors
 from recordpublisher.publishers.properties.properties import Properties
 
 KEY = "flink.shard.consumer.error.recoverable"

@@ -20,7 +20,7 @@ from ..shard_metrics import ShardMetrics
 from ..shards import Shard
 from .config import FanOutConfig
 from .pacing import SECONDS_AFTER_SUCCESS, Pacing
-from .takeover import TakeOverWatch
+from .preemption_detector import TakeOverWatch
 
 log = logging.getLogger(__name__)
 
