@@ -58,7 +58,7 @@ FURTHER = {
         ("plugins.hookspecs", [name for name in dir(import_module("recordpublisher.plugins.hookspecs")) if "_register_" in name]),
         ("plugins.registry", ["Registrar"]),
         ("consumer.deserialization", ["Deserializer"]),
-        ("consumer.watermarks", ["WatermarkStrategy"]),
+        ("consumer.watermark_strategies", ["WatermarkStrategy"]),
         ("fetcher.remote_tracker", ["RemoteTracker"]),
         ("fetcher.coordinator", ["Coordinator"]),
         ("testing", ["PublisherContract", "PublisherCase", "VirtualClock", "run_virtual"]),

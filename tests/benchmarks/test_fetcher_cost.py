@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import recordpublisher as rp
+from recordpublisher.consumer.bad_records import OnPoison
 from recordpublisher.consumer.deserialization import BytesDeserializer
 from recordpublisher.consumer.event_time import ArrivalTimes
-from recordpublisher.consumer.poison import OnPoison
 from recordpublisher.consumer.shard_consumer import Stamping
-from recordpublisher.consumer.watermarks import BoundedOutOfOrderness
+from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.fetcher.bounded import Bounds
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.properties.properties import Properties

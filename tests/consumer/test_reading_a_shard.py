@@ -7,11 +7,11 @@ from fake_polling import CHILD, SHARD, FakeShard
 from fanout_script import Bench, event, in_use, network, shard_end
 from kpl import aggregate
 
+from recordpublisher.consumer.bad_records import OnPoison
 from recordpublisher.consumer.deserialization import BytesDeserializer
 from recordpublisher.consumer.event_time import ArrivalTimes
-from recordpublisher.consumer.poison import OnPoison
 from recordpublisher.consumer.shard_consumer import ShardConsumer, Stamping
-from recordpublisher.consumer.watermarks import BoundedOutOfOrderness
+from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import ExpiredIteratorError
 from recordpublisher.publishers.initial_position import initial_position

@@ -5,11 +5,11 @@ import weakref
 import pytest
 from batches import batch
 
+from recordpublisher.consumer.bad_records import OnPoison
 from recordpublisher.consumer.deserialization import JsonDeserializer
 from recordpublisher.consumer.event_time import ArrivalTimes, JsonFieldTimes
-from recordpublisher.consumer.poison import OnPoison
 from recordpublisher.consumer.shard_consumer import ShardConsumer, Stamping
-from recordpublisher.consumer.watermarks import BoundedOutOfOrderness
+from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.publishers.base import RecordPublisher, RunResult
 from recordpublisher.publishers.errors import DeserializationError
 from recordpublisher.publishers.properties.properties import Properties

@@ -8,7 +8,7 @@ from textwrap import dedent
 import pytest
 
 from recordpublisher import ConfigurationError, PluginError, RecordPublisherFactory, Sink, hookimpl
-from recordpublisher.consumer.watermarks import BoundedOutOfOrderness
+from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.plugins.manager import load_registry
 
 KEY = "flink.stream.recordpublisher"

@@ -4,7 +4,7 @@ import pytest
 from memory_streams import ARRIVAL, PROPERTIES, Streams, install
 
 import recordpublisher as rp
-from recordpublisher.consumer.watermarks import BoundedOutOfOrderness
+from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.plugins.manager import load_registry
 
 KEY = "flink.watermark.strategy"

@@ -10,11 +10,11 @@ from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
+from .bad_records import OnPoison, PoisonPolicy
 from .deserialization import Deserializer
 from .event_time import EventTimes
 from .output import ShardOutput
-from .poison import OnPoison, PoisonPolicy
-from .watermarks import WatermarkStrategy, without_absurd_futures
+from .watermark_strategies import WatermarkStrategy, without_absurd_futures
 
 
 class Stamping:

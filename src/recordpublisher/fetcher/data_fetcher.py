@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from recordpublisher.consumer.poison import OnPoison
+from recordpublisher.consumer.bad_records import OnPoison
 from recordpublisher.publishers.shards import Shard
 
 from .alignment import Alignment

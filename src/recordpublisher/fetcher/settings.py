@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from recordpublisher.consumer.poison import OnPoison
+from recordpublisher.consumer.bad_records import OnPoison
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import Properties

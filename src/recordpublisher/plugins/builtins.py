@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from recordpublisher.consumer.deserialization import Deserializer
-from recordpublisher.consumer.watermarks import WatermarkStrategy
+from recordpublisher.consumer.watermark_strategies import WatermarkStrategy
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.state_store import StateStore
 from recordpublisher.fetcher.tracker import WatermarkTracker
@@ -53,9 +53,9 @@ def recordpublisher_register_state_stores(registry: Registrar[StateStore]) -> No
 @hookimpl
 def recordpublisher_register_watermark_strategies(registry: Registrar[WatermarkStrategy]) -> None:
     """The largest event time less a bound, or without one; the latest arrival."""
-    registry.add("BOUNDED", f"{PROJECT}.consumer.watermarks:BoundedOutOfOrderness")
-    registry.add("MONOTONOUS", f"{PROJECT}.consumer.watermarks:Monotonous")
-    registry.add("ARRIVAL", f"{PROJECT}.consumer.watermarks:ArrivalTime")
+    registry.add("BOUNDED", f"{PROJECT}.consumer.watermark_strategies:BoundedOutOfOrderness")
+    registry.add("MONOTONOUS", f"{PROJECT}.consumer.watermark_strategies:Monotonous")
+    registry.add("ARRIVAL", f"{PROJECT}.consumer.watermark_strategies:ArrivalTime")
 
 
 @hookimpl

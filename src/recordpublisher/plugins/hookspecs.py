@@ -18,7 +18,7 @@ from typing import Any
 import pluggy
 
 from recordpublisher.consumer.deserialization import Deserializer
-from recordpublisher.consumer.watermarks import WatermarkStrategy
+from recordpublisher.consumer.watermark_strategies import WatermarkStrategy
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.state_store import StateStore
 from recordpublisher.fetcher.tracker import WatermarkTracker

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from recordpublisher.consumer.deserialization import Deserializer
-from recordpublisher.consumer.watermarks import WatermarkStrategy
+from recordpublisher.consumer.watermark_strategies import WatermarkStrategy
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.state_store import StateStore
 from recordpublisher.fetcher.tracker import WatermarkTracker

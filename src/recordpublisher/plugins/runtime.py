@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from recordpublisher.consumer.bad_records import OnPoison
 from recordpublisher.consumer.deserialization import CallableDeserializer, Deserializer
 from recordpublisher.consumer.event_time import event_times
-from recordpublisher.consumer.poison import OnPoison
 from recordpublisher.consumer.shard_consumer import Stamping
-from recordpublisher.consumer.watermarks import AssignedWatermarks, WatermarkStrategy
+from recordpublisher.consumer.watermark_strategies import AssignedWatermarks, WatermarkStrategy
 from recordpublisher.fetcher import data_fetcher as floor
 from recordpublisher.fetcher.alarms import AlarmListener
 from recordpublisher.fetcher.assignment import ShardAssigner

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.consumer.watermarks import (
+from recordpublisher.consumer.watermark_strategies import (
     ArrivalTime,
     AssignedWatermarks,
     BoundedOutOfOrderness,

@@ -7,7 +7,7 @@ from batches import batch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.consumer.poison import OnPoison, PoisonPolicy
+from recordpublisher.consumer.bad_records import OnPoison, PoisonPolicy
 from recordpublisher.publishers.errors import DeserializationError
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 
