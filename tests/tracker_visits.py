@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import msgspec
 
-from recordpublisher.fetcher.tracker import Report, SubtaskStatus
-from recordpublisher.fetcher.tracker_messages import Answer, Statement
+from recordpublisher.fetcher.coordination.messages import Answer, Statement
+from recordpublisher.fetcher.coordination.tracker import Report, SubtaskStatus
 from recordpublisher.plugins.trackers.tcp.client import TcpTracker
 from recordpublisher.plugins.trackers.tcp.framing import FrameReader
 from recordpublisher.plugins.trackers.tcp.greeting import Challenge, Farewell, proof_of

@@ -11,7 +11,7 @@ import time
 
 import msgspec
 
-from recordpublisher.fetcher.tracker_messages import Answer, Statement
+from recordpublisher.fetcher.coordination.messages import Answer, Statement
 from recordpublisher.plugins.trackers.tcp.framing import FrameReader, framed
 from recordpublisher.plugins.trackers.tcp.greeting import Challenge, Farewell, proof_of
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.fetcher.alignment import Alignment
-from recordpublisher.fetcher.in_process_tracker import InProcessTracker
-from recordpublisher.fetcher.tracker import Report, SubtaskStatus
+from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.coordination.tracker import Report, SubtaskStatus
 
 
 def alignment(lookahead=None, tracker=None, clock=None):

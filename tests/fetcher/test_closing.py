@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from recordpublisher.fetcher.bounded import Bounds, EndReason
+from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.data_fetcher import DataFetcher
-from recordpublisher.fetcher.in_process_tracker import InProcessTracker
 from recordpublisher.publishers.errors import StateError
 
 from scripted import RecordingSink, ScriptedSource, a_fetcher, fetcher_parts

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordpublisher.fetcher.coordinator import Coordinator
-from recordpublisher.fetcher.membership import Membership, Place
-from recordpublisher.fetcher.subtask_report import Report, SubtaskStatus
+from recordpublisher.fetcher.coordination.coordinator import Coordinator
+from recordpublisher.fetcher.coordination.member import Membership, Place
+from recordpublisher.fetcher.coordination.subtask_report import Report, SubtaskStatus
 
 SYNC, TIMEOUT, STARTUP = 100, 1_000, 2_000
 SUBTASKS = 4

@@ -9,9 +9,9 @@ from entries import entry, marker, stamped
 from recordpublisher.fetcher.alignment import Alignment
 from recordpublisher.fetcher.bounded import Bounds
 from recordpublisher.fetcher.budget import BudgetLimits, ByteBudget
+from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.emitter import Emitter
 from recordpublisher.fetcher.finish_line import FinishLine
-from recordpublisher.fetcher.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.intake import Intake
 from recordpublisher.fetcher.pulse import Pulse
 from recordpublisher.fetcher.sink import Sink

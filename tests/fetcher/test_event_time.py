@@ -6,7 +6,7 @@ import random
 import pytest
 
 from recordpublisher.fetcher.bounded import Bounds, EndReason
-from recordpublisher.fetcher.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 
 from scripted import RecordingSink, ScriptedSource, a_fetcher
 from virtual_time import run_virtual

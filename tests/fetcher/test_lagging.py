@@ -6,10 +6,10 @@ import logging
 from entries import entry, stamped
 
 from recordpublisher.fetcher.bounded import Bounds
-from recordpublisher.fetcher.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.coordination.tracker import Report, SubtaskStatus
 from recordpublisher.fetcher.lagging import Laggards
 from recordpublisher.fetcher.shard_table import ShardTable, Stage
-from recordpublisher.fetcher.tracker import Report, SubtaskStatus
 
 from scripted import RecordingSink, ScriptedSource, a_fetcher
 from virtual_time import run_virtual

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from recordpublisher.fetcher.bounded import Bounds, EndReason
-from recordpublisher.fetcher.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.publishers.errors import (
     ConfigurationError,
     DataLossError,

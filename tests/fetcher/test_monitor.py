@@ -5,7 +5,7 @@ import asyncio
 from watched import ALIGNED, Tips, alarms_of, unread
 
 from recordpublisher.fetcher.alarms import AlarmKind
-from recordpublisher.fetcher.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.publishers.errors import TransientError
 
 from scripted import RecordingSink, ScriptedSource

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from recordpublisher.fetcher.bounded import Bounds
-from recordpublisher.fetcher.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.publishers.positions import PositionType
 
 from scripted import RecordingSink, ScriptedSource, a_fetcher

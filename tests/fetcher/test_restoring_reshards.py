@@ -11,8 +11,8 @@ import pytest
 from generations import Family, FamilySource, Row
 
 from recordpublisher.fetcher.bounded import Bounds
+from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.data_fetcher import DataFetcher
-from recordpublisher.fetcher.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.records import RecordBatch
 

@@ -5,7 +5,7 @@ import asyncio
 from entries import START, StoppedClock, shard
 
 from recordpublisher.fetcher.bounded import Bounds
-from recordpublisher.fetcher.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.shard_state import ShardState
 from recordpublisher.fetcher.shard_table import ShardTable, Stage
 from recordpublisher.fetcher.succession import Succession

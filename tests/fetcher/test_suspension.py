@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from recordpublisher.fetcher.bounded import Bounds
-from recordpublisher.fetcher.in_process_tracker import InProcessTracker
-from recordpublisher.fetcher.tracker import SubtaskStatus
+from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.coordination.tracker import SubtaskStatus
 
 from scripted import RecordingSink, ScriptedSource, a_fetcher
 from virtual_time import run_virtual

@@ -7,11 +7,11 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from recordpublisher.fetcher.coordinator import Coordinator
-from recordpublisher.fetcher.in_process_tracker import InProcessTracker
-from recordpublisher.fetcher.remote_tracker import RemoteTracker
-from recordpublisher.fetcher.tracker import WatermarkTracker
-from recordpublisher.fetcher.tracker_messages import Statement
+from recordpublisher.fetcher.coordination.coordinator import Coordinator
+from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.coordination.messages import Statement
+from recordpublisher.fetcher.coordination.remote_tracker import RemoteTracker
+from recordpublisher.fetcher.coordination.tracker import WatermarkTracker
 from recordpublisher.publishers.properties.properties import Properties
 
 from .universe import Clock, Process, Universe

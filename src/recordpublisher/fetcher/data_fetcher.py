@@ -15,6 +15,7 @@ from .bounded import BoundedResult, Bounds, EndReason
 from .budget import ByteBudget
 from .checkpoints import CheckpointKeeper
 from .closing import close_parts
+from .coordination.tracker import Report, SubtaskStatus
 from .emitter import Emitter
 from .ending import Ending
 from .finish_line import FinishLine
@@ -33,7 +34,6 @@ from .shard_table import ShardEntry, ShardTable
 from .snapshots import Snapshots
 from .subtask_view import SubtaskView
 from .succession import Succession
-from .tracker import Report, SubtaskStatus
 from .watch import Watch
 
 log = logging.getLogger("recordpublisher.fetcher")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from .coordination.tracker import WatermarkTracker
 from .shard_table import ShardEntry, ShardTable
-from .tracker import WatermarkTracker
 
 
 class Laggards:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .active_minimum import ActiveMinimum
+from .coordination.active_minimum import ActiveMinimum
+from .coordination.tracker import SubtaskStatus
 from .shard_table import ShardEntry
-from .tracker import SubtaskStatus
 
 
 class LocalWatermark:

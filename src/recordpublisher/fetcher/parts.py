@@ -16,10 +16,10 @@ from recordpublisher.publishers.shards import Shard
 from .alarms import AlarmListener
 from .assignment import ShardAssigner
 from .checkpoints import Checkpoints
+from .coordination.tracker import WatermarkTracker
 from .discovery import Discovery
 from .settings import FetcherSettings
 from .sink import Sink, SinkContext, State
-from .tracker import WatermarkTracker
 
 
 @dataclass(frozen=True, slots=True)

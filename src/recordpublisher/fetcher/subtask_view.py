@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .alignment import Alignment
+from .coordination.tracker import WatermarkTracker
 from .emitter import Emitter
 from .intake import Intake
 from .monitor import Monitor
 from .pulse import Pulse
 from .shard_table import ShardEntry, ShardTable
-from .tracker import WatermarkTracker
 
 
 @dataclass(frozen=True, slots=True)

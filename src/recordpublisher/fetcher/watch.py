@@ -9,9 +9,9 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.table import MAX_LAG, STARTUP_TIMEOUT, TRACKER
 
 from .alignment import Alignment
+from .coordination.tracker import WatermarkTracker
 from .local_watermark import LocalWatermark
 from .shard_table import ShardTable
-from .tracker import WatermarkTracker
 from .waited_for import waited_for
 
 log = logging.getLogger("recordpublisher.fetcher")

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from recordpublisher.fetcher.bounded import BoundedResult, Bounds
+from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.data_fetcher import DataFetcher
 from recordpublisher.fetcher.discovery import Discovery
-from recordpublisher.fetcher.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.parts import FetcherParts
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shard_state import ShardState

@@ -6,9 +6,9 @@ from typing import Any
 
 from recordpublisher.consumer.deserialization import Deserializer
 from recordpublisher.consumer.watermark_strategies import WatermarkStrategy
+from recordpublisher.fetcher.coordination.tracker import WatermarkTracker
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.state_store import StateStore
-from recordpublisher.fetcher.tracker import WatermarkTracker
 from recordpublisher.publishers.base import RecordPublisherFactory
 
 from .hookspecs import PROJECT, hookimpl
@@ -37,7 +37,7 @@ def recordpublisher_register_sinks(registry: Registrar[Sink]) -> None:
 @hookimpl
 def recordpublisher_register_trackers(registry: Registrar[WatermarkTracker]) -> None:
     """The global watermark within one process, and over TCP."""
-    registry.add("IN_PROCESS", f"{PROJECT}.fetcher.in_process_tracker:InProcessTracker")
+    registry.add("IN_PROCESS", f"{PROJECT}.fetcher.coordination.in_process_tracker:InProcessTracker")
     registry.add("TCP", f"{PROJECT}.plugins.trackers.tcp.client:TcpTracker")
 
 

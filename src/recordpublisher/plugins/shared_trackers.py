@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import weakref
 
-from recordpublisher.fetcher.in_process_tracker import InProcessTracker
-from recordpublisher.fetcher.tracker import WatermarkTracker
+from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.coordination.tracker import WatermarkTracker
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import Properties

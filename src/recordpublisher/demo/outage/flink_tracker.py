@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from recordpublisher.fetcher.tracker import Report, WatermarkTracker
+from recordpublisher.fetcher.coordination.tracker import Report, WatermarkTracker
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import EMIT_INTERVAL, IDLE_INTERVAL, SYNC_INTERVAL, TRACKER_ADDRESS
 

@@ -12,8 +12,8 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
+from recordpublisher.fetcher.coordination.tracker import WatermarkTracker
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.fetcher.tracker import WatermarkTracker
 from recordpublisher.plugins.hookspecs import hookimpl
 from recordpublisher.plugins.manager import load_registry
 from recordpublisher.plugins.registry import Registrar

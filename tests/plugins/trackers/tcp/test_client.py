@@ -6,7 +6,7 @@ import logging
 import pytest
 from tracker_visits import TOKEN, a_free_port, a_job, says, until
 
-from recordpublisher.fetcher.tracker import SubtaskStatus
+from recordpublisher.fetcher.coordination.tracker import SubtaskStatus
 from recordpublisher.plugins.trackers.tcp.server import TrackerServer
 from recordpublisher.publishers.errors import ConfigurationError
 

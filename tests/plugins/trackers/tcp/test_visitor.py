@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tracker_visits import TOKEN
 
-from recordpublisher.fetcher.tracker_messages import Statement
+from recordpublisher.fetcher.coordination.messages import Statement
 from recordpublisher.plugins.trackers.tcp.framing import framed
 from recordpublisher.plugins.trackers.tcp.greeting import proof_of
 from recordpublisher.plugins.trackers.tcp.offices import Offices

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from recordpublisher.fetcher.remote_tracker import RemoteTracker
-from recordpublisher.fetcher.tracker_messages import Answer, Statement
+from recordpublisher.fetcher.coordination.messages import Answer, Statement
+from recordpublisher.fetcher.coordination.remote_tracker import RemoteTracker
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties import table

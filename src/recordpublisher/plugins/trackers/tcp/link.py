@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from recordpublisher.fetcher.tracker_messages import Answer, Statement
+from recordpublisher.fetcher.coordination.messages import Answer, Statement
 
 from .framing import FrameError, FrameReader, framed
 from .greeting import VERSION, Challenge, Farewell, proof_of

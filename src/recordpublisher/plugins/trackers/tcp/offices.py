@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from recordpublisher.fetcher.coordinator import Coordinator
-from recordpublisher.fetcher.tracker_messages import Answer, Statement
+from recordpublisher.fetcher.coordination.coordinator import Coordinator
+from recordpublisher.fetcher.coordination.messages import Answer, Statement
 
 log = logging.getLogger("recordpublisher.tracker")
 

@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ..lowest import LowestOf
 from .active_minimum import ActiveMinimum
-from .lowest import LowestOf
 from .subtask_report import SubtaskStatus
 
 MOST_FINISHED_CHARACTERS = 8 * 2**20

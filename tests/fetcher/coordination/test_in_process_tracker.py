@@ -5,8 +5,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.fetcher.in_process_tracker import InProcessTracker
-from recordpublisher.fetcher.tracker import Report, SubtaskStatus
+from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.coordination.tracker import Report, SubtaskStatus
 
 ACTIVE, IDLE, LEFT = SubtaskStatus.ACTIVE, SubtaskStatus.IDLE, SubtaskStatus.LEFT
 REPORTS = st.builds(Report, st.integers(0, 2), st.sampled_from(SubtaskStatus), st.none() | st.integers(-100, 100))

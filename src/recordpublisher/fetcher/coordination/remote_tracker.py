@@ -9,9 +9,9 @@ from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import Properties
 
-from .membership import Membership, Place
+from .member import Membership, Place
+from .messages import Answer, Statement
 from .tracker import Report, SubtaskStatus, WatermarkTracker
-from .tracker_messages import Answer, Statement
 
 NO_GROUP = "job"
 

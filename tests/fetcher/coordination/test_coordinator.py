@@ -2,8 +2,8 @@
 
 import pytest
 
-from recordpublisher.fetcher.coordinator import TOLD_AT_ONCE, Coordinator
-from recordpublisher.fetcher.tracker_messages import Statement
+from recordpublisher.fetcher.coordination.coordinator import TOLD_AT_ONCE, Coordinator
+from recordpublisher.fetcher.coordination.messages import Statement
 
 
 class Group:

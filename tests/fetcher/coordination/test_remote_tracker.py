@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from recordpublisher.fetcher.bounded import Bounds
-from recordpublisher.fetcher.coordinator import Coordinator
-from recordpublisher.fetcher.remote_tracker import RemoteTracker
+from recordpublisher.fetcher.coordination.coordinator import Coordinator
+from recordpublisher.fetcher.coordination.remote_tracker import RemoteTracker
 from recordpublisher.publishers.properties.properties import Properties
 
 from scripted import RecordingSink, ScriptedSource, a_fetcher

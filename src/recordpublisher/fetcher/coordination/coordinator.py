@@ -5,10 +5,10 @@ No clock and no sockets: whoever carries the messages hands in the time (ms that
 
 from __future__ import annotations
 
-from .lowest import LowestOf
+from ..lowest import LowestOf
+from .group import Patience, WatermarkGroup
+from .messages import Answer, Refusal, Statement
 from .subtask_report import SubtaskStatus
-from .tracker_messages import Answer, Refusal, Statement
-from .watermark_group import Patience, WatermarkGroup
 
 TOLD_AT_ONCE = 16
 """How many of the lowest subtasks hear which value others wait for; the rest hear it in the answers to their heartbeats."""

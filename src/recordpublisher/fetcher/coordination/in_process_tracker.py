@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 
 from recordpublisher.publishers.clock import Clock, SystemClock
 
+from .group import Patience, WatermarkGroup
 from .subtask_report import Report
 from .tracker import WatermarkTracker
-from .watermark_group import Patience, WatermarkGroup
 
 
 class InProcessTracker(WatermarkTracker):
