@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from recordpublisher.fetcher.bounded import BoundedResult, Bounds, EndReason, ShardOutcome
-from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.sinks.spark.driver import BatchPlanner
 from recordpublisher.plugins.sinks.spark.offset import Offset
 from recordpublisher.plugins.sinks.spark.options import SparkOptions

@@ -14,7 +14,7 @@ import pyarrow as pa
 from benchmarks.pipeline_client import access_to
 
 from recordpublisher.fetcher.bounded import Bounds
-from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.bounded_reads import BoundedReader
 from recordpublisher.plugins.lister import StreamLister, stream_names
 from recordpublisher.plugins.sinks.spark.columns import ARROW_SCHEMA, ArrowRows

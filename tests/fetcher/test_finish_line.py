@@ -5,7 +5,7 @@ from entries import entry, shard, stamped
 
 from recordpublisher.fetcher.bounded import Bounds, EndReason
 from recordpublisher.fetcher.finish_line import FinishLine
-from recordpublisher.fetcher.shard_table import Stage
+from recordpublisher.fetcher.shards.shard_table import Stage
 
 
 def line(*entries, **bounds):

@@ -9,7 +9,7 @@ from entries import StoppedClock, entry, marker, shard, stamped
 from recordpublisher.fetcher.budget import BudgetLimits, ByteBudget
 from recordpublisher.fetcher.intake import Intake
 from recordpublisher.fetcher.pulse import Pulse
-from recordpublisher.fetcher.shard_table import Stage
+from recordpublisher.fetcher.shards.shard_table import Stage
 
 
 class Scene:

@@ -4,7 +4,7 @@ import pytest
 from entries import START, shard
 
 from recordpublisher.fetcher.seeding import data_loss, past_retention, seeded_states, vanished
-from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.snapshot import Restored
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.shards import Shard

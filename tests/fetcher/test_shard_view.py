@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from entries import entry, stamped
 
-from recordpublisher.fetcher.shard_table import Stage
 from recordpublisher.fetcher.shard_view import ShardView
+from recordpublisher.fetcher.shards.shard_table import Stage
 from recordpublisher.publishers.positions import StartingPosition
 
 DAY_MS = 86_400_000

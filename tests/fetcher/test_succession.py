@@ -6,8 +6,8 @@ from entries import START, StoppedClock, shard
 
 from recordpublisher.fetcher.bounded import Bounds
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
-from recordpublisher.fetcher.shard_state import ShardState
-from recordpublisher.fetcher.shard_table import ShardTable, Stage
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_table import ShardTable, Stage
 from recordpublisher.fetcher.succession import Succession
 
 from scripted import RecordingSink, ScriptedSource, a_fetcher

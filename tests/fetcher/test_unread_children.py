@@ -4,7 +4,7 @@ import pytest
 from entries import START, shard
 
 from recordpublisher.fetcher.seeding import past_retention
-from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.snapshot import Restored
 from recordpublisher.fetcher.unread_children import with_unread_children
 from recordpublisher.publishers.positions import SequenceNumber

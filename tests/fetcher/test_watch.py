@@ -9,8 +9,8 @@ from recordpublisher.fetcher.alignment import Alignment
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.coordination.tracker import Report, SubtaskStatus
 from recordpublisher.fetcher.local_watermark import LocalWatermark
-from recordpublisher.fetcher.shard_state import ShardState
-from recordpublisher.fetcher.shard_table import ShardTable, Stage
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_table import ShardTable, Stage
 from recordpublisher.fetcher.watch import Watch
 from recordpublisher.publishers.errors import ConfigurationError
 

@@ -16,9 +16,9 @@ from recordpublisher.fetcher.bounded import Bounds
 from recordpublisher.fetcher.checkpoints import Checkpoints
 from recordpublisher.fetcher.coordination.tracker import Report, WatermarkTracker
 from recordpublisher.fetcher.data_fetcher import DataFetcher
-from recordpublisher.fetcher.discovery import Discovery
 from recordpublisher.fetcher.parts import FetcherParts
 from recordpublisher.fetcher.settings import FetcherSettings
+from recordpublisher.fetcher.shards.discovery import Discovery
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties

@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from recordpublisher.fetcher import opening, seeding, shard_table
+from recordpublisher.fetcher import opening, seeding
 from recordpublisher.fetcher.data_fetcher import DataFetcher
-from recordpublisher.fetcher.discovery import Discovery
-from recordpublisher.fetcher.roster import Roster
+from recordpublisher.fetcher.shards import shard_table
+from recordpublisher.fetcher.shards.discovery import Discovery
+from recordpublisher.fetcher.shards.owned_shards import Roster
 from recordpublisher.publishers.positions import StartingPosition
 
 from .mutation import Patches, nothing, replaced

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from recordpublisher.fetcher import seeding, shard_table
+from recordpublisher.fetcher import seeding
+from recordpublisher.fetcher.shards import shard_table
 from recordpublisher.publishers import retry as backoff
 from recordpublisher.publishers.fanout import lost_resource
 from recordpublisher.publishers.kinesis import error_mapping as translation

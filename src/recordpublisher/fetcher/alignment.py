@@ -11,7 +11,7 @@ from recordpublisher.publishers.clock import Clock
 from .coordination.active_minimum import ActiveMinimum
 from .coordination.tracker import Report, WatermarkTracker
 from .lowest import LowestOf
-from .shard_table import ShardEntry
+from .shards.shard_table import ShardEntry
 
 MARKER_FIRST = -math.inf
 

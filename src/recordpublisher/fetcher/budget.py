@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .settings import BudgetLimits
-from .shard_table import ShardEntry
+from .shards.shard_table import ShardEntry
 
 SMALLEST_ROOM_BYTES = 64 * 1024
 

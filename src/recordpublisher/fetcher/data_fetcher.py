@@ -29,8 +29,8 @@ from .parts import FetcherParts
 from .pulse import Pulse
 from .readers import Readers, is_deleted_stream
 from .rejections import Rejections
-from .roster import Roster
-from .shard_table import ShardEntry, ShardTable
+from .shards.owned_shards import Roster
+from .shards.shard_table import ShardEntry, ShardTable
 from .snapshots import Snapshots
 from .subtask_view import SubtaskView
 from .succession import Succession

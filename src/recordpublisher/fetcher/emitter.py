@@ -14,7 +14,7 @@ from .intake import Intake
 from .lateness import late_after_idle
 from .local_watermark import LocalWatermark
 from .pulse import Pulse
-from .shard_table import ShardEntry, Stage
+from .shards.shard_table import ShardEntry, Stage
 from .sink import Sink
 
 SHORTEST_TURN_SECONDS, LONGEST_TURN_SECONDS = 0.005, 0.05

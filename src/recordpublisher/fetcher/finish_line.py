@@ -5,7 +5,7 @@ from __future__ import annotations
 from recordpublisher.publishers.records import RecordBatch
 
 from .bounded import Bounds, EndReason
-from .shard_table import ShardEntry, Stage
+from .shards.shard_table import ShardEntry, Stage
 
 
 class FinishLine:

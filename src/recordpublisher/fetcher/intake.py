@@ -11,7 +11,7 @@ from recordpublisher.publishers.shards import Shard
 
 from .budget import ByteBudget
 from .pulse import Pulse
-from .shard_table import ShardEntry, Stage
+from .shards.shard_table import ShardEntry, Stage
 from .waiting_room import WaitingRoom
 
 

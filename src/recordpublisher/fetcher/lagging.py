@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .coordination.tracker import WatermarkTracker
-from .shard_table import ShardEntry, ShardTable
+from .shards.shard_table import ShardEntry, ShardTable
 
 
 class Laggards:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .coordination.active_minimum import ActiveMinimum
 from .coordination.tracker import SubtaskStatus
-from .shard_table import ShardEntry
+from .shards.shard_table import ShardEntry
 
 
 class LocalWatermark:

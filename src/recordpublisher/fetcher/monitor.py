@@ -10,7 +10,7 @@ from .alarms import Alarm, AlarmBoard, AlarmKind
 from .alignment import Alignment
 from .parts import FetcherParts
 from .retention import Retention
-from .shard_table import ShardTable
+from .shards.shard_table import ShardTable
 from .sightings import Sightings
 from .sink import Sink
 from .standing import Standing

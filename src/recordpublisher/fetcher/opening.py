@@ -12,7 +12,7 @@ from recordpublisher.publishers.shards import Shard
 
 from .parts import FetcherParts
 from .seeding import data_loss, not_listed_yet, past_retention, seeded_states, vanished
-from .shard_state import ShardState
+from .shards.shard_state import ShardState
 from .sink import SinkContext, State
 from .snapshot import Restored, handed_over, overlaid, union
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .bounded import ShardOutcome
-from .shard_table import ShardEntry
+from .shards.shard_table import ShardEntry
 
 
 def outcome_of(entry: ShardEntry, before: tuple[int, int], heads: Mapping[str, int | None]) -> ShardOutcome:

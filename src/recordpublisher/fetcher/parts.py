@@ -14,11 +14,11 @@ from recordpublisher.publishers.shard_tip import Tip
 from recordpublisher.publishers.shards import Shard
 
 from .alarms import AlarmListener
-from .assignment import ShardAssigner
 from .checkpoints import Checkpoints
 from .coordination.tracker import WatermarkTracker
-from .discovery import Discovery
 from .settings import FetcherSettings
+from .shards.assignment import ShardAssigner
+from .shards.discovery import Discovery
 from .sink import Sink, SinkContext, State
 
 

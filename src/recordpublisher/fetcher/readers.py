@@ -13,7 +13,7 @@ from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
 from .intake import Intake
-from .shard_table import ShardEntry, ShardTable, Stage
+from .shards.shard_table import ShardEntry, ShardTable, Stage
 
 
 class Readers:

@@ -10,7 +10,7 @@ from typing import Any
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 
-from .shard_table import ShardTable
+from .shards.shard_table import ShardTable
 from .sink import Checkpoint, Sink, SinkContext, refuse
 
 log = logging.getLogger("recordpublisher.fetcher")

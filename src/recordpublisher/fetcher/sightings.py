@@ -10,11 +10,11 @@ from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
 
-from .elsewhere import guarded, unread_by
 from .parts import FetcherParts
 from .seeding import seeded_states
-from .shard_state import ShardState
-from .shard_table import ShardEntry, ShardTable, Stage
+from .shards.elsewhere import guarded, unread_by
+from .shards.shard_state import ShardState
+from .shards.shard_table import ShardEntry, ShardTable, Stage
 from .sink import State
 from .snapshot import union
 from .unread import ShardSight, family_mark, sight_of

@@ -8,7 +8,7 @@ from typing import Any
 
 from recordpublisher.publishers.errors import StateError
 
-from .shard_state import ShardState
+from .shards.shard_state import ShardState
 from .sink import State
 
 VERSION = 1

@@ -10,7 +10,7 @@ from .emitter import Emitter
 from .opening import OpenedJob
 from .parts import FetcherParts
 from .rejections import Rejections
-from .shard_table import ShardTable
+from .shards.shard_table import ShardTable
 from .sink import Checkpoint, State
 from .snapshot import to_json
 

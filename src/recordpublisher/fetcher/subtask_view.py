@@ -10,7 +10,7 @@ from .emitter import Emitter
 from .intake import Intake
 from .monitor import Monitor
 from .pulse import Pulse
-from .shard_table import ShardEntry, ShardTable
+from .shards.shard_table import ShardEntry, ShardTable
 
 
 @dataclass(frozen=True, slots=True)

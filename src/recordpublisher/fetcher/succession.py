@@ -9,7 +9,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.shards import Shard
 
 from .coordination.tracker import WatermarkTracker
-from .shard_table import ShardEntry, ShardTable, Stage
+from .shards.shard_table import ShardEntry, ShardTable, Stage
 
 LISTINGS_WITHOUT_CHILDREN = 2
 """The first whole listing after a shard's end may have begun before it; the second would show a child."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from recordpublisher.publishers.shards import Shard
 
 from .alarms import Alarm, AlarmKind
-from .shard_state import ShardState
-from .shard_table import ShardEntry, Stage
+from .shards.shard_state import ShardState
+from .shards.shard_table import ShardEntry, Stage
 from .standing import Standing
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 from .budget import ByteBudget
 from .lowest import LowestOf
-from .shard_table import ShardEntry
+from .shards.shard_table import ShardEntry
 
 MARKER_FIRST = float("-inf")
 

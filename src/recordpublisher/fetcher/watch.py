@@ -11,7 +11,7 @@ from recordpublisher.publishers.properties.table import MAX_LAG, STARTUP_TIMEOUT
 from .alignment import Alignment
 from .coordination.tracker import WatermarkTracker
 from .local_watermark import LocalWatermark
-from .shard_table import ShardTable
+from .shards.shard_table import ShardTable
 from .waited_for import waited_for
 
 log = logging.getLogger("recordpublisher.fetcher")

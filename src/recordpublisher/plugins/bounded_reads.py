@@ -8,10 +8,10 @@ from typing import Any
 from recordpublisher.fetcher.bounded import BoundedResult, Bounds
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.data_fetcher import DataFetcher
-from recordpublisher.fetcher.discovery import Discovery
 from recordpublisher.fetcher.parts import FetcherParts
 from recordpublisher.fetcher.settings import FetcherSettings
-from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.fetcher.shards.discovery import Discovery
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.snapshot import to_json
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory

@@ -69,4 +69,4 @@ def recordpublisher_register_deserializers(registry: Registrar[Deserializer]) ->
 @hookimpl
 def recordpublisher_register_shard_assigners(registry: Registrar[Any]) -> None:
     """By the middle of the hash range."""
-    registry.add("UNIFORM", f"{PROJECT}.fetcher.assignment:UniformAssigner")
+    registry.add("UNIFORM", f"{PROJECT}.fetcher.shards.assignment:UniformAssigner")

@@ -14,12 +14,12 @@ from recordpublisher.consumer.shard_consumer import Stamping
 from recordpublisher.consumer.watermark_strategies import AssignedWatermarks, WatermarkStrategy
 from recordpublisher.fetcher import data_fetcher as floor
 from recordpublisher.fetcher.alarms import AlarmListener
-from recordpublisher.fetcher.assignment import ShardAssigner
 from recordpublisher.fetcher.bounded import BoundedResult, Bounds
 from recordpublisher.fetcher.checkpoints import Checkpoints
-from recordpublisher.fetcher.discovery import Discovery
 from recordpublisher.fetcher.parts import FetcherParts
 from recordpublisher.fetcher.settings import FetcherSettings
+from recordpublisher.fetcher.shards.assignment import ShardAssigner
+from recordpublisher.fetcher.shards.discovery import Discovery
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.fetcher.snapshot import union
 from recordpublisher.fetcher.state_store import StateStore

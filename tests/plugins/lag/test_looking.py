@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from entries import START, shard
 
-from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.snapshot import to_json
 from recordpublisher.plugins.lag.looking import Watcher
 from recordpublisher.publishers.errors import StateError, ThrottledError

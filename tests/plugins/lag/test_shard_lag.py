@@ -3,7 +3,7 @@
 import pytest
 from entries import START, shard
 
-from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.lag.shard_lag import Look, is_overdue, lag_of, lost_shard
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.shard_tip import Tip

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from recordpublisher.fetcher.seeding import seeded_states, vanished
-from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import State
 from recordpublisher.fetcher.snapshot import union
 from recordpublisher.publishers.positions import PositionType, StartingPosition

@@ -8,7 +8,7 @@ from fanout_script import EFO, ScriptedPorts, record
 
 from recordpublisher.fetcher.bounded import Bounds
 from recordpublisher.fetcher.data_fetcher import DataFetcher
-from recordpublisher.fetcher.discovery import Discovery
+from recordpublisher.fetcher.shards.discovery import Discovery
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
 from recordpublisher.publishers.fanout.consumer_refcount import ConsumerHolders

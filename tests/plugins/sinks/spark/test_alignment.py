@@ -1,7 +1,7 @@
 """Evidence of silence over windows (W3)."""
 
 from recordpublisher import Shard, StartingPosition
-from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.sinks.spark.alignment import silence
 from recordpublisher.plugins.sinks.spark.claim import ShardClaim
 from recordpublisher.plugins.sinks.spark.offset import ShardEntry

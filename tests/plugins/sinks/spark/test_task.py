@@ -8,7 +8,7 @@ import pytest
 from spark_simulation import MemoryClaims, SimulatedKinesis
 
 from recordpublisher.fetcher.bounded import Bounds
-from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.sinks.spark.claim import Claim
 from recordpublisher.plugins.sinks.spark.offset import ShardEntry
 from recordpublisher.plugins.sinks.spark.task import TaskPlan, TaskRead

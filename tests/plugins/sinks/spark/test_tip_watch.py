@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.sinks.spark.tip_watch import TipWatch, watch_properties
 from recordpublisher.plugins.sinks.spark.worker import worker_loop
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, RunResult

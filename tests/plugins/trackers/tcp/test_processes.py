@@ -12,7 +12,7 @@ import boto3
 import pytest
 from command_line import process_environment
 
-from recordpublisher.fetcher.assignment import uniform
+from recordpublisher.fetcher.shards.assignment import uniform
 from recordpublisher.local import serve_in_thread
 from recordpublisher.publishers.shards import HashRange, Shard
 

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Mapping
 
 from recordpublisher.fetcher.settings import FetcherSettings
-from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.bounded_reads import check_bounded
 from recordpublisher.plugins.lister import StreamLister, stream_names
 from recordpublisher.plugins.manager import load_registry

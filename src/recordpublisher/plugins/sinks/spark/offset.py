@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from recordpublisher.fetcher.shard_state import ShardState, start_from_json, start_to_json
+from recordpublisher.fetcher.shards.shard_state import ShardState, start_from_json, start_to_json
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard

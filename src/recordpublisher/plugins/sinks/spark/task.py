@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from recordpublisher.fetcher.bounded import BoundedResult, Bounds, ShardOutcome
-from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.state.claims import BatchId, ClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import DataLossError, StateError

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol
 
-from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.base import RecordPublisherFactory, RunResult
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.properties import table

@@ -12,8 +12,8 @@ from recordpublisher.publishers.records import RecordBatch, to_millis
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard, is_too_old_for
 
+from .idleness import SilenceClock
 from .shard_state import ShardState
-from .silence import SilenceClock
 
 
 class Stage(Enum):

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from entries import shard
 
-from recordpublisher.fetcher.discovery import Discovery
+from recordpublisher.fetcher.shards.discovery import Discovery
 from recordpublisher.publishers.errors import (
     FatalKinesisError,
     RetriesExhaustedError,

@@ -1,6 +1,6 @@
 """W3: idleness on evidence, never on elapsed time alone."""
 
-from recordpublisher.fetcher.silence import LONGEST_CREDIT_SECONDS, SilenceClock
+from recordpublisher.fetcher.shards.idleness import LONGEST_CREDIT_SECONDS, SilenceClock
 
 
 def seen(*moments: float) -> SilenceClock:

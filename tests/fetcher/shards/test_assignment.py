@@ -6,7 +6,7 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.fetcher.assignment import UniformAssigner, uniform
+from recordpublisher.fetcher.shards.assignment import UniformAssigner, uniform
 from recordpublisher.publishers.shards import MAX_HASH_KEY, HashRange, Shard
 
 RANGES = st.tuples(st.integers(0, MAX_HASH_KEY), st.integers(0, MAX_HASH_KEY)).map(sorted)
@@ -37,7 +37,7 @@ def test_streams_begin_at_different_subtasks():
 
 
 def test_another_process_says_the_same():  # never Python's hash
-    code = "import sys; sys.path[:0] = {!r}; from recordpublisher.fetcher.assignment import uniform; "
+    code = "import sys; sys.path[:0] = {!r}; from recordpublisher.fetcher.shards.assignment import uniform; "
     code += "from recordpublisher.publishers.shards import Shard; print([uniform(Shard(f's{{n}}', 'a'), 7) for n in range(20)])"
     told = subprocess.run([sys.executable, "-c", code.format(sys.path)], capture_output=True, text=True, check=True)
 

@@ -7,8 +7,8 @@ from entries import START, entry, marker, shard, stamped
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.fetcher.shard_state import ShardState
-from recordpublisher.fetcher.shard_table import ShardTable, Stage
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_table import ShardTable, Stage
 from recordpublisher.publishers.positions import SequenceNumber
 
 FRESH = ShardState(START)

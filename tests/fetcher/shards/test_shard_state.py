@@ -7,7 +7,7 @@ from entries import START
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.fetcher.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 

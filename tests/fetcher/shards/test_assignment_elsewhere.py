@@ -3,7 +3,7 @@
 import pytest
 from entries import shard
 
-from recordpublisher.fetcher.elsewhere import guarded, guardian_of, unread_by
+from recordpublisher.fetcher.shards.elsewhere import guarded, guardian_of, unread_by
 
 SHARDS = [shard(str(number)) for number in range(4)]
 
