@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
+from recordpublisher.fetcher.checkpoints.snapshot import to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Checkpoint, SinkContext
-from recordpublisher.fetcher.snapshot import to_json
 from recordpublisher.plugins.sinks.spark.spool.admission import Limits
 from recordpublisher.plugins.sinks.spark.spool.generation import Generation
 from recordpublisher.plugins.sinks.spark.spool.lane import Lane

@@ -3,7 +3,7 @@
 import asyncio
 
 from recordpublisher.fetcher.alarms import AlarmKind
-from recordpublisher.fetcher.state_store import StateStore
+from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.publishers.shard_tip import Tip
 
 from scripted import RecordingSink, a_fetcher

@@ -12,9 +12,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from .fetcher.alarms import Alarm, AlarmKind
+from .fetcher.checkpoints.state_store import StateStore
 from .fetcher.coordination.tracker import Report, SubtaskStatus, WatermarkTracker
 from .fetcher.sink import Checkpoint, Sink, SinkContext
-from .fetcher.state_store import StateStore
 from .publishers.base import BatchConsumer, RecordPublisher, RecordPublisherFactory, RunResult
 from .publishers.errors import (
     ConfigurationError,

@@ -7,8 +7,8 @@ import time
 import pytest
 from command_line import command
 
+from recordpublisher.fetcher.checkpoints.snapshot import to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.fetcher.snapshot import to_json
 from recordpublisher.local import serve_in_thread
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 

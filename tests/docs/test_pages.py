@@ -7,7 +7,7 @@ import re
 import pytest
 from command_line import ROOT
 
-from recordpublisher.fetcher.snapshot import to_json, union
+from recordpublisher.fetcher.checkpoints.snapshot import to_json, union
 from recordpublisher.plugins.sinks import memory, reactive  # noqa: F401 - declare properties
 from recordpublisher.plugins.sinks.spark import options  # noqa: F401 - declares properties
 from recordpublisher.plugins.sinks.spark.writing import options as writing_options  # noqa: F401 - declares properties

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from recordpublisher.fetcher.snapshot import handed_over, union
+from recordpublisher.fetcher.checkpoints.snapshot import handed_over, union
 
 SHARDS = [f"s/{number}" for number in range(6)]
 

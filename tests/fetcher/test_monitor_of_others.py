@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from watched import INTERVAL, Stored, Tips, alarms_of, unread
 
-from recordpublisher.fetcher.checkpoints import Checkpoints
+from recordpublisher.fetcher.checkpoints.store import Checkpoints
 from recordpublisher.publishers.errors import StateError
 
 from scripted import ScriptedSource

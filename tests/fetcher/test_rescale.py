@@ -3,8 +3,8 @@
 import json
 
 from recordpublisher.fetcher.bounded import Bounds
-from recordpublisher.fetcher.checkpoints import Checkpoints
-from recordpublisher.fetcher.state_store import StateStore
+from recordpublisher.fetcher.checkpoints.state_store import StateStore
+from recordpublisher.fetcher.checkpoints.store import Checkpoints
 
 from scripted import RecordingSink, ScriptedSource, a_fetcher
 from virtual_time import run_virtual

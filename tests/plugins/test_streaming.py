@@ -9,7 +9,7 @@ import pytest
 from memory_streams import PROPERTIES, install
 
 import recordpublisher as rp
-from recordpublisher.fetcher.state_store import StateStore
+from recordpublisher.fetcher.checkpoints.state_store import StateStore
 
 
 class KeptStates(StateStore):

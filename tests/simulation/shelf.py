@@ -6,9 +6,9 @@ import asyncio
 import json
 from typing import Any
 
+from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import State
-from recordpublisher.fetcher.state_store import StateStore
 from recordpublisher.publishers.errors import FencedError
 
 from .universe import Process, Universe

@@ -13,7 +13,7 @@ from recordpublisher.consumer.event_time import AssignedTimes
 from recordpublisher.consumer.shard_consumer import Stamping
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.fetcher.bounded import Bounds
-from recordpublisher.fetcher.checkpoints import Checkpoints
+from recordpublisher.fetcher.checkpoints.store import Checkpoints
 from recordpublisher.fetcher.coordination.tracker import Report, WatermarkTracker
 from recordpublisher.fetcher.data_fetcher import DataFetcher
 from recordpublisher.fetcher.parts import FetcherParts

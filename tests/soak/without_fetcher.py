@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from recordpublisher.fetcher import opening, seeding
+from recordpublisher.fetcher import opening
+from recordpublisher.fetcher.checkpoints import restore as seeding
 from recordpublisher.fetcher.data_fetcher import DataFetcher
 from recordpublisher.fetcher.shards import shard_table
 from recordpublisher.fetcher.shards.discovery import Discovery

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from recordpublisher.fetcher import seeding
+from recordpublisher.fetcher.checkpoints import restore as seeding
 from recordpublisher.fetcher.shards import shard_table
 from recordpublisher.publishers import retry as backoff
 from recordpublisher.publishers.fanout import lost_resource

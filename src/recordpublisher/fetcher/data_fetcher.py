@@ -13,7 +13,7 @@ from recordpublisher.publishers.shards import Shard
 from .alignment import Alignment
 from .bounded import BoundedResult, Bounds, EndReason
 from .budget import ByteBudget
-from .checkpoints import CheckpointKeeper
+from .checkpoints.store import CheckpointKeeper
 from .closing import close_parts
 from .coordination.tracker import Report, SubtaskStatus
 from .emitter import Emitter

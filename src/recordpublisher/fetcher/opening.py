@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.shards import Shard
 
+from .checkpoints.restore import data_loss, not_listed_yet, past_retention, seeded_states, vanished
+from .checkpoints.snapshot import Restored, handed_over, overlaid, union
 from .parts import FetcherParts
-from .seeding import data_loss, not_listed_yet, past_retention, seeded_states, vanished
 from .shards.shard_state import ShardState
 from .sink import SinkContext, State
-from .snapshot import Restored, handed_over, overlaid, union
 
 log = logging.getLogger("recordpublisher.fetcher")
 LOOKS, LOOK_SECONDS = 20, 1.0

@@ -14,7 +14,7 @@ from recordpublisher.publishers.shard_tip import Tip
 from recordpublisher.publishers.shards import Shard
 
 from .alarms import AlarmListener
-from .checkpoints import Checkpoints
+from .checkpoints.store import Checkpoints
 from .coordination.tracker import WatermarkTracker
 from .settings import FetcherSettings
 from .shards.assignment import ShardAssigner

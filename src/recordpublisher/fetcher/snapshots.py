@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from .checkpoints.snapshot import to_json
 from .emitter import Emitter
 from .opening import OpenedJob
 from .parts import FetcherParts
 from .rejections import Rejections
 from .shards.shard_table import ShardTable
 from .sink import Checkpoint, State
-from .snapshot import to_json
 
 
 class Snapshots:

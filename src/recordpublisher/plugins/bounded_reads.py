@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from recordpublisher.fetcher.bounded import BoundedResult, Bounds
+from recordpublisher.fetcher.checkpoints.snapshot import to_json
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.data_fetcher import DataFetcher
 from recordpublisher.fetcher.parts import FetcherParts
@@ -13,7 +14,6 @@ from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.discovery import Discovery
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.fetcher.snapshot import to_json
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError

@@ -19,9 +19,9 @@ import pluggy
 
 from recordpublisher.consumer.deserialization import Deserializer
 from recordpublisher.consumer.watermark_strategies import WatermarkStrategy
+from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.fetcher.coordination.tracker import WatermarkTracker
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.fetcher.state_store import StateStore
 from recordpublisher.publishers.base import RecordPublisherFactory
 
 from .registry import Registrar

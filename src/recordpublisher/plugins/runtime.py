@@ -15,14 +15,14 @@ from recordpublisher.consumer.watermark_strategies import AssignedWatermarks, Wa
 from recordpublisher.fetcher import data_fetcher as floor
 from recordpublisher.fetcher.alarms import AlarmListener
 from recordpublisher.fetcher.bounded import BoundedResult, Bounds
-from recordpublisher.fetcher.checkpoints import Checkpoints
+from recordpublisher.fetcher.checkpoints.snapshot import union
+from recordpublisher.fetcher.checkpoints.state_store import StateStore
+from recordpublisher.fetcher.checkpoints.store import Checkpoints
 from recordpublisher.fetcher.parts import FetcherParts
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.assignment import ShardAssigner
 from recordpublisher.fetcher.shards.discovery import Discovery
 from recordpublisher.fetcher.sink import Sink, State
-from recordpublisher.fetcher.snapshot import union
-from recordpublisher.fetcher.state_store import StateStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.properties import table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from recordpublisher.fetcher.state_store import StateStore
+from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import STATE_URI
 

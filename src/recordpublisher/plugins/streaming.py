@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mappi
 from typing import Any
 
 from recordpublisher.fetcher.bounded import BoundedResult, Bounds
+from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.fetcher.sink import Sink, State
-from recordpublisher.fetcher.state_store import StateStore
 from recordpublisher.publishers.records import Record, RecordBatch
 
 from .background_loop import BackgroundLoop

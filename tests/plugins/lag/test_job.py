@@ -2,8 +2,8 @@
 
 from entries import START, shard
 
+from recordpublisher.fetcher.checkpoints.snapshot import to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.fetcher.snapshot import to_json
 from recordpublisher.plugins.lag.job import StoredJob
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 

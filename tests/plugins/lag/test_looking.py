@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from entries import START, shard
 
+from recordpublisher.fetcher.checkpoints.snapshot import to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.fetcher.snapshot import to_json
 from recordpublisher.plugins.lag.looking import Watcher
 from recordpublisher.publishers.errors import StateError, ThrottledError
 from recordpublisher.publishers.kinesis.ports import ReadAnswer

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from recordpublisher.fetcher.checkpoints.snapshot import to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.fetcher.snapshot import to_json
 from recordpublisher.plugins.state.file import FileStateStore
 from recordpublisher.publishers.positions import StartingPosition
 

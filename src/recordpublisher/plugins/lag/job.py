@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from recordpublisher.fetcher.seeding import seeded_states, vanished
+from recordpublisher.fetcher.checkpoints.restore import seeded_states, vanished
+from recordpublisher.fetcher.checkpoints.snapshot import union
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import State
-from recordpublisher.fetcher.snapshot import union
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.shards import Shard
 

@@ -6,8 +6,8 @@ import asyncio
 import json
 import random
 
+from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.fetcher.sink import State
-from recordpublisher.fetcher.state_store import StateStore
 from recordpublisher.publishers.errors import FencedError, StateError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import STATE_URI

@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.fetcher.sink import State
-from recordpublisher.fetcher.state_store import StateStore
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties, without_password
 from recordpublisher.publishers.properties.table import STATE_URI

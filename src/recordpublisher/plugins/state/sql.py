@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.fetcher.sink import State
-from recordpublisher.fetcher.state_store import StateStore
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import JOB_NAME, STATE_URI

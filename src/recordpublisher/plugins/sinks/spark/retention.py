@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from recordpublisher.fetcher.seeding import data_loss, past_retention, vanished
-from recordpublisher.fetcher.snapshot import Restored
+from recordpublisher.fetcher.checkpoints.restore import data_loss, past_retention, vanished
+from recordpublisher.fetcher.checkpoints.snapshot import Restored
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import Properties

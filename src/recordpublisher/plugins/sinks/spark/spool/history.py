@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from recordpublisher.fetcher.checkpoints.snapshot import to_json, union
 from recordpublisher.fetcher.sink import State
-from recordpublisher.fetcher.snapshot import to_json, union
 from recordpublisher.plugins.state.objects import ObjectStore
 from recordpublisher.publishers.errors import StateError
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from recordpublisher.fetcher.checkpoints.snapshot import to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import State
-from recordpublisher.fetcher.snapshot import to_json
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 
 from ..options import SparkOptions

@@ -3,10 +3,10 @@
 import pytest
 from entries import START, shard
 
-from recordpublisher.fetcher.seeding import past_retention
+from recordpublisher.fetcher.checkpoints.restore import past_retention
+from recordpublisher.fetcher.checkpoints.snapshot import Restored
+from recordpublisher.fetcher.checkpoints.unread_children import with_unread_children
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.fetcher.snapshot import Restored
-from recordpublisher.fetcher.unread_children import with_unread_children
 from recordpublisher.publishers.positions import SequenceNumber
 
 ENDED = ShardState(START, SequenceNumber("5"), ended=True, arrival_ms=5)

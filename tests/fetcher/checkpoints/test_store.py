@@ -2,7 +2,7 @@
 
 import asyncio
 
-from recordpublisher.fetcher.checkpoints import CheckpointKeeper, Checkpoints
+from recordpublisher.fetcher.checkpoints.store import CheckpointKeeper, Checkpoints
 
 from virtual_time import run_virtual
 

@@ -5,8 +5,8 @@ from entries import START
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recordpublisher.fetcher.checkpoints.snapshot import Restored, handed_over, overlaid, to_json, union
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.fetcher.snapshot import Restored, handed_over, overlaid, to_json, union
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import SequenceNumber
 

@@ -3,9 +3,9 @@
 import pytest
 from entries import START, shard
 
-from recordpublisher.fetcher.seeding import data_loss, past_retention, seeded_states, vanished
+from recordpublisher.fetcher.checkpoints.restore import data_loss, past_retention, seeded_states, vanished
+from recordpublisher.fetcher.checkpoints.snapshot import Restored
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.fetcher.snapshot import Restored
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.shards import Shard
 

@@ -9,7 +9,7 @@ from recordpublisher.publishers.errors import DataLossError
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard, is_too_old_for
 
-from .shards.shard_state import ShardState
+from ..shards.shard_state import ShardState
 from .snapshot import Restored
 from .unread_children import with_unread_children
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from .sink import State
+from ..sink import State
 from .state_store import StateStore
 
 REST_SECONDS = 0.1

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from recordpublisher.publishers.shards import Shard
 
-from .shards.shard_state import ShardState
+from ..shards.shard_state import ShardState
 from .snapshot import Restored
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from recordpublisher.publishers.errors import StateError
 
-from .shards.shard_state import ShardState
-from .sink import State
+from ..shards.shard_state import ShardState
+from ..sink import State
 
 VERSION = 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from .sink import State
+from ..sink import State
 
 
 class StateStore(ABC):

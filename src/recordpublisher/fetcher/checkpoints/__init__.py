@@ -1,0 +1,1 @@
+"""Snapshots: made, kept, restored. Start at `snapshot.py`."""
