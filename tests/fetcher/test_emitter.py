@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 from entries import entry, marker, stamped
 
-from recordpublisher.fetcher.alignment import Alignment
 from recordpublisher.fetcher.bounded import Bounds
 from recordpublisher.fetcher.budget import BudgetLimits, ByteBudget
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
@@ -15,6 +14,7 @@ from recordpublisher.fetcher.finish_line import FinishLine
 from recordpublisher.fetcher.intake import Intake
 from recordpublisher.fetcher.pulse import Pulse
 from recordpublisher.fetcher.sink import Sink
+from recordpublisher.fetcher.watermarks.alignment import Alignment
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.records import PoisonedRecord, UserRecord
 

@@ -10,7 +10,6 @@ from typing import Any
 from recordpublisher.consumer.bad_records import OnPoison
 from recordpublisher.publishers.shards import Shard
 
-from .alignment import Alignment
 from .bounded import BoundedResult, Bounds, EndReason
 from .budget import ByteBudget
 from .checkpoints.store import CheckpointKeeper
@@ -20,7 +19,6 @@ from .emitter import Emitter
 from .ending import Ending
 from .finish_line import FinishLine
 from .intake import Intake
-from .lagging import Laggards
 from .metrics import metrics_of
 from .monitor import Monitor
 from .opening import open_job
@@ -33,8 +31,10 @@ from .shards.owned_shards import Roster
 from .shards.shard_table import ShardEntry, ShardTable
 from .snapshots import Snapshots
 from .subtask_view import SubtaskView
-from .succession import Succession
 from .watch import Watch
+from .watermarks.alignment import Alignment
+from .watermarks.reshard_handover import Succession
+from .watermarks.stragglers import Laggards
 
 log = logging.getLogger("recordpublisher.fetcher")
 

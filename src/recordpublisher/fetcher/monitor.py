@@ -7,7 +7,6 @@ import logging
 from typing import Protocol
 
 from .alarms import Alarm, AlarmBoard, AlarmKind
-from .alignment import Alignment
 from .parts import FetcherParts
 from .retention import Retention
 from .shards.shard_table import ShardTable
@@ -17,6 +16,7 @@ from .standing import Standing
 from .standstill import Standstill
 from .unread import UnreadWatch
 from .waited_for import waited_for
+from .watermarks.alignment import Alignment
 
 log = logging.getLogger("recordpublisher.alarm")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .alignment import Alignment
 from .coordination.tracker import WatermarkTracker
 from .emitter import Emitter
 from .intake import Intake
 from .monitor import Monitor
 from .pulse import Pulse
 from .shards.shard_table import ShardEntry, ShardTable
+from .watermarks.alignment import Alignment
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.shards import Shard
 
-from .coordination.tracker import WatermarkTracker
-from .shards.shard_table import ShardEntry, ShardTable, Stage
+from ..coordination.tracker import WatermarkTracker
+from ..shards.shard_table import ShardEntry, ShardTable, Stage
 
 LISTINGS_WITHOUT_CHILDREN = 2
 """The first whole listing after a shard's end may have begun before it; the second would show a child."""

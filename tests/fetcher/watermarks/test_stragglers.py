@@ -8,8 +8,8 @@ from entries import entry, stamped
 from recordpublisher.fetcher.bounded import Bounds
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.coordination.tracker import Report, SubtaskStatus
-from recordpublisher.fetcher.lagging import Laggards
 from recordpublisher.fetcher.shards.shard_table import ShardTable, Stage
+from recordpublisher.fetcher.watermarks.stragglers import Laggards
 
 from scripted import RecordingSink, ScriptedSource, a_fetcher
 from virtual_time import run_virtual

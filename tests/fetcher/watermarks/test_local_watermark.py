@@ -4,7 +4,7 @@ from entries import entry, stamped
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.fetcher.local_watermark import LocalWatermark
+from recordpublisher.fetcher.watermarks.local_watermark import LocalWatermark
 
 SHARDS = st.dictionaries(st.sampled_from("abc"), st.tuples(st.none() | st.integers(0, 50), st.booleans()), max_size=3)
 

@@ -8,10 +8,10 @@ from bisect import bisect_right
 
 from recordpublisher.publishers.clock import Clock
 
-from .coordination.active_minimum import ActiveMinimum
-from .coordination.tracker import Report, WatermarkTracker
-from .lowest import LowestOf
-from .shards.shard_table import ShardEntry
+from ..coordination.active_minimum import ActiveMinimum
+from ..coordination.tracker import Report, WatermarkTracker
+from ..lowest import LowestOf
+from ..shards.shard_table import ShardEntry
 
 MARKER_FIRST = -math.inf
 

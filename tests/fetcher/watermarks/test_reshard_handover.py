@@ -8,7 +8,7 @@ from recordpublisher.fetcher.bounded import Bounds
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.shards.shard_table import ShardTable, Stage
-from recordpublisher.fetcher.succession import Succession
+from recordpublisher.fetcher.watermarks.reshard_handover import Succession
 
 from scripted import RecordingSink, ScriptedSource, a_fetcher
 from virtual_time import run_virtual

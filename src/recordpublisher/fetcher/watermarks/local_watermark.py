@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .coordination.active_minimum import ActiveMinimum
-from .coordination.tracker import SubtaskStatus
-from .shards.shard_table import ShardEntry
+from ..coordination.active_minimum import ActiveMinimum
+from ..coordination.tracker import SubtaskStatus
+from ..shards.shard_table import ShardEntry
 
 
 class LocalWatermark:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from entries import stamped
 
-from recordpublisher.fetcher.lateness import late_after_idle
+from recordpublisher.fetcher.watermarks.lateness import late_after_idle
 
 
 def batch_of(times, watermarks):

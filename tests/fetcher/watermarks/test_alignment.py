@@ -4,9 +4,9 @@ from entries import StoppedClock, entry, marker, stamped
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.fetcher.alignment import Alignment
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.coordination.tracker import Report, SubtaskStatus
+from recordpublisher.fetcher.watermarks.alignment import Alignment
 
 
 def alignment(lookahead=None, tracker=None, clock=None):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .coordination.tracker import WatermarkTracker
-from .shards.shard_table import ShardEntry, ShardTable
+from ..coordination.tracker import WatermarkTracker
+from ..shards.shard_table import ShardEntry, ShardTable
 
 
 class Laggards:

@@ -1,0 +1,1 @@
+"""Event time over the shards of a subtask. Start at `alignment.py`."""
