@@ -53,7 +53,7 @@ AREAS = {
 """Every name of `recordpublisher.__all__`, once."""
 
 FURTHER = {
-    "reading": [("fetcher.bounded", ["BoundedResult", "ShardOutcome", "EndReason", "Bounds"])],
+    "reading": [("fetcher.pipeline.bounds", ["BoundedResult", "ShardOutcome", "EndReason", "Bounds"])],
     "plugins": [
         ("plugins.hookspecs", [name for name in dir(import_module("recordpublisher.plugins.hookspecs")) if "_register_" in name]),
         ("plugins.registry", ["Registrar"]),

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from recordpublisher.fetcher.bounded import BoundedResult, Bounds, EndReason, ShardOutcome
+from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, EndReason, ShardOutcome
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.sinks.spark.driver import BatchPlanner
 from recordpublisher.plugins.sinks.spark.offset import Offset

@@ -18,7 +18,7 @@ from botocore import xform_name
 from event_frames import frame
 from soak.job import STREAM, fetcher_over
 
-from recordpublisher.fetcher.bounded import Bounds
+from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.kinesis.codec.read_response import decode_read
 from recordpublisher.publishers.kinesis.codec.sdk_parser import RAW_EVENTS, READ

@@ -13,7 +13,7 @@ import time
 import pyarrow as pa
 from benchmarks.pipeline_client import access_to
 
-from recordpublisher.fetcher.bounded import Bounds
+from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.bounded_reads import BoundedReader
 from recordpublisher.plugins.lister import StreamLister, stream_names

@@ -14,7 +14,7 @@ from recordpublisher.consumer.deserialization import BytesDeserializer
 from recordpublisher.consumer.event_time import ArrivalTimes
 from recordpublisher.consumer.shard_consumer import Stamping
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
-from recordpublisher.fetcher.bounded import Bounds
+from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.properties.properties import Properties
 

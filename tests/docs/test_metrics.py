@@ -2,7 +2,7 @@
 
 from command_line import ROOT
 
-from recordpublisher.fetcher.bounded import Bounds
+from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 
 from scripted import RecordingSink, ScriptedSource, a_fetcher

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from recordpublisher.fetcher.bounded import Bounds, EndReason
+from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
 
 from scripted import RecordingSink, ScriptedSource, a_fetcher
 from virtual_time import run_virtual

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.bounded import Bounds, EndReason
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.data_fetcher import DataFetcher
+from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
 from recordpublisher.publishers.errors import StateError
 
 from scripted import RecordingSink, ScriptedSource, a_fetcher, fetcher_parts

@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from recordpublisher.fetcher.bounded import Bounds, EndReason
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
 
 from scripted import RecordingSink, ScriptedSource, a_fetcher
 from virtual_time import run_virtual

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 from soak.job import fetcher_over
 
-from recordpublisher.fetcher.bounded import Bounds
+from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.local import Delays, MemoryTransport
 from recordpublisher.local.streams.account import Account

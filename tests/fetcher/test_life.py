@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.bounded import Bounds, EndReason
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
 from recordpublisher.publishers.errors import (
     ConfigurationError,
     DataLossError,

@@ -7,8 +7,8 @@ import random
 import pytest
 from entries import StoppedClock
 
-from recordpublisher.fetcher.bounded import Bounds
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.pipeline.bounds import Bounds
 
 from scripted import RecordingSink, ScriptedSource, a_fetcher
 from virtual_time import run_virtual

@@ -2,9 +2,9 @@
 
 import json
 
-from recordpublisher.fetcher.bounded import Bounds
 from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.fetcher.checkpoints.store import Checkpoints
+from recordpublisher.fetcher.pipeline.bounds import Bounds
 
 from scripted import RecordingSink, ScriptedSource, a_fetcher
 from virtual_time import run_virtual

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.bounded import Bounds
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.publishers.positions import PositionType
 
 from scripted import RecordingSink, ScriptedSource, a_fetcher

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 import pytest
 from generations import Family, FamilySource, Row
 
-from recordpublisher.fetcher.bounded import Bounds
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.data_fetcher import DataFetcher
+from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.records import RecordBatch
 

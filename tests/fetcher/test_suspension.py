@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.bounded import Bounds
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.coordination.tracker import SubtaskStatus
+from recordpublisher.fetcher.pipeline.bounds import Bounds
 
 from scripted import RecordingSink, ScriptedSource, a_fetcher
 from virtual_time import run_virtual

@@ -4,7 +4,7 @@ import pytest
 from memory_streams import PROPERTIES, MemoryFactory, install
 
 import recordpublisher as rp
-from recordpublisher.fetcher.bounded import Bounds, EndReason
+from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.bounded_reads import BoundedReader
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from soak.job import fetcher_over
 
 import recordpublisher as rp
-from recordpublisher.fetcher.bounded import Bounds
+from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.local import Delays, MemoryTransport
 from recordpublisher.local.streams.account import Account
 from recordpublisher.plugins.manager import load_registry

@@ -12,11 +12,11 @@ from recordpublisher.consumer.deserialization import BytesDeserializer
 from recordpublisher.consumer.event_time import AssignedTimes
 from recordpublisher.consumer.shard_consumer import Stamping
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
-from recordpublisher.fetcher.bounded import Bounds
 from recordpublisher.fetcher.checkpoints.store import Checkpoints
 from recordpublisher.fetcher.coordination.tracker import Report, WatermarkTracker
 from recordpublisher.fetcher.data_fetcher import DataFetcher
 from recordpublisher.fetcher.parts import FetcherParts
+from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.discovery import Discovery
 from recordpublisher.fetcher.sink import Sink

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from recordpublisher.fetcher.bounded import Bounds
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.data_fetcher import DataFetcher
 from recordpublisher.fetcher.parts import FetcherParts
+from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.discovery import Discovery
 from recordpublisher.fetcher.sink import Sink

@@ -10,23 +10,23 @@ from typing import Any
 from recordpublisher.consumer.bad_records import OnPoison
 from recordpublisher.publishers.shards import Shard
 
-from .bounded import BoundedResult, Bounds, EndReason
-from .budget import ByteBudget
 from .checkpoints.store import CheckpointKeeper
 from .closing import close_parts
 from .coordination.tracker import Report, SubtaskStatus
-from .emitter import Emitter
-from .ending import Ending
-from .finish_line import FinishLine
-from .intake import Intake
 from .metrics import metrics_of
 from .monitor import Monitor
 from .opening import open_job
-from .outcome import outcome_of
 from .parts import FetcherParts
-from .pulse import Pulse
-from .readers import Readers, is_deleted_stream
-from .rejections import Rejections
+from .pipeline.bounds import BoundedResult, Bounds, EndReason
+from .pipeline.dead_letters import Rejections
+from .pipeline.emitter import Emitter
+from .pipeline.ending import Ending
+from .pipeline.memory_budget import ByteBudget
+from .pipeline.outcome import outcome_of
+from .pipeline.shard_queues import Intake
+from .pipeline.shard_readers import Readers, is_deleted_stream
+from .pipeline.suspension import Pulse
+from .pipeline.termination import FinishLine
 from .shards.owned_shards import Roster
 from .shards.shard_table import ShardEntry, ShardTable
 from .snapshots import Snapshots

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from .checkpoints.snapshot import to_json
-from .emitter import Emitter
 from .opening import OpenedJob
 from .parts import FetcherParts
-from .rejections import Rejections
+from .pipeline.dead_letters import Rejections
+from .pipeline.emitter import Emitter
 from .shards.shard_table import ShardTable
 from .sink import Checkpoint, State
 

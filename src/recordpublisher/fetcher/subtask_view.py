@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .coordination.tracker import WatermarkTracker
-from .emitter import Emitter
-from .intake import Intake
 from .monitor import Monitor
-from .pulse import Pulse
+from .pipeline.emitter import Emitter
+from .pipeline.shard_queues import Intake
+from .pipeline.suspension import Pulse
 from .shards.shard_table import ShardEntry, ShardTable
 from .watermarks.alignment import Alignment
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from recordpublisher.fetcher.bounded import BoundedResult, Bounds
 from recordpublisher.fetcher.checkpoints.snapshot import to_json
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.data_fetcher import DataFetcher
 from recordpublisher.fetcher.parts import FetcherParts
+from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.discovery import Discovery
 from recordpublisher.fetcher.shards.shard_state import ShardState

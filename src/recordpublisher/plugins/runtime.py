@@ -14,11 +14,11 @@ from recordpublisher.consumer.shard_consumer import Stamping
 from recordpublisher.consumer.watermark_strategies import AssignedWatermarks, WatermarkStrategy
 from recordpublisher.fetcher import data_fetcher as floor
 from recordpublisher.fetcher.alarms import AlarmListener
-from recordpublisher.fetcher.bounded import BoundedResult, Bounds
 from recordpublisher.fetcher.checkpoints.snapshot import union
 from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.fetcher.checkpoints.store import Checkpoints
 from recordpublisher.fetcher.parts import FetcherParts
+from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.assignment import ShardAssigner
 from recordpublisher.fetcher.shards.discovery import Discovery

@@ -23,7 +23,7 @@ LAYERS = {
     "publisher: counts, pace, batch; freeing records": ["publishers/"],
     "deserialiser, event times, watermarks": ["consumer/", "publishers/records.py:RecordBatch.arrival_millis"],
     "emission: slice, sink, state": [
-        "fetcher/emitter.py",
+        "fetcher/pipeline/emitter.py",
         "fetcher/sink.py",
         "publishers/records.py:RecordBatch.slice",
     ],

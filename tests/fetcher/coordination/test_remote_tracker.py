@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.bounded import Bounds
 from recordpublisher.fetcher.coordination.coordinator import Coordinator
 from recordpublisher.fetcher.coordination.remote_tracker import RemoteTracker
+from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.publishers.properties.properties import Properties
 
 from scripted import RecordingSink, ScriptedSource, a_fetcher

@@ -4,8 +4,8 @@ import asyncio
 
 from entries import START, StoppedClock, shard
 
-from recordpublisher.fetcher.bounded import Bounds
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.shards.shard_table import ShardTable, Stage
 from recordpublisher.fetcher.watermarks.reshard_handover import Succession

@@ -5,9 +5,9 @@ import logging
 
 from entries import entry, stamped
 
-from recordpublisher.fetcher.bounded import Bounds
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.coordination.tracker import Report, SubtaskStatus
+from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.shards.shard_table import ShardTable, Stage
 from recordpublisher.fetcher.watermarks.stragglers import Laggards
 

@@ -6,8 +6,8 @@ import pytest
 from fake_kinesis import FakeKinesis
 from fanout_script import EFO, ScriptedPorts, record
 
-from recordpublisher.fetcher.bounded import Bounds
 from recordpublisher.fetcher.data_fetcher import DataFetcher
+from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.shards.discovery import Discovery
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory

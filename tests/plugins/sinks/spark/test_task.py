@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from spark_simulation import MemoryClaims, SimulatedKinesis
 
-from recordpublisher.fetcher.bounded import Bounds
+from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.sinks.spark.claim import Claim
 from recordpublisher.plugins.sinks.spark.offset import ShardEntry

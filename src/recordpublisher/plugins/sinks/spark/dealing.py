@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from recordpublisher.fetcher.bounded import Bounds
+from recordpublisher.fetcher.pipeline.bounds import Bounds
 
 from .claimed import identity
 from .offset import NOTHING, Offset, ShardEntry

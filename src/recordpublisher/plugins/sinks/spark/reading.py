@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from recordpublisher.fetcher.bounded import BoundedResult, Bounds
+from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.bounded_reads import BoundedReader
 from recordpublisher.publishers.shards import Shard

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from recordpublisher.fetcher.bounded import BoundedResult, Bounds, ShardOutcome
+from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, ShardOutcome
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.state.claims import BatchId, ClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock

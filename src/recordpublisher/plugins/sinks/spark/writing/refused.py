@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from recordpublisher.fetcher.rejections import dead_letter
+from recordpublisher.fetcher.pipeline.dead_letters import dead_letter
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext
 from recordpublisher.plugins.sinks.kinesis.failures import FailedRecord
 from recordpublisher.publishers.records import RecordBatch, UserRecord

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .settings import BudgetLimits
-from .shards.shard_table import ShardEntry
+from ..settings import BudgetLimits
+from ..shards.shard_table import ShardEntry
 
 SMALLEST_ROOM_BYTES = 64 * 1024
 

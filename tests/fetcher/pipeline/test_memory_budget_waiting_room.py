@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 
 from entries import entry, stamped
 
-from recordpublisher.fetcher.budget import BudgetLimits, ByteBudget
-from recordpublisher.fetcher.waiting_room import WaitingRoom
+from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, ByteBudget
+from recordpublisher.fetcher.pipeline.waiting_room import WaitingRoom
 
 BATCH = stamped(1, 2, 3)
 

@@ -9,9 +9,9 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard
 
-from .budget import ByteBudget
-from .pulse import Pulse
-from .shards.shard_table import ShardEntry, Stage
+from ..shards.shard_table import ShardEntry, Stage
+from .memory_budget import ByteBudget
+from .suspension import Pulse
 from .waiting_room import WaitingRoom
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from recordpublisher.publishers.errors import ImpossibleStateError
 
-from .bounded import EndReason
+from .bounds import EndReason
 
 
 class Ending:

@@ -10,8 +10,8 @@ from typing import Any
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 
-from .shards.shard_table import ShardTable
-from .sink import Checkpoint, Sink, SinkContext, refuse
+from ..shards.shard_table import ShardTable
+from ..sink import Checkpoint, Sink, SinkContext, refuse
 
 log = logging.getLogger("recordpublisher.fetcher")
 _NO_STATE = Checkpoint({})

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 from entries import entry, marker, stamped
 
-from recordpublisher.fetcher.bounded import Bounds
-from recordpublisher.fetcher.budget import BudgetLimits, ByteBudget
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
-from recordpublisher.fetcher.emitter import Emitter
-from recordpublisher.fetcher.finish_line import FinishLine
-from recordpublisher.fetcher.intake import Intake
-from recordpublisher.fetcher.pulse import Pulse
+from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.fetcher.pipeline.emitter import Emitter
+from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, ByteBudget
+from recordpublisher.fetcher.pipeline.shard_queues import Intake
+from recordpublisher.fetcher.pipeline.suspension import Pulse
+from recordpublisher.fetcher.pipeline.termination import FinishLine
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.watermarks.alignment import Alignment
 from recordpublisher.publishers.clock import SystemClock

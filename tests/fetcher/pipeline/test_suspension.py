@@ -4,7 +4,7 @@ import asyncio
 
 from entries import StoppedClock
 
-from recordpublisher.fetcher.pulse import BEAT_SECONDS, Pulse
+from recordpublisher.fetcher.pipeline.suspension import BEAT_SECONDS, Pulse
 
 from virtual_time import VirtualClock, run_virtual
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .bounded import ShardOutcome
-from .shards.shard_table import ShardEntry
+from ..shards.shard_table import ShardEntry
+from .bounds import ShardOutcome
 
 
 def outcome_of(entry: ShardEntry, before: tuple[int, int], heads: Mapping[str, int | None]) -> ShardOutcome:

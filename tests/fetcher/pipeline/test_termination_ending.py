@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.bounded import EndReason
-from recordpublisher.fetcher.ending import Ending
+from recordpublisher.fetcher.pipeline.bounds import EndReason
+from recordpublisher.fetcher.pipeline.ending import Ending
 from recordpublisher.publishers.errors import ImpossibleStateError
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from recordpublisher.publishers.records import RecordBatch
 
-from .bounded import Bounds, EndReason
-from .shards.shard_table import ShardEntry, Stage
+from ..shards.shard_table import ShardEntry, Stage
+from .bounds import Bounds, EndReason
 
 
 class FinishLine:

@@ -12,8 +12,8 @@ from recordpublisher.publishers.errors import StreamNotFoundError
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
-from .intake import Intake
-from .shards.shard_table import ShardEntry, ShardTable, Stage
+from ..shards.shard_table import ShardEntry, ShardTable, Stage
+from .shard_queues import Intake
 
 
 class Readers:

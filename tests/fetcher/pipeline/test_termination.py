@@ -3,8 +3,8 @@
 import pytest
 from entries import entry, shard, stamped
 
-from recordpublisher.fetcher.bounded import Bounds, EndReason
-from recordpublisher.fetcher.finish_line import FinishLine
+from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
+from recordpublisher.fetcher.pipeline.termination import FinishLine
 from recordpublisher.fetcher.shards.shard_table import Stage
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from entries import StoppedClock, entry, marker, shard, stamped
 
-from recordpublisher.fetcher.budget import BudgetLimits, ByteBudget
-from recordpublisher.fetcher.intake import Intake
-from recordpublisher.fetcher.pulse import Pulse
+from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, ByteBudget
+from recordpublisher.fetcher.pipeline.shard_queues import Intake
+from recordpublisher.fetcher.pipeline.suspension import Pulse
 from recordpublisher.fetcher.shards.shard_table import Stage
 
 

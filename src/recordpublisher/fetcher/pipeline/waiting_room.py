@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from .budget import ByteBudget
-from .lowest import LowestOf
-from .shards.shard_table import ShardEntry
+from ..lowest import LowestOf
+from ..shards.shard_table import ShardEntry
+from .memory_budget import ByteBudget
 
 MARKER_FIRST = float("-inf")
 

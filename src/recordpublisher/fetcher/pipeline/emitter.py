@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.records import RecordBatch
 
-from .finish_line import FinishLine
-from .intake import Intake
-from .pulse import Pulse
-from .shards.shard_table import ShardEntry, Stage
-from .sink import Sink
-from .watermarks.alignment import Alignment
-from .watermarks.lateness import late_after_idle
-from .watermarks.local_watermark import LocalWatermark
+from ..shards.shard_table import ShardEntry, Stage
+from ..sink import Sink
+from ..watermarks.alignment import Alignment
+from ..watermarks.lateness import late_after_idle
+from ..watermarks.local_watermark import LocalWatermark
+from .shard_queues import Intake
+from .suspension import Pulse
+from .termination import FinishLine
 
 SHORTEST_TURN_SECONDS, LONGEST_TURN_SECONDS = 0.005, 0.05
 """How long the emitter may keep the loop for itself while the sink never waits: as long as the readers kept it before, within these."""

@@ -4,7 +4,7 @@ from entries import entry, marker, stamped
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.fetcher.budget import BudgetLimits, ByteBudget
+from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, ByteBudget
 
 LIMITS = BudgetLimits(subtask_bytes=10_000, shard_bytes=4_000, shard_records=8)
 LARGE = BudgetLimits(subtask_bytes=1_000_000, shard_bytes=400_000, shard_records=8)
