@@ -18,7 +18,7 @@ import typer
 
 import recordpublisher as rp
 from recordpublisher.cli.app import app
-from recordpublisher.fetcher.metric_table import OF_SHARD, OF_SUBTASK
+from recordpublisher.fetcher.monitoring.metrics import OF_SHARD, OF_SUBTASK
 from recordpublisher.publishers import errors
 from recordpublisher.publishers.kinesis import advice
 from recordpublisher.publishers.kinesis import error_mapping as translation

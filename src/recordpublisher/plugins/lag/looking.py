@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from recordpublisher.fetcher.checkpoints.state_store import StateStore
-from recordpublisher.fetcher.unread import family_mark
+from recordpublisher.fetcher.monitoring.unread_shards import family_mark
 from recordpublisher.publishers.errors import FatalKinesisError, StateError
 from recordpublisher.publishers.kinesis.ports import ListingPort, PollingPort
 from recordpublisher.publishers.polling.rate_control import retry_pause_seconds

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from entries import START, entry, shard, stamped
 
+from recordpublisher.fetcher.monitoring.unread_shards import ShardSight, UnreadWatch, family_mark, sight_of
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.shards.shard_table import Stage
-from recordpublisher.fetcher.unread import ShardSight, UnreadWatch, family_mark, sight_of
 from recordpublisher.publishers.positions import SequenceNumber
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .coordination.tracker import WatermarkTracker
+from ..coordination.tracker import WatermarkTracker
 
 
 def waited_for(tracker: WatermarkTracker, own_holder: str | None, subtask: int) -> str:

@@ -2,7 +2,7 @@
 
 from entries import entry, stamped
 
-from recordpublisher.fetcher.standstill import Standstill
+from recordpublisher.fetcher.monitoring.stall_detector import Standstill
 
 
 def held(shard_id="a"):

@@ -10,14 +10,14 @@ from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
 
-from .checkpoints.restore import seeded_states
-from .checkpoints.snapshot import union
-from .parts import FetcherParts
-from .shards.elsewhere import guarded, unread_by
-from .shards.shard_state import ShardState
-from .shards.shard_table import ShardEntry, ShardTable, Stage
-from .sink import State
-from .unread import ShardSight, family_mark, sight_of
+from ..checkpoints.restore import seeded_states
+from ..checkpoints.snapshot import union
+from ..parts import FetcherParts
+from ..shards.elsewhere import guarded, unread_by
+from ..shards.shard_state import ShardState
+from ..shards.shard_table import ShardEntry, ShardTable, Stage
+from ..sink import State
+from .unread_shards import ShardSight, family_mark, sight_of
 
 log = logging.getLogger("recordpublisher.alarm")
 

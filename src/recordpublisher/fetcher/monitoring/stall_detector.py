@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .shards.shard_table import ShardEntry
+from ..shards.shard_table import ShardEntry
 from .standing import Standing
 
 

@@ -6,17 +6,17 @@ import asyncio
 import logging
 from typing import Protocol
 
-from .alarms import Alarm, AlarmBoard, AlarmKind
-from .parts import FetcherParts
+from ..alarms import Alarm, AlarmBoard, AlarmKind
+from ..parts import FetcherParts
+from ..shards.shard_table import ShardTable
+from ..sink import Sink
+from ..watermarks.alignment import Alignment
 from .retention import Retention
-from .shards.shard_table import ShardTable
-from .sightings import Sightings
-from .sink import Sink
+from .shard_observations import Sightings
+from .stall_detector import Standstill
 from .standing import Standing
-from .standstill import Standstill
-from .unread import UnreadWatch
+from .unread_shards import UnreadWatch
 from .waited_for import waited_for
-from .watermarks.alignment import Alignment
 
 log = logging.getLogger("recordpublisher.alarm")
 

@@ -7,9 +7,9 @@ from entries import START, StoppedClock, shard, stamped
 
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.coordination.tracker import Report, SubtaskStatus
+from recordpublisher.fetcher.monitoring.status_log import Watch
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.shards.shard_table import ShardTable, Stage
-from recordpublisher.fetcher.watch import Watch
 from recordpublisher.fetcher.watermarks.alignment import Alignment
 from recordpublisher.fetcher.watermarks.local_watermark import LocalWatermark
 from recordpublisher.publishers.errors import ConfigurationError

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from entries import entry, stamped
 
-from recordpublisher.fetcher.shard_view import ShardView
+from recordpublisher.fetcher.monitoring.metric_views import ShardView
 from recordpublisher.fetcher.shards.shard_table import Stage
 from recordpublisher.publishers.positions import StartingPosition
 

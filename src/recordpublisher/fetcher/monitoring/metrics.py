@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
-from .shard_view import ShardView
+from .metric_views import ShardView
 from .subtask_view import SubtaskView
 
 V = TypeVar("V")

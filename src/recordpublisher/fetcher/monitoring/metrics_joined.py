@@ -6,8 +6,8 @@ from typing import Any
 
 from recordpublisher.publishers.clock import Clock
 
-from .metric_table import OF_SHARD, OF_SUBTASK, shown
-from .shard_view import ShardView
+from .metric_views import ShardView
+from .metrics import OF_SHARD, OF_SUBTASK, shown
 from .subtask_view import SubtaskView
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .shards.shard_table import ShardEntry
+from ..shards.shard_table import ShardEntry
 
 STALE_ANSWER_MS = 30_000
 """An answer that stood at the tip says so for this long; later nobody knows, and the gauge grows."""

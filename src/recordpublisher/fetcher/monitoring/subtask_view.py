@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .coordination.tracker import WatermarkTracker
+from ..coordination.tracker import WatermarkTracker
+from ..pipeline.emitter import Emitter
+from ..pipeline.shard_queues import Intake
+from ..pipeline.suspension import Pulse
+from ..shards.shard_table import ShardEntry, ShardTable
+from ..watermarks.alignment import Alignment
 from .monitor import Monitor
-from .pipeline.emitter import Emitter
-from .pipeline.shard_queues import Intake
-from .pipeline.suspension import Pulse
-from .shards.shard_table import ShardEntry, ShardTable
-from .watermarks.alignment import Alignment
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from recordpublisher.publishers.shards import Shard
 
-from .alarms import Alarm, AlarmKind
-from .shards.shard_state import ShardState
-from .shards.shard_table import ShardEntry, Stage
+from ..alarms import Alarm, AlarmKind
+from ..shards.shard_state import ShardState
+from ..shards.shard_table import ShardEntry, Stage
 from .standing import Standing
 
 

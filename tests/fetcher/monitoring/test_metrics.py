@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 
-from recordpublisher.fetcher.metric_table import OF_SHARD, OF_SUBTASK, MetricType
+from recordpublisher.fetcher.monitoring.metrics import OF_SHARD, OF_SUBTASK, MetricType
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 A1_SHARD = [

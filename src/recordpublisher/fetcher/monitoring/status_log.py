@@ -8,11 +8,11 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.table import MAX_LAG, STARTUP_TIMEOUT, TRACKER
 
-from .coordination.tracker import WatermarkTracker
-from .shards.shard_table import ShardTable
+from ..coordination.tracker import WatermarkTracker
+from ..shards.shard_table import ShardTable
+from ..watermarks.alignment import Alignment
+from ..watermarks.local_watermark import LocalWatermark
 from .waited_for import waited_for
-from .watermarks.alignment import Alignment
-from .watermarks.local_watermark import LocalWatermark
 
 log = logging.getLogger("recordpublisher.fetcher")
 

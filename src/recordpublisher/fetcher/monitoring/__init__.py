@@ -1,0 +1,1 @@
+"""What a person is told: metrics, alarms, the status line. Start at `monitor.py`."""
