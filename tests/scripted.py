@@ -14,7 +14,7 @@ from recordpublisher.consumer.shard_consumer import Stamping
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.data_fetcher import DataFetcher
-from recordpublisher.fetcher.parts import FetcherParts
+from recordpublisher.fetcher.dependencies import FetcherParts
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.assignment import uniform
 from recordpublisher.fetcher.shards.discovery import Discovery

@@ -15,7 +15,7 @@ from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.fetcher.checkpoints.store import Checkpoints
 from recordpublisher.fetcher.coordination.tracker import Report, WatermarkTracker
 from recordpublisher.fetcher.data_fetcher import DataFetcher
-from recordpublisher.fetcher.parts import FetcherParts
+from recordpublisher.fetcher.dependencies import FetcherParts
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.discovery import Discovery

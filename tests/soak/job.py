@@ -11,7 +11,7 @@ from typing import Any
 
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.data_fetcher import DataFetcher
-from recordpublisher.fetcher.parts import FetcherParts
+from recordpublisher.fetcher.dependencies import FetcherParts
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.discovery import Discovery

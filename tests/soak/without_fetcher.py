@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from recordpublisher.fetcher import opening
+from recordpublisher.fetcher import startup as opening
 from recordpublisher.fetcher.checkpoints import restore as seeding
 from recordpublisher.fetcher.data_fetcher import DataFetcher
 from recordpublisher.fetcher.shards import shard_table

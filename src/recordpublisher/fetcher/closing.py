@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 
-from .parts import FetcherParts
+from .dependencies import FetcherParts
 
 
 async def close_parts(parts: FetcherParts, *more: Awaitable[None]) -> None:

@@ -13,12 +13,11 @@ from recordpublisher.publishers.shards import Shard
 from .checkpoints.store import CheckpointKeeper
 from .closing import close_parts
 from .coordination.tracker import Report, SubtaskStatus
+from .dependencies import FetcherParts
 from .monitoring.metrics_joined import metrics_of
 from .monitoring.monitor import Monitor
 from .monitoring.status_log import Watch
 from .monitoring.subtask_view import SubtaskView
-from .opening import open_job
-from .parts import FetcherParts
 from .pipeline.bounds import BoundedResult, Bounds, EndReason
 from .pipeline.dead_letters import Rejections
 from .pipeline.emitter import Emitter
@@ -31,7 +30,8 @@ from .pipeline.suspension import Pulse
 from .pipeline.termination import FinishLine
 from .shards.owned_shards import Roster
 from .shards.shard_table import ShardEntry, ShardTable
-from .snapshots import Snapshots
+from .snapshotter import Snapshots
+from .startup import open_job
 from .watermarks.alignment import Alignment
 from .watermarks.reshard_handover import Succession
 from .watermarks.stragglers import Laggards

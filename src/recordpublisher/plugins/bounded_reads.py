@@ -8,7 +8,7 @@ from typing import Any
 from recordpublisher.fetcher.checkpoints.snapshot import to_json
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.data_fetcher import DataFetcher
-from recordpublisher.fetcher.parts import FetcherParts
+from recordpublisher.fetcher.dependencies import FetcherParts
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.discovery import Discovery

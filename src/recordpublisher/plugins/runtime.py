@@ -17,7 +17,7 @@ from recordpublisher.fetcher.alarms import AlarmListener
 from recordpublisher.fetcher.checkpoints.snapshot import union
 from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.fetcher.checkpoints.store import Checkpoints
-from recordpublisher.fetcher.parts import FetcherParts
+from recordpublisher.fetcher.dependencies import FetcherParts
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.assignment import ShardAssigner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Generic
 
-from ..lowest import K, LowestOf
+from ..min_heap import K, LowestOf
 from .subtask_report import SubtaskStatus
 
 

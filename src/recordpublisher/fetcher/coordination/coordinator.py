@@ -5,7 +5,7 @@ No clock and no sockets: whoever carries the messages hands in the time (ms that
 
 from __future__ import annotations
 
-from ..lowest import LowestOf
+from ..min_heap import LowestOf
 from .group import Patience, WatermarkGroup
 from .messages import Answer, Refusal, Statement
 from .subtask_report import SubtaskStatus

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..lowest import LowestOf
+from ..min_heap import LowestOf
 from .active_minimum import ActiveMinimum
 from .subtask_report import SubtaskStatus
 

@@ -7,7 +7,7 @@ import logging
 from typing import Protocol
 
 from ..alarms import Alarm, AlarmBoard, AlarmKind
-from ..parts import FetcherParts
+from ..dependencies import FetcherParts
 from ..shards.shard_table import ShardTable
 from ..sink import Sink
 from ..watermarks.alignment import Alignment

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from ..parts import FetcherParts
+from ..dependencies import FetcherParts
 
 log = logging.getLogger("recordpublisher.fetcher")
 

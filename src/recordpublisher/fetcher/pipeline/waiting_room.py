@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ..lowest import LowestOf
+from ..min_heap import LowestOf
 from ..shards.shard_table import ShardEntry
 from .memory_budget import ByteBudget
 

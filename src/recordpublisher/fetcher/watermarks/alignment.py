@@ -10,7 +10,7 @@ from recordpublisher.publishers.clock import Clock
 
 from ..coordination.active_minimum import ActiveMinimum
 from ..coordination.tracker import Report, WatermarkTracker
-from ..lowest import LowestOf
+from ..min_heap import LowestOf
 from ..shards.shard_table import ShardEntry
 
 MARKER_FIRST = -math.inf

@@ -12,7 +12,7 @@ from recordpublisher.publishers.shards import Shard
 
 from .checkpoints.restore import data_loss, not_listed_yet, past_retention, seeded_states, vanished
 from .checkpoints.snapshot import Restored, handed_over, overlaid, union
-from .parts import FetcherParts
+from .dependencies import FetcherParts
 from .shards.shard_state import ShardState
 from .sink import SinkContext, State
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from .checkpoints.snapshot import to_json
-from .opening import OpenedJob
-from .parts import FetcherParts
+from .dependencies import FetcherParts
 from .pipeline.dead_letters import Rejections
 from .pipeline.emitter import Emitter
 from .shards.shard_table import ShardTable
 from .sink import Checkpoint, State
+from .startup import OpenedJob
 
 
 class Snapshots:

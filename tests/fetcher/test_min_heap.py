@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.fetcher.lowest import LowestOf
+from recordpublisher.fetcher.min_heap import LowestOf
 
 KEYS = st.sampled_from("abcde")
 
