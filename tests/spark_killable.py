@@ -13,7 +13,7 @@ from recordpublisher.plugins.sinks.spark.spool.lane_task import LaneJob, run_lan
 from recordpublisher.plugins.sinks.spark.spool.reader import SpoolPartition, SpoolStreamReader
 from recordpublisher.plugins.sinks.spark.writing.options import WriteOptions
 from recordpublisher.plugins.sinks.spark.writing.writers import KinesisStreamWriter, Written
-from recordpublisher.plugins.state.file_objects import FolderObjects
+from recordpublisher.plugins.stores.file.object_store import FolderObjects
 
 FOLDER = "killable.folder"
 """Option: where the test says which place is armed, and the job which was reached."""

@@ -12,7 +12,7 @@ from recordpublisher.plugins.sinks.spark.driver import BatchPlanner
 from recordpublisher.plugins.sinks.spark.offset import Offset
 from recordpublisher.plugins.sinks.spark.options import SparkOptions
 from recordpublisher.plugins.sinks.spark.task import TaskPlan, TaskRead
-from recordpublisher.plugins.state.claims import BatchId, ClaimStore
+from recordpublisher.plugins.stores.ports import BatchId, ClaimStore
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord

@@ -55,17 +55,17 @@ if TYPE_CHECKING:
     from .plugins.sinks.memory import MemorySink
     from .plugins.sinks.reactive import ReactiveSink
     from .plugins.sinks.sql import SqlSink
-    from .plugins.state.dynamodb import DynamoDbStateStore
-    from .plugins.state.file import FileStateStore
-    from .plugins.state.s3 import S3StateStore
-    from .plugins.state.sql import SqlStateStore
+    from .plugins.stores.dynamodb.state_store import DynamoDbStateStore
+    from .plugins.stores.file.state_store import FileStateStore
+    from .plugins.stores.s3.state_store import S3StateStore
+    from .plugins.stores.sql.state_store import SqlStateStore
     from .plugins.streaming import consume, stream
 
 _LAZY = {
-    "DynamoDbStateStore": ".plugins.state.dynamodb",
-    "FileStateStore": ".plugins.state.file",
-    "S3StateStore": ".plugins.state.s3",
-    "SqlStateStore": ".plugins.state.sql",
+    "DynamoDbStateStore": ".plugins.stores.dynamodb.state_store",
+    "FileStateStore": ".plugins.stores.file.state_store",
+    "S3StateStore": ".plugins.stores.s3.state_store",
+    "SqlStateStore": ".plugins.stores.sql.state_store",
     "CallbackSink": ".plugins.sinks.callback",
     "JsonlSink": ".plugins.sinks.files.jsonl",
     "ParquetSink": ".plugins.sinks.files.parquet",

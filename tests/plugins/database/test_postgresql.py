@@ -10,9 +10,9 @@ import pytest
 from batches import batch
 
 import recordpublisher as rp
-from recordpublisher.plugins.database.database import Database
-from recordpublisher.plugins.database.positions import PositionTable
 from recordpublisher.plugins.sinks.sql import SqlSink
+from recordpublisher.plugins.stores.sql.database import Database
+from recordpublisher.plugins.stores.sql.snapshots import PositionTable
 
 STATE = {"version": 1, "generation": 1, "shards": {}}
 

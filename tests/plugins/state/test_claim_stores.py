@@ -3,8 +3,8 @@
 import pytest
 
 from recordpublisher import ConfigurationError, Properties
-from recordpublisher.plugins.state.claims import BatchId
-from recordpublisher.plugins.state.claims_by_location import claim_store_of
+from recordpublisher.plugins.stores.by_location import claim_store_of
+from recordpublisher.plugins.stores.ports import BatchId
 
 LOCATIONS = {
     "folder": "{folder}/claims",

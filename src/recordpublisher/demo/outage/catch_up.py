@@ -11,7 +11,7 @@ from typing import Any
 
 from recordpublisher.fetcher.checkpoints.snapshot import to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.state.file import FileStateStore
+from recordpublisher.plugins.stores.file.state_store import FileStateStore
 from recordpublisher.publishers.positions import StartingPosition
 
 from .event_log import Recording

@@ -18,7 +18,7 @@ from recordpublisher.plugins.hookspecs import hookimpl
 from recordpublisher.plugins.manager import load_registry
 from recordpublisher.plugins.registry import Registrar
 from recordpublisher.plugins.runtime import DataFetcher
-from recordpublisher.plugins.state.file import FileStateStore
+from recordpublisher.plugins.stores.file.state_store import FileStateStore
 from recordpublisher.publishers.records import RecordBatch
 
 from .flink_tracker import flink_tracker

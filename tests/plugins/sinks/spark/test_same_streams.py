@@ -10,7 +10,7 @@ from spark_simulation import SimulatedKinesis, SimulatedQuery
 
 from recordpublisher.plugins.sinks.spark.options import SparkOptions
 from recordpublisher.plugins.sinks.spark.same_streams import dropped_streams
-from recordpublisher.plugins.state.file_claims import FileClaimStore
+from recordpublisher.plugins.stores.file.claim_store import FileClaimStore
 from recordpublisher.publishers.errors import ConfigurationError
 
 ARN = "arn:aws:kinesis:eu-west-1:1:stream/clicks"

@@ -12,8 +12,8 @@ from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.sinks.spark.claim import Claim
 from recordpublisher.plugins.sinks.spark.offset import ShardEntry
 from recordpublisher.plugins.sinks.spark.task import TaskPlan, TaskRead
-from recordpublisher.plugins.state.claims import BatchId
-from recordpublisher.plugins.state.file_claims import FileClaimStore
+from recordpublisher.plugins.stores.file.claim_store import FileClaimStore
+from recordpublisher.plugins.stores.ports import BatchId
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 

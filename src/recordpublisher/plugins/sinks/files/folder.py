@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from recordpublisher.fetcher.sink import State
-from recordpublisher.plugins.state.file_positions import FilePositions
+from recordpublisher.plugins.stores.file.snapshots import FilePositions
 
 _HIDDEN = ".recordpublisher"
 

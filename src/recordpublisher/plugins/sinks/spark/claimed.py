@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from recordpublisher.plugins.state.claims import BatchId, ClaimStore
+from recordpublisher.plugins.stores.ports import BatchId, ClaimStore
 
 from .claim import Claim, ShardClaim
 from .offset import Offset, ShardEntry

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from recordpublisher.plugins.state.claims_by_location import claim_store_of
-from recordpublisher.plugins.state.objects_by_location import object_store_of
+from recordpublisher.plugins.stores.by_location import claim_store_of
+from recordpublisher.plugins.stores.objects_by_location import object_store_of
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import (

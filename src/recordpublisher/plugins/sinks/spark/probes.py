@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from recordpublisher.plugins.state.claims import ClaimStore
+from recordpublisher.plugins.stores.ports import ClaimStore
 from recordpublisher.publishers.errors import ConfigurationError
 
 from .offset import Offset

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from recordpublisher.plugins.state.claims_by_location import claim_store_of
+from recordpublisher.plugins.stores.by_location import claim_store_of
 from recordpublisher.publishers.errors import ConfigurationError
 
 from .columns import SPARK_SCHEMA

@@ -8,8 +8,8 @@ from functools import partial
 from sqlalchemy import Connection
 
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
-from recordpublisher.plugins.database.database import Database
-from recordpublisher.plugins.database.positions import PositionTable
+from recordpublisher.plugins.stores.sql.database import Database
+from recordpublisher.plugins.stores.sql.snapshots import PositionTable
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import JOB_NAME, SQL_BUFFER, SQL_TABLE, SQL_URI

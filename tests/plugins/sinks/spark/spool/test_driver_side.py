@@ -14,7 +14,7 @@ from recordpublisher.plugins.sinks.spark.spool.offset import SpoolOffset
 from recordpublisher.plugins.sinks.spark.spool.planner import SpooledFile, SpoolPlanner
 from recordpublisher.plugins.sinks.spark.spool.task import rows_of
 from recordpublisher.plugins.sinks.spark.worker import worker_loop
-from recordpublisher.plugins.state.file_objects import FolderObjects
+from recordpublisher.plugins.stores.file.object_store import FolderObjects
 from recordpublisher.publishers.errors import ConfigurationError, FencedError, StateError
 from recordpublisher.publishers.shards import Shard
 

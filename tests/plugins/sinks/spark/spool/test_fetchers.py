@@ -16,7 +16,7 @@ from spool_model import Query
 import recordpublisher as rp
 from recordpublisher.plugins.sinks.spark.options import SparkOptions
 from recordpublisher.plugins.sinks.spark.spool.fetchers import Fetchers, fetchers
-from recordpublisher.plugins.state.file_objects import FolderObjects
+from recordpublisher.plugins.stores.file.object_store import FolderObjects
 from recordpublisher.publishers.errors import FencedError
 from recordpublisher.publishers.retry import RetryPolicy
 

@@ -22,7 +22,7 @@ from recordpublisher.plugins.sinks.spark.spool.lifeline import DriverGoneError
 from recordpublisher.plugins.sinks.spark.spool.manifest import Manifest
 from recordpublisher.plugins.sinks.spark.spool.names import generation_name
 from recordpublisher.plugins.sinks.spark.spool.switchboard import Switchboard
-from recordpublisher.plugins.state.file_objects import FolderObjects
+from recordpublisher.plugins.stores.file.object_store import FolderObjects
 from recordpublisher.publishers.errors import ConfigurationError, FencedError, StateError
 
 NAMES = itertools.count()

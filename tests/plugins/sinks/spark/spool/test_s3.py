@@ -5,7 +5,7 @@ from moto_aws import KEYS, serve_moto
 from spool_model import Fetcher, Query, opened
 
 from recordpublisher import Properties
-from recordpublisher.plugins.state.objects_by_location import object_store_of
+from recordpublisher.plugins.stores.objects_by_location import object_store_of
 from recordpublisher.publishers.errors import FencedError
 from recordpublisher.publishers.shards import Shard
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from recordpublisher.plugins.state.objects import ObjectStore
+from recordpublisher.plugins.stores.objects import ObjectStore
 from recordpublisher.publishers.clock import Clock
 
 from ..kinesis_service import KinesisService, task_properties

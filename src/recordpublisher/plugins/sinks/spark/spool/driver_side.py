@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from recordpublisher.plugins.state.objects import ObjectStore
+from recordpublisher.plugins.stores.objects import ObjectStore
 
 from ..options import SparkOptions
 from ..worker import WorkerLoop

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from recordpublisher.plugins.background_loop import BackgroundLoop
-from recordpublisher.plugins.state.objects_by_location import object_store_of
+from recordpublisher.plugins.stores.objects_by_location import object_store_of
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, FencedError, RecordPublisherError
 from recordpublisher.publishers.retry import RetryPolicy

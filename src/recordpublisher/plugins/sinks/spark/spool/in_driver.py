@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 
-from recordpublisher.plugins.state.objects import ObjectStore
+from recordpublisher.plugins.stores.objects import ObjectStore
 from recordpublisher.publishers.clock import SystemClock
 
 from ..options import SparkOptions

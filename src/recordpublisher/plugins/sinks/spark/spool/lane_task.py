@@ -6,8 +6,8 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
-from recordpublisher.plugins.state.objects import ObjectStore
-from recordpublisher.plugins.state.objects_by_location import object_store_of
+from recordpublisher.plugins.stores.objects import ObjectStore
+from recordpublisher.plugins.stores.objects_by_location import object_store_of
 from recordpublisher.publishers.errors import (
     ConfigurationError,
     ConsumerError,

@@ -8,8 +8,8 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from recordpublisher.plugins.state.objects import ObjectStore
-from recordpublisher.plugins.state.objects_by_location import object_store_of
+from recordpublisher.plugins.stores.objects import ObjectStore
+from recordpublisher.plugins.stores.objects_by_location import object_store_of
 from recordpublisher.publishers.clock import SystemClock
 
 from ..log import log_to_stderr

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from recordpublisher.plugins.state.objects import ObjectStore
+from recordpublisher.plugins.stores.objects import ObjectStore
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 
 from ..worker import WorkerLoop

@@ -7,19 +7,19 @@ from urllib.parse import unquote, urlsplit
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 
-from .claims import ClaimStore
-from .file_claims import FileClaimStore
+from .file.claim_store import FileClaimStore
+from .ports import ClaimStore
 
 
 def claim_store_of(location: str, properties: Properties) -> ClaimStore:
     """The store behind a location; `properties` have region and credentials. Raises: ConfigurationError."""
     parts = urlsplit(location)
     if parts.scheme == "s3":
-        from .s3_claims import S3ClaimStore
+        from .s3.claim_store import S3ClaimStore
 
         return S3ClaimStore(location, properties)
     if parts.scheme == "dynamodb":
-        from .dynamodb_claims import DynamoDbClaimStore
+        from .dynamodb.claim_store import DynamoDbClaimStore
 
         return DynamoDbClaimStore(location, properties)
     if parts.scheme == "file":

@@ -9,9 +9,9 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.kinesis import run_sync
 from recordpublisher.publishers.properties.properties import Properties
 
-from .aws import RefusedError
-from .claims import BatchId, ClaimStore
-from .dynamodb_table import DynamoTable
+from ..aws_client import RefusedError
+from ..ports import BatchId, ClaimStore
+from .table import DynamoTable
 
 T = TypeVar("T")
 KEY = "metadataLocation"

@@ -12,8 +12,8 @@ from recordpublisher.publishers.errors import FencedError, StateError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import STATE_URI
 
-from .aws import RefusedError
-from .dynamodb_table import DynamoTable
+from ..aws_client import RefusedError
+from .table import DynamoTable
 
 _TRIES = 10
 

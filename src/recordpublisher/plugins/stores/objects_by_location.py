@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 
-from .file_objects import FolderObjects
+from .file.object_store import FolderObjects
 from .objects import ObjectStore
 
 
@@ -15,7 +15,7 @@ def object_store_of(location: str, key: str, properties: Properties) -> ObjectSt
     """The store behind a location that stood at the property `key`. Raises: ConfigurationError."""
     parts = urlsplit(location)
     if parts.scheme == "s3":
-        from .s3_objects import S3Objects
+        from .s3.object_store import S3Objects
 
         return S3Objects(location, key, properties)
     if parts.scheme == "file":

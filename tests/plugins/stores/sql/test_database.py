@@ -8,8 +8,8 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
 from recordpublisher import ConfigurationError, Properties, RetriesExhaustedError
-from recordpublisher.plugins.database.database import Database
-from recordpublisher.plugins.database.engines import engine_of
+from recordpublisher.plugins.stores.sql.database import Database
+from recordpublisher.plugins.stores.sql.engines import engine_of
 
 FAST = Properties({"flink.sql.transaction.maxretries": 2, "flink.sql.transaction.backoff.base": 1})
 

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from recordpublisher.plugins.state.claims import BatchId
-from recordpublisher.plugins.state.file_claims import FileClaimStore
+from recordpublisher.plugins.stores.file.claim_store import FileClaimStore
+from recordpublisher.plugins.stores.ports import BatchId
 from recordpublisher.publishers.errors import ConfigurationError
 
 BATCH = BatchId("query", 7, "plan")

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.properties.properties import Properties, without_password
 
-from .aws import AwsService, MissingError
+from ..aws_client import AwsService, MissingError
 
 _CREATE_SECONDS = 60
 

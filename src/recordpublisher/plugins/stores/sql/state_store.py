@@ -10,8 +10,8 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import JOB_NAME, STATE_URI
 
-from ..database.database import Database
-from ..database.positions import PositionTable
+from .database import Database
+from .snapshots import PositionTable
 
 if TYPE_CHECKING:  # at run time `database` is imported first: it says which extra is missing
     from sqlalchemy import Connection

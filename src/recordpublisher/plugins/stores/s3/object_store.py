@@ -8,9 +8,9 @@ from collections.abc import Iterable
 
 from recordpublisher.publishers.properties.properties import Properties
 
-from .aws import RefusedError
+from ..aws_client import RefusedError
+from ..objects import ObjectStore
 from .bucket import ABSENT, Bucket
-from .objects import ObjectStore
 
 DELETES_AT_ONCE = 16
 PAUSE_SECONDS = 0.2

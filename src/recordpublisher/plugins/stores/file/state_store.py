@@ -12,7 +12,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties, without_password
 from recordpublisher.publishers.properties.table import STATE_URI
 
-from .file_positions import FilePositions
+from .snapshots import FilePositions
 
 
 class FileStateStore(StateStore):

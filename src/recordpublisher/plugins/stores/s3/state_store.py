@@ -13,7 +13,7 @@ from recordpublisher.publishers.errors import FencedError, StateError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import STATE_URI
 
-from .aws import RefusedError
+from ..aws_client import RefusedError
 from .bucket import Bucket
 
 _TRIES = 10

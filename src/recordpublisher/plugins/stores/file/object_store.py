@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from recordpublisher.publishers.errors import StateError
 
-from .linked_files import link_durably, sync_folder, write_durably
-from .objects import ObjectStore
+from ..objects import ObjectStore
+from .hard_links import link_durably, sync_folder, write_durably
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties, without_password
 
-from .aws import AwsService, MissingError
+from ..aws_client import AwsService, MissingError
 
 ABSENT = ""
 """In the place of an ETag: there is no such object."""

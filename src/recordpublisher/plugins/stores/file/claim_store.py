@@ -7,8 +7,8 @@ from pathlib import Path
 
 from recordpublisher.publishers.errors import ConfigurationError
 
-from .claims import BatchId, ClaimStore
-from .linked_files import link_durably
+from ..ports import BatchId, ClaimStore
+from .hard_links import link_durably
 
 _VALID = "a folder on a local or network file system with hard links, the same for the driver and every executor"
 

@@ -1,0 +1,1 @@
+"""A folder: fencing by locks and hard links."""
