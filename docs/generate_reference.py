@@ -55,8 +55,8 @@ AREAS = {
 FURTHER = {
     "reading": [("fetcher.pipeline.bounds", ["BoundedResult", "ShardOutcome", "EndReason", "Bounds"])],
     "plugins": [
-        ("plugins.hookspecs", [name for name in dir(import_module("recordpublisher.plugins.hookspecs")) if "_register_" in name]),
-        ("plugins.registry", ["Registrar"]),
+        ("plugins.host.hookspecs", [name for name in dir(import_module("recordpublisher.plugins.host.hookspecs")) if "_register_" in name]),
+        ("plugins.host.registry", ["Registrar"]),
         ("consumer.deserialization", ["Deserializer"]),
         ("consumer.watermark_strategies", ["WatermarkStrategy"]),
         ("fetcher.coordination.remote_tracker", ["RemoteTracker"]),

@@ -51,7 +51,7 @@ def test_importing_the_package_imports_nothing_heavy():
 
 
 def test_loading_the_registry_leaves_the_built_ins_unimported():
-    loaded = modules_after("from recordpublisher.plugins.manager import load_registry; load_registry()")
+    loaded = modules_after("from recordpublisher.plugins.host.manager import load_registry; load_registry()")
 
     assert loaded & HEAVY == {"pluggy"}
 

@@ -45,7 +45,7 @@ from .publishers.shards import HashRange, Shard
 
 if TYPE_CHECKING:
     __version__: str
-    from .plugins.hookspecs import hookimpl
+    from .plugins.host.hookspecs import hookimpl
     from .plugins.runtime import DataFetcher
     from .plugins.sinks import spark
     from .plugins.sinks.callback import CallbackSink
@@ -78,7 +78,7 @@ _LAZY = {
     "FailedRecord": ".plugins.sinks.kinesis",
     "MemorySink": ".plugins.sinks.memory",
     "ReactiveSink": ".plugins.sinks.reactive",
-    "hookimpl": ".plugins.hookspecs",
+    "hookimpl": ".plugins.host.hookspecs",
 }
 
 __all__ = [

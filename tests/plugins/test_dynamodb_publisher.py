@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 import recordpublisher as rp
-from recordpublisher.plugins.manager import load_registry
+from recordpublisher.plugins.host.manager import load_registry
 
 sys.path.append(str(Path(__file__).parent / "dynamodb_publisher"))
 

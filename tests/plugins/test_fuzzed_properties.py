@@ -14,7 +14,7 @@ import recordpublisher as rp
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.local import Delays, MemoryTransport
 from recordpublisher.local.streams.account import Account
-from recordpublisher.plugins.manager import load_registry
+from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.properties.properties import declared_properties
 
 from virtual_time import VirtualClock, run_virtual

@@ -4,7 +4,7 @@ import pytest
 from memory_streams import ARRIVAL, PROPERTIES, MemoryFactory, install
 
 import recordpublisher as rp
-from recordpublisher.plugins.manager import load_registry
+from recordpublisher.plugins.host.manager import load_registry
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ from memory_streams import ARRIVAL, PROPERTIES, Streams, install
 
 import recordpublisher as rp
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
-from recordpublisher.plugins.manager import load_registry
+from recordpublisher.plugins.host.manager import load_registry
 
 KEY = "flink.watermark.strategy"
 BOUND = {"flink.watermark.outoforderness.millis": 10}

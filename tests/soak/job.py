@@ -16,9 +16,9 @@ from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.discovery import Discovery
 from recordpublisher.fetcher.sink import Sink
+from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.registry import Registry
 from recordpublisher.plugins.lister import StreamLister
-from recordpublisher.plugins.manager import load_registry
-from recordpublisher.plugins.registry import Registry
 from recordpublisher.plugins.runtime import stamping_maker
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from recordpublisher.plugins.manager import load_registry
-from recordpublisher.plugins.registry import NameTable, PluginStatus
+from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.registry import NameTable, PluginStatus
 
 
 def plugins() -> None:

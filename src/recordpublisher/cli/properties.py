@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from recordpublisher.plugins.manager import load_registry
+from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.sinks.spark import options as spark_options  # noqa: F401 - it declares
 from recordpublisher.plugins.sinks.spark.writing import options as spark_writing_options  # noqa: F401 - it declares
 from recordpublisher.publishers.errors import PluginError

@@ -23,7 +23,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
-from .manager import load_registry
+from .host.manager import load_registry
 from .runtime import stamping_maker
 
 NEVER = -1

@@ -39,12 +39,12 @@ from .arguments import (
     checked_properties,
     checked_snapshots,
 )
+from .host.lookup import dead_letters_of, sink_of
+from .host.manager import load_registry
+from .host.registry import Registry
+from .host.shared_trackers import tracker_of
+from .host.stores_by_uri import state_store_of
 from .lister import StreamLister, stream_names
-from .manager import load_registry
-from .registry import Registry
-from .shared_trackers import tracker_of
-from .sinks_by_name import dead_letters_of, sink_of
-from .stores_by_uri import state_store_of
 
 log = logging.getLogger("recordpublisher.fetcher")
 Assigner = Callable[[Record], int]

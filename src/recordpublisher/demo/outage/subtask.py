@@ -14,9 +14,9 @@ from typing import Any
 
 from recordpublisher.fetcher.coordination.tracker import WatermarkTracker
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.plugins.hookspecs import hookimpl
-from recordpublisher.plugins.manager import load_registry
-from recordpublisher.plugins.registry import Registrar
+from recordpublisher.plugins.host.hookspecs import hookimpl
+from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.registry import Registrar
 from recordpublisher.plugins.runtime import DataFetcher
 from recordpublisher.plugins.stores.file.state_store import FileStateStore
 from recordpublisher.publishers.records import RecordBatch

@@ -1,6 +1,6 @@
 import pytest
 
-from recordpublisher.plugins.manager import load_registry
+from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.plugins.sinks.kinesis.settings import Settings
 from recordpublisher.publishers.errors import ConfigurationError

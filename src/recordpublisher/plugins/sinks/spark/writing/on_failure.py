@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.plugins.manager import load_registry
-from recordpublisher.plugins.sinks_by_name import dead_letters_of
+from recordpublisher.plugins.host.lookup import dead_letters_of
+from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.errors import ConfigurationError, ImpossibleStateError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.property_types import choice, text

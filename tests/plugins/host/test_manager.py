@@ -9,7 +9,7 @@ import pytest
 
 from recordpublisher import ConfigurationError, PluginError, RecordPublisherFactory, Sink, hookimpl
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
-from recordpublisher.plugins.manager import load_registry
+from recordpublisher.plugins.host.manager import load_registry
 
 KEY = "flink.stream.recordpublisher"
 FACTORY = """

@@ -1,0 +1,1 @@
+"""Plugins found and named: hook specifications, manager, registry. Start at `hookspecs.py`."""
