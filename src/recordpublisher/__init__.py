@@ -46,7 +46,8 @@ from .publishers.shards import HashRange, Shard
 if TYPE_CHECKING:
     __version__: str
     from .plugins.host.hookspecs import hookimpl
-    from .plugins.runtime import DataFetcher
+    from .plugins.runtime.data_fetcher import DataFetcher
+    from .plugins.runtime.streaming import consume, stream
     from .plugins.sinks import spark
     from .plugins.sinks.callback import CallbackSink
     from .plugins.sinks.files.jsonl import JsonlSink
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
     from .plugins.stores.file.state_store import FileStateStore
     from .plugins.stores.s3.state_store import S3StateStore
     from .plugins.stores.sql.state_store import SqlStateStore
-    from .plugins.streaming import consume, stream
 
 _LAZY = {
     "DynamoDbStateStore": ".plugins.stores.dynamodb.state_store",
@@ -70,9 +70,9 @@ _LAZY = {
     "JsonlSink": ".plugins.sinks.files.jsonl",
     "ParquetSink": ".plugins.sinks.files.parquet",
     "SqlSink": ".plugins.sinks.sql",
-    "DataFetcher": ".plugins.runtime",
-    "consume": ".plugins.streaming",
-    "stream": ".plugins.streaming",
+    "DataFetcher": ".plugins.runtime.data_fetcher",
+    "consume": ".plugins.runtime.streaming",
+    "stream": ".plugins.runtime.streaming",
     "KinesisSink": ".plugins.sinks.kinesis",
     "SinkStatistics": ".plugins.sinks.kinesis",
     "FailedRecord": ".plugins.sinks.kinesis",

@@ -18,8 +18,8 @@ from recordpublisher.fetcher.shards.discovery import Discovery
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import Registry
-from recordpublisher.plugins.lister import StreamLister
-from recordpublisher.plugins.runtime import stamping_maker
+from recordpublisher.plugins.runtime.data_fetcher import stamping_maker
+from recordpublisher.plugins.runtime.stream_lister import StreamLister
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
 from recordpublisher.publishers.fanout.consumer_refcount import ConsumerHolders
@@ -131,7 +131,7 @@ def fetcher_over(
     tracker: InProcessTracker | None = None,
     **more: Any,
 ) -> DataFetcher:
-    """A fetcher as plugins/runtime.py puts it together, with the real client over any transport."""
+    """A fetcher as plugins/runtime/data_fetcher.py puts it together, with the real client over any transport."""
     client = KinesisClient(given, [stream], transport=transport)
     factory: Any
     if given.value(RECORD_PUBLISHER) == EFO:

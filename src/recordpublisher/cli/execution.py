@@ -10,7 +10,7 @@ from typing import Any, TextIO
 import typer
 from typer.core import TyperGroup
 
-from recordpublisher.plugins.job.failure import SubtaskFailedError
+from recordpublisher.plugins.runtime.jobs.failure import SubtaskFailedError
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
 
 FAILED = 1

@@ -20,7 +20,7 @@ from .execution import exit_code, one_line
 from .options import Pairs, read_properties
 
 if TYPE_CHECKING:
-    from recordpublisher.plugins.job.progress import ProgressBoard
+    from recordpublisher.plugins.runtime.jobs.progress import ProgressBoard
 
 log = logging.getLogger("recordpublisher.run")
 
@@ -69,16 +69,16 @@ def run(
 
 
 def _run_as_subtask(subtask: int, parallelism: int) -> None:
-    from recordpublisher.plugins.job.subtask import run_subtask
-    from recordpublisher.plugins.job.supervisor import report_to_supervisor, told_by_supervisor
+    from recordpublisher.plugins.runtime.jobs.subtask import run_subtask
+    from recordpublisher.plugins.runtime.jobs.supervisor import report_to_supervisor, told_by_supervisor
 
     properties, supervisor = told_by_supervisor()
     asyncio.run(run_subtask(properties, subtask, parallelism, report_to_supervisor, supervisor))
 
 
 async def _run(properties: Properties, job: Path, parallelism: int, log_format: LogFormat, console: object) -> None:
-    from recordpublisher.plugins.job.progress import ProgressBoard
-    from recordpublisher.plugins.job.subtask import run_subtask, streams_of
+    from recordpublisher.plugins.runtime.jobs.progress import ProgressBoard
+    from recordpublisher.plugins.runtime.jobs.subtask import run_subtask, streams_of
 
     from .run_display import shown
 
@@ -94,8 +94,8 @@ async def _run(properties: Properties, job: Path, parallelism: int, log_format: 
 async def _supervise(
     properties: Properties, job: Path, parallelism: int, log_format: LogFormat, board: ProgressBoard
 ) -> None:
-    from recordpublisher.plugins.job.supervisor import Supervisor
-    from recordpublisher.plugins.job.tracking import tracked
+    from recordpublisher.plugins.runtime.jobs.supervisor import Supervisor
+    from recordpublisher.plugins.runtime.jobs.tracking import tracked
 
     command = [sys.executable, "-m", "recordpublisher", "run", str(job)]
     options = ["--parallelism", str(parallelism), "--log-format", log_format.value]

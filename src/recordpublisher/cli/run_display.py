@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
-from recordpublisher.plugins.job.progress import ProgressBoard
+from recordpublisher.plugins.runtime.jobs.progress import ProgressBoard
 
 from .logs import JsonLines
 

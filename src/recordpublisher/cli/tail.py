@@ -43,7 +43,7 @@ def tail(
 
 
 async def _print_records(stream: str, properties: Properties, limit: int | None, stop_at_tip: bool) -> None:
-    from recordpublisher.plugins.streaming import (
+    from recordpublisher.plugins.runtime.streaming import (
         stream as read_stream,  # brings the AWS SDK, which the other commands do without
     )
 

@@ -24,7 +24,7 @@ from .sink import Sink, SinkContext, State
 
 @dataclass(frozen=True, slots=True)
 class FetcherParts:
-    """Made from properties by plugins/runtime.py, from fakes by tests.
+    """Made from properties by plugins/runtime/data_fetcher.py, from fakes by tests.
 
     `pin_latest` answers the server's time (epoch ms) for a LATEST start (P3), `oldest_retained` the arrival time (epoch ms) before which
     a stream has forgotten its records (S5; None: unknown). `use_continuations` is True for publishers that resume by

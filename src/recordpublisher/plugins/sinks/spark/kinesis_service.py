@@ -10,12 +10,12 @@ from collections.abc import Mapping
 
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.bounded_reads import check_bounded
 from recordpublisher.plugins.host.lookup import dead_letters_of
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.shared_trackers import tracker_of
-from recordpublisher.plugins.lister import StreamLister, stream_names
-from recordpublisher.plugins.runtime import stamping_maker
+from recordpublisher.plugins.runtime.bounded_reader import check_bounded
+from recordpublisher.plugins.runtime.data_fetcher import stamping_maker
+from recordpublisher.plugins.runtime.stream_lister import StreamLister, stream_names
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import RecordPublisherError

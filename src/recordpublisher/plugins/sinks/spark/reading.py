@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.bounded_reads import BoundedReader
+from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
 from recordpublisher.publishers.shards import Shard
 
 from .columns import ArrowRows

@@ -10,7 +10,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from recordpublisher.plugins.background_loop import BackgroundLoop
+from recordpublisher.plugins.runtime.background_loop import BackgroundLoop
 from recordpublisher.plugins.stores.objects_by_location import object_store_of
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, FencedError, RecordPublisherError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recordpublisher.plugins.runtime import DataFetcher
+from recordpublisher.plugins.runtime.data_fetcher import DataFetcher
 from recordpublisher.plugins.stores.objects import ObjectStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.properties.table import STATE_URI

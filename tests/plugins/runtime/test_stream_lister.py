@@ -3,7 +3,7 @@
 import pytest
 
 from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.plugins.lister import StreamLister, stream_names
+from recordpublisher.plugins.runtime.stream_lister import StreamLister, stream_names
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.errors import ConfigurationError, FatalKinesisError, TransientError
 from recordpublisher.publishers.positions import StartingPosition

@@ -17,7 +17,7 @@ from recordpublisher.publishers.properties.table import DRAIN_TIMEOUT
 
 from .failure import SubtaskFailedError
 from .progress import SubtaskProgress
-from .stopping import stop_on_signals
+from .termination import stop_on_signals
 
 log = logging.getLogger("recordpublisher.run")
 

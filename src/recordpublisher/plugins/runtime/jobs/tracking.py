@@ -6,10 +6,9 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from recordpublisher.plugins.trackers.tcp.server import TrackerServer
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import TRACKER, TRACKER_ADDRESS, TRACKER_TOKEN
-
-from ..trackers.tcp.server import TrackerServer
 
 
 @asynccontextmanager

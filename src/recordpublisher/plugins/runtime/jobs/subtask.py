@@ -11,9 +11,9 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import STREAMS
 
-from ..runtime import DataFetcher
+from ..data_fetcher import DataFetcher
 from .progress import SubtaskProgress, progress_of
-from .stopping import call_at_end_of, stop_on_signals
+from .termination import call_at_end_of, stop_on_signals
 
 log = logging.getLogger("recordpublisher.run")
 _REPORT_SECONDS = 1.0

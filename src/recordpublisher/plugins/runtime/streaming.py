@@ -13,7 +13,7 @@ from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.records import Record, RecordBatch
 
 from .background_loop import BackgroundLoop
-from .runtime import DataFetcher
+from .data_fetcher import DataFetcher
 
 log = logging.getLogger("recordpublisher.stream")
 

@@ -31,6 +31,11 @@ from recordpublisher.publishers.records import Record
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
+from ..host.lookup import dead_letters_of, sink_of
+from ..host.manager import load_registry
+from ..host.registry import Registry
+from ..host.shared_trackers import tracker_of
+from ..host.stores_by_uri import state_store_of
 from .arguments import (
     check_function,
     check_share,
@@ -39,12 +44,7 @@ from .arguments import (
     checked_properties,
     checked_snapshots,
 )
-from .host.lookup import dead_letters_of, sink_of
-from .host.manager import load_registry
-from .host.registry import Registry
-from .host.shared_trackers import tracker_of
-from .host.stores_by_uri import state_store_of
-from .lister import StreamLister, stream_names
+from .stream_lister import StreamLister, stream_names
 
 log = logging.getLogger("recordpublisher.fetcher")
 Assigner = Callable[[Record], int]

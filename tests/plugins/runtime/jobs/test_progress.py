@@ -2,7 +2,7 @@
 
 import msgspec
 
-from recordpublisher.plugins.job.progress import ProgressBoard, SubtaskProgress, progress_of
+from recordpublisher.plugins.runtime.jobs.progress import ProgressBoard, SubtaskProgress, progress_of
 
 
 def word(subtask, records, behind=None, **more):

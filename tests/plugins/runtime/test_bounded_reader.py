@@ -6,7 +6,7 @@ from memory_streams import PROPERTIES, MemoryFactory, install
 import recordpublisher as rp
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.bounded_reads import BoundedReader
+from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 
 START = ShardState(StartingPosition.trim_horizon())

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from recordpublisher.plugins.background_loop import BackgroundLoop
+from recordpublisher.plugins.runtime.background_loop import BackgroundLoop
 
 
 async def _answer(what):

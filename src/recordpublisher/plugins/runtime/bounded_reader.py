@@ -23,8 +23,8 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
-from .host.manager import load_registry
-from .runtime import stamping_maker
+from ..host.manager import load_registry
+from .data_fetcher import stamping_maker
 
 NEVER = -1
 
