@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from recordpublisher.plugins.record_json import as_json
+from recordpublisher.plugins.sinks.files.record_json import as_json
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import INITIAL_POSITION
 from recordpublisher.publishers.records import RecordBatch

@@ -9,8 +9,8 @@ import pytest
 from batches import batch
 
 import recordpublisher as rp
-from recordpublisher.plugins.sinks.files.folder import OutputFolder
 from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
+from recordpublisher.plugins.sinks.files.output_folder import OutputFolder
 from recordpublisher.plugins.sinks.files.parquet import ParquetSink
 
 

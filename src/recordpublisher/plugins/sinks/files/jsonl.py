@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from recordpublisher.plugins.record_json import as_json, described
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import JSONL_PATH
 from recordpublisher.publishers.records import Record, RecordBatch
 
+from .record_json import as_json, described
 from .sink import FileSink, Rejected, bytes_writer
 
 

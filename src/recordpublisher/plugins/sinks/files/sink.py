@@ -17,7 +17,7 @@ from recordpublisher.publishers.properties.table import FILE_BUFFER
 from recordpublisher.publishers.records import RecordBatch
 
 from ..commit_guard import CommitGuard
-from .folder import OutputFolder
+from .output_folder import OutputFolder
 
 Rejected = list[tuple[RecordBatch, str]]
 """Records, as batches of one, that cannot be written, and why."""

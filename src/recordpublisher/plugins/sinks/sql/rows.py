@@ -11,7 +11,7 @@ from sqlalchemy import BigInteger, Column, DateTime, Integer, LargeBinary, Strin
 
 from recordpublisher.publishers.records import RecordBatch
 
-from .conversions import conversion_of
+from .type_conversion import conversion_of
 
 IDENTITY = ("stream", "shard_id", "sequence_number", "sub_sequence_number")
 """What no two records share."""

@@ -17,7 +17,7 @@ from recordpublisher.publishers.records import RecordBatch
 
 from ..commit_guard import CommitGuard
 from .rows import Row
-from .target import RefusedRowsError, Target
+from .target_table import RefusedRowsError, Target
 
 POSITIONS = "recordpublisher_positions"
 
