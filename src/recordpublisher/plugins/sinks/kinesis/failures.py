@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from recordpublisher.publishers.errors import SinkError
 
-from .outgoing import Outgoing
+from .pending_record import Outgoing
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.retry import RetryPolicy
 
+from .rate_control import LARGEST_WINDOW
 from .statistics import SinkStatistics
-from .window import LARGEST_WINDOW
 
 QueueLimit = int | Callable[[SinkStatistics], int]
 """Records: a number above 0, or a function of what was measured that answers one."""

@@ -15,7 +15,7 @@ from recordpublisher.publishers.properties.table import SINK_STREAM
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 
 from .failures import FailedRecord
-from .outgoing import Outgoing, size_of
+from .pending_record import Outgoing, size_of
 from .settings import QueueLimit, Settings
 from .writer import KinesisWriter
 

@@ -10,13 +10,13 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.kinesis.ports import WritingPort
 
-from .engine import DEFAULT_FACTS, Engine
+from .completion_waiters import Bell, WaitingLine
 from .failures import FailedRecord, Failures
-from .outgoing import Outgoing, is_plain, objection_to, size_of
-from .queue import NO_LIMIT, OutstandingRecords
+from .outstanding import NO_LIMIT, OutstandingRecords
+from .pending_record import Outgoing, is_plain, objection_to, size_of
+from .sending_pipeline import DEFAULT_FACTS, Engine
 from .settings import Settings
 from .statistics import SinkMetrics
-from .waiting import Bell, WaitingLine
 
 NOT_OPEN = "is not open: use `async with`, or call open()"
 TURN_RECORDS = 500

@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 
-from recordpublisher.plugins.sinks.kinesis.window import LARGEST_WINDOW
+from recordpublisher.plugins.sinks.kinesis.rate_control import LARGEST_WINDOW
 from recordpublisher.plugins.sinks.spark.writing.options import FIRST_WINDOW, QUEUE_BYTES_OF_MANY, WriteOptions
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import UnknownPropertyWarning

@@ -6,7 +6,7 @@ import asyncio
 
 from fake_kinesis import FakeKinesis
 
-from recordpublisher.plugins.sinks.kinesis.outgoing import Outgoing
+from recordpublisher.plugins.sinks.kinesis.pending_record import Outgoing
 from recordpublisher.plugins.sinks.spark.writing.open_writers import OpenWriters
 from recordpublisher.plugins.sinks.spark.writing.options import WriteOptions
 

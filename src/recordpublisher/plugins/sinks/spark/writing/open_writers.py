@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from recordpublisher.plugins.sinks.kinesis.failures import FailedRecord
-from recordpublisher.plugins.sinks.kinesis.outgoing import Outgoing
+from recordpublisher.plugins.sinks.kinesis.pending_record import Outgoing
 from recordpublisher.plugins.sinks.kinesis.settings import Settings
 from recordpublisher.plugins.sinks.kinesis.writer import KinesisWriter
 from recordpublisher.publishers.clock import Clock, SystemClock

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from recordpublisher.plugins.sinks.kinesis.outgoing import Outgoing, size_of
+from recordpublisher.plugins.sinks.kinesis.pending_record import Outgoing, size_of
 from recordpublisher.publishers.errors import SinkError
 
 from .columns import WriteColumns, data_of

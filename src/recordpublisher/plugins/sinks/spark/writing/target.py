@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
-from recordpublisher.plugins.sinks.kinesis.engine import facts_of
+from recordpublisher.plugins.sinks.kinesis.sending_pipeline import facts_of
 from recordpublisher.publishers.errors import TransientError
 from recordpublisher.publishers.kinesis.ports import WritingPort
 

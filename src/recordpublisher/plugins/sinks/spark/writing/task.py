@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from recordpublisher.plugins.sinks.kinesis.outgoing import Outgoing
+from recordpublisher.plugins.sinks.kinesis.pending_record import Outgoing
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import RecordPublisherError, SinkError
 

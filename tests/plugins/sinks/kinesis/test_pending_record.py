@@ -1,6 +1,6 @@
 import pytest
 
-from recordpublisher.plugins.sinks.kinesis.outgoing import Outgoing, objection_to, size_of
+from recordpublisher.plugins.sinks.kinesis.pending_record import Outgoing, objection_to, size_of
 
 
 def objection(data=b"x", key="k", hash_key=None, largest=2**20):

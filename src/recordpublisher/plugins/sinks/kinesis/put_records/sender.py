@@ -9,11 +9,11 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ImpossibleStateError, TransientError
 from recordpublisher.publishers.kinesis.ports import PutEntry, PutResult, WritingPort
 
-from .lanes import Lanes
+from ..completion_waiters import Bell
+from ..shard_queues.shard_queues import Lanes
+from ..statistics import SinkMetrics
 from .request import NEVER, Request, RequestLimits, next_request
-from .statistics import SinkMetrics
-from .verdict import refused_by
-from .waiting import Bell
+from .results import refused_by
 
 
 class Sender:

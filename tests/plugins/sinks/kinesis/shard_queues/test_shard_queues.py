@@ -2,11 +2,11 @@
 
 import pytest
 
-from recordpublisher.plugins.sinks.kinesis.aggregation import Aggregation
-from recordpublisher.plugins.sinks.kinesis.lanes import Lanes
-from recordpublisher.plugins.sinks.kinesis.outgoing import Outgoing
-from recordpublisher.plugins.sinks.kinesis.shard_map import ShardMap
-from recordpublisher.plugins.sinks.kinesis.window import Pace
+from recordpublisher.plugins.sinks.kinesis.pending_record import Outgoing
+from recordpublisher.plugins.sinks.kinesis.rate_control import Pace
+from recordpublisher.plugins.sinks.kinesis.shard_queues.kpl_aggregator import Aggregation
+from recordpublisher.plugins.sinks.kinesis.shard_queues.shard_map import ShardMap
+from recordpublisher.plugins.sinks.kinesis.shard_queues.shard_queues import Lanes
 from recordpublisher.publishers.errors import ImpossibleStateError
 from recordpublisher.publishers.shards import MAX_HASH_KEY, HashRange, Shard
 

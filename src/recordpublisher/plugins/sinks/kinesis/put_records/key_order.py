@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from .aggregation import Aggregation
-from .outgoing import Outgoing
+from ..pending_record import Outgoing
+from ..shard_queues.kpl_aggregator import Aggregation
 
 
 class KeyOrder:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from recordpublisher.publishers.errors import ThrottledError, TransientError
 from recordpublisher.publishers.kinesis.ports import PutResult
 
-from .lane import Lane
-from .outgoing import Outgoing
+from ..pending_record import Outgoing
+from ..shard_queues.shard_map import ANYWHERE
+from ..shard_queues.shard_queue import Lane
 from .request import Share
-from .shard_map import ANYWHERE
 
 THROTTLED = "ProvisionedThroughputExceededException"
 """One of the two codes of a refused record; the other is InternalFailure (API reference)."""

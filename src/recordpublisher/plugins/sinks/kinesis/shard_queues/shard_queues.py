@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 
 from recordpublisher.publishers.shards import Shard
 
-from .aggregation import Aggregation, apart
-from .lane import AggregatingLane, Lane
-from .outgoing import Outgoing
+from ..pending_record import Outgoing
+from ..rate_control import LARGEST_WINDOW, Pace
+from .kpl_aggregator import Aggregation, apart
 from .shard_map import ANYWHERE, ShardMap
-from .window import LARGEST_WINDOW, Pace
+from .shard_queue import AggregatingLane, Lane
 
 _REMEMBERED_KEYS = 65_536
 """Hashing a key costs more than everything else that is done for a record; so many lanes of keys are remembered."""

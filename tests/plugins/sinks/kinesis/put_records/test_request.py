@@ -1,10 +1,10 @@
 """Which call goes when: plain decisions (K1, K4)."""
 
-from recordpublisher.plugins.sinks.kinesis.aggregation import Aggregation
-from recordpublisher.plugins.sinks.kinesis.lane import AggregatingLane, Lane
-from recordpublisher.plugins.sinks.kinesis.outgoing import Outgoing
-from recordpublisher.plugins.sinks.kinesis.request import NEVER, Request, RequestLimits, next_request
-from recordpublisher.plugins.sinks.kinesis.window import Pace
+from recordpublisher.plugins.sinks.kinesis.pending_record import Outgoing
+from recordpublisher.plugins.sinks.kinesis.put_records.request import NEVER, Request, RequestLimits, next_request
+from recordpublisher.plugins.sinks.kinesis.rate_control import Pace
+from recordpublisher.plugins.sinks.kinesis.shard_queues.kpl_aggregator import Aggregation
+from recordpublisher.plugins.sinks.kinesis.shard_queues.shard_queue import AggregatingLane, Lane
 from recordpublisher.publishers.shards import Shard
 
 LIMITS = RequestLimits(records=10, bytes=1_000, linger_seconds=0.1)

@@ -9,16 +9,16 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.kinesis.ports import PutResult
 from recordpublisher.publishers.retry import RetryPolicy
 
-from .aggregation import apart
-from .failures import Failures
+from ..failures import Failures
+from ..outstanding import OutstandingRecords
+from ..pending_record import Outgoing
+from ..shard_queues.kpl_aggregator import apart
+from ..shard_queues.shard_queue import Lane
+from ..shard_queues.shard_queues import Lanes
+from ..statistics import SinkMetrics
 from .key_order import KeyOrder
-from .lane import Lane
-from .lanes import Lanes
-from .outgoing import Outgoing
-from .queue import OutstandingRecords
 from .request import Request, Share
-from .statistics import SinkMetrics
-from .verdict import Verdict, verdict_of
+from .results import Verdict, verdict_of
 
 
 class Settlement:

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kpl import aggregate
 
-from recordpublisher.plugins.sinks.kinesis.aggregation import Aggregation, apart
-from recordpublisher.plugins.sinks.kinesis.outgoing import Outgoing, size_of
+from recordpublisher.plugins.sinks.kinesis.pending_record import Outgoing, size_of
+from recordpublisher.plugins.sinks.kinesis.shard_queues.kpl_aggregator import Aggregation, apart
 from recordpublisher.publishers.aggregation.deaggregation import Deaggregator
 from recordpublisher.publishers.aggregation.kpl_format import MAGIC, hash_key_of, sealed_aggregate
 from recordpublisher.publishers.positions import StartingPosition

@@ -11,20 +11,20 @@ from recordpublisher.publishers.errors import FatalKinesisError
 from recordpublisher.publishers.kinesis.ports import StreamFacts, WritingPort
 from recordpublisher.publishers.retry import retrying
 
-from .aggregation import Aggregation
 from .failures import Failures
-from .key_order import KeyOrder
-from .lanes import Lanes
-from .outgoing import Outgoing
-from .queue import OutstandingRecords
-from .request import RequestLimits
-from .resharding import Resharding, Stray
-from .sender import Sender
+from .outstanding import OutstandingRecords
+from .pending_record import Outgoing
+from .put_records.completion import Settlement
+from .put_records.key_order import KeyOrder
+from .put_records.request import RequestLimits
+from .put_records.sender import Sender
+from .rate_control import Pace
 from .settings import Settings
-from .settlement import Settlement
-from .shard_map import ShardMap
+from .shard_queues.kpl_aggregator import Aggregation
+from .shard_queues.reshard_watch import Resharding, Stray
+from .shard_queues.shard_map import ShardMap
+from .shard_queues.shard_queues import Lanes
 from .statistics import SinkMetrics
-from .window import Pace
 
 DEFAULT_FACTS = StreamFacts(2**20, keys_decide=True)
 """Of a stream that we may write to and not describe."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from recordpublisher.publishers.errors import ConfigurationError
 
-from .outgoing import Outgoing
+from .pending_record import Outgoing
 from .settings import QueueLimit
 from .statistics import MeanSize, SinkStatistics
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from recordpublisher.publishers.shards import Shard
 
-from .aggregation import Aggregation
-from .outgoing import Outgoing
-from .window import CREDIT_SECONDS, Pace, Window
+from ..pending_record import Outgoing
+from ..rate_control import CREDIT_SECONDS, Pace, Window
+from .kpl_aggregator import Aggregation
 
 WAITED_ENOUGH = float("-inf")
 Cut = tuple[list[Outgoing], int]

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from recordpublisher.publishers.kinesis.ports import WritingPort
 from recordpublisher.publishers.retry import RetryPolicy, retrying
 
-from .outgoing import Outgoing
+from ..completion_waiters import Bell
+from ..pending_record import Outgoing
+from ..statistics import SinkMetrics
 from .shard_map import ShardMap
-from .statistics import SinkMetrics
-from .waiting import Bell
 
 LISTINGS_APART_SECONDS = 0.5
 """A reshard closes shards one by one: it is not listed for each of them."""

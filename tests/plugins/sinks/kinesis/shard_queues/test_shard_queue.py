@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordpublisher.plugins.sinks.kinesis.lane import Lane
-from recordpublisher.plugins.sinks.kinesis.outgoing import Outgoing
-from recordpublisher.plugins.sinks.kinesis.window import CREDIT_SECONDS, Pace
+from recordpublisher.plugins.sinks.kinesis.pending_record import Outgoing
+from recordpublisher.plugins.sinks.kinesis.rate_control import CREDIT_SECONDS, Pace
+from recordpublisher.plugins.sinks.kinesis.shard_queues.shard_queue import Lane
 from recordpublisher.publishers.shards import Shard
 
 LIMIT = 1_000

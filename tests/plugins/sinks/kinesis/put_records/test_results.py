@@ -1,11 +1,11 @@
 """An answer, record by record (K2)."""
 
-from recordpublisher.plugins.sinks.kinesis.lane import Lane
-from recordpublisher.plugins.sinks.kinesis.outgoing import Outgoing
-from recordpublisher.plugins.sinks.kinesis.request import Share
-from recordpublisher.plugins.sinks.kinesis.shard_map import ANYWHERE
-from recordpublisher.plugins.sinks.kinesis.verdict import THROTTLED, refused_by, verdict_of
-from recordpublisher.plugins.sinks.kinesis.window import Pace
+from recordpublisher.plugins.sinks.kinesis.pending_record import Outgoing
+from recordpublisher.plugins.sinks.kinesis.put_records.request import Share
+from recordpublisher.plugins.sinks.kinesis.put_records.results import THROTTLED, refused_by, verdict_of
+from recordpublisher.plugins.sinks.kinesis.rate_control import Pace
+from recordpublisher.plugins.sinks.kinesis.shard_queues.shard_map import ANYWHERE
+from recordpublisher.plugins.sinks.kinesis.shard_queues.shard_queue import Lane
 from recordpublisher.publishers.errors import ThrottledError, TransientError
 from recordpublisher.publishers.kinesis.ports import PutResult
 from recordpublisher.publishers.shards import Shard

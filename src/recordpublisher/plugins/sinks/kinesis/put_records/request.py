@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .lane import Lane
-from .outgoing import Outgoing
+from ..pending_record import Outgoing
+from ..shard_queues.shard_queue import Lane
 
 NEVER = float("inf")
 SOON_SECONDS = 0.001

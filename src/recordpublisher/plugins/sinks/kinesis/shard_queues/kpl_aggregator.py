@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from recordpublisher.publishers.aggregation.kpl_format import sealed_aggregate
 
-from .outgoing import Outgoing, size_of
+from ..pending_record import Outgoing, size_of
 
 _PART_OVERHEAD = 12
 """Bytes of a part besides its data: two tags with lengths of up to three bytes, and an index."""

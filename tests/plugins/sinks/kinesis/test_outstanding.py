@@ -1,5 +1,5 @@
-from recordpublisher.plugins.sinks.kinesis.outgoing import Outgoing
-from recordpublisher.plugins.sinks.kinesis.queue import OVERHEAD_BYTES, OutstandingRecords
+from recordpublisher.plugins.sinks.kinesis.outstanding import OVERHEAD_BYTES, OutstandingRecords
+from recordpublisher.plugins.sinks.kinesis.pending_record import Outgoing
 from recordpublisher.plugins.sinks.kinesis.statistics import MeanSize
 
 

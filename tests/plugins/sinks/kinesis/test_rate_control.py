@@ -1,6 +1,6 @@
 import pytest
 
-from recordpublisher.plugins.sinks.kinesis.window import LARGEST_WINDOW, Pace, Window
+from recordpublisher.plugins.sinks.kinesis.rate_control import LARGEST_WINDOW, Pace, Window
 
 
 def test_a_window_shrinks_by_a_fifth_and_grows_by_steps():
