@@ -12,8 +12,8 @@ import time
 import msgspec
 
 from recordpublisher.fetcher.coordination.messages import Answer, Statement
-from recordpublisher.plugins.trackers.tcp.framing import FrameReader, framed
 from recordpublisher.plugins.trackers.tcp.greeting import Challenge, Farewell, proof_of
+from recordpublisher.plugins.trackers.tcp.protocol import FrameReader, framed
 
 ENCODER = msgspec.msgpack.Encoder()
 DECODER = msgspec.msgpack.Decoder(Challenge | Answer | Farewell)

@@ -13,7 +13,7 @@ from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.retry import RetryPolicy
 
-from .link import Link
+from .client_connection import Link
 
 log = logging.getLogger("recordpublisher.tracker")
 

@@ -12,8 +12,8 @@ from typing import Self
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 
-from .offices import Offices
-from .visitor import Visitor
+from .group_registry import Offices
+from .server_connection import Visitor
 
 log = logging.getLogger("recordpublisher.tracker")
 

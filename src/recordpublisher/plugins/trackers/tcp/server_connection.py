@@ -10,9 +10,9 @@ import msgspec
 
 from recordpublisher.fetcher.coordination.messages import Answer, Statement
 
-from .framing import FrameError, FrameReader, framed
 from .greeting import VERSION, Farewell, Proof, is_proof, new_challenge
-from .offices import Office, Offices
+from .group_registry import Office, Offices
+from .protocol import FrameError, FrameReader, framed
 
 GREETING_BYTES = 256
 """The longest frame of somebody who is not known yet."""

@@ -10,8 +10,8 @@ import msgspec
 
 from recordpublisher.fetcher.coordination.messages import Answer, Statement
 
-from .framing import FrameError, FrameReader, framed
 from .greeting import VERSION, Challenge, Farewell, proof_of
+from .protocol import FrameError, FrameReader, framed
 
 ANSWER_BYTES = 128 * 1024
 UNSENT_BYTES = 64 * 1024

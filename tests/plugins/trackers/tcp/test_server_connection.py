@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from tracker_visits import TOKEN
 
 from recordpublisher.fetcher.coordination.messages import Statement
-from recordpublisher.plugins.trackers.tcp.framing import framed
 from recordpublisher.plugins.trackers.tcp.greeting import proof_of
-from recordpublisher.plugins.trackers.tcp.offices import Offices
-from recordpublisher.plugins.trackers.tcp.visitor import FRAMES_A_TURN, Visitor
+from recordpublisher.plugins.trackers.tcp.group_registry import Offices
+from recordpublisher.plugins.trackers.tcp.protocol import framed
+from recordpublisher.plugins.trackers.tcp.server_connection import FRAMES_A_TURN, Visitor
 
 ENCODER = msgspec.msgpack.Encoder()
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.plugins.trackers.tcp.framing import FrameError, FrameReader, framed
+from recordpublisher.plugins.trackers.tcp.protocol import FrameError, FrameReader, framed
 
 ENCODER = msgspec.msgpack.Encoder()
 
