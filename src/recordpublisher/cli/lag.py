@@ -66,7 +66,7 @@ def lag(
 async def _look(stream: str, properties: Properties, patience_seconds: float | None) -> list[ShardLag]:
     from recordpublisher.plugins.host.manager import load_registry
     from recordpublisher.plugins.host.stores_by_uri import state_store_of
-    from recordpublisher.plugins.lag.looking import Watcher
+    from recordpublisher.plugins.lag.probe import Watcher
     from recordpublisher.publishers.initial_position import initial_position  # with what follows: brings the AWS SDK
     from recordpublisher.publishers.kinesis import KinesisClient
     from recordpublisher.publishers.properties.table import GETRECORDS_RETRIES

@@ -7,7 +7,7 @@ from entries import START, shard
 
 from recordpublisher.fetcher.checkpoints.snapshot import to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.lag.looking import Watcher
+from recordpublisher.plugins.lag.probe import Watcher
 from recordpublisher.publishers.errors import StateError, ThrottledError
 from recordpublisher.publishers.kinesis.ports import ReadAnswer
 from recordpublisher.publishers.positions import PositionType, SequenceNumber

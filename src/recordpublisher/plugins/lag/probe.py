@@ -18,8 +18,8 @@ from recordpublisher.publishers.retry import RetryPolicy, retrying
 from recordpublisher.publishers.shard_tip import Tip, tip_behind
 from recordpublisher.publishers.shards import Shard
 
-from .job import NOTHING_STORED, StoredJob
 from .shard_lag import Look, ShardLag, is_overdue, lag_of, lost_shard
+from .stored_positions import NOTHING_STORED, StoredJob
 
 T = TypeVar("T")
 AT_ONCE = 8

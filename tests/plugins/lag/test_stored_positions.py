@@ -4,7 +4,7 @@ from entries import START, shard
 
 from recordpublisher.fetcher.checkpoints.snapshot import to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.lag.job import StoredJob
+from recordpublisher.plugins.lag.stored_positions import StoredJob
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 
 
