@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from recordpublisher.plugins.sinks.spark.source import KinesisPartition, KinesisSource, KinesisStreamReader
 from recordpublisher.plugins.sinks.spark.spool.lane_task import LaneJob, run_lane
 from recordpublisher.plugins.sinks.spark.spool.reader import SpoolPartition, SpoolStreamReader
-from recordpublisher.plugins.sinks.spark.writing.options import WriteOptions
-from recordpublisher.plugins.sinks.spark.writing.writers import KinesisStreamWriter, Written
+from recordpublisher.plugins.spark.data_source import KinesisPartition, KinesisSource, KinesisStreamReader
+from recordpublisher.plugins.spark.writer.data_writers import KinesisStreamWriter, Written
+from recordpublisher.plugins.spark.writer.write_options import WriteOptions
 from recordpublisher.plugins.stores.file.object_store import FolderObjects
 
 FOLDER = "killable.folder"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from spark_simulation import SimulatedKinesis, SimulatedQuery
 
-from recordpublisher.plugins.sinks.spark.options import SparkOptions
+from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.plugins.stores.file.claim_store import FileClaimStore
 from recordpublisher.publishers.properties.properties import Properties
 

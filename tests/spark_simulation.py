@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, EndReason, ShardOutcome
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.sinks.spark.driver import BatchPlanner
-from recordpublisher.plugins.sinks.spark.offset import Offset
-from recordpublisher.plugins.sinks.spark.options import SparkOptions
-from recordpublisher.plugins.sinks.spark.task import TaskPlan, TaskRead
+from recordpublisher.plugins.spark.options import SparkOptions
+from recordpublisher.plugins.spark.source.batch_offset import Offset
+from recordpublisher.plugins.spark.source.batch_planner import BatchPlanner
+from recordpublisher.plugins.spark.source.read_task import TaskPlan, TaskRead
 from recordpublisher.plugins.stores.ports import BatchId, ClaimStore
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition

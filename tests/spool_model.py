@@ -15,8 +15,8 @@ from recordpublisher.plugins.sinks.spark.spool.offset import SpoolOffset
 from recordpublisher.plugins.sinks.spark.spool.opening import open_generation
 from recordpublisher.plugins.sinks.spark.spool.planner import SpoolPlanner
 from recordpublisher.plugins.sinks.spark.spool.rows import read_rows
-from recordpublisher.plugins.sinks.spark.spool.settings import SpoolSettings
 from recordpublisher.plugins.sinks.spark.spool.sink import SpoolSink
+from recordpublisher.plugins.spark.continuous_options import SpoolSettings
 from recordpublisher.plugins.stores.objects import ObjectStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition

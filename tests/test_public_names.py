@@ -57,7 +57,7 @@ def test_loading_the_registry_leaves_the_built_ins_unimported():
 
 
 def test_spark_is_there_on_access():
-    assert rp.spark.__name__ == "recordpublisher.plugins.sinks.spark"
+    assert rp.spark.__name__ == "recordpublisher.plugins.spark"
 
 
 def test_without_pyspark_the_error_names_the_extra(monkeypatch):

@@ -45,10 +45,10 @@ from .publishers.shards import HashRange, Shard
 
 if TYPE_CHECKING:
     __version__: str
+    from .plugins import spark
     from .plugins.host.hookspecs import hookimpl
     from .plugins.runtime.data_fetcher import DataFetcher
     from .plugins.runtime.streaming import consume, stream
-    from .plugins.sinks import spark
     from .plugins.sinks.callback import CallbackSink
     from .plugins.sinks.files.jsonl import JsonlSink
     from .plugins.sinks.files.parquet import ParquetSink
@@ -172,7 +172,7 @@ def _found(name: str) -> Any:
 def _spark() -> ModuleType:
     if importlib.util.find_spec("pyspark") is None:
         raise ImportError("rp.spark needs the extra 'spark': pip install 'recordpublisher[spark]'")
-    return importlib.import_module(".plugins.sinks.spark", __name__)
+    return importlib.import_module(".plugins.spark", __name__)
 
 
 def __dir__() -> list[str]:

@@ -13,7 +13,7 @@ from benchmarks.pipeline_client import NoSink, properties_of
 
 import recordpublisher as rp
 from recordpublisher.plugins.sinks.files.parquet import ParquetSink
-from recordpublisher.plugins.sinks.spark.columns import arrow_columns
+from recordpublisher.plugins.spark.arrow_rows import arrow_columns
 
 
 class ArrowSink(rp.Sink):

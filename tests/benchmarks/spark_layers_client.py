@@ -17,7 +17,7 @@ from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
 from recordpublisher.plugins.runtime.stream_lister import StreamLister, stream_names
-from recordpublisher.plugins.sinks.spark.columns import ARROW_SCHEMA, ArrowRows
+from recordpublisher.plugins.spark.arrow_rows import ARROW_SCHEMA, ArrowRows
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.positions import StartingPosition

@@ -7,13 +7,13 @@ import time
 
 import pyarrow as pa
 
-from recordpublisher.plugins.sinks.spark.worker import worker_loop
-from recordpublisher.plugins.sinks.spark.writing.columns import WriteColumns
-from recordpublisher.plugins.sinks.spark.writing.identity import IdField, RowIds
-from recordpublisher.plugins.sinks.spark.writing.open_writers import OpenWriters
-from recordpublisher.plugins.sinks.spark.writing.options import WriteOptions
-from recordpublisher.plugins.sinks.spark.writing.rows import RowsToRecords
-from recordpublisher.plugins.sinks.spark.writing.task import TaskWrite
+from recordpublisher.plugins.spark.python_worker import worker_loop
+from recordpublisher.plugins.spark.writer.columns import WriteColumns
+from recordpublisher.plugins.spark.writer.row_conversion import RowsToRecords
+from recordpublisher.plugins.spark.writer.row_ids import IdField, RowIds
+from recordpublisher.plugins.spark.writer.write_options import WriteOptions
+from recordpublisher.plugins.spark.writer.write_task import TaskWrite
+from recordpublisher.plugins.spark.writer.writer_pool import OpenWriters
 from recordpublisher.publishers.kinesis import KinesisClient
 
 ROWS = 10_000

@@ -9,8 +9,8 @@ from command_line import ROOT
 
 from recordpublisher.fetcher.checkpoints.snapshot import to_json, union
 from recordpublisher.plugins.sinks import memory, reactive  # noqa: F401 - declare properties
-from recordpublisher.plugins.sinks.spark import options  # noqa: F401 - declares properties
-from recordpublisher.plugins.sinks.spark.writing import options as writing_options  # noqa: F401 - declares properties
+from recordpublisher.plugins.spark import options  # noqa: F401 - declares properties
+from recordpublisher.plugins.spark.writer import write_options as writing_options  # noqa: F401 - declares properties
 from recordpublisher.publishers.properties import table as property_table  # noqa: F401 - declares properties
 from recordpublisher.publishers.properties.properties import declared_properties
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.plugins.sinks.spark import options as spark_options  # noqa: F401 - it declares
-from recordpublisher.plugins.sinks.spark.writing import options as spark_writing_options  # noqa: F401 - it declares
+from recordpublisher.plugins.spark import options as spark_options  # noqa: F401 - it declares
+from recordpublisher.plugins.spark.writer import write_options as spark_writing_options  # noqa: F401 - it declares
 from recordpublisher.publishers.errors import PluginError
 from recordpublisher.publishers.properties import table as property_table  # noqa: F401 - it declares
 from recordpublisher.publishers.properties.properties import Property, declared_properties

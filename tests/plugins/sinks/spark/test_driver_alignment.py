@@ -6,7 +6,7 @@ import pytest
 from spark_planning import IDLE, LOOKAHEAD, query, spread
 from spark_simulation import SimulatedKinesis
 
-from recordpublisher.plugins.sinks.spark.offset import NOTHING, Offset
+from recordpublisher.plugins.spark.source.batch_offset import NOTHING, Offset
 
 
 @pytest.fixture

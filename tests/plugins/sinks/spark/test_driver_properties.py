@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spark_planning import IDLE, LOOKAHEAD, options, spread
 from spark_simulation import MemoryClaims, SimulatedKinesis, SimulatedQuery, StillClock
 
-from recordpublisher.plugins.sinks.spark.offset import Offset
+from recordpublisher.plugins.spark.source.batch_offset import Offset
 from recordpublisher.publishers.shards import Shard
 
 event_times = st.lists(st.integers(0, 20_000), max_size=25)

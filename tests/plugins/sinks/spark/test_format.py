@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from recordpublisher.plugins.sinks.spark import KinesisSource
+from recordpublisher.plugins.spark import KinesisSource
 from recordpublisher.publishers.errors import ConfigurationError
 
 

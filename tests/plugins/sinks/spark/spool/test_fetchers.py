@@ -14,8 +14,8 @@ from spark_jobs import Kinesis
 from spool_model import Query
 
 import recordpublisher as rp
-from recordpublisher.plugins.sinks.spark.options import SparkOptions
 from recordpublisher.plugins.sinks.spark.spool.fetchers import Fetchers, fetchers
+from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.plugins.stores.file.object_store import FolderObjects
 from recordpublisher.publishers.errors import FencedError
 from recordpublisher.publishers.retry import RetryPolicy

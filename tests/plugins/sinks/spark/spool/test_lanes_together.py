@@ -15,13 +15,13 @@ import pytest
 from spark_jobs import Kinesis
 from spool_model import CLOCK, Query
 
-from recordpublisher.plugins.sinks.spark.options import SparkOptions
 from recordpublisher.plugins.sinks.spark.spool.beginning import begin_generation
 from recordpublisher.plugins.sinks.spark.spool.lane_task import live_in_lane
 from recordpublisher.plugins.sinks.spark.spool.lifeline import DriverGoneError
 from recordpublisher.plugins.sinks.spark.spool.manifest import Manifest
 from recordpublisher.plugins.sinks.spark.spool.names import generation_name
 from recordpublisher.plugins.sinks.spark.spool.switchboard import Switchboard
+from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.plugins.stores.file.object_store import FolderObjects
 from recordpublisher.publishers.errors import ConfigurationError, FencedError, StateError
 

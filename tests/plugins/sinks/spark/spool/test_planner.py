@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from spool_model import CLOCK, Fetcher, MemoryObjects, Query, opened
 
-from recordpublisher.plugins.sinks.spark.offset import Offset
 from recordpublisher.plugins.sinks.spark.spool.admission import Limits
 from recordpublisher.plugins.sinks.spark.spool.names import failure_name, manifests_of
 from recordpublisher.plugins.sinks.spark.spool.offset import SpoolOffset
 from recordpublisher.plugins.sinks.spark.spool.planner import MOST_QUIET_STEPS, SpoolPlanner
+from recordpublisher.plugins.spark.source.batch_offset import Offset
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.shards import Shard
 

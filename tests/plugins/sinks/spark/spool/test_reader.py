@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from recordpublisher.plugins.sinks.spark.options import SparkOptions
 from recordpublisher.plugins.sinks.spark.spool.reader import SpoolStreamReader
+from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.publishers.errors import ConfigurationError
 
 OPTIONS = {"stream": "s", "mode": "driver", "metadataLocation": "s3://bucket/prefix", "aws.region": "us-east-1"}

@@ -10,8 +10,8 @@ from spool_model import CLOCK, MemoryObjects, batch_of, opened
 from recordpublisher.fetcher.sink import Checkpoint, SinkContext
 from recordpublisher.plugins.sinks.spark.spool.lane import Lane
 from recordpublisher.plugins.sinks.spark.spool.manifest import Manifest
-from recordpublisher.plugins.sinks.spark.spool.settings import SpoolSettings
 from recordpublisher.plugins.sinks.spark.spool.sink import SpoolSink
+from recordpublisher.plugins.spark.continuous_options import SpoolSettings
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.shards import Shard
 

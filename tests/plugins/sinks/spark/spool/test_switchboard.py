@@ -7,8 +7,8 @@ import socket
 import pytest
 from spool_model import MemoryObjects, opened
 
-from recordpublisher.plugins.sinks.spark.options import SparkOptions
 from recordpublisher.plugins.sinks.spark.spool.switchboard import Switchboard, checked_port
+from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.table import TRACKER_ADDRESS
 

@@ -8,10 +8,10 @@ import pickle
 import pytest
 from pyspark.sql.types import StringType, StructType
 
-from recordpublisher.plugins.sinks.spark.log import LOG_VARIABLE
-from recordpublisher.plugins.sinks.spark.writing.options import WriteOptions
-from recordpublisher.plugins.sinks.spark.writing.task import TaskFigures
-from recordpublisher.plugins.sinks.spark.writing.writers import KinesisBatchWriter, KinesisStreamWriter, Written
+from recordpublisher.plugins.spark.log import LOG_VARIABLE
+from recordpublisher.plugins.spark.writer.data_writers import KinesisBatchWriter, KinesisStreamWriter, Written
+from recordpublisher.plugins.spark.writer.write_options import WriteOptions
+from recordpublisher.plugins.spark.writer.write_task import TaskFigures
 
 OPTIONS = WriteOptions.parse({"stream": "out"})
 SCHEMA = StructType().add("data", StringType())

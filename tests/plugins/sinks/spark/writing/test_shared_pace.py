@@ -7,8 +7,8 @@ import asyncio
 from fake_kinesis import FakeKinesis
 
 from recordpublisher.plugins.sinks.kinesis.pending_record import Outgoing
-from recordpublisher.plugins.sinks.spark.writing.open_writers import OpenWriters
-from recordpublisher.plugins.sinks.spark.writing.options import WriteOptions
+from recordpublisher.plugins.spark.writer.write_options import WriteOptions
+from recordpublisher.plugins.spark.writer.writer_pool import OpenWriters
 
 from virtual_time import VirtualClock, run_virtual
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+from recordpublisher.plugins.spark.options import SparkOptions
+from recordpublisher.plugins.spark.service.kinesis_service import KinesisService, task_properties
+from recordpublisher.plugins.spark.stream_changes import dropped_streams
 from recordpublisher.plugins.stores.objects import ObjectStore
 from recordpublisher.publishers.clock import Clock
 
-from ..kinesis_service import KinesisService, task_properties
-from ..options import SparkOptions
-from ..same_streams import dropped_streams
 from .generation import Generation, newest_generation
 from .identity import spool_id
 from .opening import open_generation

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from recordpublisher.plugins.spark.options import SparkOptions
+from recordpublisher.plugins.spark.python_worker import WorkerLoop
 from recordpublisher.plugins.stores.objects import ObjectStore
 
-from ..options import SparkOptions
-from ..worker import WorkerLoop
 from .admission import Limits
 from .in_driver import FetcherInDriver
 from .offset import SpoolOffset

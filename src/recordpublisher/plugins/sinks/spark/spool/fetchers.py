@@ -11,13 +11,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from recordpublisher.plugins.runtime.background_loop import BackgroundLoop
+from recordpublisher.plugins.spark.options import SparkOptions
+from recordpublisher.plugins.spark.service.kinesis_service import check_job
 from recordpublisher.plugins.stores.objects_by_location import object_store_of
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, FencedError, RecordPublisherError
 from recordpublisher.publishers.retry import RetryPolicy
 
-from ..kinesis_service import check_job
-from ..options import SparkOptions
 from .beginning import begin_generation
 from .generation import Generation, newest_generation
 from .identity import check_place

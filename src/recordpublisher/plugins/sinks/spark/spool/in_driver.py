@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 
+from recordpublisher.plugins.spark.options import SparkOptions
+from recordpublisher.plugins.spark.python_worker import WorkerLoop
 from recordpublisher.plugins.stores.objects import ObjectStore
 from recordpublisher.publishers.clock import SystemClock
 
-from ..options import SparkOptions
-from ..worker import WorkerLoop
 from .beginning import begin_generation
 from .lane_run import LaneRun
 

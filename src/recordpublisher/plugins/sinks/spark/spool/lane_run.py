@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from recordpublisher.plugins.runtime.data_fetcher import DataFetcher
+from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.plugins.stores.objects import ObjectStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.properties.table import STATE_URI
 
-from ..options import SparkOptions
 from .generation import Generation
 from .lane import Lane
 from .sink import SpoolSink

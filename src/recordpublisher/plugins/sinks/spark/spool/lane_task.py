@@ -6,6 +6,8 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
+from recordpublisher.plugins.spark.log import log_to_stderr
+from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.plugins.stores.objects import ObjectStore
 from recordpublisher.plugins.stores.objects_by_location import object_store_of
 from recordpublisher.publishers.errors import (
@@ -19,8 +21,6 @@ from recordpublisher.publishers.errors import (
     StreamNotFoundError,
 )
 
-from ..log import log_to_stderr
-from ..options import SparkOptions
 from .generation import Generation, generation_of
 from .lane_run import LaneRun
 from .lifeline import DriverGoneError, Lifeline

@@ -9,9 +9,8 @@ from enum import StrEnum
 from typing import Any
 
 from recordpublisher.fetcher.sink import State
+from recordpublisher.plugins.spark.source.shard_claims import RowId
 from recordpublisher.publishers.errors import StateError
-
-from ..claim import RowId
 
 UNREADABLE = (KeyError, TypeError, ValueError, AttributeError)
 

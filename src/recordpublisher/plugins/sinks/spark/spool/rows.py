@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from recordpublisher.plugins.spark.arrow_rows import ARROW_SCHEMA, ROWS_PER_BATCH, ArrowRows
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.records import RecordBatch
 
-from ..columns import ARROW_SCHEMA, ROWS_PER_BATCH, ArrowRows
 from .manifest import ShardRows
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from recordpublisher.fetcher.checkpoints.snapshot import to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import State
+from recordpublisher.plugins.spark.options import SparkOptions
+from recordpublisher.plugins.spark.service.ports import Service
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 
-from ..options import SparkOptions
-from ..service import Service
 from .history import NOBODY
 
 

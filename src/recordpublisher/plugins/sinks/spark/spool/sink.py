@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
 from recordpublisher.plugins.sinks.commit_guard import CommitGuard
+from recordpublisher.plugins.spark.continuous_options import SpoolSettings
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.records import RecordBatch
 
 from .lane import Lane
 from .room import Room
 from .rows import Waiting
-from .settings import SpoolSettings
 
 QUIET_SECONDS = 300.0
 """While no record comes, the lane says so seldom how far it is: every word of it is one more for the query to pass over."""

@@ -10,11 +10,11 @@ import socket
 from collections.abc import Callable
 from dataclasses import replace
 
+from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.plugins.trackers.tcp.server import TrackerServer
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.table import TRACKER, TRACKER_ADDRESS, TRACKER_TOKEN
 
-from ..options import SparkOptions
 from .generation import Generation
 from .lane_task import LaneJob
 from .lifeline import LaneFailure, LifelineServer

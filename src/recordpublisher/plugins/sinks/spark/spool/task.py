@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from recordpublisher.plugins.spark.python_worker import WorkerLoop
 from recordpublisher.plugins.stores.objects import ObjectStore
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 
-from ..worker import WorkerLoop
 from .names import SPOOL
 from .planner import SpooledFile
 from .rows import in_batches, read_rows

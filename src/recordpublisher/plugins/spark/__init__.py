@@ -1,0 +1,38 @@
+"""Spark: `format("kinesis")`, long-running fetchers and the push sink; `rp.spark`.
+
+pyspark and pyarrow are imported when a name is first used: the options of the source belong to the list of properties also where
+Spark is not installed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..sinks.spark.spool.fetchers import Fetchers, fetchers
+    from .data_source import KinesisSource
+    from .push.spark_sink import SparkSink
+    from .service.efo_consumers import deregister_consumers
+
+_LAZY = {
+    "SparkSink": ".batch_sink",
+    "KinesisSource": ".source",
+    "deregister_consumers": ".consumers",
+    "Fetchers": ".spool.fetchers",
+    "fetchers": ".spool.fetchers",
+}
+
+__all__ = ["Fetchers", "KinesisSource", "SparkSink", "deregister_consumers", "fetchers"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name when it is first used. Raises: ImportError that names the extra."""
+    if name not in _LAZY:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    try:
+        return getattr(importlib.import_module(_LAZY[name], __name__), name)
+    except ModuleNotFoundError as error:
+        if error.name in ("pyspark", "pyarrow", "pandas"):
+            raise ImportError("rp.spark needs the extra 'spark': pip install 'recordpublisher[spark]'") from error
+        raise

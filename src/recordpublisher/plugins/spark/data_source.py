@@ -1,0 +1,142 @@
+"""`format("kinesis")`: Spark's Python data source over the planner on the driver, the reading tasks, and the writers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import Any, NoReturn
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from recordpublisher.publishers.errors import ConfigurationError
+
+from ..sinks.spark.spool.reader import SpoolStreamReader
+from ..stores.by_location import claim_store_of
+from .arrow_rows import SPARK_SCHEMA
+from .log import log_to_stderr
+from .options import SparkOptions
+from .python_worker import worker_loop
+from .service.kinesis_service import KinesisService, check_job
+from .source.batch_offset import Offset
+from .source.batch_planner import BatchPlanner
+from .source.batch_progress import figures
+from .source.read_task import TaskPlan, TaskRead
+from .source.shard_reader import shard_reader
+from .writer.data_writers import KinesisBatchWriter, KinesisStreamWriter
+from .writer.write_options import WriteOptions
+
+
+class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed here
+    """What Spark finds as format "kinesis"; made anew for each use, so it holds the options only. Reading and writing have their own."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(dict(options))
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "kinesis"
+
+    def schema(self) -> str:
+        """The columns that are read. Raises: ConfigurationError, when the stream is loaded (C2)."""
+        self.reading_options()
+        return SPARK_SCHEMA
+
+    def reader(self, schema: Any) -> NoReturn:
+        """A stream is read by queries only. Raises: ConfigurationError."""
+        valid = "spark.readStream; with .trigger(availableNow=True) it reads what is there now, and ends"
+        raise ConfigurationError("spark.read", "kinesis", valid, reason="a stream has no end to read to")
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """The reader of a query, by its mode."""
+        options = self.reading_options()
+        return SpoolStreamReader(options) if options.is_spooled else KinesisStreamReader(options)
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> KinesisStreamWriter:  # noqa: N802 - Spark's name
+        """The writer of a query. Raises: ConfigurationError, StreamNotFoundError for what is wrong, when the first batch is planned."""
+        writer = KinesisStreamWriter(WriteOptions.parse(self.options), schema)
+        writer.check()
+        return writer
+
+    def writer(self, schema: Any, overwrite: bool) -> KinesisBatchWriter:
+        """The writer of a batch job. Raises: as `streamWriter`, and for the mode."""
+        writer = KinesisBatchWriter(WriteOptions.parse(self.options), schema, overwrite)
+        writer.check()
+        return writer
+
+    def reading_options(self) -> SparkOptions:
+        """The options of a job that reads, checked. Raises: ConfigurationError."""
+        options = SparkOptions.parse(self.options)
+        check_job(options)
+        return options
+
+
+class KinesisPartition(InputPartition):  # type: ignore[misc]
+    """One task's plan, as Spark carries it."""
+
+    def __init__(self, plan: TaskPlan) -> None:
+        super().__init__(plan.name)
+        self.plan = plan
+
+
+class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """Two lives in one class, as Spark wants it: planning on the driver, and `read` in tasks, on another instance."""
+
+    def __init__(self, options: SparkOptions) -> None:
+        self._options = options
+        self._planner: BatchPlanner | None = None
+
+    # --- on the driver ---------------------------------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Where a query without a checkpoint starts."""
+        return self._planning().initial_offset().to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Admission control: records of one batch. Bytes are shared out in the plans: Spark knows one limit at a time."""
+        return ReadAllAvailable() if self._options.max_records is None else ReadMaxRows(self._options.max_records)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """The plan of the next batch, or `start` when there is none."""
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        planned = self._planning().next_offset(Offset.from_json(start), rows)
+        return start if planned is None else planned.to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KinesisPartition]:
+        """The tasks of the batch that `end` plans."""
+        plans = [KinesisPartition(plan) for plan in self._planning().partitions(Offset.from_json(end))]
+        worker_loop().settle()
+        return plans
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """The batch of `end` is done for good; its claims are tidied up while the query goes on."""
+        worker_loop().start(asyncio.to_thread(self._planning().commit, Offset.from_json(end)))
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        """Shown as `latestOffset` in the query's progress, where a source has no other room for figures."""
+        planned = self._planning().last
+        return None if planned is None else figures(planned)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Stop at the tips as of now."""
+        self._planning().prepare_available_now()
+
+    def stop(self) -> None:
+        """Nothing that matters may happen here: Spark does not call it when a query stops."""
+
+    # --- in a task -------------------------------------------------------------------------------------------------------------
+
+    def read(self, partition: KinesisPartition) -> Iterator[Any]:
+        """The rows of one task, as Arrow batches."""
+        plan = partition.plan
+        store = claim_store_of(self._options.metadata_location, self._options.properties)
+        return TaskRead(plan, store, shard_reader(self._options, plan.consumer_arns)).rows()
+
+    def _planning(self) -> BatchPlanner:
+        if self._planner is None:
+            log_to_stderr()
+            store = claim_store_of(self._options.metadata_location, self._options.properties)
+            store.plant_probe("probe", "driver")  # a location that cannot hold claims fails here
+            self._planner = BatchPlanner(self._options, KinesisService(self._options), store)
+        return self._planner

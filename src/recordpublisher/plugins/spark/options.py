@@ -1,0 +1,256 @@
+"""What a Spark job may set: every option declared once, as a property with the option's short name as second spelling (C1)."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.properties import (
+    Properties,
+    Property,
+    UnknownPropertyWarning,
+    declared_properties,
+)
+from recordpublisher.publishers.properties.property_types import choice, integer, optional_integer, text
+
+from ..stores.by_location import claim_store_of
+from ..stores.objects_by_location import object_store_of
+from .continuous_options import SPOOL_PROPERTIES, SpoolSettings
+
+_GROUP = "Spark"
+SPARKS_OWN = ("path", "checkpointlocation")
+"""Options that Spark hands over with ours."""
+FAN_OUT_RULE_MS = 5_000
+"""SubscribeToShard: not again within 5 s of the last success (API reference; F9)."""
+
+STREAM = text("flink.spark.stream", "The stream, name or ARN. Option `stream`.", group=_GROUP, aliases=("stream",))
+STREAMS = text(
+    "flink.spark.streams",
+    "Streams, comma-separated, names or ARNs. Option `streams`.",
+    group=_GROUP,
+    aliases=("streams",),
+)
+METADATA_LOCATION = text(
+    "flink.spark.metadata.location",
+    "Where claims are kept, or the spool (modes CONTINUOUS and DRIVER), one place for each query: a folder seen by the driver and every "
+    "executor, s3://bucket/prefix or, for claims, dynamodb://table/job. Option `metadataLocation`.",
+    group=_GROUP,
+    aliases=("metadataLocation",),
+)
+MODE = choice(
+    "flink.spark.mode",
+    "Who reads the stream, and when: BATCH (the tasks of each micro-batch), CONTINUOUS (long-running tasks, started with "
+    "`rp.spark.fetchers`) or DRIVER (one fetcher beside the planning). Option `mode`.",
+    "BATCH",
+    ("BATCH", "CONTINUOUS", "DRIVER"),
+    group=_GROUP,
+    aliases=("mode",),
+)
+SHARDS_PER_TASK = optional_integer(
+    "flink.spark.shards.per.task",
+    "Shards read by one task; not set: shards are dealt over `maxTasks` tasks. Option `shardsPerTask`.",
+    1,
+    unit="shards",
+    group=_GROUP,
+    aliases=("shardsPerTask",),
+)
+MAX_TASKS = optional_integer(
+    "flink.spark.max.tasks",
+    "Tasks of one batch, best the number of slots, since more read one after the other; not set: the driver's CPUs. Option `maxTasks`.",
+    1,
+    unit="tasks",
+    group=_GROUP,
+    aliases=("maxTasks",),
+)
+MAX_RECORDS = optional_integer(
+    "flink.spark.batch.records",
+    "Records of one batch at most (admission control); not set: what the windows bring. Option `maxRecordsPerBatch`.",
+    1,
+    unit="records",
+    group=_GROUP,
+    aliases=("maxRecordsPerBatch", "maxOffsetsPerTrigger"),
+)
+MAX_BATCH_BYTES = optional_integer(
+    "flink.spark.batch.bytes",
+    "Payload of one batch, about (admission control): each task ends with the answer that crosses its share; "
+    "not set: what the windows bring. Option `maxBytesPerBatch`.",
+    1,
+    unit="bytes",
+    group=_GROUP,
+    aliases=("maxBytesPerBatch", "maxBytesPerTrigger"),
+)
+MAX_BYTES = integer(
+    "flink.spark.task.bytes",
+    "Payload that one task collects at most before it hands its rows over. Option `maxBytesPerTask`.",
+    64 * 2**20,
+    2**10,
+    unit="bytes",
+    group=_GROUP,
+    aliases=("maxBytesPerTask",),
+)
+MAX_TASK_RECORDS = integer(
+    "flink.spark.task.records",
+    "Records that one task collects at most: small ones cost more by their columns than by their payload. Option `maxRecordsPerTask`.",
+    1_000_000,
+    1,
+    unit="records",
+    group=_GROUP,
+    aliases=("maxRecordsPerTask",),
+)
+WINDOW = integer(
+    "flink.spark.window.millis",
+    "How long a polling task reads at most; it ends earlier at the tip. Longer only for shards that came no further in the window before. "
+    "Option `maxFetchTime`.",
+    1_500,
+    10,
+    unit="ms",
+    group=_GROUP,
+    aliases=("maxFetchTime",),
+)
+FAN_OUT_WINDOW = integer(
+    "flink.spark.efo.window.millis",
+    "How long a fan-out task reads: at least the 5 s between two subscriptions (F9) and the time to subscribe.",
+    5_500,
+    FAN_OUT_RULE_MS,
+    unit="ms",
+    group=_GROUP,
+)
+PROBE_INTERVAL = integer(
+    "flink.spark.probe.interval",
+    "How often a quiet shard is looked at from the driver (a hundred shards a second at most); no batch is run meanwhile. "
+    "Option `probeInterval`.",
+    1_000,
+    0,
+    unit="ms",
+    group=_GROUP,
+    aliases=("probeInterval",),
+)
+BATCHES_TO_RETAIN = integer(
+    "flink.spark.claims.batches",
+    "Claims, or files of the spool, of so many committed batches are kept. Option `minBatchesToRetain`.",
+    10,
+    1,
+    unit="batches",
+    group=_GROUP,
+    aliases=("minBatchesToRetain",),
+)
+_OURS: tuple[Property[object], ...] = (
+    STREAM, STREAMS, METADATA_LOCATION, MODE, SHARDS_PER_TASK, MAX_TASKS, MAX_RECORDS, MAX_BATCH_BYTES, MAX_BYTES, MAX_TASK_RECORDS, WINDOW,
+    FAN_OUT_WINDOW, PROBE_INTERVAL, BATCHES_TO_RETAIN, *SPOOL_PROPERTIES,
+)  # type: ignore[assignment]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOptions:
+    """A job's options, typed and checked; everything else is in `properties`."""
+
+    streams: tuple[str, ...]
+    metadata_location: str
+    properties: Properties
+    shards_per_task: int | None = None
+    max_tasks: int | None = None
+    max_records: int | None = None
+    max_batch_bytes: int | None = None
+    max_bytes: int = MAX_BYTES.default
+    max_task_records: int = MAX_TASK_RECORDS.default
+    window_ms: int = WINDOW.default
+    fan_out_window_ms: int = FAN_OUT_WINDOW.default
+    probe_ms: int = PROBE_INTERVAL.default
+    retain: int = BATCHES_TO_RETAIN.default
+    mode: str = MODE.default
+    spool: SpoolSettings = field(default_factory=SpoolSettings)
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> SparkOptions:
+        """From what Spark hands over (keys lower-cased). Raises: ConfigurationError with option, value and what is valid (C2)."""
+        properties = Properties(options)
+        properties.check()
+        warn_of_unknown_options(properties, _OURS)
+        return cls(
+            streams=_streams(properties),
+            metadata_location=_metadata_location(properties),
+            properties=properties,
+            shards_per_task=properties.value(SHARDS_PER_TASK),
+            max_tasks=properties.value(MAX_TASKS),
+            max_records=properties.value(MAX_RECORDS),
+            max_batch_bytes=properties.value(MAX_BATCH_BYTES),
+            max_bytes=properties.value(MAX_BYTES),
+            max_task_records=properties.value(MAX_TASK_RECORDS),
+            window_ms=properties.value(WINDOW),
+            fan_out_window_ms=properties.value(FAN_OUT_WINDOW),
+            probe_ms=properties.value(PROBE_INTERVAL),
+            retain=properties.value(BATCHES_TO_RETAIN),
+            mode=properties.value(MODE),
+            spool=SpoolSettings.of(properties),
+        )
+
+    @property
+    def publisher(self) -> str:
+        """The publisher's name, upper case (P5)."""
+        return (self.properties.value(table.RECORD_PUBLISHER) or "POLLING").upper()
+
+    @property
+    def is_fan_out(self) -> bool:
+        """Whether first reads subscribe."""
+        return self.publisher == "EFO"
+
+    @property
+    def is_spooled(self) -> bool:
+        """Whether fetchers read into a spool, and the query takes files from it."""
+        return self.mode != "BATCH"
+
+    def task_bytes(self, tasks: int) -> int:
+        """Payload that each of so many tasks may collect."""
+        return min(self.max_bytes, max(1, (self.max_batch_bytes or self.max_bytes * tasks) // tasks))
+
+    def tasks_for(self, shards: int) -> int:
+        """How many tasks read `shards` runnable shards."""
+        if self.shards_per_task is not None:
+            wanted = -(-shards // self.shards_per_task)
+            return min(wanted, self.max_tasks) if self.max_tasks else wanted
+        return min(shards, self.max_tasks or os.cpu_count() or 1)
+
+
+def _streams(properties: Properties) -> tuple[str, ...]:
+    given = properties.value(STREAMS) or properties.value(STREAM)
+    names = tuple(name.strip() for name in (given or "").split(",") if name.strip())
+    if not names:
+        raise ConfigurationError("stream", None, "a stream's name or ARN; several, comma-separated, as 'streams'")
+    if len(set(names)) < len(names):
+        raise ConfigurationError("streams", given, "every stream once")
+    return names
+
+
+def _metadata_location(properties: Properties) -> str:
+    is_batch = properties.value(MODE) == "BATCH"
+    place = "a folder that the driver and every executor see, s3://bucket/prefix"
+    valid = f"{place} or dynamodb://table/job (one for each query)" if is_batch else f"{place} (one for each query)"
+    location = properties.value(METADATA_LOCATION)
+    if location is None:
+        raise ConfigurationError("metadataLocation", None, valid)
+    if is_batch:  # says what is wrong with it before anything runs
+        claim_store_of(location, properties)
+    elif location.startswith("dynamodb:"):
+        reason = "DynamoDB keeps claims, of mode BATCH"
+        raise ConfigurationError("metadataLocation", location, "a folder or s3://bucket/prefix", reason=reason)
+    else:
+        object_store_of(location, "metadataLocation", properties)
+    return location
+
+
+def warn_of_unknown_options(properties: Properties, ours: Sequence[Property[Any]]) -> None:
+    """Warn of every key that is neither a declared property nor an option of these, with the nearest one (C1)."""
+    known = {alias.lower(): alias for option in ours for alias in option.aliases}
+    declared = {key.key.lower() for key in declared_properties()}
+    for key in properties:
+        if "." in key or key.lower() in (*known, *SPARKS_OWN) or key.lower() in declared:
+            continue
+        nearest = difflib.get_close_matches(key.lower(), known, n=1)
+        hint = f"; did you mean '{known[nearest[0]]}'?" if nearest else ""
+        warnings.warn(f"unknown option '{key}' is ignored{hint}", UnknownPropertyWarning, stacklevel=3)

@@ -1,0 +1,1 @@
+"""Micro-batch DataFrames from a DataFetcher beside the driver. Start at `spark_sink.py`."""

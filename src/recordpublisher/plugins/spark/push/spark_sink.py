@@ -1,0 +1,142 @@
+"""SparkSink: the push direction, micro-batch DataFrames from a DataFetcher that runs beside the Spark driver."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
+from recordpublisher.publishers.errors import SinkError
+from recordpublisher.publishers.records import RecordBatch
+
+from .delivery_log import Journal, PushedRows, Range
+
+Callback = Callable[[Any, int], object]
+"""Takes a DataFrame and the batch's number, like foreachBatch."""
+REPLAY_ROOM = 8
+"""While a batch is made again, the rows that belong to later ones may take so many times `max_bytes`."""
+
+
+class SparkSink(Sink):
+    """Collects rows and hands them to `callback(df, batch_id)` in a thread, when there are `max_rows` rows, `max_bytes` of payload,
+    or the oldest has waited `max_seconds`. While the callback runs, `write` waits: that is the back-pressure.
+
+    With `state_path`, a file, a batch's rows are written down before the callback gets them, and that they were taken when it has
+    returned. A job that died in between gives the same rows under the same number again, then goes on: a callback that does
+    nothing for a number it has done makes it exactly once. Without it, a restart is the fetcher's business and batches are counted anew.
+    """
+
+    def __init__(
+        self,
+        spark: Any,
+        callback: Callback,
+        *,
+        max_rows: int = 50_000,
+        max_bytes: int = 64 * 2**20,
+        max_seconds: float = 5.0,
+        state_path: str | Path | None = None,
+    ) -> None:
+        self._spark = spark
+        self._callback = callback
+        self._max_rows = max_rows
+        self._max_bytes = max_bytes
+        self._max_seconds = max_seconds
+        self._state_path = None if state_path is None else Path(state_path)
+        self._rows = PushedRows({})
+        self._journal = Journal({})
+        self._delivering = asyncio.Lock()
+        self._timer: asyncio.Task[None] | None = None
+        self._failure: SinkError | None = None
+
+    async def open(self, context: SinkContext) -> State | None:
+        """Go on from the kept state, if there is any. Raises: StateError."""
+        kept = None if self._state_path is None else await asyncio.to_thread(Journal.read, self._state_path)
+        if kept is None:
+            return None
+        self._journal, self._rows = kept, PushedRows(kept.delivered)
+        return kept.state
+
+    async def write(self, batch: RecordBatch) -> None:
+        """Collect; deliver when there is enough. Raises: SinkError when an earlier delivery failed."""
+        self._raise_if_failed()
+        async with self._delivering:
+            self._rows.add(batch)
+        if self._journal.pending:
+            await self._deliver()
+            self._raise_if_stuck()
+        if len(self._rows) >= self._max_rows or self._rows.bytes >= self._max_bytes:
+            await self._deliver()
+        elif self._timer is None and len(self._rows):
+            self._timer = asyncio.create_task(self._deliver_later())
+
+    async def flush(self, checkpoint: Checkpoint | None = None) -> None:
+        """Deliver what is collected; keep the state once the callback has returned (S6).
+
+        While a batch is made again from the state before, that one stays: rows of it may be in memory only.
+        """
+        self._raise_if_failed()
+        await self._deliver()
+        if checkpoint is not None and not self._journal.pending:
+            await self._keep(Journal(checkpoint.state, self._journal.batch, dict(self._rows.skip)))
+
+    async def close(self) -> None:
+        """Let go of the timer; rows that were not flushed are read again after a restart."""
+        if self._timer is not None:
+            self._timer.cancel()
+            await asyncio.gather(self._timer, return_exceptions=True)
+
+    async def _deliver(self) -> None:
+        async with self._delivering:
+            self._raise_if_failed()
+            wanted = {key: entry[0] for key, entry in self._journal.pending.items()} or self._rows.counts()
+            if not wanted or not self._rows.holds(wanted):
+                return
+            table, ranges = self._rows.take(wanted)
+            self._check_same(ranges)
+            try:
+                await self._keep(replace(self._journal, pending=ranges))
+                await asyncio.to_thread(self._call, table, self._journal.batch)
+                await self._keep(self._journal.after_delivery())
+            except Exception as error:
+                # for good: a later flush must not confirm rows that were never taken
+                self._failure = SinkError(f"the callback failed for Spark batch {self._journal.batch}: {error}")
+                raise self._failure from error
+
+    async def _keep(self, journal: Journal) -> None:
+        """A journal counts once it is on disk; before the fetcher gave a first state there is nothing to go on from."""
+        if self._state_path is not None and journal.state:
+            await asyncio.to_thread(journal.keep, self._state_path)
+        self._journal = journal
+
+    def _check_same(self, ranges: dict[str, Range]) -> None:
+        pending = self._journal.pending
+        if pending and pending != ranges:
+            self._failure = SinkError(
+                f"Spark batch {self._journal.batch} had {pending}, but reading again gave {ranges}; are its records past retention?"
+            )
+            raise self._failure
+
+    def _raise_if_stuck(self) -> None:
+        if self._journal.pending and self._rows.bytes > REPLAY_ROOM * self._max_bytes:
+            counts = self._rows.counts()
+            missing = {key: entry[0] - counts.get(key, 0) for key, entry in self._journal.pending.items()}
+            raise SinkError(
+                f"Spark batch {self._journal.batch} cannot be made again: rows missing by shard: {missing}, and there is no room for more"
+            )
+
+    async def _deliver_later(self) -> None:
+        await asyncio.sleep(self._max_seconds)
+        self._timer = None
+        with contextlib.suppress(SinkError):  # the next write or flush raises it
+            await self._deliver()
+
+    def _raise_if_failed(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _call(self, table: Any, batch: int) -> None:
+        self._callback(self._spark.createDataFrame(table), batch)

@@ -1,0 +1,1 @@
+"""What the driver asks of Kinesis. Start at `ports.py`."""

@@ -1,0 +1,152 @@
+"""What planning asks of Kinesis, answered on the driver."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import warnings
+from collections.abc import Mapping
+
+from recordpublisher.fetcher.settings import FetcherSettings
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.plugins.host.lookup import dead_letters_of
+from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.shared_trackers import tracker_of
+from recordpublisher.plugins.runtime.bounded_reader import check_bounded
+from recordpublisher.plugins.runtime.data_fetcher import stamping_maker
+from recordpublisher.plugins.runtime.stream_lister import StreamLister, stream_names
+from recordpublisher.publishers.base import RecordPublisherFactory
+from recordpublisher.publishers.clock import SystemClock
+from recordpublisher.publishers.errors import RecordPublisherError
+from recordpublisher.publishers.initial_position import initial_position
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.shards import Shard
+
+from ..options import SparkOptions
+from ..python_worker import worker_loop
+from .efo_consumers import registered_consumers
+from .tip_watch import TipWatch, watch_properties
+
+LOG = logging.getLogger("recordpublisher.spark")
+
+
+class KinesisService:
+    """The Service port. Owns the last listing of each stream, kept fresh in the background, the consumers' ARNs, and the watch."""
+
+    def __init__(self, options: SparkOptions) -> None:
+        self._options = options
+        self._names = stream_names(options.streams)
+        self._lists_with = _factory(options.publisher, options.properties)
+        self._lister = StreamLister(self._lists_with, options.properties, self._names, SystemClock())
+        self._listed: dict[str, list[Shard]] = {}
+        self._arns: Mapping[str, str] | None = None
+        self._is_looking = False
+        self._watch: TipWatch | None = None
+
+    def list_shards(self, stream: str) -> list[Shard]:
+        """Every listed shard, with the retries of ListShards. Raises: StreamNotFoundError, KinesisError."""
+        name = stream.rpartition("/")[2]
+        self._listed[name] = worker_loop().run(self._lister.list_shards(name))
+        return self._listed[name]
+
+    def server_time_ms(self, stream: str) -> int:
+        """The service's clock, epoch ms."""
+        return worker_loop().run(self._lister.server_time_ms(stream.rpartition("/")[2]))
+
+    def oldest_retained_ms(self, stream: str) -> int | None:
+        """Before when records are forgotten, epoch ms; None when the service does not say."""
+        return worker_loop().run(self._lister.oldest_retained_ms(stream.rpartition("/")[2]))
+
+    def starting_position(self) -> StartingPosition:
+        """By `flink.stream.initpos`."""
+        return initial_position(self._options.properties)
+
+    def consumer_arns(self) -> Mapping[str, str]:
+        """Registers at the first call, and never deregisters: Spark does not say when a query has ended for good (F8)."""
+        if self._arns is None:
+            options = self._options
+            self._arns = registered_consumers(options.streams, options.properties) if options.is_fan_out else {}
+        return self._arns
+
+    def newly_listed(self) -> list[Shard]:
+        """The newest listing; the first call starts to look in the background."""
+        if not self._is_looking:
+            self._is_looking = True
+            worker_loop().start(self._look())
+        return [shard for shards in list(self._listed.values()) for shard in shards]
+
+    def watch(self, shards: Mapping[Shard, ShardState]) -> None:
+        """Watch by polling, also in a fan-out job: a subscription for nothing would have to be kept, and taken over by the next batch."""
+        if self._watch is not None:
+            return
+        publisher = "POLLING" if self._options.is_fan_out else self._options.publisher
+        properties = watch_properties(self._options.properties, len(shards), self._options.probe_ms)
+        key = ("watch", publisher, properties.value(table.GETRECORDS_INTERVAL))
+        self._watch = TipWatch(worker_loop().warm(key, lambda: _factory(publisher, properties)), worker_loop())
+        self._watch.begin(shards)
+
+    def has_news(self, seconds: float) -> bool:
+        """Whether the watch has ended with something."""
+        if self._watch is None:
+            time.sleep(seconds)
+            return False
+        return self._watch.news.wait(seconds)
+
+    def end_watch(self) -> None:
+        """Watch no more."""
+        if self._watch is not None:
+            self._watch.stop()
+            self._watch = None
+
+    def close(self) -> None:
+        """Close the clients; only for a service that ends before its process does, and never looked in the background."""
+        worker_loop().run(self._lister.close())
+        worker_loop().run(self._lists_with.close())
+
+    async def _look(self) -> None:
+        """Look again and again, whatever happens (S3); with a negative interval once, for streams that are new to the job."""
+        interval = self._options.properties.value(table.DISCOVERY_INTERVAL) / 1000
+        while True:
+            for name in self._names:
+                await self._look_at(name)
+            if interval < 0:
+                return
+            await asyncio.sleep(interval)
+
+    async def _look_at(self, name: str) -> None:
+        try:
+            self._listed[name] = await self._lister.list_shards(name)
+        except RecordPublisherError as error:
+            LOG.warning("discovery of %s failed, reshards are seen by ChildShards until it works: %s", name, error)
+        except Exception:
+            LOG.exception("discovery of %s failed", name)
+
+
+def _factory(publisher: str, properties: Properties) -> RecordPublisherFactory:
+    made: RecordPublisherFactory = load_registry().publishers.get(publisher, table.RECORD_PUBLISHER.key)(properties)  # type: ignore[call-arg]
+    return made
+
+
+def task_properties(properties: Properties, arns: Mapping[str, str]) -> Properties:
+    """What tasks read with: they never register, the driver did."""
+    return properties.merged({**arns, table.REGISTRATION.key: "NONE"}) if arns else properties
+
+
+def check_job(options: SparkOptions) -> None:
+    """Every check that needs no call, those of the tasks' fetchers too (C2). Raises: ConfigurationError."""
+    registry, properties = load_registry(), options.properties
+    publisher = registry.publishers.get(options.publisher, table.RECORD_PUBLISHER.key)
+    publisher.check(properties, list(options.streams))
+    initial_position(properties)
+    FetcherSettings.of(properties)
+    stamping_maker(registry, properties)
+    if options.is_spooled:
+        dead_letters_of(registry, properties)
+        tracker_of(registry, properties, options.streams, 1)
+        return
+    check_bounded(properties)
+    if properties.value(table.MAX_LAG) is not None:
+        warnings.warn(f"'{table.MAX_LAG.key}' has no effect in mode BATCH", UserWarning, stacklevel=2)

@@ -1,0 +1,1 @@
+"""Micro-batch reading: offsets, claims, tasks. Start at `batch_planner.py`."""

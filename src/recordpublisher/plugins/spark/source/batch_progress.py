@@ -1,0 +1,64 @@
+"""What a person sees of each planned batch: one line in the log, and the figures in the query's progress."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from .batch_offset import NOTHING, Offset
+from .shard_grouping import is_held, runnable
+
+
+def figures(offset: Offset) -> dict[str, Any]:
+    """Counts of a planned batch and of the one before, plain values."""
+    entries = offset.shards.values()
+    behind = [entry.behind_ms for entry in entries if entry.behind_ms is not None and not entry.state.ended]
+    return {
+        "batch": offset.batch,
+        "shards": len(offset.shards),
+        "reading": len(runnable(offset)),
+        "tasks": offset.tasks,
+        "idle": sum(entry.idle for entry in entries),
+        "held": sum(is_held(entry, offset.bound) for entry in entries),
+        "atTip": sum(entry.at_tip for entry in entries),
+        "recordsOfTheBatchBefore": sum(entry.last_records for entry in entries),
+        "records": offset.records,
+        "millisBehindLatest": max(behind, default=None),
+        "globalWatermark": offset.global_watermark,
+    }
+
+
+def line(start: Offset, offset: Offset) -> str:
+    """What the batch before brought and what this one will do."""
+    told = figures(offset)
+    counts = {
+        "shards": "shards",
+        "reading": "reading",
+        "tasks": "tasks",
+        "idle": "idle",
+        "held": "held",
+        "at tip": "atTip",
+    }
+    took = (offset.planned_ms - start.planned_ms) / 1000
+    behind = told["millisBehindLatest"]
+    return (
+        f"batch {offset.batch} of query {offset.query}: {', '.join(f'{name} {told[key]}' for name, key in counts.items())}; "
+        f"furthest behind {'unknown' if behind is None else f'{behind / 1000:.1f} s'}; "
+        f"global watermark {_time(offset.global_watermark)}, bound {_bound(offset.bound)}; "
+        f"the batch before brought {told['recordsOfTheBatchBefore']} records, {took:.1f} s ago"
+    )
+
+
+def _bound(bound: int | None) -> str:
+    if bound is None:
+        return "none"
+    return "unknown, looking at the heads" if bound == NOTHING else _time(bound)
+
+
+def _time(millis: int | None) -> str:
+    if millis is None:
+        return "unknown"
+    try:
+        return datetime.fromtimestamp(millis / 1000, tz=UTC).isoformat(timespec="milliseconds")
+    except (OverflowError, ValueError, OSError):
+        return f"{millis} ms"

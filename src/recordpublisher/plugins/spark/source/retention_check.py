@@ -1,0 +1,47 @@
+"""Records that passed the stream's retention while no query ran: named when the query starts again (S5)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from recordpublisher.fetcher.checkpoints.restore import data_loss, past_retention, vanished
+from recordpublisher.fetcher.checkpoints.snapshot import Restored
+from recordpublisher.publishers.errors import RecordPublisherError
+from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.shards import Shard
+
+from ..service.ports import Service
+from .batch_offset import Offset
+
+LOG = logging.getLogger("recordpublisher.spark")
+
+
+def goes_on_after_loss(properties: Properties) -> bool:
+    """Whether the job goes on without records that are past retention."""
+    return properties.value(table.ON_DATA_LOSS) == "CONTINUE"
+
+
+def gone_shards(offset: Offset, streams: Iterable[str], service: Service, properties: Properties) -> frozenset[str]:
+    """The shards of the offset (by `Shard.key`) that nobody lists any more, for a job that goes on without them.
+
+    `streams` by name. Raises: DataLossError that names what is past retention unless the job goes on (S5).
+    """
+    states = {key: entry.state for key, entry in offset.shards.items()}
+    names = set(streams) & {entry.shard.stream for entry in offset.shards.values()}
+    try:
+        listed = {name: service.list_shards(name) for name in names}
+        oldest = {name: service.oldest_retained_ms(name) for name in names}
+    except RecordPublisherError as error:  # the tasks will say more
+        LOG.warning("whether records are past retention is not known: %s", error)
+        return frozenset()
+    every: list[Shard] = [shard for shards in listed.values() for shard in shards]
+    restored = Restored(states)
+    missing = vanished(every, restored, names)
+    lost = missing + past_retention(every, restored, oldest)
+    if lost and not goes_on_after_loss(properties):
+        raise data_loss(lost, restored)
+    if lost:
+        LOG.error("%s; going on because flink.state.dataloss=CONTINUE", data_loss(lost, restored))
+    return frozenset(missing)

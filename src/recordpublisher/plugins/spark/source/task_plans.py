@@ -1,0 +1,61 @@
+"""The tasks of a batch: which shards each reads, up to which bounds, and by which publisher."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from recordpublisher.fetcher.pipeline.bounds import Bounds
+
+from ..options import SparkOptions
+from .batch_claims import identity
+from .batch_offset import NOTHING, Offset, ShardEntry
+from .read_task import TaskPlan
+from .retention_check import goes_on_after_loss
+from .shard_grouping import groups, patience, records_per_shard
+
+
+def task_plans(
+    offset: Offset, options: SparkOptions, probe: str, consumer_arns: Mapping[str, str], is_forgotten: bool = False
+) -> list[TaskPlan]:
+    """The tasks that read a batch. One whose claims are lost (`is_forgotten`) brings nothing.
+
+    The sink may have taken such a batch before, and then takes it no more, whatever it brings: its rows belong to the next one.
+    """
+    again = "POLLING" if options.is_fan_out else options.publisher
+    first = options.publisher if subscribes(offset, options) and not is_forgotten else again
+    dealt = groups(offset)
+    return [
+        TaskPlan(
+            batch=identity(offset),
+            group=number,
+            shards=tuple(group),
+            bounds=Bounds(max_records=0) if is_forgotten else bounds_of(offset, group, len(dealt), options),
+            publisher=first,
+            again=again,
+            probe=probe,
+            consumer_arns=consumer_arns,
+            accepts_loss=goes_on_after_loss(options.properties),
+        )
+        for number, group in enumerate(dealt)
+    ]
+
+
+def subscribes(offset: Offset, options: SparkOptions) -> bool:
+    """Whether first reads subscribe; a look at the heads polls, it is over long before the five seconds of F9."""
+    return options.is_fan_out and offset.bound != NOTHING
+
+
+def bounds_of(offset: Offset, group: list[ShardEntry], tasks: int, options: SparkOptions) -> Bounds:
+    """What ends the read of one of so many tasks."""
+    share = records_per_shard(offset)
+    fan_out = subscribes(offset, options)
+    window_ms = options.fan_out_window_ms if fan_out else options.window_ms
+    return Bounds(
+        max_time=window_ms * patience(group) / 1000,
+        max_records=options.max_task_records,
+        max_bytes=options.task_bytes(tasks),
+        until_event_time=offset.bound,
+        # a fan-out window lasts: its successor may not subscribe before (F9)
+        stop_at_tip=not fan_out,
+        shard_limits={} if share is None else {entry.key: share for entry in group},
+    )

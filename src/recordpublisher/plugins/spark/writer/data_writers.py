@@ -1,0 +1,127 @@
+"""The writers that Spark knows: made on the driver for each batch, sent to the tasks, and asked on the driver to commit."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.kinesis import KinesisClient
+
+from ..log import log_to_stderr
+from ..python_worker import worker_loop
+from .columns import columns_of
+from .dead_letters import check_folder, dead_letter_sink
+from .rejected_rows import RefusedRows
+from .row_conversion import RowsToRecords
+from .row_ids import BATCH, IdField, RowIds, scope_of
+from .target import check_target
+from .told import abort_line, line
+from .write_options import WriteOptions
+from .write_task import TaskFigures, TaskWrite
+from .writer_pool import OpenWriters
+
+LOG = logging.getLogger("recordpublisher.spark")
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):  # type: ignore[misc] # pyspark is not typed here
+    """What a finished task sends the driver."""
+
+    figures: TaskFigures
+
+
+class RowWriter:
+    """What both kinds of writer do in a task; holds checked options and columns only, since Spark pickles it."""
+
+    def __init__(self, options: WriteOptions, schema: Any) -> None:
+        self._options = options
+        self._columns = columns_of(
+            [(each.name, each.dataType.simpleString()) for each in schema.fields], options.stream
+        )
+        self._run = uuid.uuid4().hex  # of a batch job: the attempts of its tasks share it
+
+    def check(self) -> None:
+        """What needs a look, on the driver. Raises: ConfigurationError, StreamNotFoundError, FatalKinesisError."""
+        check_folder(self._options.properties)
+        check_target(self._options, worker_loop(), self._connect)
+
+    def write(self, iterator: Iterator[Any]) -> Written:
+        """Put the rows of one task. Raises: SinkError that names batch and task."""
+        context = TaskContext.get()
+        task, batch = context.partitionId(), context.getLocalProperty(BATCH)
+        where = f"task {task}" + ("" if batch is None else f" of batch {batch}")
+        scope = scope_of(context.getLocalProperty, self._run, task)
+        write = TaskWrite(
+            task,
+            context.attemptNumber(),
+            where,
+            self._rows(scope),
+            worker_loop(),
+            ("write", *self._options.of_connection),
+            self._open,
+            None
+            if self._options.on_failure == "FAIL"
+            else RefusedRows(dead_letter_sink(self._options.properties), task, where, scope),
+        )
+        return Written(write.run(iterator))
+
+    def _rows(self, scope: str) -> RowsToRecords:
+        name = self._options.id_field
+        ids = (None, None) if name is None else (RowIds(scope), IdField(name))
+        return RowsToRecords(self._columns, self._options.stream, *ids)
+
+    def _open(self) -> OpenWriters:
+        options = self._options
+        settings = options.settings if options.stream is not None else options.settings_of_one_of_many()
+        tells = options.on_failure != "FAIL"
+        return OpenWriters(settings, self._connect, tells=tells)
+
+    def _connect(self, stream: str) -> KinesisClient:
+        return KinesisClient(self._options.properties, [stream])
+
+
+class KinesisStreamWriter(RowWriter, DataSourceStreamArrowWriter):  # type: ignore[misc]
+    """Of a streaming query; every output mode adds records, since a stream cannot take any back."""
+
+    def commit(self, messages: Sequence[Written | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """All tasks are done: everything is acknowledged."""
+        _say(line(f"batch {batchId}", _figures(messages)), messages)
+
+    def abort(self, messages: Sequence[Written | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """The batch failed; nothing can be taken back."""
+        log_to_stderr()
+        LOG.warning(abort_line(f"batch {batchId}", _figures(messages)))
+
+
+class KinesisBatchWriter(RowWriter, DataSourceArrowWriter):  # type: ignore[misc]
+    """Of `df.write`."""
+
+    def __init__(self, options: WriteOptions, schema: Any, overwrite: bool) -> None:
+        if overwrite:
+            raise ConfigurationError("mode", "overwrite", "append", reason="a stream cannot take records back")
+        super().__init__(options, schema)
+
+    def commit(self, messages: Sequence[Written | None]) -> None:
+        """All tasks are done: everything is acknowledged."""
+        _say(line("write", _figures(messages)), messages)
+
+    def abort(self, messages: Sequence[Written | None]) -> None:
+        """The job failed; nothing can be taken back."""
+        log_to_stderr()
+        LOG.warning(abort_line("write", _figures(messages)))
+
+
+def _figures(messages: Sequence[Written | None]) -> list[TaskFigures]:
+    return [message.figures for message in messages if message is not None]
+
+
+def _say(text: str, messages: Sequence[Written | None]) -> None:
+    log_to_stderr()
+    LOG.log(logging.WARNING if any(one.given_up for one in _figures(messages)) else logging.INFO, text)

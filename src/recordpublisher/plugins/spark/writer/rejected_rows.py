@@ -1,0 +1,99 @@
+"""Rows that cannot be put: dead letters where the job wants them, otherwise counted (S7, K3)."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+
+from recordpublisher.fetcher.pipeline.dead_letters import dead_letter
+from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext
+from recordpublisher.plugins.sinks.kinesis.failures import FailedRecord
+from recordpublisher.publishers.records import RecordBatch, UserRecord
+from recordpublisher.publishers.shards import Shard
+
+from ..stream_changes import name_of
+from .row_ids import RowIds
+
+LOG = logging.getLogger("recordpublisher.spark")
+_NO_STATE = Checkpoint({})
+Refuse = Callable[[str, FailedRecord], None]
+"""Is told the target stream of a row and what is wrong with it."""
+
+
+class RefusedRows:
+    """Owns the rows that one attempt of a task could not put, and its dead-letter sink, which is opened for the first of them.
+
+    Letters are safe before the task ends well. Those of an attempt that fails may be there or not, and come again with the next one,
+    with the same `sequenceNumber`.
+    """
+
+    def __init__(self, make_sink: Callable[[], Sink] | None, task: int, where: str, scope: str) -> None:
+        """`where` names the task in letters, `scope` tells its rows from those of all others."""
+        self._make_sink = make_sink
+        self._task = task
+        self._where = where
+        self._ids = RowIds(scope)
+        self._waiting: deque[tuple[str, FailedRecord]] = deque()
+        self._sink: Sink | None = None
+        self._is_full = False
+        self._has_warned = False
+        self.letters = 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there is something to write."""
+        return bool(self._waiting)
+
+    def take(self, stream: str, failed: FailedRecord) -> None:
+        """Keep a row until it is written; called on the loop by writers, and by the thread of the task."""
+        if self._make_sink is not None:
+            self._waiting.append((stream, failed))
+        elif not self._has_warned:
+            self._has_warned = True
+            LOG.warning("%s; others of this task are only counted", self._reason(stream, failed))
+
+    async def write(self) -> None:
+        """Hand over what waits. Raises: what the dead-letter sink raises; the task fails then, no letter is lost."""
+        while self._waiting:
+            sink = self._sink or await self._opened()
+            await sink.write(self._letter(*self._waiting.popleft()))
+            self.letters += 1
+        if self._is_full and self._sink is not None:
+            self._is_full = False
+            await self._sink.flush(_NO_STATE)
+
+    async def finish(self) -> None:
+        """Return when every letter is safe. Raises: as `write`."""
+        await self.write()
+        if self._sink is not None:
+            await self._sink.flush(_NO_STATE)
+            await self.let_go()
+
+    async def let_go(self) -> None:
+        """Close the sink as it is."""
+        sink, self._sink = self._sink, None
+        if sink is not None:
+            await sink.close()
+
+    async def _opened(self) -> Sink:
+        """As a subtask of its own, of as many as there are: tasks come and go, and none is to take another's place."""
+        assert self._make_sink is not None
+        self._sink = self._make_sink()
+        await self._sink.open(SinkContext(self._task, request_checkpoint=self._ask))
+        return self._sink
+
+    def _ask(self) -> None:
+        self._is_full = True
+
+    def _letter(self, stream: str, failed: FailedRecord) -> RecordBatch:
+        row_id = self._ids.id_of(stream, None, None, failed.data)
+        record = UserRecord(failed.data, row_id, time.time(), failed.partition_key, failed.explicit_hash_key)
+        return dead_letter(Shard(name_of(stream), self._where.replace(" ", "-")), record, self._reason(stream, failed))
+
+    def _reason(self, stream: str, failed: FailedRecord) -> str:
+        return (
+            f"{self._where}: a row of {len(failed.data)} bytes with the partition key {failed.partition_key!r} was not put into {stream}: "
+            f"{failed.error_code}: {failed.error_message}"
+        )

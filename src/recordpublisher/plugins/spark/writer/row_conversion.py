@@ -1,0 +1,111 @@
+"""Rows as Arrow brings them, turned into records column by column."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from recordpublisher.plugins.sinks.kinesis.pending_record import Outgoing, size_of
+from recordpublisher.publishers.errors import SinkError
+
+from .columns import WriteColumns, data_of
+from .rejected_rows import Refuse
+from .row_ids import IdField, RowIds
+from .usable import usable
+
+SLICE_ROWS = 2_000
+SLICE_BYTES = 8 * 2**20
+"""So much is held as records besides what is outstanding: Spark's batches may be larger."""
+RANDOM_KEY_BYTES = 8
+
+
+def slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The batch in pieces of bounded size, without copying."""
+    mean = batch.nbytes / max(1, batch.num_rows)
+    rows = max(1, min(SLICE_ROWS, int(SLICE_BYTES / max(1.0, mean))))
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class RowsToRecords:
+    """Makes the records of one task's rows. `stream` is None where a column names it; with `ids`, `field` puts them into the data."""
+
+    columns: WriteColumns
+    stream: str | None
+    ids: RowIds | None = None
+    field: IdField | None = None
+
+    def records_of(self, rows: pa.RecordBatch) -> dict[str, list[Outgoing]]:
+        """The records by target stream, in their order. Raises: SinkError for a row without data or target, or that cannot hold its id."""
+        data = self._required(rows, self.columns.data, "data")
+        streams = self._required(rows, self.columns.stream, "stream") if self.columns.stream is not None else None
+        keys = _texts(rows, self.columns.partition_key)
+        hash_keys = _texts(rows, self.columns.explicit_hash_key) or [None] * len(data)
+        if self.ids is not None and self.field is not None:
+            data, keys = _with_ids(self.ids, self.field, streams or [self.stream] * len(data), keys, hash_keys, data)
+        records = [
+            Outgoing(one, key, hash_key, size_of(one, key))
+            for one, key, hash_key in zip(data, _keys(keys, len(data)), hash_keys, strict=True)
+        ]
+        return _by_stream(streams, records) if streams is not None else {str(self.stream): records}
+
+    def usable(self, rows: pa.RecordBatch, refuse: Refuse | None) -> pa.RecordBatch:
+        """The rows without those that cannot become records, which `refuse` is told of; None: all of them."""
+        return rows if refuse is None else usable(rows, self.columns, self.stream, self.field, refuse)
+
+    def _required(self, rows: pa.RecordBatch, place: int, name: str) -> list[Any]:
+        column = rows.column(place)
+        if column.null_count:
+            row = column.is_null().index(True).as_py()
+            shown = {
+                rows.schema.field(at).name: str(rows.column(at)[row])[:60] for at in self._shown_places() if at != place
+            }
+            raise SinkError(f"a row has no {name} (null): {shown}; filter such rows out")
+        return data_of(column) if name == "data" else column.to_pylist()
+
+    def _shown_places(self) -> list[int]:
+        columns = self.columns
+        places = (columns.stream, columns.partition_key, columns.explicit_hash_key, columns.data)
+        return [place for place in places if place is not None]
+
+
+def _texts(rows: pa.RecordBatch, place: int | None) -> list[str | None] | None:
+    return None if place is None else rows.column(place).to_pylist()
+
+
+def _keys(keys: Sequence[str | None] | None, count: int) -> list[str]:
+    """The rows' keys; a row without one is spread by a random one."""
+    if keys is not None and None not in keys:
+        return list(keys)  # type: ignore[arg-type]
+    width = 2 * RANDOM_KEY_BYTES
+    drawn = os.urandom(RANDOM_KEY_BYTES * count).hex()
+    random = [drawn[width * row : width * (row + 1)] for row in range(count)]
+    return random if keys is None else [key if key is not None else random[row] for row, key in enumerate(keys)]
+
+
+def _with_ids(
+    ids: RowIds,
+    field: IdField,
+    streams: Sequence[Any],
+    keys: Sequence[str | None] | None,
+    hash_keys: Sequence[str | None],
+    data: Sequence[bytes],
+) -> tuple[list[bytes], list[str | None]]:
+    """Data with the ids in it; a row without a key gets its id as key, so that a repeat goes to the same shard."""
+    given = keys if keys is not None else [None] * len(data)
+    made = [ids.id_of(*row) for row in zip(streams, given, hash_keys, data, strict=True)]
+    marked = [field.added_to(one, row_id) for one, row_id in zip(data, made, strict=True)]
+    return marked, [row_id if key is None else key for key, row_id in zip(given, made, strict=True)]
+
+
+def _by_stream(streams: Sequence[str], records: Sequence[Outgoing]) -> dict[str, list[Outgoing]]:
+    sorted_out: dict[str, list[Outgoing]] = defaultdict(list)
+    for stream, record in zip(streams, records, strict=True):
+        sorted_out[stream].append(record)
+    return dict(sorted_out)

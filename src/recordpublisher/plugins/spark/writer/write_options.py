@@ -1,0 +1,99 @@
+"""What a Spark job may set where it writes: options of its own, and the properties of the Kinesis sink (C1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from recordpublisher.plugins.sinks.kinesis.settings import Settings
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.property_types import optional_integer, text
+from recordpublisher.publishers.properties.table import SINK_STREAM
+
+from ..options import STREAM, warn_of_unknown_options
+from .dead_letters import DEAD_LETTERS, ON_FAILURE, dead_letter_sink, with_dead_letters
+
+_GROUP = "Spark"
+QUEUE_BYTES_OF_MANY = 16 * 2**20
+"""Default room of each stream where a column names them: their number is not known, and memory is to stay bounded."""
+
+FIRST_WINDOW = 32
+"""Records in flight to a shard with which each task begins when nobody said how many there are. With 5,000, as alone, 32 tasks on one
+shard were refused 150,000 times for their first 40,000 records; with 32, 18,000 times, and a task that is alone loses half a second."""
+
+WRITE_TASKS = optional_integer(
+    "flink.spark.write.tasks",
+    "Tasks that write at the same time, best the number of slots: each goes at that part of `RateLimit`. Not set: each begins slowly, and "
+    "what a shard refuses makes them share. Option `writeTasks`.",
+    1,
+    unit="tasks",
+    group=_GROUP,
+    aliases=("writeTasks",),
+)
+ID_FIELD = text(
+    "flink.spark.write.id.field",
+    "A field that is added to `data`, which is a JSON object then: an id that is the same when a row is put again, so that consumers "
+    "can drop repeats. Option `idField`.",
+    group=_GROUP,
+    aliases=("idField",),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """A writing job's options, typed and checked; `stream` is None where a column names it."""
+
+    stream: str | None
+    id_field: str | None
+    settings: Settings
+    properties: Properties
+    on_failure: str = ON_FAILURE.default
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> WriteOptions:
+        """From what Spark hands over (keys lower-cased). Raises: ConfigurationError with option, value and what is valid (C2)."""
+        properties = Properties(options)
+        properties.check()
+        warn_of_unknown_options(properties, (STREAM, WRITE_TASKS, ID_FIELD, ON_FAILURE, DEAD_LETTERS))
+        properties = with_dead_letters(properties)
+        dead_letter_sink(properties)
+        return cls(
+            stream=_stream(properties),
+            id_field=properties.value(ID_FIELD),
+            settings=_shared(Settings.of(properties), properties.value(WRITE_TASKS)),
+            properties=properties,
+            on_failure=properties.value(ON_FAILURE),
+        )
+
+    def settings_of_one_of_many(self) -> Settings:
+        """The settings of each stream where a column names them."""
+        given = self.settings
+        return given if given.queue_bytes is not None else replace(given, queue_bytes=QUEUE_BYTES_OF_MANY)
+
+    @property
+    def of_connection(self) -> tuple[object, ...]:
+        """What writers have to have in common to be used again: everything but the target and what is done to the rows."""
+        others = {key for option in (STREAM, SINK_STREAM, ID_FIELD) for key in (option.key, *option.aliases)}
+        lowered = {key.lower() for key in others}
+        kept = sorted((key.lower(), value) for key, value in self.properties.items() if key.lower() not in lowered)
+        return (self.stream is None, *kept)
+
+
+def _stream(properties: Properties) -> str | None:
+    name = properties.value(STREAM) or properties.value(SINK_STREAM)
+    if name is not None and (not name.strip() or "," in name):
+        raise ConfigurationError(
+            "stream", name, "one stream, name or ARN; for several a column 'stream' without the option"
+        )
+    return None if name is None else name.strip()
+
+
+def _shared(settings: Settings, tasks: int | None) -> Settings:
+    if tasks is None:
+        return replace(settings, first_window=FIRST_WINDOW)
+    return replace(
+        settings,
+        records_per_second=settings.records_per_second / tasks,
+        bytes_per_second=settings.bytes_per_second / tasks,
+    )

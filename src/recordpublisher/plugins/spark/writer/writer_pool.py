@@ -1,0 +1,91 @@
+"""The writers of one worker process: one for each stream, open and warm from task to task."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from recordpublisher.plugins.sinks.kinesis.failures import FailedRecord
+from recordpublisher.plugins.sinks.kinesis.pending_record import Outgoing
+from recordpublisher.plugins.sinks.kinesis.settings import Settings
+from recordpublisher.plugins.sinks.kinesis.writer import KinesisWriter
+from recordpublisher.publishers.clock import Clock, SystemClock
+from recordpublisher.publishers.kinesis.ports import WritingPort
+
+from .rejected_rows import Refuse
+
+MOST_STREAMS = 50
+"""Writers that are open at a time: rows may name any number of streams, and each writer has connections and room of its own."""
+
+
+class OpenWriters:
+    """Owns the writers. Everything happens on the worker's loop, for one task at a time.
+
+    With `tells`, what cannot be put is no error: `refuse`, which the task sets, is told of it.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        connect: Callable[[str], WritingPort],
+        clock: Clock | None = None,
+        *,
+        tells: bool = False,
+    ) -> None:
+        self._settings = replace(settings, fails_on_error=False) if tells else settings
+        self._connect = connect
+        self._clock = clock or SystemClock()
+        self._tells = tells
+        self.refuse: Refuse | None = None
+        self._writers: dict[str, KinesisWriter] = {}
+        self._ended: Counter[str] = Counter()
+
+    async def put(self, records: Mapping[str, Sequence[Outgoing]]) -> None:
+        """Hand records over to their streams, waiting for room: the back-pressure of the task (K1). Raises: what failed."""
+        for stream, some in records.items():
+            await (await self._writer_of(stream)).put_all(some)
+
+    async def flush(self) -> None:
+        """Return when everything is acknowledged (K3). Raises: what failed."""
+        for writer in self._writers.values():
+            await writer.flush()
+
+    async def abandon(self) -> None:
+        """Let go at once: what is not acknowledged may have arrived or not."""
+        while self._writers:
+            _, writer = self._writers.popitem()
+            self._ended.update(_counts(writer))
+            await writer.abandon()
+
+    def totals(self) -> Counter[str]:
+        """The counters of all writers together, those that were let go included."""
+        summed = self._ended.copy()
+        for writer in self._writers.values():
+            summed.update(_counts(writer))
+        return summed
+
+    async def _writer_of(self, stream: str) -> KinesisWriter:
+        writer = self._writers.get(stream)
+        if writer is None:
+            if len(self._writers) >= MOST_STREAMS:
+                await self.flush()
+                await self.abandon()
+            told = partial(self._refused, stream) if self._tells else None
+            writer = KinesisWriter(self._connect(stream), stream, self._settings, self._clock, told)
+            try:
+                await writer.open()
+            except BaseException:
+                await writer.close()
+                raise
+            self._writers[stream] = writer
+        return writer
+
+    def _refused(self, stream: str, failed: FailedRecord) -> None:
+        assert self.refuse is not None
+        self.refuse(stream, failed)
+
+
+def _counts(writer: KinesisWriter) -> dict[str, int]:
+    return {name: value for name, value in writer.metrics().items() if isinstance(value, int)}

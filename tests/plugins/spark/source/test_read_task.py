@@ -1,0 +1,124 @@
+"""One task: claim before emit, the winner's rows for everybody, and no row that was not claimed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from spark_simulation import MemoryClaims, SimulatedKinesis
+
+from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.plugins.spark.source.batch_offset import ShardEntry
+from recordpublisher.plugins.spark.source.read_task import TaskPlan, TaskRead
+from recordpublisher.plugins.spark.source.shard_claims import Claim
+from recordpublisher.plugins.stores.file.claim_store import FileClaimStore
+from recordpublisher.plugins.stores.ports import BatchId
+from recordpublisher.publishers.errors import ConfigurationError, DataLossError
+from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
+
+BATCH = BatchId("query", 1, "plan")
+
+
+@pytest.fixture
+def kinesis() -> SimulatedKinesis:
+    made = SimulatedKinesis()
+    made.add("a", [1, 2, 3])
+    return made
+
+
+def plan(kinesis: SimulatedKinesis, publisher: str = "POLLING") -> TaskPlan:
+    state = ShardState(StartingPosition.trim_horizon())
+    entries = tuple(ShardEntry(each.shard, state) for each in kinesis.shards.values())
+    return TaskPlan(BATCH, 0, entries, Bounds(), publisher, "POLLING", "token", {})
+
+
+def sequences(task: TaskRead) -> list[str]:
+    return [number for batch in task.rows() for number in batch.column("sequenceNumber").to_pylist()]
+
+
+def test_the_claim_is_made_before_the_first_row_is_handed_over(kinesis):
+    store = MemoryClaims(probes={("query", "token")})
+    rows = TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock).rows()
+    (stored,) = store.load(BATCH).values()
+    claim = Claim.from_bytes(stored).shards["s/a"]
+    assert (claim.records, claim.first, claim.last, claim.at_tip) == (3, ("1", -1), ("3", -1), True)
+    assert sum(batch.num_rows for batch in rows) == 3
+
+
+def test_the_loser_of_a_race_hands_over_the_winners_rows(kinesis):
+    store = MemoryClaims(probes={("query", "token")})
+
+    def read_and_be_late(*arguments):
+        result = kinesis.read(*arguments)
+        if not store.load(BATCH):
+            assert sequences(TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock)) == ["1", "2", "3"]
+            kinesis.shards["s/a"].times.append(4)
+        return result
+
+    slow = TaskRead(
+        replace(plan(kinesis), bounds=Bounds(shard_limits={"s/a": 2})), store, read_and_be_late, kinesis.clock
+    )
+    assert sequences(slow) == ["1", "2", "3"]
+
+
+def test_a_replay_that_finds_other_records_fails(kinesis):
+    store = MemoryClaims(probes={("query", "token")})
+    assert sequences(TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock)) == ["1", "2", "3"]
+    del kinesis.shards["s/a"].times[1:]
+    with pytest.raises(DataLossError, match=r"3 records from .* were claimed, but reading them again gave 1"):
+        TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock).rows()
+
+
+def test_s5_a_replay_goes_on_with_the_claimed_records_that_are_left_if_told_so(kinesis, caplog):
+    store = MemoryClaims(probes={("query", "token")})
+    assert sequences(TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock)) == ["1", "2", "3"]
+    kinesis.shards["s/a"].times += [4, 5]
+
+    def expired(starts, bounds, sink, publisher):
+        later = {shard: replace(state, position=SequenceNumber("1")) for shard, state in starts.items()}
+        return kinesis.read(later, bounds, sink, publisher)
+
+    assert sequences(TaskRead(replace(plan(kinesis), accepts_loss=True), store, expired, kinesis.clock)) == ["2", "3"]
+    assert "going on because flink.state.dataloss=CONTINUE, with 2 of them" in caplog.text
+
+
+def test_s5_a_replay_of_a_shard_that_is_gone_gives_the_others_if_told_so(kinesis):
+    kinesis.add("b", [1])
+    store = MemoryClaims(probes={("query", "token")})
+    assert len(sequences(TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock))) == 4
+
+    def gone(*arguments):
+        raise DataLossError("shard s/b vanished")
+
+    with pytest.raises(DataLossError):
+        TaskRead(plan(kinesis), store, gone, kinesis.clock).rows()
+    assert sequences(TaskRead(replace(plan(kinesis), accepts_loss=True), store, gone, kinesis.clock)) == []
+
+
+def test_an_empty_claim_is_replayed_without_a_read(kinesis):
+    kinesis.shards["s/a"].times.clear()
+    store = MemoryClaims(probes={("query", "token")})
+    for _ in range(2):
+        assert sequences(TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock)) == []
+    assert len(kinesis.reads) == 1
+
+
+def test_f9_a_second_first_read_polls_although_nothing_is_claimed_yet(kinesis):
+    store = MemoryClaims(probes={("query", "token")})
+
+    def killed(*arguments):
+        kinesis.read(*arguments)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        TaskRead(plan(kinesis, "EFO"), store, killed, kinesis.clock).rows()
+    assert sequences(TaskRead(plan(kinesis, "EFO"), store, kinesis.read, kinesis.clock)) == ["1", "2", "3"]
+    assert [publisher for publisher, _ in kinesis.reads] == ["EFO", "POLLING"]
+
+
+def test_a_task_that_looks_at_another_store_than_the_driver_says_so(kinesis, tmp_path):
+    store = FileClaimStore(tmp_path)
+    with pytest.raises(ConfigurationError, match="metadataLocation"):
+        TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock).rows()
+    assert kinesis.reads == []

@@ -1,0 +1,72 @@
+"""Options as Spark hands them over: lower-cased keys, text values."""
+
+from __future__ import annotations
+
+import pytest
+
+from recordpublisher.plugins.spark.options import SparkOptions
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.properties import UnknownPropertyWarning
+
+GIVEN = {"stream": "orders", "metadatalocation": "/claims"}
+
+
+def test_lower_cased_names_are_understood():
+    options = SparkOptions.parse({**GIVEN, "shardspertask": "4", "maxrecordsperbatch": "100", "probeinterval": "50"})
+    assert (options.shards_per_task, options.max_records, options.probe_ms) == (4, 100, 50)
+    assert (options.streams, options.metadata_location) == (("orders",), "/claims")
+
+
+def test_streams_are_comma_separated_names_or_arns():
+    arn = "arn:aws:kinesis:eu-west-1:1:stream/clicks"
+    assert SparkOptions.parse({"streams": f"orders, {arn}", "metadatalocation": "/c"}).streams == ("orders", arn)
+
+
+def test_shards_are_dealt_over_the_tasks_or_by_the_shards_of_a_task():
+    assert SparkOptions.parse({**GIVEN, "maxtasks": "8"}).tasks_for(3) == 3
+    assert SparkOptions.parse({**GIVEN, "maxtasks": "8"}).tasks_for(100) == 8
+    assert SparkOptions.parse({**GIVEN, "shardspertask": "16"}).tasks_for(100) == 7
+    assert SparkOptions.parse({**GIVEN, "shardspertask": "16", "maxtasks": "2"}).tasks_for(100) == 2
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"stream": ","}, "property 'stream' is not set"),
+        ({"streams": "a,a"}, "every stream once"),
+        ({"metadatalocation": "dynamodb://claims", "aws.region": "us-east-1"}, "dynamodb://table/job"),
+        ({"mode": "realtime"}, "valid: BATCH, CONTINUOUS, DRIVER"),
+        ({"mode": "continuous", "metadatalocation": "dynamodb://t/job"}, "valid: a folder or s3://bucket/prefix"),
+        ({"mode": "driver", "spoolrollinterval": "1"}, "'spoolRollInterval' has the value '1'"),
+        ({"shardspertask": "0"}, "at least 1"),
+        ({"maxfetchtime": "soon"}, "property 'maxFetchTime' has the value 'soon'"),
+    ],
+)
+def test_c2_bad_values_name_option_value_and_what_is_valid(changed, words):
+    with pytest.raises(ConfigurationError, match=words):
+        SparkOptions.parse({**GIVEN, **changed})
+
+
+def test_modes_are_compared_without_case_and_have_their_options():
+    given = {**GIVEN, "mode": "Continuous", "spoolrollinterval": "100", "maxspoolbytes": "5", "spoolrollrecords": "7"}
+    options = SparkOptions.parse(given)
+    assert (options.mode, options.is_spooled) == ("CONTINUOUS", True)
+    assert (options.spool.roll_seconds, options.spool.limit_bytes, options.spool.roll_records) == (0.1, 5, 7)
+    assert not SparkOptions.parse(GIVEN).is_spooled
+
+
+def test_c2_a_missing_metadata_location_is_named():
+    with pytest.raises(ConfigurationError, match="'metadataLocation' is not set"):
+        SparkOptions.parse({"stream": "orders"})
+
+
+def test_c1_an_unknown_option_is_a_warning_with_the_nearest_one():
+    with pytest.warns(UnknownPropertyWarning, match="did you mean 'shardsPerTask'"):
+        SparkOptions.parse({**GIVEN, "shardpertask": "4"})
+
+
+def test_c2_a_table_is_no_spool_and_the_error_says_for_which_mode_it_is():
+    with pytest.raises(
+        ConfigurationError, match="'dynamodb://t/j'; DynamoDB keeps claims, of mode BATCH; valid: a folder"
+    ):
+        SparkOptions.parse({"stream": "s", "metadatalocation": "dynamodb://t/j", "mode": "driver"})

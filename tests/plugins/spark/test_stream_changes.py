@@ -1,0 +1,60 @@
+"""A checkpoint that meets other streams than it was made of."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from spark_planning import options
+from spark_simulation import SimulatedKinesis, SimulatedQuery
+
+from recordpublisher.plugins.spark.options import SparkOptions
+from recordpublisher.plugins.spark.stream_changes import dropped_streams
+from recordpublisher.plugins.stores.file.claim_store import FileClaimStore
+from recordpublisher.publishers.errors import ConfigurationError
+
+ARN = "arn:aws:kinesis:eu-west-1:1:stream/clicks"
+
+
+def test_streams_may_come_and_go():
+    assert dropped_streams([], ["orders"]) == set()
+    assert dropped_streams(["orders"], ["orders", "more"]) == set()
+    assert dropped_streams(["clicks"], [ARN]) == set()
+    assert dropped_streams(["clicks", "orders"], ["orders"]) == {"clicks"}
+
+
+def test_c2_when_none_is_left_the_checkpoint_is_another_querys():
+    words = r"'stream' has the value 'orders'; this query has read clicks so far.*valid: streams with clicks among them"
+    with pytest.raises(ConfigurationError, match=words):
+        dropped_streams(["clicks"], ["orders"])
+
+
+def test_a_query_says_so_before_its_first_batch_and_keeps_its_positions(tmp_path):
+    kinesis = SimulatedKinesis()
+    kinesis.add("a", [1, 2, 3])
+    job = SimulatedQuery(kinesis, FileClaimStore(tmp_path), options(tmp_path))
+    job.run()
+    given = options(tmp_path)
+    job.options = SparkOptions(("another",), given.metadata_location, given.properties)
+    job.restart()
+    with pytest.raises(ConfigurationError, match="has read s so far"):
+        job.run()
+    job.options = given
+    job.restart()
+    job.run()
+    assert sorted(job.delivered()) == sorted(job.expected())
+
+
+def test_a_stream_that_is_dropped_is_named_once(tmp_path, caplog):
+    kinesis = SimulatedKinesis()
+    kinesis.add("a", [1])
+    job = SimulatedQuery(kinesis, FileClaimStore(tmp_path), options(tmp_path))
+    job.run()
+    shards = job.log[-1]["shards"]
+    shards["gone/a"] = {**shards["s/a"], "stream": "gone"}
+    with caplog.at_level(logging.WARNING):
+        job.restart()
+        job.run(3)
+    assert [line for line in caplog.messages if "not read any more" in line] == [
+        "not read any more, and their positions are forgotten: gone; added again, they begin where the job began"
+    ]

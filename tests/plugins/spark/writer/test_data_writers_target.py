@@ -1,0 +1,57 @@
+"""The target is looked at on the driver, once, and trouble that may pass is left to the tasks."""
+
+from __future__ import annotations
+
+import pytest
+from fake_kinesis import FakeKinesis
+from pyspark.sql.types import StringType, StructType
+
+from recordpublisher.plugins.spark.python_worker import WorkerLoop
+from recordpublisher.plugins.spark.writer.data_writers import KinesisStreamWriter
+from recordpublisher.plugins.spark.writer.target import check_target, look
+from recordpublisher.plugins.spark.writer.write_options import WriteOptions
+from recordpublisher.publishers.errors import ConfigurationError, FatalKinesisError, StreamNotFoundError, TransientError
+
+
+class Port(FakeKinesis):
+    def __init__(self, error: Exception | None = None, listing: Exception | None = None) -> None:
+        super().__init__()
+        self.error, self.listing = error, listing
+        self.looks = 0
+
+    async def stream_facts(self, stream):
+        self.looks += 1
+        if self.error is not None:
+            raise self.error
+        return self.facts
+
+    async def list_shards(self, stream, after=None):
+        if self.listing is not None:
+            raise self.listing
+        return await super().list_shards(stream)
+
+
+async def test_what_no_retry_can_help_is_raised_and_the_rest_is_the_tasks():
+    with pytest.raises(StreamNotFoundError):
+        await look(missing := Port(StreamNotFoundError("out", [])), "out")
+    assert missing.is_closed
+    for passing in (TransientError("api", "code", "away"), FatalKinesisError("api", "AccessDenied", "may not ask")):
+        assert await look(Port(passing), "out")
+    with pytest.raises(FatalKinesisError, match="may not list"):
+        await look(Port(listing=FatalKinesisError("ListShards", "AccessDenied", "may not list")), "out")
+
+
+def test_it_is_looked_at_once_for_each_process_and_connection():
+    ports = {"a": Port(), "b": Port()}
+    loop = WorkerLoop()
+    for stream in ("a", "a", "b"):
+        check_target(WriteOptions.parse({"stream": stream}), loop, ports.__getitem__)
+    check_target(WriteOptions.parse({}), loop, ports.__getitem__)
+    assert [port.looks for port in ports.values()] == [1, 1]
+
+
+def test_a_region_that_is_missing_is_said_at_once(monkeypatch):
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ConfigurationError, match=r"'aws\.region' is not set"):
+        KinesisStreamWriter(WriteOptions.parse({"stream": "a"}), StructType().add("data", StringType())).check()

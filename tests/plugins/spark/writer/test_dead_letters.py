@@ -1,0 +1,70 @@
+"""What becomes of rows that cannot be put is said by two options, which are checked on the driver (C2, S7)."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from pyspark.sql.types import StringType, StructType
+
+from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
+from recordpublisher.plugins.spark.writer.data_writers import KinesisStreamWriter
+from recordpublisher.plugins.spark.writer.dead_letters import dead_letter_sink
+from recordpublisher.plugins.spark.writer.write_options import WriteOptions
+from recordpublisher.publishers.errors import ConfigurationError
+
+SCHEMA = StructType().add("data", StringType())
+SINK = "flink.deadletter.sink"
+
+
+def parsed(**more):
+    return WriteOptions.parse({"stream": "out", **{key.lower(): value for key, value in more.items()}})
+
+
+def test_such_a_row_fails_the_task_unless_the_job_says_otherwise():
+    assert parsed().on_failure == "FAIL"
+    assert dead_letter_sink(parsed().properties) is None
+    assert parsed(onFailure="skip").on_failure == "SKIP"
+
+
+def test_a_folder_is_short_for_a_sink_of_json_lines(tmp_path):
+    short = parsed(deadLetters=str(tmp_path))
+    long = parsed(onFailure="DEAD_LETTER", **{SINK: "jsonl", "flink.deadletter.jsonl.path": str(tmp_path)})
+    for options in (short, long):
+        assert options.on_failure == "DEAD_LETTER"
+        made = dead_letter_sink(pickle.loads(pickle.dumps(options)).properties)()
+        assert isinstance(made, JsonlSink)
+        assert made._path == str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"onFailure": "IGNORE"}, "'onFailure' has the value 'IGNORE'; valid: FAIL, SKIP, DEAD_LETTER"),
+        ({"onFailure": "DEAD_LETTER"}, f"'{SINK}' is not set.*jsonl"),
+        ({"onFailure": "DEAD_LETTER", SINK: "jsonl"}, r"'flink\.sink\.jsonl\.path' is not set"),
+        ({"onFailure": "DEAD_LETTER", SINK: "sqs"}, f"'{SINK}' has the value 'sqs'.*jsonl"),
+        (
+            {"onFailure": "SKIP", "deadLetters": "/f"},
+            "'onFailure' has the value 'SKIP'; valid: DEAD_LETTER, or no option",
+        ),
+        (
+            {"onFailure": "FAIL", "deadLetters": "/f"},
+            "'onFailure' has the value 'FAIL'; valid: DEAD_LETTER, or no option",
+        ),
+        ({SINK: "sql", "deadLetters": "/f"}, f"'{SINK}' has the value 'sql'; valid: this or the option deadLetters"),
+        ({"deadLetters": "s3://b/p"}, f"'deadLetters' has the value 's3://b/p'; valid: a folder.*{SINK}"),
+    ],
+)
+def test_c2_what_does_not_fit_is_named(given, words):
+    with pytest.raises(ConfigurationError, match=words):
+        parsed(**given)
+
+
+def test_c2_a_folder_that_cannot_be_made_ends_the_query_before_a_task_needs_it(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    options = parsed(deadLetters=str(tmp_path / "file" / "letters"))
+    with pytest.raises(
+        ConfigurationError, match=r"'deadLetters' has the value .*; valid: a folder that every executor can"
+    ):
+        KinesisStreamWriter(options, SCHEMA).check()

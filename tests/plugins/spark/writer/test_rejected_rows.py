@@ -1,0 +1,151 @@
+"""Rows that cannot be put: the others are written, and these are dead letters, or counted (S7, K3)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from contextlib import ExitStack
+
+import pyarrow as pa
+import pytest
+from fake_kinesis import FakeKinesis
+
+from recordpublisher.plugins.sinks.kinesis.failures import FailedRecord
+from recordpublisher.plugins.spark.python_worker import WorkerLoop
+from recordpublisher.plugins.spark.writer.columns import WriteColumns
+from recordpublisher.plugins.spark.writer.dead_letters import dead_letter_sink
+from recordpublisher.plugins.spark.writer.rejected_rows import RefusedRows
+from recordpublisher.plugins.spark.writer.row_conversion import RowsToRecords
+from recordpublisher.plugins.spark.writer.row_ids import IdField, RowIds
+from recordpublisher.plugins.spark.writer.write_options import WriteOptions
+from recordpublisher.plugins.spark.writer.write_task import TaskWrite
+from recordpublisher.plugins.spark.writer.writer_pool import OpenWriters
+from recordpublisher.publishers.errors import FencedError, SinkError
+
+LARGE = bytes(2**20)
+
+
+class Job:
+    """Tasks of batch 7 in one worker, over a fake stream."""
+
+    def __init__(self, folder, **options):
+        self.folder, self.fake, self.loop = folder, FakeKinesis(), WorkerLoop()
+        self.options = WriteOptions.parse({"stream": "out", **options})
+        self.writers: list[OpenWriters] = []
+
+    def run(self, batches, task=3, columns=WriteColumns(0, 1), id_field=None):  # noqa: B008
+        where, scope = f"task {task} of batch 7", f"query/7/{task}"
+        stream = "out" if columns.stream is None else None
+        ids = (None, None) if id_field is None else (RowIds(scope), IdField(id_field))
+        refused = RefusedRows(dead_letter_sink(self.options.properties), task, where, scope)
+        rows = RowsToRecords(columns, stream, *ids)
+        return TaskWrite(task, 0, where, rows, self.loop, ("write",), self.make, refused).run(batches)
+
+    def make(self):
+        self.writers.append(OpenWriters(self.options.settings, lambda _: self.fake, tells=True))
+        return self.writers[-1]
+
+    def letters(self):
+        files = sorted(self.folder.glob("*/*/*.jsonl"))
+        return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+    def end(self):
+        for writers in self.writers:
+            self.loop.run(writers.abandon())
+
+
+@pytest.fixture
+def job(tmp_path):
+    """Makes a job, which ends with the test."""
+    with ExitStack() as ends:
+
+        def made(**options):
+            started = Job(tmp_path / "letters", **options)
+            ends.callback(started.end)
+            return started
+
+        yield made
+
+
+def rows(*data, keys=None):
+    keys = keys or [f"k{n}" for n in range(len(data))]
+    return pa.record_batch([pa.array(data, pa.binary()), pa.array(keys, pa.string())], names=["data", "key"])
+
+
+def test_a_dead_letter_has_the_row_and_says_where_it_was_and_what_is_valid(job, tmp_path):
+    writing = job(deadletters=str(tmp_path / "letters"))
+    figures = writing.run([rows(b"a", LARGE, b"b")])
+    assert sorted(data for _, data in writing.fake.user_records()) == [b"a", b"b"]
+    assert (figures.records, figures.given_up, figures.dead_letters) == (2, 1, 1)
+    (letter,) = writing.letters()
+    assert (letter["stream"], letter["shardId"], letter["partitionKey"]) == ("out", "task-3-of-batch-7", "k1")
+    assert letter["value"]["payload"] == LARGE.decode()
+    assert letter["value"]["error"] == (
+        "task 3 of batch 7: a row of 1048576 bytes with the partition key 'k1' was not put into out: "
+        "ValidationException: data and key have 1048578 bytes, the stream takes 1048576 (MaxRecordSizeInKiB)"
+    )
+
+
+def test_rows_without_data_or_target_or_place_for_an_id_are_letters_too(job, tmp_path):
+    writing = job(deadletters=str(tmp_path / "letters"))
+    batch = rows(b'{"n": 1}', None, b"no object", b'{"id": 2}', b'{"n": 3}')
+    batch = batch.append_column("stream", pa.array(["out", "out", "out", "out", None]))
+    figures = writing.run([batch], columns=WriteColumns(0, 1, stream=2), id_field="id")
+    assert [json.loads(data)["n"] for _, data in writing.fake.user_records()] == [1]
+    assert (figures.records, figures.given_up, figures.dead_letters) == (1, 4, 4)
+    told = {(letter["stream"], letter["partitionKey"]): letter["value"]["error"] for letter in writing.letters()}
+    assert "the row has no data (null)" in told["out", "k1"]
+    assert "idField adds 'id' to a JSON object, and the data of a row is b'no object'" in told["out", "k2"]
+    assert "the data of a row has that field" in told["out", "k3"]
+    assert "the row has no stream (null)" in told["null", "k4"]
+
+
+def test_rows_whose_retries_are_used_up_are_letters_and_the_next_task_goes_on(job, tmp_path):
+    writing = job(deadletters=str(tmp_path / "letters"), **{"flink.sink.kinesis.putrecords.maxretries": "0"})
+    writing.fake.refuse = lambda entry: "InternalFailure" if entry.data == b"b" else None
+    figures = writing.run([rows(b"a", b"b", b"c")])
+    assert (figures.records, figures.dead_letters) == (2, 1)
+    (letter,) = writing.letters()
+    assert (
+        "a row of 1 bytes with the partition key 'k1' was not put into out: InternalFailure" in letter["value"]["error"]
+    )
+    assert writing.run([rows(b"a")]).records == 1
+
+
+def test_a_task_that_is_run_again_writes_the_same_letters(job, tmp_path):
+    writing = job(deadletters=str(tmp_path / "letters"))
+    for _ in range(2):
+        writing.run([rows(LARGE, b"a", LARGE)])
+    counts = Counter(letter["sequenceNumber"] for letter in writing.letters())
+    assert len(counts) == 2  # equal rows are two rows
+
+
+async def test_tasks_that_write_letters_at_the_same_time_do_not_fence_each_other(job, tmp_path):
+    make = dead_letter_sink(job(deadletters=str(tmp_path / "letters")).options.properties)
+    tasks = [RefusedRows(make, task, f"task {task}", f"query/7/{task}") for task in (0, 1, 2, 1)]
+    for refused in tasks:
+        refused.take("out", FailedRecord(b"x", "k", None, "code", "words"))
+        await refused.write()
+    for refused in (tasks[0], tasks[2], tasks[3]):
+        await refused.finish()
+    assert len(list((tmp_path / "letters").glob("out/*/*.jsonl"))) == 3
+    with pytest.raises(FencedError):  # an earlier attempt of a task that has another one now
+        await tasks[1].finish()
+    await tasks[1].let_go()
+
+
+def test_skip_counts_them_and_names_the_first(job, caplog):
+    writing = job(onfailure="SKIP")
+    figures = writing.run([rows(b"a", None, LARGE, LARGE)])
+    assert (figures.records, figures.given_up, figures.dead_letters) == (1, 3, 0)
+    (line,) = [line for line in caplog.messages if "was not put" in line]
+    assert line.startswith("task 3 of batch 7: a row of 0 bytes with the partition key 'k1' was not put into out: ")
+
+
+def test_dead_letters_that_cannot_be_written_fail_the_task(job, tmp_path):
+    writing = job(deadletters=str(tmp_path / "letters"))
+    (tmp_path / "letters").write_text("in the way")
+    with pytest.raises(
+        SinkError, match=r"task 3 of batch 7: property 'flink.sink.jsonl.path'.*a folder that can be written"
+    ):
+        writing.run([rows(LARGE)])

@@ -1,0 +1,70 @@
+"""Ids of rows: the same when a row is put again, in whatever order, and never the same for two rows."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from recordpublisher.plugins.spark.writer.row_ids import BATCH, QUERY, IdField, RowIds, scope_of
+from recordpublisher.publishers.errors import SinkError
+
+ROWS = some.lists(some.tuples(some.sampled_from(["a", "b"]), some.sampled_from([None, "k"]), some.binary(max_size=2)))
+
+
+def ids_of(rows, scope="query/1/0"):
+    ids = RowIds(scope)
+    return [ids.id_of(stream, key, None, data) for stream, key, data in rows]
+
+
+@given(ROWS, some.randoms())
+def test_an_attempt_in_another_order_gives_the_same_ids_to_the_same_rows(rows, chance):
+    again = list(rows)
+    chance.shuffle(again)
+    made, made_again = zip(ids_of(rows), rows, strict=True), zip(ids_of(again), again, strict=True)
+    assert sorted(made, key=repr) == sorted(made_again, key=repr)
+
+
+@given(ROWS, ROWS)
+def test_dropping_repeats_of_two_attempts_loses_no_row_even_when_they_differ(first, second):
+    """What a consumer keeps has every row of the attempt that was finished, equal ones as often as they are there."""
+    kept = dict(zip(ids_of(first) + ids_of(second), first + second, strict=True))
+    for row in set(second):
+        assert sum(one == row for one in kept.values()) >= second.count(row)
+
+
+@given(ROWS)
+def test_any_two_rows_have_different_ids(rows):
+    made = ids_of(rows)
+    assert len(set(made)) == len(made)
+
+
+def test_equal_rows_of_two_batches_tasks_or_queries_are_not_repeats():
+    row = [("s", "k", b"same")]
+    scopes = ["query/1/0", "query/2/0", "query/1/1", "other/1/0"]
+    assert len({ids_of(row, scope)[0] for scope in scopes}) == len(scopes)
+
+
+def test_the_scope_is_the_batch_of_the_query_and_outside_a_query_the_run():
+    assert scope_of({QUERY: "q", BATCH: "7"}.get, "run", 3) == "q/7/3"
+    assert scope_of({}.get, "run", 3) == "run/3"
+
+
+@pytest.mark.parametrize("data", [b"{}", b" { } ", b'{"a": 1}', b'\n{"b": {"id2": [1]}}\n', '{"ключ": "id"}'.encode()])
+def test_the_id_becomes_a_field_of_the_object(data):
+    marked = json.loads(IdField("id").added_to(data, "0f"))
+    assert marked == {"id": "0f", **json.loads(data)}
+
+
+@pytest.mark.parametrize("data", [b"", b"[1]", b"plain", b"{", b'"{}"'])
+def test_data_that_is_no_object_is_named(data):
+    with pytest.raises(SinkError, match=r"idField adds 'id' to a JSON object, and the data of a row is"):
+        IdField("id").added_to(data, "0f")
+
+
+@pytest.mark.parametrize("data", [b'{"id": 1}', b'{"a": {}, "id": null}'])
+def test_a_field_that_is_there_is_not_hidden(data):
+    with pytest.raises(SinkError, match="has that field"):
+        IdField("id").added_to(data, "0f")

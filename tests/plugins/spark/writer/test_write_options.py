@@ -1,0 +1,65 @@
+"""Options of a writing job."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import pytest
+
+from recordpublisher.plugins.sinks.kinesis.rate_control import LARGEST_WINDOW
+from recordpublisher.plugins.spark.writer.write_options import FIRST_WINDOW, QUEUE_BYTES_OF_MANY, WriteOptions
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.properties import UnknownPropertyWarning
+
+
+def test_the_tasks_share_the_pace_of_a_shard():
+    alone = WriteOptions.parse({"stream": "out"}).settings
+    shared = WriteOptions.parse({"stream": "out", "writetasks": "8"}).settings
+    assert (alone.records_per_second, alone.bytes_per_second) == (1000, 2**20)
+    assert (shared.records_per_second, shared.bytes_per_second) == (125, 2**17)
+
+
+def test_tasks_that_do_not_know_of_each_other_begin_slowly():
+    assert WriteOptions.parse({"stream": "out"}).settings.first_window == FIRST_WINDOW
+    assert WriteOptions.parse({"stream": "out", "writetasks": "8"}).settings.first_window == LARGEST_WINDOW
+
+
+def test_the_sinks_own_properties_count_and_those_of_spark_are_no_mistake():
+    given = {"aggregationenabled": "true", "checkpointlocation": "/c", "flink.sink.kinesis.stream": "out"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        options = WriteOptions.parse(given)
+    assert (options.stream, options.settings.aggregates) == ("out", True)
+    assert pickle.loads(pickle.dumps(options)) == options
+
+
+def test_where_a_column_names_the_streams_each_has_less_room_unless_it_is_given():
+    assert WriteOptions.parse({}).settings_of_one_of_many().queue_bytes == QUEUE_BYTES_OF_MANY
+    given = WriteOptions.parse({"flink.sink.kinesis.queue.bytes": "5000"})
+    assert given.settings_of_one_of_many().queue_bytes == 5000
+
+
+def test_jobs_that_differ_in_target_and_ids_only_share_their_writers():
+    first = WriteOptions.parse({"stream": "a", "idfield": "id", "aws.region": "eu-west-1"})
+    assert first.of_connection == WriteOptions.parse({"stream": "b", "aws.region": "eu-west-1"}).of_connection
+    assert first.of_connection != WriteOptions.parse({"stream": "a", "aws.region": "eu-west-2"}).of_connection
+
+
+@pytest.mark.parametrize("key", ["idfeld", "metadatalocation"])
+def test_c1_an_unknown_option_and_one_of_reading_are_warnings(key):
+    with pytest.warns(UnknownPropertyWarning, match=f"unknown option '{key}' is ignored"):
+        WriteOptions.parse({"stream": "out", key: "id"})
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"stream": "a,b"}, "a column 'stream' without the option"),
+        ({"stream": "a", "writetasks": "0"}, "at least 1"),
+        ({"stream": "a", "flink.sink.kinesis.ordering": "ALL"}, "NONE, PER_KEY"),
+    ],
+)
+def test_c2_bad_values_are_named(given, words):
+    with pytest.raises(ConfigurationError, match=words):
+        WriteOptions.parse(given)
