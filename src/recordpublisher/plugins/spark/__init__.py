@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from .service.efo_consumers import deregister_consumers
 
 _LAZY = {
-    "SparkSink": ".batch_sink",
-    "KinesisSource": ".source",
-    "deregister_consumers": ".consumers",
-    "Fetchers": ".spool.fetchers",
-    "fetchers": ".spool.fetchers",
+    "SparkSink": ".push.spark_sink",
+    "KinesisSource": ".data_source",
+    "deregister_consumers": ".service.efo_consumers",
+    "Fetchers": "recordpublisher.plugins.sinks.spark.spool.fetchers",
+    "fetchers": "recordpublisher.plugins.sinks.spark.spool.fetchers",
 }
 
 __all__ = ["Fetchers", "KinesisSource", "SparkSink", "deregister_consumers", "fetchers"]
