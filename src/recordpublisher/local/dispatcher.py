@@ -8,7 +8,7 @@ from . import requests
 from .api_errors import ApiError, limit_exceeded, not_found, throughput_exceeded
 from .faults.kinds import FaultKind
 from .faults.random_faults import Drawn
-from .operations.subscribing import subscribe_to_shard
+from .operations.reading import subscribe_to_shard
 from .operations.table import OPERATIONS, decoder
 from .streams.account import Account
 from .streams.shard_iterator import ShardIterator

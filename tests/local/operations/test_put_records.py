@@ -6,7 +6,7 @@ from recordpublisher.local import ManualClock, Quotas
 from recordpublisher.local.api_errors import ApiError
 from recordpublisher.local.quotas import Throttle
 from recordpublisher.local.streams.account import Account
-from recordpublisher.local.streams.hash_ranges import HASH_KEYS
+from recordpublisher.local.streams.shard import HASH_KEYS
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from recordpublisher.local.streams.tokens import Tokens
+from recordpublisher.local.streams.account import Tokens
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True, tag="place"):

@@ -2,8 +2,8 @@ import pytest
 
 from recordpublisher.local import ManualClock
 from recordpublisher.local.api_errors import ApiError
-from recordpublisher.local.streams.hash_ranges import HASH_KEYS, HashRange, uniform_ranges
 from recordpublisher.local.streams.resharding import merge, split, update_shard_count
+from recordpublisher.local.streams.shard import HASH_KEYS, HashRange, uniform_ranges
 from recordpublisher.local.streams.stream import Stream
 
 

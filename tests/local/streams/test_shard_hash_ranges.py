@@ -3,7 +3,7 @@ from itertools import pairwise
 import pytest
 
 from recordpublisher.local.api_errors import ApiError
-from recordpublisher.local.streams.hash_ranges import HASH_KEYS, HashRange, explicit_hash, hash_of, uniform_ranges
+from recordpublisher.local.streams.shard import HASH_KEYS, HashRange, explicit_hash, hash_of, uniform_ranges
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 1000])

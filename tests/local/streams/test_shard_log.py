@@ -1,8 +1,7 @@
 import msgspec
 import pytest
 
-from recordpublisher.local.streams.sequence_numbers import SequenceNumbers
-from recordpublisher.local.streams.shard_log import LogSlice, ShardLog
+from recordpublisher.local.streams.shard_log import LogSlice, SequenceNumbers, ShardLog
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 import pytest
 
-from recordpublisher.local.streams.sequence_numbers import SequenceNumbers
+from recordpublisher.local.streams.shard_log import SequenceNumbers
 
 
 def test_a_number_has_56_digits_and_leads_back_to_its_counter():

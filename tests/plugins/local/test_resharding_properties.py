@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from recordpublisher.local import ManualClock
-from recordpublisher.local.streams.hash_ranges import HASH_KEYS
 from recordpublisher.local.streams.resharding import merge, split, update_shard_count
-from recordpublisher.local.streams.shard import Shard
+from recordpublisher.local.streams.shard import HASH_KEYS, Shard
 from recordpublisher.local.streams.stream import Stream
 
 

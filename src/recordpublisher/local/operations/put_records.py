@@ -9,8 +9,7 @@ import msgspec
 from .. import requests
 from ..api_errors import ApiError, invalid_argument, invalid_input, throughput_exceeded
 from ..streams.account import Account
-from ..streams.hash_ranges import explicit_hash, hash_of
-from ..streams.shard import Shard
+from ..streams.shard import Shard, explicit_hash, hash_of
 from ..streams.stream import Stream
 
 MAX_REQUEST_BYTES = 10 << 20  # keys counted

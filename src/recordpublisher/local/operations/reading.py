@@ -1,14 +1,16 @@
 """GetShardIterator and GetRecords."""
 
+from __future__ import annotations
+
 import msgspec
 
 from .. import requests
-from ..api_errors import invalid_argument, not_found
+from ..api_errors import in_use, invalid_argument, not_found
 from ..streams.account import Account
 from ..streams.shard import Shard
 from ..streams.shard_iterator import ShardIterator, start_counter
 from ..streams.stream import Stream
-from ..streams.subscriptions import millis_behind
+from ..streams.subscriptions import Subscription, millis_behind
 
 MAX_ANSWER_BYTES = 10 << 20
 
@@ -59,3 +61,20 @@ def _stream_of(account: Account, place: ShardIterator, arn: str | None) -> Strea
 def _token(account: Account, stream: Stream, shard: Shard, counter: int) -> str:
     now, current_round = account.clock.now_ms(), account.faults.iterator_round
     return account.tokens.seal(ShardIterator(stream.name, stream.created_ms, shard.id, counter, now, current_round))
+
+
+def subscribe_to_shard(account: Account, request: requests.SubscribeToShard) -> Subscription:
+    """Open a subscription; raises what the service answers with before any event."""
+    stream = account.usable(arn=request.consumer_arn)
+    consumer = stream.consumers.find(arn=request.consumer_arn)
+    now = account.clock.now_ms()
+    if consumer.status(now) == "CREATING":
+        raise in_use(f"Consumer {consumer.arn} is CREATING, not ACTIVE.")
+    if consumer.status(now) == "DELETING":
+        raise not_found(f"Consumer {consumer.arn} is DELETING.")
+    shard = stream.shard(request.shard_id)
+    start = request.starting_position
+    counter = start_counter(shard, start.type, start.sequence_number, start.timestamp, now)
+    if account.throttle:
+        account.throttle.before_subscribe(f"{consumer.arn} {shard.id}")
+    return account.subscriptions.open(stream, consumer, shard, counter)

@@ -8,8 +8,9 @@ import msgspec
 from .. import requests
 from ..api_errors import ApiError, invalid_input
 from ..streams.account import Account
-from . import consumers, reading, resharding, shards, streams
+from . import consumers, reading, shards, streams
 from . import put_records as writing
+from . import shards as resharding
 
 R = TypeVar("R", bound=requests.Request)
 Answer = Callable[[Account, bytes], bytes]

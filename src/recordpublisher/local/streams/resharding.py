@@ -1,8 +1,7 @@
 """Splitting, merging and re-counting shards: parents close, children open, the ring stays covered."""
 
 from ..api_errors import invalid_argument
-from .hash_ranges import HashRange, uniform_ranges
-from .shard import Shard
+from .shard import HashRange, Shard, uniform_ranges
 from .stream import Stream
 
 

@@ -1,11 +1,13 @@
 """A shard: its place on the ring, its family, and the time it was open."""
 
+from __future__ import annotations
+
+import hashlib
 from dataclasses import dataclass, field
 from math import inf
 
-from .hash_ranges import HashRange
-from .sequence_numbers import SequenceNumbers
-from .shard_log import ShardLog
+from ..api_errors import invalid_argument
+from .shard_log import SequenceNumbers, ShardLog
 
 
 def shard_id(index: int) -> str:
@@ -25,8 +27,8 @@ class Shard:
     index: int
     hash_range: HashRange
     epoch: int
-    parents: tuple["Shard", ...] = ()
-    children: list["Shard"] = field(default_factory=list)
+    parents: tuple[Shard, ...] = ()
+    children: list[Shard] = field(default_factory=list)
     closed_epoch: int | None = None
     ending_counter: int | None = None
     log: ShardLog = field(init=False)
@@ -78,3 +80,38 @@ class Shard:
 
     def _hash_key_range(self) -> dict[str, str]:
         return {"StartingHashKey": str(self.hash_range.start), "EndingHashKey": str(self.hash_range.end)}
+
+
+HASH_KEYS = 1 << 128
+
+
+@dataclass(frozen=True, slots=True)
+class HashRange:
+    """The hash keys from `start` to `end`, both included."""
+
+    start: int
+    end: int
+
+    def __contains__(self, hash_key: int) -> bool:
+        return self.start <= hash_key <= self.end
+
+
+def uniform_ranges(count: int) -> list[HashRange]:
+    """Divide the ring into `count` ranges of the same width, the last one taking the remainder."""
+    width = HASH_KEYS // count
+    starts = [i * width for i in range(count)]
+    return [HashRange(start, end - 1) for start, end in zip(starts, [*starts[1:], HASH_KEYS], strict=True)]
+
+
+def hash_of(partition_key: str) -> int:
+    """Return the MD5 of the key as the service takes it: a big-endian 128-bit number."""
+    return int.from_bytes(hashlib.md5(partition_key.encode(), usedforsecurity=False).digest(), "big")
+
+
+def explicit_hash(text: str) -> int:
+    """Return an explicit hash key as a number; raises InvalidArgumentException outside the ring."""
+    if text.isdecimal() and int(text) < HASH_KEYS:
+        return int(text)
+    raise invalid_argument(
+        f"Invalid ExplicitHashKey. ExplicitHashKey must be in the range: [0, 2^128-1]. Specified value was {text}"
+    )

@@ -9,8 +9,7 @@ import msgspec
 from ..api_errors import in_use, not_found
 from ..clock import Clock
 from .consumers import ConsumerTable
-from .hash_ranges import HashRange, hash_of, uniform_ranges
-from .shard import Shard, shard_id
+from .shard import HashRange, Shard, hash_of, shard_id, uniform_ranges
 
 HOUR_MS = 3_600_000
 DEFAULT_RETENTION_HOURS = 24
