@@ -5,7 +5,7 @@ SEEDS ?= 5000
 FIRST ?= 0
 BIN := .venv/bin
 STAMP := .venv/.installed
-FOREIGN := tests/plugins/local/foreign
+FOREIGN := tests/local/foreign
 BELOW := tests/publishers tests/consumer tests/fetcher tests/conformance
 LONG := kills or sinks or time or simulation or faults or benchmark
 
@@ -33,10 +33,10 @@ sinks-soak: $(STAMP)  ## the same, 60 rounds (ten minutes)
 	RECORDPUBLISHER_ROUNDS=60 $(BIN)/pytest -m sinks -s
 
 simulation: $(STAMP)  ## random schedules on virtual time: SCHEDULES=2000 of them from FIRST on, or one SEED again
-	$(BIN)/pytest -q -m simulation tests/fetcher/test_simulation.py
+	$(BIN)/pytest -q -m simulation tests/simulation/test_simulation.py
 
 nightly: $(STAMP)  ## a hundred thousand of them (half an hour)
-	SCHEDULES=100000 $(BIN)/pytest -q -m simulation tests/fetcher/test_simulation.py
+	SCHEDULES=100000 $(BIN)/pytest -q -m simulation tests/simulation/test_simulation.py
 
 kills: $(STAMP)  ## real processes killed for real
 	$(BIN)/pytest -m kills

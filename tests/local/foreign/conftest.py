@@ -16,7 +16,7 @@ from botocore.config import Config
 from recordpublisher.local import Delays, serve_in_thread
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[3]
+ROOT = HERE.parents[2]
 KINESIS_LOCAL = HERE / "node_modules/kinesis-local/main.js"
 MINISTACK = ROOT / ".venvs/ministack/bin/ministack"
 START_SECONDS = 30
