@@ -4,9 +4,10 @@ import subprocess
 import sys
 
 import pytest
-from command_line import process_environment
 
 import recordpublisher as rp
+
+from processes.command_line import process_environment
 
 HEAVY = {
     "aiobotocore",

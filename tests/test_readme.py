@@ -4,10 +4,11 @@ import subprocess
 import sys
 
 import pytest
-from command_line import ROOT, command, process_environment
-from walkthrough import blocks, play
 
 from recordpublisher.local import serve_in_thread
+
+from processes.command_line import ROOT, command, process_environment
+from processes.documentation_page import blocks, play
 
 README = ROOT / "README.md"
 

@@ -8,7 +8,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from command_line import ROOT
+
+from processes.command_line import ROOT
 
 pytestmark = pytest.mark.slow
 SOURCES = ROOT / "src"

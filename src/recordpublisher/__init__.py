@@ -45,7 +45,7 @@ from .publishers.shards import HashRange, Shard
 
 if TYPE_CHECKING:
     __version__: str
-    from .plugins import spark
+    from .plugins import spark as spark
     from .plugins.host.hookspecs import hookimpl
     from .plugins.runtime.data_fetcher import DataFetcher
     from .plugins.runtime.streaming import consume, stream

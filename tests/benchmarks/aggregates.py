@@ -2,13 +2,13 @@
 
 import time
 
-from kpl import aggregate
-
 from recordpublisher.publishers.aggregation.deaggregation import Deaggregator
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
+
+from servers.kpl_aggregates import aggregate
 
 START = StartingPosition.trim_horizon()
 

@@ -9,11 +9,11 @@ import sys
 import tempfile
 import time
 
-from benchmarks.pipeline_client import NoSink, properties_of
-
 import recordpublisher as rp
 from recordpublisher.plugins.sinks.files.parquet import ParquetSink
 from recordpublisher.plugins.spark.arrow_rows import arrow_columns
+
+from benchmarks.pipeline_client import NoSink, properties_of
 
 
 class ArrowSink(rp.Sink):

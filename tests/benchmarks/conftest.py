@@ -4,6 +4,7 @@ import os
 from itertools import groupby
 
 import pytest
+
 from benchmarks import results
 from benchmarks.table import Row, head, line
 

@@ -9,9 +9,9 @@ import json
 import sys
 import time
 
-from benchmarks.pipeline_client import properties_of
-
 import recordpublisher as rp
+
+from benchmarks.pipeline_client import properties_of
 
 FULL = "replay/shardId-000000000000"
 

@@ -13,9 +13,9 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.pipeline_client import properties_of
-
 import recordpublisher as rp
+
+from benchmarks.pipeline_client import properties_of
 
 
 class StartingLine(rp.Sink):

@@ -7,9 +7,9 @@ import asyncio
 import sys
 import time
 
-from benchmarks.pipeline_client import NoSink, access_to
-
 import recordpublisher as rp
+
+from benchmarks.pipeline_client import NoSink, access_to
 
 WARM_UP_SECONDS = 25
 

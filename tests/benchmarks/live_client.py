@@ -14,10 +14,10 @@ import time
 from array import array
 from pathlib import Path
 
+import recordpublisher as rp
+
 from benchmarks.percentiles import percentiles
 from benchmarks.pipeline_client import access_to
-
-import recordpublisher as rp
 
 WARM_UP_NANOS = 10**9
 STAMP = struct.Struct("!q")

@@ -19,8 +19,9 @@ from functools import cache
 from itertools import count, islice
 
 from aiohttp import web
-from event_frames import frame, initial_response
-from kpl import aggregate
+
+from servers.event_frames import frame, initial_response
+from servers.kpl_aggregates import aggregate
 
 SHARDS, RECORDS, EVENT, SIZE, PARTS, SMALL = (int(argument) for argument in [*sys.argv[1:7], "0", "-1"][:6])
 CERTIFICATE = sys.argv[7:9]

@@ -7,9 +7,9 @@ import asyncio
 import sys
 import time
 
-from benchmarks.pipeline_client import properties_of
-
 import recordpublisher as rp
+
+from benchmarks.pipeline_client import properties_of
 
 WARM_UP_SECONDS = 5
 

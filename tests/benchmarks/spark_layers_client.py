@@ -11,7 +11,6 @@ import sys
 import time
 
 import pyarrow as pa
-from benchmarks.pipeline_client import access_to
 
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.shards.shard_state import ShardState
@@ -22,6 +21,8 @@ from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
+
+from benchmarks.pipeline_client import access_to
 
 
 class TimedRows(ArrowRows):

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import spark_scale_job
+from spark_jobs import scale_job
 
 
 def run_job(options: Mapping[str, str], folder: Path, batches: int, **environment: str) -> dict[str, Any]:
-    """So many batches into the noop sink; what `spark_scale_job` says of them. `folder / "site"` may hold plugins."""
-    source = Path(spark_scale_job.__file__)
-    paths = [str(folder / "site"), str(source.parent), *(path for path in sys.path if path.endswith("src"))]
+    """So many batches into the noop sink; what `scale_job` says of them. `folder / "site"` may hold plugins."""
+    source = Path(scale_job.__file__)
+    paths = [str(folder / "site"), str(source.parents[1]), *(path for path in sys.path if path.endswith("src"))]
     given = {**options, "metadataLocation": str(folder / "claims"), "maxTasks": "2"}
     told = subprocess.run(
         [sys.executable, str(source), json.dumps({"options": given, "folder": str(folder), "batches": batches})],

@@ -5,11 +5,12 @@ import json
 from statistics import median
 
 import pytest
+
+from recordpublisher.publishers.shards import HashRange
+
 from benchmarks.aggregates import batch, cost_of
 from benchmarks.processes import PEERS, micros_of, replay_server, said_by_peer
 from benchmarks.table import Row
-
-from recordpublisher.publishers.shards import HashRange
 
 pytestmark = [
     pytest.mark.benchmark,

@@ -3,6 +3,7 @@
 from statistics import median
 
 import pytest
+
 from benchmarks.processes import micros_of, replay_server
 from benchmarks.table import Row
 

@@ -3,9 +3,10 @@
 import asyncio
 
 import pytest
-from benchmarks.aggregates import batch, cost_of
 
 from recordpublisher.publishers.shards import MAX_HASH_KEY, HashRange
+
+from benchmarks.aggregates import batch, cost_of
 
 pytestmark = pytest.mark.benchmark
 

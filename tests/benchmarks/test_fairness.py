@@ -4,6 +4,7 @@ import json
 from statistics import median
 
 import pytest
+
 from benchmarks.processes import replay_server, said_by
 from benchmarks.table import Row
 

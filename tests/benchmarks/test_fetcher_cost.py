@@ -18,7 +18,7 @@ from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.properties.properties import Properties
 
-from scripted import a_fetcher
+from fakes.scripted_source import a_fetcher
 
 SHARDS, BATCHES, BATCH = 4, 25, 10_000
 

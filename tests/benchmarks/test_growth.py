@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
+
 from benchmarks.processes import ENVIRONMENT, replay_server, said_by
 from benchmarks.table import Row
 

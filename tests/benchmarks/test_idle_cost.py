@@ -1,6 +1,7 @@
 """What silence costs: shards that have nothing to say, as a share of one core (`make bench`)."""
 
 import pytest
+
 from benchmarks.live_endpoint import live_endpoint
 from benchmarks.processes import said_by
 from benchmarks.table import Row

@@ -10,6 +10,7 @@ import sys
 from statistics import median
 
 import pytest
+
 from benchmarks.live_endpoint import live_endpoint, shield
 from benchmarks.processes import ENVIRONMENT, HERE
 from benchmarks.table import Row

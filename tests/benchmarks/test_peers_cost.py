@@ -3,6 +3,7 @@
 from statistics import median
 
 import pytest
+
 from benchmarks.processes import PEERS, micros_of, replay_server, said_by_peer
 from benchmarks.table import Row
 

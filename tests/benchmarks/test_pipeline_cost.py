@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 
 import pytest
+
 from benchmarks.processes import micros_of, replay_server
 from benchmarks.table import Row
 

@@ -7,7 +7,6 @@ from itertools import pairwise
 import boto3
 import pytest
 from aiobotocore.session import AioSession
-from benchmarks.processes import replay_server
 
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.polling import PollingRecordPublisherFactory
@@ -15,6 +14,8 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
+
+from benchmarks.processes import replay_server
 
 pytestmark = pytest.mark.benchmark
 

@@ -1,6 +1,7 @@
 """What a job costs while its sink sleeps: nothing that can be noticed (`make bench`)."""
 
 import pytest
+
 from benchmarks.processes import replay_server, said_by
 from benchmarks.table import Row
 

@@ -10,9 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import spark_latency_job
 
 from recordpublisher.local import serve_in_thread
+
+from spark_jobs import latency_job
 
 pytestmark = [pytest.mark.spark, pytest.mark.benchmark, pytest.mark.timeout(900)]
 SECONDS = int(os.environ.get("SPARK_LATENCY_SECONDS", "15"))
@@ -44,7 +45,7 @@ def test_latency(tmp_path, mode, publisher):
 def run(options: dict[str, str]) -> list[float]:
     paths = [path for path in sys.path if path.endswith("src")]
     told = subprocess.run(
-        [sys.executable, spark_latency_job.__file__, json.dumps({"options": options, "seconds": SECONDS})],
+        [sys.executable, latency_job.__file__, json.dumps({"options": options, "seconds": SECONDS})],
         check=True,
         stdout=subprocess.PIPE,
         text=True,
@@ -52,7 +53,7 @@ def run(options: dict[str, str]) -> list[float]:
         env={
             **os.environ,
             "PYTHONPATH": os.pathsep.join(
-                [str(Path(spark_latency_job.__file__).parent), *paths, os.environ.get("PYTHONPATH", "")]
+                [str(Path(latency_job.__file__).parents[1]), *paths, os.environ.get("PYTHONPATH", "")]
             ),
             "PYSPARK_PYTHON": sys.executable,
         },

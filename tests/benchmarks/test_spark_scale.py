@@ -10,10 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import spark_scripted_shards
-from benchmarks.spark_process import cpu_between, run_job
 
 from recordpublisher.local import serve_in_thread
+
+from benchmarks.spark_process import cpu_between, run_job
+from spark_jobs import scripted_shards
 
 pytestmark = [pytest.mark.spark, pytest.mark.benchmark, pytest.mark.timeout(900)]
 SHARDS = int(os.environ.get("SPARK_SHARDS", "1800"))
@@ -21,7 +22,7 @@ GOAL_SECONDS, GOAL_MB = 1.5, 200
 
 
 def test_scripted_shards(tmp_path):
-    spark_scripted_shards.install(tmp_path / "site")
+    scripted_shards.install(tmp_path / "site")
     options = {"stream": "scripted", "flink.stream.recordpublisher": "SCRIPTED", "flink.stream.initpos": "TRIM_HORIZON"}
     told = measure("scripted", options, tmp_path)
     assert told["peakMb"] <= GOAL_MB
@@ -64,7 +65,7 @@ def repeated(work: Callable[[], None], pause: float = 1.0) -> Iterator[None]:
 
 
 def measure(name: str, options: dict[str, str], folder: Path, batches: int = 8) -> dict:
-    answer = run_job(options, folder, batches, **{spark_scripted_shards.SHARDS: str(SHARDS)})
+    answer = run_job(options, folder, batches, **{scripted_shards.SHARDS: str(SHARDS)})
     warm = answer["batches"][min(3, batches - 1) :]
     seconds = statistics.median(batch["triggerExecution"] for batch in warm) / 1000
     print(

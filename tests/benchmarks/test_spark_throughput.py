@@ -9,10 +9,11 @@ import json
 import os
 
 import pytest
+
 from benchmarks.pipeline_client import access_to
 from benchmarks.processes import replay_server, said_by
 from benchmarks.spark_process import cpu_between, run_job
-from spark_scale_job import cpu_seconds, processes
+from spark_jobs.scale_job import cpu_seconds, processes
 
 pytestmark = [pytest.mark.spark, pytest.mark.benchmark, pytest.mark.timeout(900)]
 GOAL = 500_000

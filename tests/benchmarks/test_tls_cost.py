@@ -6,9 +6,10 @@ The replay server, what it serves and the readers are those of `test_pipeline_co
 from statistics import median
 
 import pytest
+
 from benchmarks.processes import micros_of, replay_server
 from benchmarks.table import Row
-from certificates import self_signed
+from servers.certificates import self_signed
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 

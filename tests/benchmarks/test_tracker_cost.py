@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+
 from benchmarks.processes import ENVIRONMENT, HERE
 
 SUBTASKS, SECONDS = 1_800, 30

@@ -5,7 +5,8 @@ import subprocess
 import sys
 
 import pytest
-from command_line import command, process_environment
+
+from processes.command_line import command, process_environment
 
 PAIR = "valid: KEY=VALUE, for example aws.region=eu-west-1"
 BAD = {

@@ -5,12 +5,13 @@ import re
 import time
 
 import pytest
-from command_line import command
 
 from recordpublisher.fetcher.checkpoints.snapshot import to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import serve_in_thread
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
+
+from processes.command_line import command
 
 IDS = ["shardId-000000000000", "shardId-000000000001"]
 QUICK = ("-p", "flink.alarm.interval=300")

@@ -9,10 +9,11 @@ import boto3
 import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
-from command_line import command, process_environment
 
 from recordpublisher import ConfigurationError
 from recordpublisher.cli.local import shards_by_stream
+
+from processes.command_line import command, process_environment
 
 
 @contextmanager

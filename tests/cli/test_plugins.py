@@ -1,6 +1,6 @@
 """`recordpublisher plugins`."""
 
-from command_line import command
+from processes.command_line import command
 
 
 def test_the_built_ins_are_listed():

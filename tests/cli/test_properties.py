@@ -1,6 +1,6 @@
 """`recordpublisher properties`."""
 
-from command_line import ROOT, command
+from processes.command_line import ROOT, command
 
 
 def test_the_reference_page_is_current():

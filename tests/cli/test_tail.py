@@ -7,9 +7,10 @@ import subprocess
 import sys
 
 import pytest
-from command_line import command, process_environment
 
 from recordpublisher.local import serve_in_thread
+
+from processes.command_line import command, process_environment
 
 EFO = {"flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "tail"}
 

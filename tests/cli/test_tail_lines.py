@@ -2,9 +2,10 @@
 
 import msgspec
 import pytest
-from batches import batch
 
 from recordpublisher.cli.tail import as_json
+
+from fakes.batches import batch
 
 
 def line(payload: bytes) -> dict[str, object]:

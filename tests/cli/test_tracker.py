@@ -7,8 +7,9 @@ import sys
 from contextlib import contextmanager
 
 import pytest
-from command_line import command, process_environment
-from tracker_visits import TOKEN, a_job, says, until
+
+from processes.command_line import command, process_environment
+from processes.tracker_clients import TOKEN, a_job, says, until
 
 
 @contextmanager

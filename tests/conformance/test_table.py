@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import ROOT
+
+from processes.command_line import ROOT
 
 
 def _table():

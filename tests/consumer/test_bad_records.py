@@ -3,13 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from batches import batch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.consumer.bad_records import OnPoison, PoisonPolicy
 from recordpublisher.publishers.errors import DeserializationError
 from recordpublisher.publishers.shard_metrics import ShardMetrics
+
+from fakes.batches import batch
 
 
 def numbers(given):

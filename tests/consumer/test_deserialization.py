@@ -1,7 +1,6 @@
 """From bytes to values, a batch at a time."""
 
 import pytest
-from batches import batch
 
 from recordpublisher.consumer.deserialization import (
     BytesDeserializer,
@@ -9,6 +8,8 @@ from recordpublisher.consumer.deserialization import (
     JsonDeserializer,
     TextDeserializer,
 )
+
+from fakes.batches import batch
 
 
 def test_bytes_need_no_work():

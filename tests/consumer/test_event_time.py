@@ -1,11 +1,12 @@
 """Event times of a batch: arrival, a JSON field, a user's function."""
 
 import pytest
-from batches import batch
 
 from recordpublisher.consumer.event_time import ArrivalTimes, AssignedTimes, JsonFieldTimes, event_times
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
+
+from fakes.batches import batch
 
 FIELD = {"flink.watermark.timestamp.field": "at"}
 

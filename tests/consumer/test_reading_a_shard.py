@@ -3,9 +3,6 @@
 import asyncio
 
 import pytest
-from fake_polling import CHILD, SHARD, FakeShard
-from fanout_script import Bench, event, in_use, network, shard_end
-from kpl import aggregate
 
 from recordpublisher.consumer.bad_records import OnPoison
 from recordpublisher.consumer.deserialization import BytesDeserializer
@@ -20,8 +17,11 @@ from recordpublisher.publishers.polling import PollingConfig, PollingRecordPubli
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
+from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
-from virtual_time import VirtualClock, run_virtual
+from fakes.fanout_service import Bench, event, in_use, network, shard_end
+from fakes.polling_shard import CHILD, SHARD, FakeShard
+from servers.kpl_aggregates import aggregate
 
 KIB = 1024
 BEGINNING = StartingPosition.trim_horizon()

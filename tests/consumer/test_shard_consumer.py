@@ -3,7 +3,6 @@
 import weakref
 
 import pytest
-from batches import batch
 
 from recordpublisher.consumer.bad_records import OnPoison
 from recordpublisher.consumer.deserialization import JsonDeserializer
@@ -15,6 +14,8 @@ from recordpublisher.publishers.errors import DeserializationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
+
+from fakes.batches import batch
 
 
 class Script(RecordPublisher):

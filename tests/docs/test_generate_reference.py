@@ -3,9 +3,10 @@
 import importlib.util
 
 import pytest
-from command_line import ROOT
 
 import recordpublisher as rp
+
+from processes.command_line import ROOT
 
 
 def generator():

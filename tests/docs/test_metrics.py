@@ -1,12 +1,11 @@
 """The page of metrics names exactly what a fetcher shows (A1)."""
 
-from command_line import ROOT
-
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
+from recordpublisher.testing.virtual_time import run_virtual
 
-from scripted import RecordingSink, ScriptedSource, a_fetcher
-from virtual_time import run_virtual
+from fakes.scripted_source import RecordingSink, ScriptedSource, a_fetcher
+from processes.command_line import ROOT
 
 PAGE = (ROOT / "docs/reference/metrics.md").read_text()
 

@@ -5,7 +5,6 @@ import json
 import re
 
 import pytest
-from command_line import ROOT
 
 from recordpublisher.fetcher.checkpoints.snapshot import to_json, union
 from recordpublisher.plugins.sinks import memory, reactive  # noqa: F401 - declare properties
@@ -13,6 +12,8 @@ from recordpublisher.plugins.spark import options  # noqa: F401 - declares prope
 from recordpublisher.plugins.spark.writer import write_options as writing_options  # noqa: F401 - declares properties
 from recordpublisher.publishers.properties import table as property_table  # noqa: F401 - declares properties
 from recordpublisher.publishers.properties.properties import declared_properties
+
+from processes.command_line import ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 PACKAGE = ROOT / "src" / "recordpublisher"

@@ -9,9 +9,10 @@ import sys
 from collections import Counter
 
 import pytest
-from command_line import ROOT
 
 from recordpublisher.local import serve_in_thread
+
+from processes.command_line import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(2700)]
 JOB = ROOT / "docs/how-to/spark_job.py"

@@ -6,10 +6,11 @@ import sys
 
 import boto3
 import pytest
-from command_line import ROOT
-from walkthrough import blocks, play
 
 from recordpublisher.local import serve_in_thread
+
+from processes.command_line import ROOT
+from processes.documentation_page import blocks, play
 
 TUTORIAL = ROOT / "docs/tutorial"
 

@@ -10,9 +10,9 @@ from recordpublisher.fetcher.checkpoints.store import Checkpoints
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
 from recordpublisher.publishers.errors import FatalKinesisError, FencedError, StreamNotFoundError
 from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.testing.virtual_time import EPOCH_MS, run_virtual
 
-from scripted import RecordingSink, ScriptedSource, a_fetcher
-from virtual_time import EPOCH_MS, run_virtual
+from fakes.scripted_source import RecordingSink, ScriptedSource, a_fetcher
 
 TIP = Bounds(stop_at_tip=True, max_time=600)
 

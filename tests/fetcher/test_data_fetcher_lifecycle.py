@@ -12,9 +12,9 @@ from recordpublisher.publishers.errors import (
     ImpossibleStateError,
     StreamNotFoundError,
 )
+from recordpublisher.testing.virtual_time import EPOCH_MS, run_virtual
 
-from scripted import RecordingSink, ScriptedSource, a_fetcher
-from virtual_time import EPOCH_MS, run_virtual
+from fakes.scripted_source import RecordingSink, ScriptedSource, a_fetcher
 
 
 async def opened(source, sink, properties=None, **parts):

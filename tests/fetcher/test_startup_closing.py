@@ -8,9 +8,9 @@ from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTra
 from recordpublisher.fetcher.data_fetcher import DataFetcher
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
 from recordpublisher.publishers.errors import StateError
+from recordpublisher.testing.virtual_time import run_virtual
 
-from scripted import RecordingSink, ScriptedSource, a_fetcher, fetcher_parts
-from virtual_time import run_virtual
+from fakes.scripted_source import RecordingSink, ScriptedSource, a_fetcher, fetcher_parts
 
 
 class Closing:

@@ -10,8 +10,7 @@ from recordpublisher.local.api_errors import ApiError
 from recordpublisher.local.dispatcher import Exchange, PageError
 from recordpublisher.local.streams.account import Account
 from recordpublisher.local.streams.resharding import split
-
-from virtual_time import VirtualClock, run_virtual
+from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 FIRST = "shardId-000000000000"
 

@@ -16,8 +16,7 @@ from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
-
-from virtual_time import VirtualClock, run_virtual
+from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 SHARD = Shard("orders", "shardId-000000000000")
 HORIZON = StartingPosition.trim_horizon()

@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from recordpublisher.publishers.silence import silence_limit
-
-from virtual_time import VirtualClock, run_virtual
+from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 
 async def wait(seconds, limit=20, suspensions=()):

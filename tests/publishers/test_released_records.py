@@ -4,11 +4,12 @@ import asyncio
 import weakref
 
 import pytest
-from fake_polling import FakeShard
-from fanout_script import Bench, event, shard_end
-from polling_bench import published
 
-from virtual_time import run_virtual
+from recordpublisher.testing.virtual_time import run_virtual
+
+from fakes.fanout_service import Bench, event, shard_end
+from fakes.polling_harness import published
+from fakes.polling_shard import FakeShard
 
 
 class Forgetful:

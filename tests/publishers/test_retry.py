@@ -10,8 +10,7 @@ from recordpublisher.publishers.errors import (
 )
 from recordpublisher.publishers.retry import RetryPolicy, counting_into, retrying
 from recordpublisher.publishers.shard_metrics import ShardMetrics
-
-from virtual_time import run_virtual
+from recordpublisher.testing.virtual_time import run_virtual
 
 POLICY = RetryPolicy(max_retries=3, base_ms=100, max_ms=200, exponent=2.0)
 BROKEN = TransientError("GetRecords", "InternalFailure", "oh")

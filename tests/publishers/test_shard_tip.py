@@ -10,8 +10,7 @@ from recordpublisher.publishers.positions import SequenceNumber, StartingPositio
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shard_tip import MOST_READS, Tip, tip_behind
 from recordpublisher.publishers.shards import Shard
-
-from virtual_time import VirtualClock, run_virtual
+from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 SHARD = Shard("s", "a")
 AFTER = StartingPosition.after(SequenceNumber("7"))

@@ -9,6 +9,7 @@ Real fetchers, trackers and checkpoints, each subtask in a process of its own; s
 import os
 
 import pytest
+
 from simulation.job import run
 
 QUICK, MANY = 200, 2_000

@@ -3,6 +3,7 @@
 from collections import Counter
 
 import pytest
+
 from simulation.flink_job import run_flink
 from simulation.job import Job
 from simulation.schedule import ROOMY, Life, Schedule, drawn

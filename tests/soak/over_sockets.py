@@ -6,8 +6,6 @@ import sys
 from collections import Counter
 from dataclasses import replace
 
-from fast_time import LONGEST_SECONDS, SPEED, FastClock, run_fast
-
 from recordpublisher.local import Delays, LocalKinesis
 from recordpublisher.local.faults.kinds import FaultKind
 from recordpublisher.publishers.kinesis.connections import Connections
@@ -15,6 +13,7 @@ from recordpublisher.publishers.properties.properties import Properties
 
 from .plan import Plan, plan_of
 from .run import Run
+from servers.fast_time import LONGEST_SECONDS, SPEED, FastClock, run_fast
 
 TOLERANCE_SECONDS = LONGEST_SECONDS * SPEED
 """What a machine that stands still between two looks at the clock may add."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+
+from recordpublisher.local.faults.kinds import FaultKind
+
 from soak import in_memory, over_sockets
 from soak.in_memory import soak
 from soak.prove import seeds_until_red
 from soak.sweep import repeating, sweep, table
-
-from recordpublisher.local.faults.kinds import FaultKind
 
 pytestmark = [pytest.mark.faults, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 IN_MEMORY, OVER_SOCKETS, AT_LEAST = 600, 24, 20

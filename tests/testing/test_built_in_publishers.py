@@ -2,9 +2,6 @@
 
 from contextlib import asynccontextmanager
 
-from fast_time import FastClock, run_fast
-from http2_front import front_of
-
 from recordpublisher import Properties, RecordPublisherFactory
 from recordpublisher.local import LocalKinesis
 from recordpublisher.local.streams.resharding import split
@@ -13,6 +10,9 @@ from recordpublisher.publishers.fanout.consumer_refcount import ConsumerHolders
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.polling import PollingRecordPublisherFactory
 from recordpublisher.testing import PublisherCase, PublisherContract
+
+from servers.fast_time import FastClock, run_fast
+from servers.http2_front import front_of
 
 PAYLOADS = [b"%d" % number * 300_000 for number in range(8)]
 """An event of a subscription holds at most 1 MiB here: three of these."""

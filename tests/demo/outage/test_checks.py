@@ -1,10 +1,10 @@
 """The verdict can miss: each promise, broken."""
 
-from outage_reports import alarm, report, shard_report
-
 from recordpublisher.demo.outage.checks import Evidence, findings_of_flink, findings_of_ours
 from recordpublisher.demo.outage.event_log import Recording
 from recordpublisher.demo.outage.scenario import MINUTE_MS, Script
+
+from fakes.outage_reports import alarm, report, shard_report
 
 LATE, OTHER = "orders/late", "orders/other"
 SENT = {LATE: 5, OTHER: 8}

@@ -1,8 +1,8 @@
 """What is remembered of a play."""
 
-from outage_reports import alarm, report, shard_report
-
 from recordpublisher.demo.outage.event_log import Recording
+
+from fakes.outage_reports import alarm, report, shard_report
 
 
 def recorded(*documents, began=100.0):

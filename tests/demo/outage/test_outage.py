@@ -4,7 +4,8 @@ import subprocess
 import sys
 
 import pytest
-from command_line import command, process_environment
+
+from processes.command_line import command, process_environment
 
 RULES = ("flink", "ours")
 

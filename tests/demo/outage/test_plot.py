@@ -1,9 +1,10 @@
 """The picture is drawn from what was recorded."""
 
 import pytest
-from outage_reports import alarm, report, shard_report
 
 from recordpublisher.demo.outage.event_log import Recording
+
+from fakes.outage_reports import alarm, report, shard_report
 
 pytest.importorskip("matplotlib", reason="the extra 'demo' is not installed")
 

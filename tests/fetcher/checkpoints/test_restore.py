@@ -1,13 +1,14 @@
 """Where each listed shard starts, and which gaps there are (P3, S3, S5)."""
 
 import pytest
-from entries import START, shard
 
 from recordpublisher.fetcher.checkpoints.restore import data_loss, past_retention, seeded_states, vanished
 from recordpublisher.fetcher.checkpoints.snapshot import Restored
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.shards import Shard
+
+from fakes.shard_entries import START, shard
 
 PINNED = StartingPosition.at_timestamp(1_000)
 KNOWN = ShardState(START, SequenceNumber("5"))

@@ -8,16 +8,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pytest
-from generations import Family, FamilySource, Row
 
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.data_fetcher import DataFetcher
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.testing.virtual_time import run_virtual
 
-from scripted import fetcher_parts
-from virtual_time import run_virtual
+from fakes.reshard_generations import Family, FamilySource, Row
+from fakes.scripted_source import fetcher_parts
 
 PATIENCE_SECONDS = 120
 ALIGNED = {"flink.watermark.lookahead.millis": 1}

@@ -1,13 +1,14 @@
 """Children that came and went while nobody read are a gap, as far as anything can tell (S5)."""
 
 import pytest
-from entries import START, shard
 
 from recordpublisher.fetcher.checkpoints.restore import past_retention
 from recordpublisher.fetcher.checkpoints.snapshot import Restored
 from recordpublisher.fetcher.checkpoints.unread_children import with_unread_children
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.positions import SequenceNumber
+
+from fakes.shard_entries import START, shard
 
 ENDED = ShardState(START, SequenceNumber("5"), ended=True, arrival_ms=5)
 

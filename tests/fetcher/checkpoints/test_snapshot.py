@@ -1,7 +1,6 @@
 """S5: any number of snapshots, of any parallelism, say together where every shard stands."""
 
 import pytest
-from entries import START
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +8,8 @@ from recordpublisher.fetcher.checkpoints.snapshot import Restored, handed_over, 
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import SequenceNumber
+
+from fakes.shard_entries import START
 
 
 def at(sequence: int | None, sub: int = -1, ended: bool = False) -> ShardState:

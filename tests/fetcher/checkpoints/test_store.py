@@ -3,8 +3,7 @@
 import asyncio
 
 from recordpublisher.fetcher.checkpoints.store import CheckpointKeeper, Checkpoints
-
-from virtual_time import run_virtual
+from recordpublisher.testing.virtual_time import run_virtual
 
 
 def keep(interval_ms, *events, cost=0.0, seconds=10.0):

@@ -8,9 +8,9 @@ from recordpublisher.fetcher.coordination.coordinator import Coordinator
 from recordpublisher.fetcher.coordination.remote_tracker import RemoteTracker
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
-from scripted import RecordingSink, ScriptedSource, a_fetcher
-from virtual_time import VirtualClock, run_virtual
+from fakes.scripted_source import RecordingSink, ScriptedSource, a_fetcher
 
 ALIGNED = {"flink.watermark.lookahead.millis": 1_000, "flink.watermark.sync.interval": 1_000}
 

@@ -3,11 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from entries import entry, stamped
 
 from recordpublisher.fetcher.monitoring.metric_views import ShardView
 from recordpublisher.fetcher.shards.shard_table import Stage
 from recordpublisher.publishers.positions import StartingPosition
+
+from fakes.shard_entries import entry, stamped
 
 DAY_MS = 86_400_000
 

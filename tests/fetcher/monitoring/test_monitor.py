@@ -2,13 +2,12 @@
 
 import asyncio
 
-from watched import ALIGNED, Tips, alarms_of, unread
-
 from recordpublisher.fetcher.alarms import AlarmKind
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.publishers.errors import TransientError
 
-from scripted import RecordingSink, ScriptedSource
+from fakes.scripted_source import RecordingSink, ScriptedSource
+from fakes.watched_fetcher import ALIGNED, Tips, alarms_of, unread
 
 
 def test_a_job_that_reads_on_raises_none():

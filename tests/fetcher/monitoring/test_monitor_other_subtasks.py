@@ -3,12 +3,12 @@
 import asyncio
 
 import pytest
-from watched import INTERVAL, Stored, Tips, alarms_of, unread
 
 from recordpublisher.fetcher.checkpoints.store import Checkpoints
 from recordpublisher.publishers.errors import StateError
 
-from scripted import ScriptedSource
+from fakes.scripted_source import ScriptedSource
+from fakes.watched_fetcher import INTERVAL, Stored, Tips, alarms_of, unread
 
 
 def others(source, stored, during=None, tips=None, subtask=0, checkpoint_ms=1_000):

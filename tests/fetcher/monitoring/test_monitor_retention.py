@@ -2,8 +2,9 @@
 
 import asyncio
 
-from scripted import RecordingSink, ScriptedSource, a_fetcher
-from virtual_time import run_virtual
+from recordpublisher.testing.virtual_time import run_virtual
+
+from fakes.scripted_source import RecordingSink, ScriptedSource, a_fetcher
 
 DAY_MS = 86_400_000
 

@@ -1,8 +1,8 @@
 """A2, W10: the global watermark stands still only while there is something to emit."""
 
-from entries import entry, stamped
-
 from recordpublisher.fetcher.monitoring.stall_detector import Standstill
+
+from fakes.shard_entries import entry, stamped
 
 
 def held(shard_id="a"):

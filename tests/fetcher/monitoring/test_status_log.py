@@ -3,7 +3,6 @@
 import logging
 
 import pytest
-from entries import START, StoppedClock, shard, stamped
 
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.coordination.tracker import Report, SubtaskStatus
@@ -13,6 +12,8 @@ from recordpublisher.fetcher.shards.shard_table import ShardTable, Stage
 from recordpublisher.fetcher.watermarks.alignment import Alignment
 from recordpublisher.fetcher.watermarks.local_watermark import LocalWatermark
 from recordpublisher.publishers.errors import ConfigurationError
+
+from fakes.shard_entries import START, StoppedClock, shard, stamped
 
 
 class Scene:

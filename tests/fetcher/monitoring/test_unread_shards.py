@@ -3,12 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from entries import START, entry, shard, stamped
 
 from recordpublisher.fetcher.monitoring.unread_shards import ShardSight, UnreadWatch, family_mark, sight_of
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.shards.shard_table import Stage
 from recordpublisher.publishers.positions import SequenceNumber
+
+from fakes.shard_entries import START, entry, shard, stamped
 
 
 def watched(*sights, seconds=1.0):

@@ -3,9 +3,9 @@
 import asyncio
 
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
+from recordpublisher.testing.virtual_time import run_virtual
 
-from scripted import RecordingSink, ScriptedSource, a_fetcher
-from virtual_time import run_virtual
+from fakes.scripted_source import RecordingSink, ScriptedSource, a_fetcher
 
 TIP = Bounds(stop_at_tip=True, max_time=600)
 

@@ -4,7 +4,6 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from entries import entry, marker, stamped
 
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.pipeline.bounds import Bounds
@@ -17,9 +16,10 @@ from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.watermarks.alignment import Alignment
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.records import PoisonedRecord, UserRecord
+from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
-from scripted import RecordingSink, ScriptedPublisher, ScriptedSource, a_fetcher
-from virtual_time import VirtualClock, run_virtual
+from fakes.scripted_source import RecordingSink, ScriptedPublisher, ScriptedSource, a_fetcher
+from fakes.shard_entries import entry, marker, stamped
 
 
 class Journal(Sink):

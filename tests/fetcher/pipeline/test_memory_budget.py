@@ -1,10 +1,11 @@
 """P6: memory in flight is bounded, and the shard that holds the minimum can always read."""
 
-from entries import entry, marker, stamped
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, ByteBudget
+
+from fakes.shard_entries import entry, marker, stamped
 
 LIMITS = BudgetLimits(subtask_bytes=10_000, shard_bytes=4_000, shard_records=8)
 LARGE = BudgetLimits(subtask_bytes=1_000_000, shard_bytes=400_000, shard_records=8)

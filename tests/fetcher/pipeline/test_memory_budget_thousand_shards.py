@@ -5,7 +5,8 @@ import subprocess
 import sys
 
 import pytest
-from command_line import ROOT, process_environment
+
+from processes.command_line import ROOT, process_environment
 
 BUDGET = 64 << 20
 EVENT = 500 * 560
@@ -20,7 +21,7 @@ def test_a_thousand_shards_hold_no_more_than_the_budget(publisher, record_bytes,
     """Where the sink takes nothing. Each shard may always read one batch, which polling makes small enough and fan-out cannot."""
     arguments = [
         sys.executable,
-        str(ROOT / "tests/thousand_shards.py"),
+        str(ROOT / "tests/fakes/full_shards.py"),
         publisher,
         "1000",
         str(BUDGET),

@@ -3,10 +3,10 @@
 import asyncio
 from contextlib import asynccontextmanager
 
-from entries import entry, stamped
-
 from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, ByteBudget
 from recordpublisher.fetcher.pipeline.waiting_room import WaitingRoom
+
+from fakes.shard_entries import entry, stamped
 
 BATCH = stamped(1, 2, 3)
 

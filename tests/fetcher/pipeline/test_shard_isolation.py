@@ -7,15 +7,15 @@ import json
 from collections import Counter
 
 import pytest
-from soak.job import fetcher_over
 
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.local import Delays, MemoryTransport
 from recordpublisher.local.streams.account import Account
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, run_virtual
 
-from virtual_time import EPOCH_MS, VirtualClock, run_virtual
+from soak.job import fetcher_over
 
 SHARDS, RECORDS, ROUNDS = 100, 5, 20
 HELD, POISONED, SILENT, REFUSED = range(4)

@@ -4,12 +4,12 @@ import asyncio
 import weakref
 from dataclasses import replace
 
-from entries import StoppedClock, entry, marker, shard, stamped
-
 from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, ByteBudget
 from recordpublisher.fetcher.pipeline.shard_queues import Intake
 from recordpublisher.fetcher.pipeline.suspension import Pulse
 from recordpublisher.fetcher.shards.shard_table import Stage
+
+from fakes.shard_entries import StoppedClock, entry, marker, shard, stamped
 
 
 class Scene:

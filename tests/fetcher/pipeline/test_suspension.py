@@ -2,11 +2,10 @@
 
 import asyncio
 
-from entries import StoppedClock
-
 from recordpublisher.fetcher.pipeline.suspension import BEAT_SECONDS, Pulse
+from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
-from virtual_time import VirtualClock, run_virtual
+from fakes.shard_entries import StoppedClock
 
 
 class SleepyClock(StoppedClock):

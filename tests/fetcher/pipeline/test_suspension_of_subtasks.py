@@ -7,9 +7,9 @@ import pytest
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.coordination.tracker import SubtaskStatus
 from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.testing.virtual_time import run_virtual
 
-from scripted import RecordingSink, ScriptedSource, a_fetcher
-from virtual_time import run_virtual
+from fakes.scripted_source import RecordingSink, ScriptedSource, a_fetcher
 
 IDLE = {"flink.shard.idle.interval": 10_000, "flink.watermark.lookahead.millis": 1_000}
 

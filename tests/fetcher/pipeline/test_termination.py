@@ -1,11 +1,12 @@
 """S8: what ends a bounded run, and exactly where."""
 
 import pytest
-from entries import entry, shard, stamped
 
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
 from recordpublisher.fetcher.pipeline.termination import FinishLine
 from recordpublisher.fetcher.shards.shard_table import Stage
+
+from fakes.shard_entries import entry, shard, stamped
 
 
 def line(*entries, **bounds):

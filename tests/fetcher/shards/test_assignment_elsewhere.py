@@ -1,9 +1,10 @@
 """A2: who looks after which shards of others, and what can be said of them."""
 
 import pytest
-from entries import shard
 
 from recordpublisher.fetcher.shards.elsewhere import guarded, guardian_of, unread_by
+
+from fakes.shard_entries import shard
 
 SHARDS = [shard(str(number)) for number in range(4)]
 

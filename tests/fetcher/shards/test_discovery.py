@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from entries import shard
 
 from recordpublisher.fetcher.shards.discovery import Discovery
 from recordpublisher.publishers.errors import (
@@ -12,8 +11,9 @@ from recordpublisher.publishers.errors import (
     StreamNotFoundError,
     ThrottledError,
 )
+from recordpublisher.testing.virtual_time import run_virtual
 
-from virtual_time import run_virtual
+from fakes.shard_entries import shard
 
 
 class Lister:

@@ -5,9 +5,9 @@ import json
 from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.fetcher.checkpoints.store import Checkpoints
 from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.testing.virtual_time import run_virtual
 
-from scripted import RecordingSink, ScriptedSource, a_fetcher
-from virtual_time import run_virtual
+from fakes.scripted_source import RecordingSink, ScriptedSource, a_fetcher
 
 
 class OneForEachSubtask(StateStore):

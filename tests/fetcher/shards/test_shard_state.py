@@ -3,13 +3,14 @@
 import json
 
 import pytest
-from entries import START
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
+
+from fakes.shard_entries import START
 
 DIGITS = st.integers(0, 10**56).map(str)
 MILLIS = st.none() | st.integers(0, 2**53)

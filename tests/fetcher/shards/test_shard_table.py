@@ -3,13 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from entries import START, entry, marker, shard, stamped
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.shards.shard_table import ShardTable, Stage
 from recordpublisher.publishers.positions import SequenceNumber
+
+from fakes.shard_entries import START, entry, marker, shard, stamped
 
 FRESH = ShardState(START)
 

@@ -1,12 +1,13 @@
 """W8, W9: whose turn it is, and how much of a queued batch lies below the ceiling."""
 
-from entries import StoppedClock, entry, marker, stamped
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.coordination.tracker import Report, SubtaskStatus
 from recordpublisher.fetcher.watermarks.alignment import Alignment
+
+from fakes.shard_entries import StoppedClock, entry, marker, stamped
 
 
 def alignment(lookahead=None, tracker=None, clock=None):

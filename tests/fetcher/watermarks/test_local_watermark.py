@@ -1,10 +1,11 @@
 """W1: what sinks hear: the minimum of what was emitted, never falling, never above the global value."""
 
-from entries import entry, stamped
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.fetcher.watermarks.local_watermark import LocalWatermark
+
+from fakes.shard_entries import entry, stamped
 
 SHARDS = st.dictionaries(st.sampled_from("abc"), st.tuples(st.none() | st.integers(0, 50), st.booleans()), max_size=3)
 

@@ -5,13 +5,13 @@ import logging
 import random
 
 import pytest
-from entries import StoppedClock
 
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.testing.virtual_time import run_virtual
 
-from scripted import RecordingSink, ScriptedSource, a_fetcher
-from virtual_time import run_virtual
+from fakes.scripted_source import RecordingSink, ScriptedSource, a_fetcher
+from fakes.shard_entries import StoppedClock
 
 SECONDS = 60_000
 DISORDER = 500

@@ -3,16 +3,15 @@
 import asyncio
 import logging
 
-from entries import entry, stamped
-
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.coordination.tracker import Report, SubtaskStatus
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.shards.shard_table import ShardTable, Stage
 from recordpublisher.fetcher.watermarks.stragglers import Laggards
+from recordpublisher.testing.virtual_time import run_virtual
 
-from scripted import RecordingSink, ScriptedSource, a_fetcher
-from virtual_time import run_virtual
+from fakes.scripted_source import RecordingSink, ScriptedSource, a_fetcher
+from fakes.shard_entries import entry, stamped
 
 HOUR = 3_600_000
 DAYS_BEHIND = range(0, 100 * HOUR, 60_000)

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from entries import stamped
-
 from recordpublisher.fetcher.watermarks.lateness import late_after_idle
+
+from fakes.shard_entries import stamped
 
 
 def batch_of(times, watermarks):

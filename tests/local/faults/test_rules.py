@@ -3,12 +3,13 @@
 from math import inf
 
 import pytest
-from command_line import ROOT
 
 from recordpublisher import ConfigurationError
 from recordpublisher.local import FaultKind, FaultRule, LocalKinesis
 from recordpublisher.local.faults.kinds import HITS, OF_FRAMES, SENTENCES
 from recordpublisher.local.faults.rules import rules_of
+
+from processes.command_line import ROOT
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,14 @@
 from contextlib import asynccontextmanager
 
 import pytest
-from fast_time import FastClock, run_fast
-from kinesis_talk import FIRST, talking
 
 from recordpublisher import Properties
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.polling import PollingRecordPublisherFactory
 from recordpublisher.testing import PublisherCase, PublisherContract
+
+from servers.fast_time import FastClock, run_fast
+from servers.kinesis_conversation import FIRST, talking
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(90)]
 

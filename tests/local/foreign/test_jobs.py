@@ -6,8 +6,9 @@ What the servers do otherwise than the service, and a job has to work around, st
 from typing import Any
 
 import pytest
-from kinesis_talk import talking
-from live_job import HALF, LiveJob, merge, scale, split
+
+from processes.live_job import HALF, LiveJob, merge, scale, split
+from servers.kinesis_conversation import talking
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(120)]
 

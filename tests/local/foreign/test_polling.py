@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kinesis_talk import FIRST, Answers, Talk, compare, talking, texts
+
+from servers.kinesis_conversation import FIRST, Answers, Talk, compare, talking, texts
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(90)]
 

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import command, process_environment
+
+from processes.command_line import command, process_environment
 
 SAMPLE = Path(__file__).parent / "sample_publisher"
 

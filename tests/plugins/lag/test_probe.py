@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from entries import START, shard
 
 from recordpublisher.fetcher.checkpoints.snapshot import to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
@@ -13,8 +12,9 @@ from recordpublisher.publishers.kinesis.ports import ReadAnswer
 from recordpublisher.publishers.positions import PositionType, SequenceNumber
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.retry import RetryPolicy
+from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, run_virtual
 
-from virtual_time import EPOCH_MS, VirtualClock, run_virtual
+from fakes.shard_entries import START, shard
 
 HOUR = 3_600_000
 

@@ -1,12 +1,13 @@
 """A2: what one look from outside says of a shard."""
 
 import pytest
-from entries import START, shard
 
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.lag.shard_lag import Look, is_overdue, lag_of, lost_shard
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.shard_tip import Tip
+
+from fakes.shard_entries import START, shard
 
 NOW, MINUTE, DAY = 10_000_000, 60_000, 86_400_000
 STATE = ShardState(START, SequenceNumber("17"), watermark=5, arrival_ms=NOW - 3 * MINUTE)

@@ -1,11 +1,11 @@
 """What a job has stored, read from outside."""
 
-from entries import START, shard
-
 from recordpublisher.fetcher.checkpoints.snapshot import to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.lag.stored_positions import StoredJob
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
+
+from fakes.shard_entries import START, shard
 
 
 def snapshot(subtask, generation=1, pinned=None, **states):

@@ -1,13 +1,14 @@
 """Bounded reads of given shards: what a Spark task runs, with one factory kept warm."""
 
 import pytest
-from memory_streams import PROPERTIES, MemoryFactory, install
 
 import recordpublisher as rp
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
+
+from fakes.memory_streams import PROPERTIES, MemoryFactory, install
 
 START = ShardState(StartingPosition.trim_horizon())
 PARENT, CHILD = rp.Shard("orders", "a"), rp.Shard("orders", "b", ("a",))

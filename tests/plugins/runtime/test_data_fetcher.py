@@ -1,10 +1,11 @@
 """`rp.DataFetcher`: the whole job from properties; what can be known wrong fails at construction (C2)."""
 
 import pytest
-from memory_streams import ARRIVAL, PROPERTIES, MemoryFactory, install
 
 import recordpublisher as rp
 from recordpublisher.plugins.host.manager import load_registry
+
+from fakes.memory_streams import ARRIVAL, PROPERTIES, MemoryFactory, install
 
 
 @pytest.fixture(autouse=True)

@@ -5,9 +5,10 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from memory_streams import PROPERTIES, install
 
 import recordpublisher as rp
+
+from fakes.memory_streams import PROPERTIES, install
 
 GOOD, POISON = [b'{"at": 5}', b'{"at": 7}', b'{"at": 9}'], b"\xff no json"
 STREAM = [GOOD[0], POISON, b"{", GOOD[1], b'{"no": "time"}', GOOD[2], POISON]

@@ -12,7 +12,7 @@ import pytest
 
 from recordpublisher.local import serve_in_thread
 
-JOB = Path(__file__).parents[1] / "transactional_job.py"
+JOB = Path(__file__).parents[2] / "processes/transactional_job.py"
 RECORDS, ROUNDS = 12_000, 5
 
 

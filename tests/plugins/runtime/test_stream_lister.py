@@ -9,8 +9,7 @@ from recordpublisher.publishers.errors import ConfigurationError, FatalKinesisEr
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
-
-from virtual_time import EPOCH_MS, VirtualClock, run_virtual
+from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, run_virtual
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
 HOUR = 3_600_000

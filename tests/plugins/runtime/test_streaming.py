@@ -6,10 +6,11 @@ import threading
 from contextlib import aclosing
 
 import pytest
-from memory_streams import PROPERTIES, install
 
 import recordpublisher as rp
 from recordpublisher.fetcher.checkpoints.state_store import StateStore
+
+from fakes.memory_streams import PROPERTIES, install
 
 
 class KeptStates(StateStore):

@@ -1,11 +1,12 @@
 """Watermark strategies of a whole job: by property, by a user's function, by a plugin (W1, W12)."""
 
 import pytest
-from memory_streams import ARRIVAL, PROPERTIES, Streams, install
 
 import recordpublisher as rp
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.plugins.host.manager import load_registry
+
+from fakes.memory_streams import ARRIVAL, PROPERTIES, Streams, install
 
 KEY = "flink.watermark.strategy"
 BOUND = {"flink.watermark.outoforderness.millis": 10}

@@ -4,10 +4,11 @@ import sys
 import threading
 
 import pytest
-from batches import batch
 
 import recordpublisher as rp
 from recordpublisher.plugins.sinks.callback import CallbackSink
+
+from fakes.batches import batch
 
 
 async def test_a_plain_function_may_block_without_holding_the_loop():

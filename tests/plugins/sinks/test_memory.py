@@ -1,10 +1,11 @@
 """The memory sink."""
 
 import pytest
-from batches import batch
 
 from recordpublisher import ConfigurationError, Properties, SinkError
 from recordpublisher.plugins.sinks.memory import MemorySink
+
+from fakes.batches import batch
 
 
 async def test_records_are_kept_in_order_of_writing():

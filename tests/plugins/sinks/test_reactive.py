@@ -4,11 +4,12 @@ import asyncio
 import threading
 
 import pytest
-from batches import batch
 
 from recordpublisher import SinkError
 from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.plugins.sinks.reactive import ReactiveSink
+
+from fakes.batches import batch
 
 PATIENCE = 0.05
 """Seconds of real time after which something that did not happen is taken not to happen."""

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from spark_jobs import Kinesis
+
+from spark_jobs.queries import Kinesis
 
 
 @pytest.fixture(scope="session")

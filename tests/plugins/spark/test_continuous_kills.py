@@ -6,7 +6,8 @@ import os
 import time
 
 import pytest
-from spark_kills import Job, Running, check_once, kill_executor_of, producing, rounds, seeded
+
+from spark_jobs.kills import Job, Running, check_once, kill_executor_of, producing, rounds, seeded
 
 pytestmark = [pytest.mark.spark, pytest.mark.kills, pytest.mark.timeout(1800)]
 CONTINUOUS = {"mode": "continuous", "spoolRollInterval": 200, "maxRecordsPerBatch": 5000}

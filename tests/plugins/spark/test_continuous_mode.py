@@ -6,9 +6,10 @@ import json
 import time
 
 import pytest
-from spark_jobs import PATIENCE, numbers, rows_so_far, to_parquet, wait_for_rows
 
 import recordpublisher as rp
+
+from spark_jobs.queries import PATIENCE, numbers, rows_so_far, to_parquet, wait_for_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3 * PATIENCE)]
 NOW = {"availableNow": True}

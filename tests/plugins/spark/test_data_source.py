@@ -9,10 +9,11 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from spark_jobs import PATIENCE, numbers, rows_so_far, to_parquet, wait_for_rows, wait_until_quiet
 
 import recordpublisher as rp
 from recordpublisher.plugins.spark.service.efo_consumers import registered_consumers
+
+from spark_jobs.queries import PATIENCE, numbers, rows_so_far, to_parquet, wait_for_rows, wait_until_quiet
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3 * PATIENCE)]
 NOW = {"availableNow": True}

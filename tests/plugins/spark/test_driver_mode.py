@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from spark_jobs import PATIENCE, numbers, rows_so_far, to_parquet, wait_for_rows
+
+from spark_jobs.queries import PATIENCE, numbers, rows_so_far, to_parquet, wait_for_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3 * PATIENCE)]
 NOW = {"availableNow": True}

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 
 import pytest
-from spark_planning import options
-from spark_simulation import SimulatedKinesis, SimulatedQuery
 
 from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.plugins.spark.stream_changes import dropped_streams
 from recordpublisher.plugins.stores.file.claim_store import FileClaimStore
 from recordpublisher.publishers.errors import ConfigurationError
+
+from fakes.spark_kinesis import SimulatedKinesis, SimulatedQuery
+from fakes.spark_queries import options
 
 ARN = "arn:aws:kinesis:eu-west-1:1:stream/clicks"
 

@@ -1,9 +1,10 @@
 """S3 and DynamoDB as moto plays them, and every store by its URI."""
 
 import pytest
-from moto_aws import KEYS, serve_moto
 
 from recordpublisher import Properties
+
+from servers.moto_server import KEYS, serve_moto
 
 
 @pytest.fixture(scope="session")

@@ -5,13 +5,14 @@ from operator import attrgetter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kpl import MAGIC, aggregate, sealed, varint
 
 from recordpublisher.publishers.aggregation.deaggregation import YIELD_EVERY, Deaggregator, records_behind
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import MAX_HASH_KEY, HashRange, Shard
+
+from servers.kpl_aggregates import MAGIC, aggregate, sealed, varint
 
 WHOLE = Shard("orders", "shardId-0")
 START = StartingPosition.trim_horizon()

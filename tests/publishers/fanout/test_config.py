@@ -3,12 +3,13 @@
 import warnings
 
 import pytest
-from fanout_script import ARN, EFO
 
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.fanout import check
 from recordpublisher.publishers.fanout.config import FanOutConfig, RegistrationType
 from recordpublisher.publishers.properties.properties import Properties
+
+from fakes.fanout_service import ARN, EFO
 
 NONE = {"flink.stream.efo.registration": "NONE"}
 

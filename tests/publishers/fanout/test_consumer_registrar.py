@@ -4,15 +4,15 @@ import asyncio
 import logging
 
 import pytest
-from fanout_script import ARN, EFO, STREAM_ARN, ScriptedPorts, throttled
 
 from recordpublisher.publishers.errors import ConfigurationError, ConsumerError, FatalKinesisError
 from recordpublisher.publishers.fanout.config import FanOutConfig
 from recordpublisher.publishers.fanout.consumer_refcount import ConsumerHolders
 from recordpublisher.publishers.fanout.consumer_registrar import Registrar
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
-from virtual_time import VirtualClock, run_virtual
+from fakes.fanout_service import ARN, EFO, STREAM_ARN, ScriptedPorts, throttled
 
 NONE = {"flink.stream.efo.registration": "NONE", "flink.stream.efo.consumerarn.orders": ARN}
 EAGER = {"flink.stream.efo.registration": "EAGER"}

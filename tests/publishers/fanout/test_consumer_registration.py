@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from fanout_script import EFO, STREAM_ARN, ScriptedPorts, throttled
 
 from recordpublisher.publishers.errors import (
     ConsumerError,
@@ -17,8 +16,9 @@ from recordpublisher.publishers.fanout.config import FanOutConfig
 from recordpublisher.publishers.fanout.consumer_registration import Registration
 from recordpublisher.publishers.kinesis.ports import ConsumerDescription
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
-from virtual_time import VirtualClock, run_virtual
+from fakes.fanout_service import EFO, STREAM_ARN, ScriptedPorts, throttled
 
 
 def registration(ports, **properties):

@@ -2,10 +2,10 @@
 
 import asyncio
 
-from fanout_script import ARN, EFO, STREAM_ARN, ScriptedPorts
-
 from recordpublisher.publishers.fanout import register_eagerly
 from recordpublisher.publishers.properties.properties import Properties
+
+from fakes.fanout_service import ARN, EFO, STREAM_ARN, ScriptedPorts
 
 EAGER = Properties({**EFO, "flink.stream.efo.registration": "EAGER"})
 

@@ -2,14 +2,14 @@
 
 import asyncio
 
-from fanout_script import Bench, ScriptedPorts, ScriptedSubscription, event, in_use, network, throttled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
+from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
-from virtual_time import VirtualClock, run_virtual
+from fakes.fanout_service import Bench, ScriptedPorts, ScriptedSubscription, event, in_use, network, throttled
 
 RECORDS = 30
 FATES = st.sampled_from(["event", "event", "event", "empty", "clean end", "network", "throttled", "pause", "silence"])

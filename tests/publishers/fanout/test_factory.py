@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from fanout_script import ARN, EFO, SHARD, Bench, event, network, not_found, shard_end
 
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import (
@@ -18,8 +17,9 @@ from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
+from recordpublisher.testing.virtual_time import run_virtual
 
-from virtual_time import run_virtual
+from fakes.fanout_service import ARN, EFO, SHARD, Bench, event, network, not_found, shard_end
 
 START = StartingPosition.trim_horizon()
 

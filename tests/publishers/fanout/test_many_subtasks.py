@@ -19,8 +19,7 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
-
-from virtual_time import VirtualClock, run_virtual
+from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 GIVEN = {"aws.region": "us-east-1", "flink.stream.efo.consumername": "app"}
 SUBTASKS = 64

@@ -1,10 +1,11 @@
 """TakeOverWatch: a restart takes over once, a foreign reader again and again (F10)."""
 
 import pytest
-from fanout_script import ARN, SHARD
 
 from recordpublisher.publishers.errors import ConsumerError
 from recordpublisher.publishers.fanout.preemption_detector import TakeOverWatch
+
+from fakes.fanout_service import ARN, SHARD
 
 
 def test_the_fifth_take_over_in_a_row_is_an_error_that_names_the_consumer():

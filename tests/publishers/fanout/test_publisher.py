@@ -1,20 +1,13 @@
 """FanOutRecordPublisher on virtual time: batches, positions, ends (P1, P4, F2, F6, F9)."""
 
 import pytest
-from fanout_script import (
-    SHARD,
-    Bench,
-    Pause,
-    event,
-    network,
-    shard_end,
-)
 
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.shards import Shard
+from recordpublisher.testing.virtual_time import run_virtual
 
-from virtual_time import run_virtual
+from fakes.fanout_service import SHARD, Bench, Pause, event, network, shard_end
 
 END = (shard_end(),)
 

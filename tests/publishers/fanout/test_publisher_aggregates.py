@@ -2,21 +2,14 @@
 
 import asyncio
 
-from fanout_script import (
-    SHARD,
-    Bench,
-    event,
-    record,
-    shard_end,
-)
-from kpl import aggregate
-
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.kinesis.ports import ReadAnswer
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.shards import HashRange, Shard
+from recordpublisher.testing.virtual_time import run_virtual
 
-from virtual_time import run_virtual
+from fakes.fanout_service import SHARD, Bench, event, record, shard_end
+from servers.kpl_aggregates import aggregate
 
 END = (shard_end(),)
 

@@ -3,17 +3,6 @@
 import asyncio
 
 import pytest
-from fanout_script import (
-    ARN,
-    SILENCE,
-    Bench,
-    event,
-    in_use,
-    network,
-    not_found,
-    shard_end,
-    throttled,
-)
 
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import (
@@ -27,8 +16,9 @@ from recordpublisher.publishers.errors import (
     TransientError,
 )
 from recordpublisher.publishers.positions import PositionType, StartingPosition
+from recordpublisher.testing.virtual_time import run_virtual
 
-from virtual_time import run_virtual
+from fakes.fanout_service import ARN, SILENCE, Bench, event, in_use, network, not_found, shard_end, throttled
 
 END = (shard_end(),)
 

@@ -1,9 +1,9 @@
 """What ends a shard: no continuation, or children (F2)."""
 
-from fanout_script import Bench, event, shard_end
-
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.shards import Shard
+
+from fakes.fanout_service import Bench, event, shard_end
 
 CHILD = Shard("orders", "shardId-000000000001", parents=("shardId-000000000000",))
 

@@ -3,22 +3,15 @@
 import asyncio
 
 import pytest
-from fanout_script import (
-    SILENCE,
-    Bench,
-    Pause,
-    event,
-    network,
-    shard_end,
-)
 
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import (
     RetriesExhaustedError,
 )
 from recordpublisher.publishers.positions import PositionType, StartingPosition
+from recordpublisher.testing.virtual_time import VirtualLoop, run_virtual
 
-from virtual_time import VirtualLoop, run_virtual
+from fakes.fanout_service import SILENCE, Bench, Pause, event, network, shard_end
 
 END = (shard_end(),)
 

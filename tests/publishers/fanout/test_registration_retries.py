@@ -1,14 +1,14 @@
 """Each call of a registration is tried again by its own numbers, and by nobody else's (F8)."""
 
 import pytest
-from fanout_script import EFO, STREAM_ARN, ScriptedPorts, network
 
 from recordpublisher.publishers.errors import RetriesExhaustedError
 from recordpublisher.publishers.fanout.config import FanOutConfig
 from recordpublisher.publishers.fanout.consumer_registration import Registration
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
-from virtual_time import VirtualClock, run_virtual
+from fakes.fanout_service import EFO, STREAM_ARN, ScriptedPorts, network
 
 KEYS = {
     "stream": "flink.stream.describe",

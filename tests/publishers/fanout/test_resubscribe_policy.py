@@ -1,15 +1,15 @@
 """Recovery: what a failure means for the next call (F3, F5, F10); the whole is shown in test_publisher."""
 
 import pytest
-from fanout_script import ARN, EFO, SHARD, in_use, network, throttled
 
 from recordpublisher.publishers.errors import ConsumerError, FatalKinesisError, RetriesExhaustedError
 from recordpublisher.publishers.fanout.config import FanOutConfig
 from recordpublisher.publishers.fanout.resubscribe_policy import Recovery
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
+from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
-from virtual_time import VirtualClock, run_virtual
+from fakes.fanout_service import ARN, EFO, SHARD, in_use, network, throttled
 
 
 def recovered(act, draw=1.0, **properties):

@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from fanout_script import ARN, EFO, SHARD, ScriptedPorts, network
 
 from recordpublisher.publishers.errors import DataLossError, StreamNotFoundError
 from recordpublisher.publishers.fanout.config import FanOutConfig
@@ -12,8 +11,9 @@ from recordpublisher.publishers.fanout.consumer_registrar import Registrar
 from recordpublisher.publishers.fanout.lost_resource import LostResource
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
+from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
-from virtual_time import VirtualClock, run_virtual
+from fakes.fanout_service import ARN, EFO, SHARD, ScriptedPorts, network
 
 SHARD_OF_SECOND = Shard("orders", "shardId-000000000001")
 

@@ -3,8 +3,7 @@
 import asyncio
 
 from recordpublisher.publishers.fanout.pacing import Pacing
-
-from virtual_time import VirtualClock, run_virtual
+from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 
 def waits(*steps):

@@ -3,15 +3,15 @@
 import asyncio
 
 import pytest
-from fanout_script import ARN, EFO, SHARD, SILENCE, Pause, ScriptedPorts, event, network
 
 from recordpublisher.publishers.errors import TransientError
 from recordpublisher.publishers.fanout.config import FanOutConfig
 from recordpublisher.publishers.fanout.subscription import OpenSubscription
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
-from virtual_time import VirtualClock, run_virtual
+from fakes.fanout_service import ARN, EFO, SHARD, SILENCE, Pause, ScriptedPorts, event, network
 
 
 async def opened(ports):

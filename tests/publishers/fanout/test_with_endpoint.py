@@ -3,8 +3,6 @@
 import asyncio
 
 import pytest
-from fanout_endpoint import FIRST, Job, endpoint_with, opened, reading
-from fast_time import run_fast
 
 from recordpublisher.local import StreamFault
 from recordpublisher.local.streams.resharding import split
@@ -13,6 +11,9 @@ from recordpublisher.publishers.errors import ConsumerError, DataLossError, Fata
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
+
+from servers.fanout_endpoint import FIRST, Job, endpoint_with, opened, reading
+from servers.fast_time import run_fast
 
 
 def test_a_stream_is_read_live():

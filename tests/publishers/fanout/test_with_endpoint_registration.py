@@ -3,8 +3,6 @@
 import asyncio
 
 import pytest
-from fanout_endpoint import ACCESS, Job, endpoint_with, opened
-from fast_time import run_fast
 
 from recordpublisher.local import serve_in_thread
 from recordpublisher.publishers.errors import StreamNotFoundError
@@ -12,6 +10,9 @@ from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
 from recordpublisher.publishers.fanout.consumer_refcount import ConsumerHolders
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shard_metrics import ShardMetrics
+
+from servers.fanout_endpoint import ACCESS, Job, endpoint_with, opened
+from servers.fast_time import run_fast
 
 
 def test_forty_shards_share_one_client_without_waiting_for_each_other():

@@ -2,8 +2,6 @@ import asyncio
 
 import pytest
 from aiohttp import web
-from event_frames import initial_response, wire_record
-from kinesis_stub import never, raw, refusal, stub_and_client
 
 from recordpublisher.publishers.errors import (
     ConfigurationError,
@@ -17,6 +15,9 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shards import HashRange, Shard
+
+from servers.event_frames import initial_response, wire_record
+from servers.scripted_kinesis import never, raw, refusal, stub_and_client
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
 SHARD = Shard("orders", "shardId-000000000000")

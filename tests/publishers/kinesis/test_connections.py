@@ -5,13 +5,13 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 import pytest
-from kinesis_stub import PROPERTIES
 
 from recordpublisher.publishers.errors import TransientError
 from recordpublisher.publishers.kinesis.connections import Connections
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
-from virtual_time import VirtualClock, run_virtual
+from servers.scripted_kinesis import PROPERTIES
 
 
 def loader():

@@ -2,12 +2,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
-from kinesis_stub import PROPERTIES
 
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.kinesis.credentials import provider_of
 from recordpublisher.publishers.properties.properties import Properties
+
+from servers.scripted_kinesis import PROPERTIES
 
 PREFIX = "aws.credentials.provider"
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from kinesis_stub import drop_connection, never, raw, refusal, stub_and_client
 
 from recordpublisher.publishers.errors import (
     ExpiredIteratorError,
@@ -22,6 +21,8 @@ from recordpublisher.publishers.errors import (
 )
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
+
+from servers.scripted_kinesis import drop_connection, never, raw, refusal, stub_and_client
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
 CONSUMER = f"{ARN}/consumer/app:1700000000"

@@ -5,13 +5,14 @@ import random
 
 import boto3
 import pytest
-from certificates import self_signed
-from kinesis_talk import talking
-from live_job import LiveJob, split
-from tcp_relay import relay_to
 
 import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
+
+from processes.live_job import LiveJob, split
+from servers.certificates import self_signed
+from servers.kinesis_conversation import talking
+from servers.tcp_relay import relay_to
 
 ENDS = [200_000, 40_000, 17_000]
 """Bytes that each of the first connections brings: inside a body, whose first records may have been decoded by then."""

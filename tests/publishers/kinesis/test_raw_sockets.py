@@ -7,14 +7,15 @@ import itertools
 from contextlib import asynccontextmanager, suppress
 
 import pytest
-from event_frames import event, initial_response
-from kinesis_stub import PROPERTIES
 
 from recordpublisher.publishers.errors import KinesisError, TransientError
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
+
+from servers.event_frames import event, initial_response
+from servers.scripted_kinesis import PROPERTIES
 
 SHARD = Shard("orders", "shardId-000000000000")
 START = StartingPosition.trim_horizon()

@@ -4,8 +4,6 @@ from types import SimpleNamespace
 
 import pytest
 from aiohttp import web
-from event_frames import an_event, error, exception, frame, initial_response, wire_record
-from kinesis_stub import refusal, stub_and_client
 
 from recordpublisher.publishers.errors import (
     FatalKinesisError,
@@ -18,6 +16,9 @@ from recordpublisher.publishers.kinesis.subscription import EventSubscription
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shards import HashRange, Shard
+
+from servers.event_frames import an_event, error, exception, frame, initial_response, wire_record
+from servers.scripted_kinesis import refusal, stub_and_client
 
 SHARD = Shard("orders", "shardId-000000000000")
 CONSUMER = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders/consumer/me:1"

@@ -2,12 +2,12 @@
 
 import asyncio
 
-from certificates import self_signed
-from event_frames import an_event, initial_response, wire_record
-from kinesis_stub import stub_and_client
-
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
+
+from servers.certificates import self_signed
+from servers.event_frames import an_event, initial_response, wire_record
+from servers.scripted_kinesis import stub_and_client
 
 SHARD = Shard("orders", "shardId-000000000000")
 CONSUMER = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders/consumer/me:1"

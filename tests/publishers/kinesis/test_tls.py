@@ -5,14 +5,15 @@ import ssl
 from contextlib import asynccontextmanager, suppress
 
 import pytest
-from certificates import self_signed
-from kinesis_stub import PROPERTIES, drop_connection, stub_and_client
 
 import recordpublisher as rp
 from recordpublisher.publishers.errors import ConfigurationError, FatalKinesisError, TransientError
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
+
+from servers.certificates import self_signed
+from servers.scripted_kinesis import PROPERTIES, drop_connection, stub_and_client
 
 SHARD = Shard("orders", "shardId-000000000000")
 CONSUMER = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders/consumer/app:1"

@@ -1,6 +1,4 @@
 import pytest
-from fake_polling import SHARD, FakeShard
-from kinesis_stub import PROPERTIES
 
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import ConfigurationError
@@ -8,8 +6,10 @@ from recordpublisher.publishers.polling import PollingRecordPublisherFactory
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
+from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, run_virtual
 
-from virtual_time import EPOCH_MS, VirtualClock, run_virtual
+from fakes.polling_shard import SHARD, FakeShard
+from servers.scripted_kinesis import PROPERTIES
 
 
 def test_a_service_and_a_clock_can_be_handed_in():

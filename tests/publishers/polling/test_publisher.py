@@ -1,9 +1,6 @@
 """PollingRecordPublisher on virtual time: positions, room, trouble (P1, P2, P4, P6, R4, F4)."""
 
 import pytest
-from fake_polling import CHILD, SHARD, FakeShard
-from kpl import aggregate
-from polling_bench import Reader, StopError, published, publisher_of, read
 
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import (
@@ -17,8 +14,11 @@ from recordpublisher.publishers.errors import (
 )
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.shard_metrics import ShardMetrics
+from recordpublisher.testing.virtual_time import run_virtual
 
-from virtual_time import run_virtual
+from fakes.polling_harness import Reader, StopError, published, publisher_of, read
+from fakes.polling_shard import CHILD, SHARD, FakeShard
+from servers.kpl_aggregates import aggregate
 
 BROKEN = TransientError("GetRecords", "InternalFailure", "oh")
 THROTTLED = ThrottledError("GetRecords", "ProvisionedThroughputExceededException", "slow down")

@@ -3,8 +3,6 @@
 import asyncio
 
 import pytest
-from fake_polling import FakeShard
-from polling_bench import Reader, published, publisher_of, read
 
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import (
@@ -14,8 +12,10 @@ from recordpublisher.publishers.errors import (
 )
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.shard_metrics import ShardMetrics
+from recordpublisher.testing.virtual_time import run_virtual
 
-from virtual_time import run_virtual
+from fakes.polling_harness import Reader, published, publisher_of, read
+from fakes.polling_shard import FakeShard
 
 BROKEN = TransientError("GetRecords", "InternalFailure", "oh")
 THROTTLED = ThrottledError("GetRecords", "ProvisionedThroughputExceededException", "slow down")

@@ -3,16 +3,16 @@
 import asyncio
 
 import pytest
-from fake_polling import SHARD, FakeShard
-from polling_bench import Reader
 
 from recordpublisher.publishers.errors import FatalKinesisError
 from recordpublisher.publishers.polling import PollingRecordPublisherFactory
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
+from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
-from virtual_time import VirtualClock, run_virtual
+from fakes.polling_harness import Reader
+from fakes.polling_shard import SHARD, FakeShard
 
 START = StartingPosition.trim_horizon()
 

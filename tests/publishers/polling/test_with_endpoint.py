@@ -4,8 +4,6 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
-from fast_time import FastClock, run_fast
-from kpl import aggregate
 
 from recordpublisher.local import LocalKinesis, Quotas
 from recordpublisher.local.streams.resharding import merge, split
@@ -16,6 +14,9 @@ from recordpublisher.publishers.polling import PollingRecordPublisherFactory
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
+
+from servers.fast_time import FastClock, run_fast
+from servers.kpl_aggregates import aggregate
 
 FIRST = "shardId-000000000000"
 HALF = 2**127

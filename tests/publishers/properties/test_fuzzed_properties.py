@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from soak.job import fetcher_over
 
 import recordpublisher as rp
 from recordpublisher.fetcher.pipeline.bounds import Bounds
@@ -16,8 +15,9 @@ from recordpublisher.local import Delays, MemoryTransport
 from recordpublisher.local.streams.account import Account
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.properties.properties import declared_properties
+from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
-from virtual_time import VirtualClock, run_virtual
+from soak.job import fetcher_over
 
 load_registry()  # plugins declare properties of their own
 OURS = ("aws.", "flink.")  # Spark's options are declared too where they were imported

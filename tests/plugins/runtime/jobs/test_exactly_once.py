@@ -10,12 +10,13 @@ from contextlib import contextmanager
 
 import boto3
 import pytest
-from job_files import job_file
-from postgresql import serve_postgresql
-from strikes import FAULTS, JobUnderFire
-from written_rows import FileRows, TableRows
 
 from recordpublisher.local import serve_in_thread
+
+from processes.job_files import job_file
+from processes.process_faults import FAULTS, JobUnderFire
+from processes.written_rows import FileRows, TableRows
+from servers.postgresql import serve_postgresql
 
 ROUNDS = int(os.environ.get("RECORDPUBLISHER_ROUNDS", "16"))
 SECONDS = float(os.environ.get("RECORDPUBLISHER_SECONDS", "inf"))

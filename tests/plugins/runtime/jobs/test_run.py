@@ -8,11 +8,12 @@ from collections import Counter
 from contextlib import closing
 
 import pytest
-from job_files import children_of, end, job_file, start_job
-from strikes import is_alive, kill
 
 from recordpublisher.local import serve_in_thread
 from recordpublisher.local.streams.shard_log import ShardLog
+
+from processes.job_files import children_of, end, job_file, start_job
+from processes.process_faults import is_alive, kill
 
 COUNT = 40
 

@@ -6,12 +6,13 @@ import weakref
 
 import pyarrow.parquet as pq
 import pytest
-from batches import batch
 
 import recordpublisher as rp
 from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
 from recordpublisher.plugins.sinks.files.output_folder import OutputFolder
 from recordpublisher.plugins.sinks.files.parquet import ParquetSink
+
+from fakes.batches import batch
 
 
 def state(position):

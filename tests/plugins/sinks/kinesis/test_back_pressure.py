@@ -4,11 +4,11 @@ import asyncio
 import logging
 
 import pytest
-from fake_kinesis import FakeKinesis, a_sink, now, put_numbers
 
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
+from recordpublisher.testing.virtual_time import run_virtual
 
-from virtual_time import run_virtual
+from fakes.writable_stream import FakeKinesis, a_sink, now, put_numbers
 
 
 @pytest.mark.parametrize("limit", [1, 3, 50])

@@ -3,8 +3,6 @@
 import asyncio
 
 import pytest
-from fake_kinesis import FakeKinesis
-from fanout_script import EFO, ScriptedPorts, record
 
 from recordpublisher.fetcher.data_fetcher import DataFetcher
 from recordpublisher.fetcher.pipeline.bounds import Bounds
@@ -14,9 +12,11 @@ from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
 from recordpublisher.publishers.fanout.consumer_refcount import ConsumerHolders
 from recordpublisher.publishers.kinesis.ports import ReadAnswer
 from recordpublisher.publishers.positions import PositionType
+from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
-from scripted import fetcher_parts
-from virtual_time import VirtualClock, run_virtual
+from fakes.fanout_service import EFO, ScriptedPorts, record
+from fakes.scripted_source import fetcher_parts
+from fakes.writable_stream import FakeKinesis
 
 RECORDS, EVENT, RATE, LIMIT = 40_000, 500, 5, 10_000
 SUBSCRIPTION_SECONDS = 300

@@ -3,11 +3,11 @@
 import asyncio
 
 import pytest
-from fake_kinesis import FakeKinesis
 
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
+from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
-from virtual_time import VirtualClock, run_virtual
+from fakes.writable_stream import FakeKinesis
 
 SECONDS = 60
 

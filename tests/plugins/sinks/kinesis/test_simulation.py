@@ -7,14 +7,14 @@ import random
 from collections import defaultdict
 from dataclasses import dataclass, replace
 
-from fake_kinesis import THROTTLED, FakeKinesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.publishers.errors import TransientError
+from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
-from virtual_time import VirtualClock, run_virtual
+from fakes.writable_stream import THROTTLED, FakeKinesis
 
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 """No shrinking: what is drawn is small already."""

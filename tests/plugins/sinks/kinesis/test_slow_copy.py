@@ -3,9 +3,10 @@
 import sys
 
 import pytest
-from slow_copy.processes import copy, server, stalls_of_the_machine
 
 import recordpublisher as rp
+
+from slow_copy.processes import copy, server, stalls_of_the_machine
 
 SECONDS, WARM_UP = 60, 15
 

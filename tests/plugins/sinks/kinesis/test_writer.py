@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from fake_kinesis import FakeKinesis, a_sink, now, put_numbers
 
 from recordpublisher.publishers.errors import (
     FatalKinesisError,
@@ -11,8 +10,9 @@ from recordpublisher.publishers.errors import (
     StreamNotFoundError,
     TransientError,
 )
+from recordpublisher.testing.virtual_time import run_virtual
 
-from virtual_time import run_virtual
+from fakes.writable_stream import FakeKinesis, a_sink, now, put_numbers
 
 
 def test_k3_flush_returns_when_everything_is_acknowledged():

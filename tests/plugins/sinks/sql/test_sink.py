@@ -5,10 +5,11 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from batches import batch
 
 import recordpublisher as rp
 from recordpublisher.plugins.sinks.sql import SqlSink
+
+from fakes.batches import batch
 
 STATE = {"version": 1, "generation": 1, "shards": {"orders/shardId-0": {"position": "2"}}}
 

@@ -6,12 +6,13 @@ import json
 from dataclasses import replace
 
 import pytest
-from spark_planning import LOOKAHEAD, query
-from spark_simulation import NOW, SimulatedKinesis
 
 from recordpublisher.plugins.spark.source.batch_offset import Offset
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
+
+from fakes.spark_kinesis import NOW, SimulatedKinesis
+from fakes.spark_queries import LOOKAHEAD, query
 
 
 @pytest.fixture

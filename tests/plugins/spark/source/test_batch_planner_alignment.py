@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from spark_planning import IDLE, LOOKAHEAD, query, spread
-from spark_simulation import SimulatedKinesis
 
 from recordpublisher.plugins.spark.source.batch_offset import NOTHING, Offset
+
+from fakes.spark_kinesis import SimulatedKinesis
+from fakes.spark_queries import IDLE, LOOKAHEAD, query, spread
 
 
 @pytest.fixture

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from spark_planning import IDLE, LOOKAHEAD, options, spread
-from spark_simulation import MemoryClaims, SimulatedKinesis, SimulatedQuery, StillClock
 
 from recordpublisher.plugins.spark.source.batch_offset import Offset
 from recordpublisher.publishers.shards import Shard
+
+from fakes.spark_kinesis import MemoryClaims, SimulatedKinesis, SimulatedQuery, StillClock
+from fakes.spark_queries import IDLE, LOOKAHEAD, options, spread
 
 event_times = st.lists(st.integers(0, 20_000), max_size=25)
 

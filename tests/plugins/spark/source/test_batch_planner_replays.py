@@ -7,10 +7,11 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from spark_planning import FAN_OUT, query
-from spark_simulation import SimulatedKinesis
 
 from recordpublisher.publishers.errors import StateError
+
+from fakes.spark_kinesis import SimulatedKinesis
+from fakes.spark_queries import FAN_OUT, query
 
 
 @pytest.fixture

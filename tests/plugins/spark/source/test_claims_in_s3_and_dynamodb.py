@@ -1,8 +1,9 @@
 """Claims in S3 and DynamoDB: the driver and its workers, in processes of their own, agree through them."""
 
 import pytest
-from moto_aws import serve_moto
-from spark_jobs import PATIENCE, numbers, to_parquet, wait_for_rows
+
+from servers.moto_server import serve_moto
+from spark_jobs.queries import PATIENCE, numbers, to_parquet, wait_for_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3 * PATIENCE)]
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from spark_planning import IDLE, LOOKAHEAD, query
-from spark_simulation import NOW, SimulatedKinesis
+
+from fakes.spark_kinesis import NOW, SimulatedKinesis
+from fakes.spark_queries import IDLE, LOOKAHEAD, query
 
 HOUR = 3_600_000
 

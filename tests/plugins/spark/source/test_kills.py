@@ -7,7 +7,8 @@ from collections import Counter
 from itertools import cycle, islice
 
 import pytest
-from spark_kills import PATIENCE, Job, check_once, kill_at, kill_executor_of, producing, rounds, seeded
+
+from spark_jobs.kills import PATIENCE, Job, check_once, kill_at, kill_executor_of, producing, rounds, seeded
 
 pytestmark = [pytest.mark.spark, pytest.mark.kills, pytest.mark.timeout(3600)]
 POLLING = {"flink.stream.recordpublisher": "POLLING", "maxRecordsPerBatch": 5000}

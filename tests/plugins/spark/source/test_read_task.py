@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from spark_simulation import MemoryClaims, SimulatedKinesis
 
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.shards.shard_state import ShardState
@@ -16,6 +15,8 @@ from recordpublisher.plugins.stores.file.claim_store import FileClaimStore
 from recordpublisher.plugins.stores.ports import BatchId
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
+
+from fakes.spark_kinesis import MemoryClaims, SimulatedKinesis
 
 BATCH = BatchId("query", 1, "plan")
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from spark_planning import query
-from spark_simulation import NOW, SimulatedKinesis
 
 from recordpublisher.publishers.errors import DataLossError
+
+from fakes.spark_kinesis import NOW, SimulatedKinesis
+from fakes.spark_queries import query
 
 CONTINUE = {"flink.state.dataloss": "CONTINUE"}
 

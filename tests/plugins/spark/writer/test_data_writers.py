@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from spark_jobs import PATIENCE, Kinesis, dropped_repeats, write_rows, write_stream
 
 from recordpublisher.local import Quotas, serve_in_thread
 from recordpublisher.plugins.spark.data_source import KinesisSource
 from recordpublisher.plugins.spark.writer.data_writers import KinesisStreamWriter
 from recordpublisher.plugins.spark.writer.write_options import WriteOptions
+
+from spark_jobs.queries import PATIENCE, Kinesis, dropped_repeats, write_rows, write_stream
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3 * PATIENCE)]
 NOW = {"availableNow": True}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from fake_kinesis import FakeKinesis
 from pyspark.sql.types import StringType, StructType
 
 from recordpublisher.plugins.spark.python_worker import WorkerLoop
@@ -11,6 +10,8 @@ from recordpublisher.plugins.spark.writer.data_writers import KinesisStreamWrite
 from recordpublisher.plugins.spark.writer.target import check_target, look
 from recordpublisher.plugins.spark.writer.write_options import WriteOptions
 from recordpublisher.publishers.errors import ConfigurationError, FatalKinesisError, StreamNotFoundError, TransientError
+
+from fakes.writable_stream import FakeKinesis
 
 
 class Port(FakeKinesis):

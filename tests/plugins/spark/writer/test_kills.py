@@ -6,8 +6,9 @@ import os
 import signal
 
 import pytest
-from spark_jobs import dropped_repeats
-from spark_kills import Job, producing
+
+from spark_jobs.kills import Job, producing
+from spark_jobs.queries import dropped_repeats
 
 pytestmark = [pytest.mark.spark, pytest.mark.kills, pytest.mark.timeout(1800)]
 

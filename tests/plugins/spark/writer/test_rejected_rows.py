@@ -8,7 +8,6 @@ from contextlib import ExitStack
 
 import pyarrow as pa
 import pytest
-from fake_kinesis import FakeKinesis
 
 from recordpublisher.plugins.sinks.kinesis.failures import FailedRecord
 from recordpublisher.plugins.spark.python_worker import WorkerLoop
@@ -21,6 +20,8 @@ from recordpublisher.plugins.spark.writer.write_options import WriteOptions
 from recordpublisher.plugins.spark.writer.write_task import TaskWrite
 from recordpublisher.plugins.spark.writer.writer_pool import OpenWriters
 from recordpublisher.publishers.errors import FencedError, SinkError
+
+from fakes.writable_stream import FakeKinesis
 
 LARGE = bytes(2**20)
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from fake_kinesis import FakeKinesis
-
 from recordpublisher.plugins.sinks.kinesis.pending_record import Outgoing
 from recordpublisher.plugins.spark.writer.write_options import WriteOptions
 from recordpublisher.plugins.spark.writer.writer_pool import OpenWriters
+from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
-from virtual_time import VirtualClock, run_virtual
+from fakes.writable_stream import FakeKinesis
 
 TASKS, ROWS = 8, 1_000
 

@@ -6,7 +6,6 @@ from contextlib import ExitStack
 
 import pyarrow as pa
 import pytest
-from fake_kinesis import FakeKinesis
 
 from recordpublisher.plugins.spark.python_worker import WorkerLoop
 from recordpublisher.plugins.spark.writer.columns import WriteColumns
@@ -15,6 +14,8 @@ from recordpublisher.plugins.spark.writer.write_options import WriteOptions
 from recordpublisher.plugins.spark.writer.write_task import TaskWrite
 from recordpublisher.plugins.spark.writer.writer_pool import MOST_STREAMS, OpenWriters
 from recordpublisher.publishers.errors import SinkError, StreamNotFoundError
+
+from fakes.writable_stream import FakeKinesis
 
 
 class Worker:

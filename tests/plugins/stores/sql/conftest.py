@@ -1,7 +1,8 @@
 """A PostgreSQL for the tests of this folder."""
 
 import pytest
-from postgresql import serve_postgresql
+
+from servers.postgresql import serve_postgresql
 
 
 @pytest.fixture(scope="session")

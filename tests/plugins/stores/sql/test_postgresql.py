@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 
 import psycopg
 import pytest
-from batches import batch
 
 import recordpublisher as rp
 from recordpublisher.plugins.sinks.sql import SqlSink
 from recordpublisher.plugins.stores.sql.database import Database
 from recordpublisher.plugins.stores.sql.snapshots import PositionTable
+
+from fakes.batches import batch
 
 STATE = {"version": 1, "generation": 1, "shards": {}}
 

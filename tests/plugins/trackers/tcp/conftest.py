@@ -1,9 +1,10 @@
 """A tracker on a real socket."""
 
 import pytest
-from tracker_visits import TOKEN, Stranger
 
 from recordpublisher.plugins.trackers.tcp.server import TrackerServer
+
+from processes.tracker_clients import TOKEN, Stranger
 
 
 @pytest.fixture

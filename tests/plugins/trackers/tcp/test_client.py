@@ -4,11 +4,12 @@ import asyncio
 import logging
 
 import pytest
-from tracker_visits import TOKEN, a_free_port, a_job, says, until
 
 from recordpublisher.fetcher.coordination.tracker import SubtaskStatus
 from recordpublisher.plugins.trackers.tcp.server import TrackerServer
 from recordpublisher.publishers.errors import ConfigurationError
+
+from processes.tracker_clients import TOKEN, a_free_port, a_job, says, until
 
 LONG = {"flink.watermark.sync.interval": 60_000}
 

@@ -5,12 +5,13 @@ import os
 import socket
 
 import pytest
-from tracker_visits import TOKEN, Stranger, a_job, says, until
 
 from recordpublisher.plugins.trackers.tcp import server as server_module
 from recordpublisher.plugins.trackers.tcp.greeting import VERSION, Farewell, Proof, proof_of
 from recordpublisher.plugins.trackers.tcp.server import TrackerServer
 from recordpublisher.publishers.errors import ConfigurationError
+
+from processes.tracker_clients import TOKEN, Stranger, a_job, says, until
 
 
 @pytest.fixture

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import boto3
 import pytest
-from command_line import process_environment
 
 from recordpublisher.fetcher.shards.assignment import uniform
 from recordpublisher.local import serve_in_thread
 from recordpublisher.publishers.shards import HashRange, Shard
 
-SUBTASK = Path(__file__).parents[3] / "tracked_subtask.py"
+from processes.command_line import process_environment
+
+SUBTASK = Path(__file__).parents[3] / "processes/tracked_subtask.py"
 KEYS = {"aws_access_key_id": "key", "aws_secret_access_key": "secret"}
 LOOKAHEAD = 1_000
 

@@ -3,10 +3,10 @@
 import asyncio
 import logging
 
-from tracker_visits import TOKEN, Stranger, a_job, until
-
 from recordpublisher.plugins.trackers.tcp import server as server_module
 from recordpublisher.plugins.trackers.tcp.server import TrackerServer
+
+from processes.tracker_clients import TOKEN, Stranger, a_job, until
 
 
 async def test_a_line_a_minute_says_who_is_there_and_who_was_refused(server, caplog, monkeypatch):

@@ -5,10 +5,11 @@ import zlib
 
 import pytest
 from botocore.eventstream import ChecksumMismatch, InvalidHeadersLength, InvalidPayloadLength
-from event_frames import frame
 
 from recordpublisher.publishers.kinesis.codec.event_stream import FrameReader
 from recordpublisher.publishers.kinesis.error_mapping import TruncatedStreamError
+
+from servers.event_frames import frame
 
 
 class Content:

@@ -5,13 +5,14 @@ import random
 
 import msgspec
 import pytest
-from event_frames import wire_record
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordpublisher.publishers.kinesis.codec import incremental as piecewise
 from recordpublisher.publishers.kinesis.codec.incremental import PIECE_BYTES, ReadBodyReader
 from recordpublisher.publishers.kinesis.codec.read_response import decode_read
+
+from servers.event_frames import wire_record
 
 COMPACT = (",", ":")
 

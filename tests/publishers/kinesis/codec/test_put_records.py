@@ -3,10 +3,11 @@
 import json
 
 import pytest
-from kinesis_stub import refusal, stub_and_client
 
 from recordpublisher.publishers.errors import KinesisError, StreamNotFoundError, ThrottledError, TransientError
 from recordpublisher.publishers.kinesis.ports import PutEntry, PutResult, StreamFacts
+
+from servers.scripted_kinesis import refusal, stub_and_client
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
 ANSWER = {

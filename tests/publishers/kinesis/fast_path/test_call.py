@@ -5,9 +5,6 @@ import json
 from contextlib import asynccontextmanager
 
 import pytest
-from certificates import self_signed
-from event_frames import wire_record
-from kinesis_stub import PROPERTIES, drop_connection, never, raw, refusal, stub_and_client
 
 from recordpublisher.local.server_thread import serve_in_thread
 from recordpublisher.publishers.errors import FatalKinesisError, KinesisError, ThrottledError, TransientError
@@ -16,6 +13,10 @@ from recordpublisher.publishers.kinesis.ports import PutEntry
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
+
+from servers.certificates import self_signed
+from servers.event_frames import wire_record
+from servers.scripted_kinesis import PROPERTIES, drop_connection, never, raw, refusal, stub_and_client
 
 SHARD = Shard("orders", "shardId-000000000000")
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"

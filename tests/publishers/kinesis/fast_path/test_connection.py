@@ -2,11 +2,11 @@
 
 import asyncio
 
-from raw_http import DESK, ok
-
 from recordpublisher.publishers.kinesis.fast_path.connection import Http1Connection
 from recordpublisher.publishers.kinesis.fast_path.http1 import WholeBody
 from recordpublisher.publishers.kinesis.fast_path.read_scheduler import Turns
+
+from servers.scripted_http import DESK, ok
 
 
 class EarlyAnswer(asyncio.Transport):

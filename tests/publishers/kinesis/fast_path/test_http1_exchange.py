@@ -6,13 +6,14 @@ import ssl
 from contextlib import suppress
 
 import pytest
-import raw_http
 from botocore import exceptions as sdk
-from certificates import self_signed
-from raw_http import DESK, REQUEST, Last, RefusedEarly, content_of, ok, pool_to, until_noticed
 
 from recordpublisher.publishers.kinesis.error_mapping import BrokenAnswerError
 from recordpublisher.publishers.kinesis.fast_path import pool as pool_module
+
+from servers import scripted_http
+from servers.certificates import self_signed
+from servers.scripted_http import DESK, REQUEST, Last, RefusedEarly, content_of, ok, pool_to, until_noticed
 
 LONG = bytes(range(256)) * (DESK // 16)  # many times the desk
 
@@ -223,7 +224,7 @@ async def test_tls(tmp_path):
 
 
 async def test_tls_connections_share_the_desk_for_what_comes_encrypted(tmp_path, monkeypatch):  # P6
-    monkeypatch.setattr(raw_http, "DESK", 256 * 1024)
+    monkeypatch.setattr(scripted_http, "DESK", 256 * 1024)
     certificate = self_signed(tmp_path)
     trusted = ssl.create_default_context(cafile=certificate[0])
     bodies = [bytes([n]) * 1_000_000 for n in range(5)]

@@ -5,9 +5,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 from botocore import exceptions as sdk
-from raw_http import Last, content_of, ok, pool_to
 
 from recordpublisher.publishers.kinesis.fast_path import pool as pool_module
+
+from servers.scripted_http import Last, content_of, ok, pool_to
 
 
 @asynccontextmanager

@@ -2,12 +2,13 @@
 
 import boto3
 import pytest
-from certificates import self_signed
-from http2_front import front_of
-from kinesis_talk import talking
-from live_job import LiveJob, split
 
 from recordpublisher.local import serve_in_thread
+
+from processes.live_job import LiveJob, split
+from servers.certificates import self_signed
+from servers.http2_front import front_of
+from servers.kinesis_conversation import talking
 
 
 @pytest.fixture

@@ -4,16 +4,17 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
-from event_frames import event, initial_response, wire_record
-from fast_time import run_fast
-from http2_server import http2_server
-from kinesis_stub import stub_and_client
 
 from recordpublisher.publishers.errors import ConfigurationError, TransientError
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
+
+from servers.event_frames import event, initial_response, wire_record
+from servers.fast_time import run_fast
+from servers.http2_server import http2_server
+from servers.scripted_kinesis import stub_and_client
 
 CONSUMER = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders/consumer/me:1"
 ACCESS = {

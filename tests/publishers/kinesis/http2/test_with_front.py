@@ -4,12 +4,6 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
-from event_frames import initial_response
-from fanout_endpoint import FIRST, Job, endpoint_with, opened
-from fast_time import run_fast
-from http2_front import front_of
-from kinesis_stub import refusal, stub_and_client
-from tcp_relay import relay_to
 
 from recordpublisher.local import StreamFault
 from recordpublisher.publishers.errors import KinesisError
@@ -17,6 +11,13 @@ from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
+
+from servers.event_frames import initial_response
+from servers.fanout_endpoint import FIRST, Job, endpoint_with, opened
+from servers.fast_time import run_fast
+from servers.http2_front import front_of
+from servers.scripted_kinesis import refusal, stub_and_client
+from servers.tcp_relay import relay_to
 
 HTTP2 = {"aws.http.protocol.version": "HTTP2"}
 

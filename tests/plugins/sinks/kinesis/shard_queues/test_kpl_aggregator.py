@@ -4,7 +4,6 @@ from collections import deque
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kpl import aggregate
 
 from recordpublisher.plugins.sinks.kinesis.pending_record import Outgoing, size_of
 from recordpublisher.plugins.sinks.kinesis.shard_queues.kpl_aggregator import Aggregation, apart
@@ -14,8 +13,9 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
+from recordpublisher.testing.virtual_time import run_virtual
 
-from virtual_time import run_virtual
+from servers.kpl_aggregates import aggregate
 
 parts = st.lists(
     st.tuples(

@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from spark_jobs import Kinesis
 from spool_model import Query
 
 import recordpublisher as rp
@@ -19,6 +18,8 @@ from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.plugins.stores.file.object_store import FolderObjects
 from recordpublisher.publishers.errors import FencedError
 from recordpublisher.publishers.retry import RetryPolicy
+
+from spark_jobs.queries import Kinesis
 
 NAMES = itertools.count()
 SOON = RetryPolicy(max_retries=0, base_ms=10, max_ms=10, exponent=1.0)

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from spark_jobs import Kinesis
 from spool_model import CLOCK, Query
 
 from recordpublisher.plugins.sinks.spark.spool.beginning import begin_generation
@@ -24,6 +23,8 @@ from recordpublisher.plugins.sinks.spark.spool.switchboard import Switchboard
 from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.plugins.stores.file.object_store import FolderObjects
 from recordpublisher.publishers.errors import ConfigurationError, FencedError, StateError
+
+from spark_jobs.queries import Kinesis
 
 NAMES = itertools.count()
 LOOKAHEAD = 5_000

@@ -1,13 +1,14 @@
 """A spool in S3, as moto plays it."""
 
 import pytest
-from moto_aws import KEYS, serve_moto
 from spool_model import Fetcher, Query, opened
 
 from recordpublisher import Properties
 from recordpublisher.plugins.stores.objects_by_location import object_store_of
 from recordpublisher.publishers.errors import FencedError
 from recordpublisher.publishers.shards import Shard
+
+from servers.moto_server import KEYS, serve_moto
 
 SHARDS = [Shard("s", "a"), Shard("s", "b")]
 

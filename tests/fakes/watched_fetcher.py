@@ -5,9 +5,9 @@ import asyncio
 from recordpublisher.fetcher.alarms import AlarmKind
 from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.publishers.shard_tip import Tip
+from recordpublisher.testing.virtual_time import run_virtual
 
-from scripted import RecordingSink, a_fetcher
-from virtual_time import run_virtual
+from fakes.scripted_source import RecordingSink, a_fetcher
 
 INTERVAL = {"flink.alarm.interval": 10_000}
 ALIGNED = {**INTERVAL, "flink.watermark.lookahead.millis": 0}

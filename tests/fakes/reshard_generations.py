@@ -7,12 +7,11 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from recordpublisher.publishers.shards import Shard
+from recordpublisher.testing.virtual_time import VirtualClock
+
 from simulation.source import SimulatedSource
 from simulation.world import SimulatedShard
-
-from recordpublisher.publishers.shards import Shard
-
-from virtual_time import VirtualClock
 
 Row = tuple[str, int]
 """A record: its shard's key and its place in the shard."""

@@ -10,8 +10,7 @@ from recordpublisher.publishers.kinesis.ports import ReadAnswer
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shards import Shard
-
-from virtual_time import EPOCH_MS
+from recordpublisher.testing.virtual_time import EPOCH_MS
 
 SHARD = Shard("orders", "shardId-000000000000")
 CHILD = Shard("orders", "shardId-000000000001", parents=("shardId-000000000000",))

@@ -13,10 +13,11 @@ from typing import Any
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
-from spark_killable import KillableSource, stand, standing_lane
 
 import recordpublisher as rp
 from recordpublisher.plugins.sinks.spark.spool import fetchers as fetchers_module
+
+from spark_jobs.killable_format import KillableSource, stand, standing_lane
 
 ACTIONS = 3
 CONF = {

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from command_line import process_environment
+from processes.command_line import process_environment
 
 
 def job_file(folder: Path, properties: dict[str, object], name: str = "job.properties") -> Path:

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from virtual_time import EPOCH_MS, VirtualClock, run_virtual
+from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, run_virtual
 
 
 def test_an_hour_passes_at_once():

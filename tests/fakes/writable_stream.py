@@ -13,8 +13,7 @@ from recordpublisher.publishers.errors import StreamNotFoundError, ThrottledErro
 from recordpublisher.publishers.kinesis.ports import PutAnswer, PutEntry, PutResult, StreamFacts
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shards import MAX_HASH_KEY, HashRange, Shard
-
-from virtual_time import VirtualClock
+from recordpublisher.testing.virtual_time import VirtualClock
 
 THROTTLED = "ProvisionedThroughputExceededException"
 

@@ -8,7 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from job_files import children_of, start_job
+from processes.job_files import children_of, start_job
 
 FAULTS = (
     lambda faults: faults.fail_next("GetRecords", "ProvisionedThroughputExceededException", 2),

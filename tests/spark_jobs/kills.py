@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
-import spark_job_to_kill
-import spark_killable
 
-JOB = Path(spark_job_to_kill.__file__)
+from spark_jobs import killable_format, killable_job
+
+JOB = Path(killable_job.__file__)
 PATIENCE = 300.0
 
 
@@ -41,11 +41,11 @@ class Job:
     ) -> None:
         self.folder = folder
         self._given: dict[str, Any] = {
-            "options": {**options, spark_killable.FOLDER: str(folder)},
+            "options": {**options, killable_format.FOLDER: str(folder)},
             "folder": str(folder),
             "sink": sink,
             "master": master,
-            "target": {**(target or {}), spark_killable.FOLDER: str(folder)},
+            "target": {**(target or {}), killable_format.FOLDER: str(folder)},
             "fetchers": fetchers,
             "conf": conf,
         }
@@ -76,7 +76,7 @@ class Running:
     def __init__(self, command: list[str], folder: Path) -> None:
         self._folder = folder
         self._log = folder / f"job-{time.monotonic_ns()}.log"
-        source = Path(spark_killable.__file__).parent
+        source = Path(killable_format.__file__).parents[1]
         paths = os.pathsep.join([str(source), *(path for path in sys.path if path.endswith("src"))])
         environment = {
             **os.environ,

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from kinesis_talk import Talk
-
 import recordpublisher as rp
+
+from servers.kinesis_conversation import Talk
 
 SLOTS = 8
 WAVE = 3 * SLOTS

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spark_simulation import SimulatedKinesis, SimulatedQuery
-
 from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.plugins.stores.file.claim_store import FileClaimStore
 from recordpublisher.publishers.properties.properties import Properties
+
+from fakes.spark_kinesis import SimulatedKinesis, SimulatedQuery
 
 LOOKAHEAD = "flink.watermark.lookahead.millis"
 IDLE = "flink.shard.idle.interval"

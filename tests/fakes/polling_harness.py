@@ -2,8 +2,6 @@
 
 import asyncio
 
-from fake_polling import SHARD
-
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import (
     ResourceNotFoundError,
@@ -14,8 +12,9 @@ from recordpublisher.publishers.polling import PollingConfig, PollingRecordPubli
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
+from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
-from virtual_time import VirtualClock, run_virtual
+from fakes.polling_shard import SHARD
 
 BROKEN = TransientError("GetRecords", "InternalFailure", "oh")
 THROTTLED = ThrottledError("GetRecords", "ProvisionedThroughputExceededException", "slow down")

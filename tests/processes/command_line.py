@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 def command(*arguments: str, path: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -5,7 +5,8 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from fast_time import LONGEST_SECONDS, SPEED, FastClock, FastLoop, run_fast
+
+from servers.fast_time import LONGEST_SECONDS, SPEED, FastClock, FastLoop, run_fast
 
 
 def test_timers_run_fifty_times_as_fast():
@@ -35,7 +36,7 @@ def test_a_sleep_that_lasts_too_long_counts_as_long_as_it_was_asked_for(monkeypa
     loop = FastLoop()
     loop.call_soon_threadsafe(lambda: None)  # something is ready
     with monkeypatch.context() as patched:
-        patched.setattr("fast_time.time", SimpleNamespace(monotonic=lambda: next(moments)))
+        patched.setattr("servers.fast_time.time", SimpleNamespace(monotonic=lambda: next(moments)))
         loop._hasty.count(0.0)
         before = loop.time()
         loop._hasty.select(asked)

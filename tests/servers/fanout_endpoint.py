@@ -3,8 +3,6 @@
 import asyncio
 from contextlib import asynccontextmanager
 
-from fast_time import FastClock
-
 from recordpublisher.local import LocalKinesis
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
@@ -12,6 +10,8 @@ from recordpublisher.publishers.fanout.consumer_refcount import ConsumerHolders
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import HashRange, Shard
+
+from servers.fast_time import FastClock
 
 FIRST = "shardId-000000000000"
 ACCESS = {"aws.credentials.provider.basic.accesskeyid": "x", "aws.credentials.provider.basic.secretkey": "y"}

@@ -25,8 +25,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
-
-from virtual_time import EPOCH_MS, VirtualClock
+from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock
 
 
 @dataclass

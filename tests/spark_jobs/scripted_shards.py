@@ -61,4 +61,4 @@ def install(site: Path) -> None:
     info = site / "spark_scripted_shards-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: spark-scripted-shards\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[recordpublisher]\nscripted = spark_scripted_shards\n")
+    (info / "entry_points.txt").write_text("[recordpublisher]\nscripted = spark_jobs.scripted_shards\n")

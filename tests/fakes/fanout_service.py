@@ -23,8 +23,7 @@ from recordpublisher.publishers.positions import SequenceNumber, StartingPositio
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
-
-from virtual_time import VirtualClock, run_virtual
+from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 STREAM_ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
 ARN = f"{STREAM_ARN}/consumer/app:1"

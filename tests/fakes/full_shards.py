@@ -1,6 +1,6 @@
 """A thousand shards with more to read than memory has room for, and a sink that takes nothing: how much memory does that take?
 
-Run as a process of its own: `thousand_shards.py POLLING|EFO SHARDS BUDGET_BYTES RECORD_BYTES`; prints one JSON object.
+Run as a process of its own: `fakes/full_shards.py POLLING|EFO SHARDS BUDGET_BYTES RECORD_BYTES`; prints one JSON object.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any
 
 import msgspec
 from botocore import xform_name
-from event_frames import frame
-from soak.job import STREAM, fetcher_over
 
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.kinesis.codec.read_response import decode_read
 from recordpublisher.publishers.kinesis.codec.sdk_parser import RAW_EVENTS, READ
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
-from virtual_time import VirtualClock, run_virtual
+from servers.event_frames import frame
+from soak.job import STREAM, fetcher_over
 
 ARN = f"arn:aws:kinesis:us-east-1:000000000000:stream/{STREAM}"
 EVENT = {":message-type": "event", ":event-type": "SubscribeToShardEvent"}
