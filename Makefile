@@ -74,17 +74,17 @@ BENCHMARKS := PYTHONPATH=tests $(BIN)/python -m benchmarks
 
 bench: $(STAMP) peers  ## every figure beside its goal, then the tables and the picture of docs/explanation/performance.md (twenty minutes)
 	-RECORDPUBLISHER_KEEP=1 $(BIN)/python -m pytest -m "benchmark and not spark" -s -v tests/benchmarks
-	$(BENCHMARKS).report
+	$(BENCHMARKS).figures.report
 
 bench-spark: $(STAMP)  ## what a real Spark costs, printed only (minutes)
 	$(BIN)/python -m pytest -m "benchmark and spark" -s -v tests/benchmarks
 
 report: $(STAMP)  ## the same tables and picture, from the figures that are kept in docs/explanation/performance.json
-	$(BENCHMARKS).report
+	$(BENCHMARKS).figures.report
 
 flames: $(STAMP)  ## a flame graph for each path and the shares of layers (two minutes)
 	$(BENCHMARKS).flames.draw
-	$(BENCHMARKS).report
+	$(BENCHMARKS).figures.report
 
 coverage: $(STAMP)
 	$(BIN)/pytest -m "not ($(LONG) or spark)" --cov --cov-report=term

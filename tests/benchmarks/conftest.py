@@ -5,8 +5,8 @@ from itertools import groupby
 
 import pytest
 
-from benchmarks import results
-from benchmarks.table import Row, head, line
+from benchmarks.figures import results
+from benchmarks.figures.table import Row, head, line
 
 ROWS = pytest.StashKey[list[Row]]()
 GROWTH = pytest.StashKey[list[str]]()

@@ -25,12 +25,12 @@ def replay_server(
     `certificate`: the files of certificate and key, for TLS.
     """
     scheme = "https" if certificate else "http"
-    return _server(scheme, "replay_server.py", shards, records, event, size, parts, small, *certificate)
+    return _server(scheme, "servers/replay_server.py", shards, records, event, size, parts, small, *certificate)
 
 
 def put_server(shards: int = 1) -> AbstractContextManager[str]:
     """The URL of a server that takes every record of PutRecords."""
-    return _server("http", "put_server.py", shards)
+    return _server("http", "servers/put_server.py", shards)
 
 
 @contextmanager

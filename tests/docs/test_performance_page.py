@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from benchmarks import report, results
-from benchmarks.results import Run
-from benchmarks.table import Row
+from benchmarks.figures import report, results
+from benchmarks.figures.results import Run
+from benchmarks.figures.table import Row
 
 RUN = Run("2026-01-01", "3.11.7", 2, 0.5)
 MISSED = Row("polling", 2.5, 10.0, at_most=2.0, at_least=5, section="pipeline")

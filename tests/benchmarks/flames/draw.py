@@ -11,10 +11,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.figures.results import FILE, keep_shares
 from benchmarks.flames.layers import shares_of
 from benchmarks.flames.svg import flame_graph
 from benchmarks.processes import ENVIRONMENT, HERE, put_server, replay_server
-from benchmarks.results import FILE, keep_shares
 
 IMAGES = FILE.parents[1] / "images"
 ROUNDS = 4
@@ -37,14 +37,16 @@ def bulk() -> AbstractContextManager[str]:
 
 
 def paths() -> list[Sampled]:
-    reads = "pipeline_client.py"
+    reads = "clients/pipeline_client.py"
     large, small = replay_server(8, 30_000, 500, 1_024), replay_server(100, 2_000, 250, 200)
     return [
         Sampled("polling-200", "polling, 200 B x 10,000", bulk(), reads, ("POLLING", "off", 960_000)),
         Sampled("polling-1024", "polling, 1 KiB x 10,000", large, reads, ("POLLING", "off", 240_000)),
         Sampled("fan-out-200", "fan-out, 200 B x 2,500", bulk(), reads, ("EFO", "off", 960_000)),
-        Sampled("small-bodies", "polling, 200 B x 100", small, "growth_client.py", ("POLLING", "off", 2_000, 100)),
-        Sampled("sink-put", "Kinesis sink, put", put_server(), "sink_client.py", ("put", 150_000)),
+        Sampled(
+            "small-bodies", "polling, 200 B x 100", small, "clients/growth_client.py", ("POLLING", "off", 2_000, 100)
+        ),
+        Sampled("sink-put", "Kinesis sink, put", put_server(), "clients/sink_client.py", ("put", 150_000)),
     ]
 
 

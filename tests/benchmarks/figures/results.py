@@ -14,9 +14,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.table import Row
+from benchmarks.figures.table import Row
 
-FILE = Path(__file__).parents[2] / "docs" / "explanation" / "performance.json"
+FILE = Path(__file__).parents[3] / "docs" / "explanation" / "performance.json"
 
 
 @dataclass(frozen=True)

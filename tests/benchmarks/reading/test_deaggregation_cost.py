@@ -6,7 +6,7 @@ import pytest
 
 from recordpublisher.publishers.shards import MAX_HASH_KEY, HashRange
 
-from benchmarks.aggregates import batch, cost_of
+from benchmarks.reading.aggregates import batch, cost_of
 
 pytestmark = pytest.mark.benchmark
 

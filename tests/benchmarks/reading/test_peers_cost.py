@@ -4,8 +4,8 @@ from statistics import median
 
 import pytest
 
+from benchmarks.figures.table import Row
 from benchmarks.processes import PEERS, micros_of, replay_server, said_by_peer
-from benchmarks.table import Row
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
 
@@ -23,7 +23,7 @@ def test_cpu_per_record(table):
     ours, raw = [], []
     with replay_server(SHARDS, RECORDS, 2_500, SIZE) as url:
         for _ in range(ROUNDS):
-            ours.append(micros_of("pipeline_client.py", url, "POLLING", "off", SHARDS * RECORDS))
+            ours.append(micros_of("clients/pipeline_client.py", url, "POLLING", "off", SHARDS * RECORDS))
             raw.append(peer("raw_client.py", url, RECORDS))
         theirs = peer("async_kinesis_client.py", url, ASYNC_KINESIS_RECORDS)
     name = f"polling, {SIZE} B x 10,000"

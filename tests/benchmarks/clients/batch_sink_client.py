@@ -13,7 +13,7 @@ import recordpublisher as rp
 from recordpublisher.plugins.sinks.files.parquet import ParquetSink
 from recordpublisher.plugins.spark.arrow_rows import arrow_columns
 
-from benchmarks.pipeline_client import NoSink, properties_of
+from benchmarks.clients.pipeline_client import NoSink, properties_of
 
 
 class ArrowSink(rp.Sink):

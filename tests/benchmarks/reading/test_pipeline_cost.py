@@ -9,8 +9,8 @@ from statistics import median
 
 import pytest
 
+from benchmarks.figures.table import Row
 from benchmarks.processes import micros_of, replay_server
-from benchmarks.table import Row
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 
@@ -60,9 +60,9 @@ def test_cpu_per_record(load, table):
 
 
 def ours(load, url, lookahead):
-    return micros_of("pipeline_client.py", url, load.publisher, lookahead, load.shards * load.records)
+    return micros_of("clients/pipeline_client.py", url, load.publisher, lookahead, load.shards * load.records)
 
 
 def bare_boto3(load, url):
     how = "get_records" if load.publisher == "POLLING" else "subscribe_to_shard"
-    return micros_of("boto3_client.py", url, how, load.records)
+    return micros_of("clients/boto3_client.py", url, how, load.records)

@@ -11,9 +11,9 @@ from statistics import median
 
 import pytest
 
-from benchmarks.live_endpoint import live_endpoint, shield
+from benchmarks.figures.table import Row
 from benchmarks.processes import ENVIRONMENT, HERE
-from benchmarks.table import Row
+from benchmarks.servers.live_endpoint import live_endpoint, shield
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(300)]
 
@@ -27,10 +27,10 @@ def process(script, *arguments):
 
 
 def one_round(publisher):
-    with live_endpoint("live", SHARDS) as (url, endpoint), process("live_client.py", url, publisher) as reader:
+    with live_endpoint("live", SHARDS) as (url, endpoint), process("clients/live_client.py", url, publisher) as reader:
         try:
             assert reader.stdout.readline() == "ready\n"
-            with process("live_producer.py", url, RECORDS_A_SECOND, SECONDS) as producer:
+            with process("servers/live_producer.py", url, RECORDS_A_SECOND, SECONDS) as producer:
                 shield(endpoint, reader, producer)
                 put = json.loads(producer.stdout.readline())
             return json.loads(reader.stdout.readline()), put

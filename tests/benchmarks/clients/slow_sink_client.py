@@ -9,7 +9,7 @@ import time
 
 import recordpublisher as rp
 
-from benchmarks.pipeline_client import properties_of
+from benchmarks.clients.pipeline_client import properties_of
 
 WARM_UP_SECONDS = 5
 

@@ -13,7 +13,7 @@ import pytest
 
 from recordpublisher.local import serve_in_thread
 
-from benchmarks.spark_process import cpu_between, run_job
+from benchmarks.spark.spark_process import cpu_between, run_job
 from spark_jobs import scripted_shards
 
 pytestmark = [pytest.mark.spark, pytest.mark.benchmark, pytest.mark.timeout(900)]

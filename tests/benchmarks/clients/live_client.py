@@ -16,8 +16,8 @@ from pathlib import Path
 
 import recordpublisher as rp
 
-from benchmarks.percentiles import percentiles
-from benchmarks.pipeline_client import access_to
+from benchmarks.clients.pipeline_client import access_to
+from benchmarks.figures.percentiles import percentiles
 
 WARM_UP_NANOS = 10**9
 STAMP = struct.Struct("!q")

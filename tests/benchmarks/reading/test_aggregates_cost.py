@@ -8,9 +8,9 @@ import pytest
 
 from recordpublisher.publishers.shards import HashRange
 
-from benchmarks.aggregates import batch, cost_of
+from benchmarks.figures.table import Row
 from benchmarks.processes import PEERS, micros_of, replay_server, said_by_peer
-from benchmarks.table import Row
+from benchmarks.reading.aggregates import batch, cost_of
 
 pytestmark = [
     pytest.mark.benchmark,
@@ -29,9 +29,9 @@ def test_cpu_per_sub_record(size, table):
         replay_server(2, RECORDS, 100, size, PARTS, small=0) as halved,
     ):
         for _ in range(ROUNDS):
-            whole.append(micros_of("pipeline_client.py", url, "EFO", "off", RECORDS * PARTS))
+            whole.append(micros_of("clients/pipeline_client.py", url, "EFO", "off", RECORDS * PARTS))
             theirs.append(json.loads(said_by_peer("kpl_client.py", url, "get_records", RECORDS * PARTS)))
-            half.append(micros_of("pipeline_client.py", halved, "EFO", "off", RECORDS * PARTS))
+            half.append(micros_of("clients/pipeline_client.py", halved, "EFO", "off", RECORDS * PARTS))
     apart = asyncio.run(cost_of(batch(200, PARTS, 997, size), HashRange()))
     peer = {"peer": "aws_kinesis_agg", "section": "aggregates"}
     name = f"KPL aggregates of {PARTS} x {size} B"

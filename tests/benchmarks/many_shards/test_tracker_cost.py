@@ -25,7 +25,14 @@ def test_a_tracker_serves_1800_subtasks_on_a_tenth_of_a_core(capsys):
     command = [sys.executable, "-m", "recordpublisher", "tracker", "--port", "0", "--token", "secret"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) as tracker:
         address = tracker.stderr.readline().split()[-1]
-        clients = [sys.executable, str(HERE / "tracker_clients.py"), address, "secret", str(SUBTASKS), str(SECONDS)]
+        clients = [
+            sys.executable,
+            str(HERE / "clients/tracker_clients.py"),
+            address,
+            "secret",
+            str(SUBTASKS),
+            str(SECONDS),
+        ]
         with subprocess.Popen(clients, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as crowd:
             assert crowd.stdout.readline() == "begin\n"
             before = cpu_seconds(tracker.pid)

@@ -10,7 +10,7 @@ import sys
 import time
 from base64 import b64encode
 
-from benchmarks.percentiles import percentiles
+from benchmarks.figures.percentiles import percentiles
 
 RECORDS_A_CALL = 50
 ENTRY = '{"Data":"%s","PartitionKey":"key-%d"}'

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from benchmarks.results import Run
-from benchmarks.table import Row
+from benchmarks.figures.results import Run
+from benchmarks.figures.table import Row
 
 OURS, THEIRS, GOAL = "#1f6f8b", "#c9c9c9", "#c0392b"
 GROWTH = re.compile(r"(?P<name>.+), (?P<shards>[\d,]+) shards?")

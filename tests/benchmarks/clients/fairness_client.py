@@ -11,7 +11,7 @@ import time
 
 import recordpublisher as rp
 
-from benchmarks.pipeline_client import properties_of
+from benchmarks.clients.pipeline_client import properties_of
 
 FULL = "replay/shardId-000000000000"
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from benchmarks.figures.table import Row
 from benchmarks.processes import ENVIRONMENT, replay_server, said_by
-from benchmarks.table import Row
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
 
@@ -36,7 +36,7 @@ def test_shards(publisher, lookahead, table):
     name, micros = NAMES[publisher] + NAMES[lookahead], []
     for shards, records in RECORDS.items():
         with replay_server(shards, records, BODY, 200) as url:
-            said = json.loads(said_by("growth_client.py", url, publisher, lookahead, records, BODY))
+            said = json.loads(said_by("clients/growth_client.py", url, publisher, lookahead, records, BODY))
         print(f"\n  {shards} shards: {said}")
         micros.append(said["record"])
         table.append(Row(f"{name}, {shards:,} shard{'s'[: shards > 1]}", micros[-1], section="many shards"))
@@ -69,7 +69,8 @@ def test_processes(publisher, table):
                 given = (url, publisher, "5000", RECORDS[shards], BODY)
                 shares = [(*given, subtask, processes, address) for subtask in range(processes)]
                 said = [
-                    json.loads(each) for each in pool.map(lambda share: said_by("growth_client.py", *share), shares)
+                    json.loads(each)
+                    for each in pool.map(lambda share: said_by("clients/growth_client.py", *share), shares)
                 ]
             print(f"\n  {processes} processes: {said}")
             assert sum(each["shards"] for each in said) == shards

@@ -22,7 +22,7 @@ from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 
-from benchmarks.pipeline_client import access_to
+from benchmarks.clients.pipeline_client import access_to
 
 
 class TimedRows(ArrowRows):

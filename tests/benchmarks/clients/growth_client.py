@@ -15,7 +15,7 @@ from pathlib import Path
 
 import recordpublisher as rp
 
-from benchmarks.pipeline_client import properties_of
+from benchmarks.clients.pipeline_client import properties_of
 
 
 class StartingLine(rp.Sink):

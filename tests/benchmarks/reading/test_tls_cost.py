@@ -7,8 +7,8 @@ from statistics import median
 
 import pytest
 
+from benchmarks.figures.table import Row
 from benchmarks.processes import micros_of, replay_server
-from benchmarks.table import Row
 from servers.certificates import self_signed
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
@@ -33,8 +33,8 @@ def test_cpu_per_record(path, table, tmp_path):
     ):
         ours = (publisher, "off", shards * records)
         for _ in range(ROUNDS):
-            secured.append(micros_of("pipeline_client.py", https, *ours, trusted=certificate))
-            boto3.append(micros_of("boto3_client.py", https, CALLS[publisher], records, trusted=certificate))
-            plain.append(micros_of("pipeline_client.py", http, *ours))
+            secured.append(micros_of("clients/pipeline_client.py", https, *ours, trusted=certificate))
+            boto3.append(micros_of("clients/boto3_client.py", https, CALLS[publisher], records, trusted=certificate))
+            plain.append(micros_of("clients/pipeline_client.py", http, *ours))
     table.append(Row(f"{path}, over TLS", median(secured), median(boto3), at_least=at_least, section="over TLS"))
     table.append(Row(f"{path}, what TLS adds", median(secured) - median(plain), section="over TLS"))

@@ -9,7 +9,7 @@ import time
 
 import recordpublisher as rp
 
-from benchmarks.pipeline_client import NoSink, access_to
+from benchmarks.clients.pipeline_client import NoSink, access_to
 
 WARM_UP_SECONDS = 25
 

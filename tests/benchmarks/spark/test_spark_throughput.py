@@ -10,9 +10,9 @@ import os
 
 import pytest
 
-from benchmarks.pipeline_client import access_to
+from benchmarks.clients.pipeline_client import access_to
 from benchmarks.processes import replay_server, said_by
-from benchmarks.spark_process import cpu_between, run_job
+from benchmarks.spark.spark_process import cpu_between, run_job
 from spark_jobs.scale_job import cpu_seconds, processes
 
 pytestmark = [pytest.mark.spark, pytest.mark.benchmark, pytest.mark.timeout(900)]
@@ -26,7 +26,7 @@ OPTIONS = {"stream": "replay", "maxFetchTime": "5000", "maxBytesPerTask": str(12
 
 def test_rows_a_second(tmp_path):
     with replay_server(SHARDS, RECORDS, 2_500, SIZE) as url:
-        layers = json.loads(said_by("spark_layers_client.py", url))
+        layers = json.loads(said_by("clients/spark_layers_client.py", url))
         served = server_seconds()
         batches = run_job({**access_to(url, "POLLING"), **OPTIONS}, tmp_path, BATCHES)["batches"]
         served = server_seconds() - served
@@ -54,4 +54,4 @@ def rounded(micros):
 
 def server_seconds():
     """CPU of the replay server so far."""
-    return sum(map(cpu_seconds, processes(b"replay_server.py")))
+    return sum(map(cpu_seconds, processes(b"servers/replay_server.py")))

@@ -6,9 +6,9 @@ import re
 import sys
 from typing import Any
 
-from benchmarks import results
-from benchmarks.results import Run
-from benchmarks.table import HEAD, Row, cells
+from benchmarks.figures import results
+from benchmarks.figures.results import Run
+from benchmarks.figures.table import HEAD, Row, cells
 
 PAGE = results.FILE.with_suffix(".md")
 PICTURE = PAGE.parents[1] / "images" / "performance.png"
@@ -70,7 +70,7 @@ def main() -> None:
     unplaced = set(sections(rows)) - {found["what"] for found in MARKED.finditer(page)}
     for section in sorted(unplaced):
         sys.stderr.write(f"{PAGE.name} has no place for {section}: add <!-- measured: {section} --> and <!-- end -->\n")
-    from benchmarks.picture import draw
+    from benchmarks.figures.picture import draw
 
     draw(rows, PICTURE)
     sys.stdout.write(f"written: {PAGE}, {PICTURE}\n")

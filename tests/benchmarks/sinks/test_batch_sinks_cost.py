@@ -4,8 +4,8 @@ from statistics import median
 
 import pytest
 
+from benchmarks.figures.table import Row
 from benchmarks.processes import micros_of, replay_server
-from benchmarks.table import Row
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(300)]
 
@@ -18,7 +18,7 @@ def test_cpu_added_to_a_record(table):
     with replay_server(SHARDS, RECORDS, EVENT, SIZE) as url:
         for _ in range(ROUNDS):
             for what, micros in sinks.items():
-                micros.append(micros_of("batch_sink_client.py", url, what, SHARDS * RECORDS))
+                micros.append(micros_of("clients/batch_sink_client.py", url, what, SHARDS * RECORDS))
     bare = median(sinks["nothing"])
     for what, name in (("arrow", "Arrow columns"), ("parquet", "the parquet sink")):
         # against the bare run of the same round: the machine's mood is in both
