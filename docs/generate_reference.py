@@ -20,7 +20,7 @@ import recordpublisher as rp
 from recordpublisher.cli.app import app
 from recordpublisher.fetcher.monitoring.metrics import OF_SHARD, OF_SUBTASK
 from recordpublisher.publishers import errors
-from recordpublisher.publishers.kinesis import advice
+from recordpublisher.publishers.kinesis import error_mapping as advice
 from recordpublisher.publishers.kinesis import error_mapping as translation
 
 REFERENCE = Path(__file__).parent / "reference"

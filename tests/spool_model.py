@@ -17,7 +17,7 @@ from recordpublisher.plugins.sinks.spark.spool.planner import SpoolPlanner
 from recordpublisher.plugins.sinks.spark.spool.rows import read_rows
 from recordpublisher.plugins.sinks.spark.spool.sink import SpoolSink
 from recordpublisher.plugins.spark.continuous_options import SpoolSettings
-from recordpublisher.plugins.stores.objects import ObjectStore
+from recordpublisher.plugins.stores.ports import ObjectStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord

@@ -3,7 +3,7 @@
 import json
 import logging
 
-from recordpublisher.cli.logs import JsonLines
+from recordpublisher.cli.run import JsonLines
 
 
 def line(message, *arguments, level=logging.INFO, error=None, **more):

@@ -1,8 +1,7 @@
 """The data set is whole, and each flight has its place."""
 
 from recordpublisher.demo.flights import all_flights, flights_by_carrier
-from recordpublisher.demo.routing import SILENT, TAKES_OVER, route
-from recordpublisher.demo.schedule import Score
+from recordpublisher.demo.schedule import SILENT, TAKES_OVER, Score, route
 
 
 def test_every_flight_is_played_in_the_order_of_its_scheduled_departure():

@@ -2,7 +2,7 @@
 
 import json
 
-from recordpublisher.demo.output import files_by_batch
+from recordpublisher.demo.result_checks import files_by_batch
 
 
 def log_entry(folder, name, *paths):

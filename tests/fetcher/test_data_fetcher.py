@@ -5,8 +5,7 @@ import json
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.state_store import StateStore
-from recordpublisher.fetcher.checkpoints.store import Checkpoints
+from recordpublisher.fetcher.checkpoints.store import Checkpoints, StateStore
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
 from recordpublisher.publishers.errors import FatalKinesisError, FencedError, StreamNotFoundError
 from recordpublisher.publishers.positions import StartingPosition

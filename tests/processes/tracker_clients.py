@@ -10,8 +10,7 @@ import msgspec
 from recordpublisher.fetcher.coordination.messages import Answer, Statement
 from recordpublisher.fetcher.coordination.tracker import Report, SubtaskStatus
 from recordpublisher.plugins.trackers.tcp.client import TcpTracker
-from recordpublisher.plugins.trackers.tcp.greeting import Challenge, Farewell, proof_of
-from recordpublisher.plugins.trackers.tcp.protocol import FrameReader
+from recordpublisher.plugins.trackers.tcp.protocol import Challenge, Farewell, FrameReader, proof_of
 from recordpublisher.publishers.properties.properties import Properties
 
 TOKEN = "open sesame"

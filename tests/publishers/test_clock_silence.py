@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from recordpublisher.publishers.silence import silence_limit
+from recordpublisher.publishers.clock import silence_limit
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 

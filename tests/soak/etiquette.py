@@ -9,7 +9,7 @@ from typing import Any
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ThrottledError
 from recordpublisher.publishers.kinesis.codec.sdk_parser import RAW_EVENTS, READ
-from recordpublisher.publishers.kinesis.transport import Transport
+from recordpublisher.publishers.kinesis.ports import Transport
 
 LONG_AGO = -1e9
 

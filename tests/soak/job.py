@@ -25,7 +25,7 @@ from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
 from recordpublisher.publishers.fanout.consumer_refcount import ConsumerHolders
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.kinesis import KinesisClient
-from recordpublisher.publishers.kinesis.transport import Transport
+from recordpublisher.publishers.kinesis.ports import Transport
 from recordpublisher.publishers.polling import PollingRecordPublisherFactory
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import RECORD_PUBLISHER

@@ -8,12 +8,11 @@ from recordpublisher.publishers import errors
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.fanout import consumer_registrar as registrar
 from recordpublisher.publishers.fanout import consumer_registration as registration
-from recordpublisher.publishers.fanout import pacing as fan_out_pacing
 from recordpublisher.publishers.fanout import publisher as fan_out_publisher
+from recordpublisher.publishers.fanout import resubscribe_policy as fan_out_pacing
 from recordpublisher.publishers.fanout.consumer_registration import Registration
-from recordpublisher.publishers.fanout.lost_resource import LostResource
 from recordpublisher.publishers.fanout.publisher import FanOutRecordPublisher
-from recordpublisher.publishers.fanout.resubscribe_policy import Recovery
+from recordpublisher.publishers.fanout.resubscribe_policy import LostResource, Recovery
 from recordpublisher.publishers.fanout.subscription import OpenSubscription
 
 from .mutation import Patches, nothing, replaced, throw

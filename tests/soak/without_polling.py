@@ -7,12 +7,12 @@ from typing import Any
 from recordpublisher.fetcher.checkpoints import restore as seeding
 from recordpublisher.fetcher.shards import shard_table
 from recordpublisher.publishers import retry as backoff
-from recordpublisher.publishers.fanout import lost_resource
+from recordpublisher.publishers.fanout import resubscribe_policy as lost_resource
 from recordpublisher.publishers.kinesis import error_mapping as translation
 from recordpublisher.publishers.kinesis.codec import event_stream as frames
-from recordpublisher.publishers.polling import missing
 from recordpublisher.publishers.polling import publisher as polling_publisher
 from recordpublisher.publishers.polling import rate_control as polling_pacing
+from recordpublisher.publishers.polling import shard_iterator as missing
 from recordpublisher.publishers.polling import shard_iterator as polling_iterator
 from recordpublisher.publishers.polling.shard_iterator import ShardIterator
 from recordpublisher.publishers.positions import StartingPosition

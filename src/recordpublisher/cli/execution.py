@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import sys
 import warnings
-from typing import Any, TextIO
+from collections.abc import Coroutine
+from typing import Any, TextIO, TypeVar
 
 import typer
 from typer.core import TyperGroup
 
-from recordpublisher.plugins.runtime.jobs.failure import SubtaskFailedError
+from recordpublisher.plugins.runtime.jobs.termination import SubtaskFailedError
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
 
 FAILED = 1
@@ -78,3 +81,21 @@ def _is_debugging(context: typer.Context) -> bool:
 def _let_go_of_stdout() -> None:
     """Nobody reads any more; without this the interpreter complains when it flushes at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+T = TypeVar("T")
+
+
+def run_until_signal(work: Coroutine[Any, Any, T]) -> T | None:
+    """Run `work` and answer its result; SIGINT (Ctrl-C) and SIGTERM cancel it, which lets it close what it opened, and count as a good
+    end (None)."""
+    return asyncio.run(_run(work))
+
+
+async def _run(work: Coroutine[Any, Any, T]) -> T | None:
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    await asyncio.wait([task])
+    return None if task.cancelled() else task.result()

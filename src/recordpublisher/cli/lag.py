@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -14,10 +15,8 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import ALARM_INTERVAL, CHECKPOINT_INTERVAL, STATE_URI
 
-from .execution import ALARM, tell
-from .lag_table import table
+from .execution import ALARM, run_until_signal, tell
 from .options import Pairs, PropertiesFile, read_properties
-from .until_signal import run_until_signal
 
 LEAST_PATIENCE_SECONDS = 30.0
 
@@ -64,8 +63,8 @@ def lag(
 
 
 async def _look(stream: str, properties: Properties, patience_seconds: float | None) -> list[ShardLag]:
+    from recordpublisher.plugins.host.lookup import state_store_of
     from recordpublisher.plugins.host.manager import load_registry
-    from recordpublisher.plugins.host.stores_by_uri import state_store_of
     from recordpublisher.plugins.lag.probe import Watcher
     from recordpublisher.publishers.initial_position import initial_position  # with what follows: brings the AWS SDK
     from recordpublisher.publishers.kinesis import KinesisClient
@@ -108,3 +107,40 @@ def _json_lines(lags: list[ShardLag]) -> str:
 def _camel(name: str) -> str:
     first, *rest = name.split("_")
     return first + "".join(part.capitalize() for part in rest)
+
+
+HEAD = ("SHARD", "SUBTASK", "LAG", "UNREAD", "IDLE", "LOST IN", "")
+UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
+
+
+def table(lags: Sequence[ShardLag]) -> str:
+    """One line for each shard, columns aligned."""
+    rows = [HEAD, *map(_row, lags)]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(HEAD))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
+def _row(lag: ShardLag) -> tuple[str, ...]:
+    subtask = "-" if lag.subtask is None else str(lag.subtask)
+    alarm = "ALARM" if lag.alarm else ""
+    return (lag.shard, subtask, duration(lag.lag_ms), _yes_no(lag.unread), _idle(lag), duration(lag.loss_ms), alarm)
+
+
+def _idle(lag: ShardLag) -> str:
+    return f"{duration(lag.idle_ms)}" if lag.is_idle and lag.idle_ms is not None else _yes_no(lag.is_idle)
+
+
+def _yes_no(flag: bool | None) -> str:
+    return "-" if flag is None else "yes" if flag else "no"
+
+
+def duration(ms: int | None) -> str:
+    """The largest unit that fits, with one decimal: `4.2 h`."""
+    if ms is None:
+        return "-"
+    for name, size in UNITS:
+        if abs(ms) >= size:
+            return f"{ms / size:.1f} {name}"
+    return "0" if ms == 0 else f"{ms} ms"

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import signal
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from recordpublisher.plugins.runtime.jobs.progress import ProgressBoard
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -47,7 +54,6 @@ def run(
     SIGTERM or Ctrl-C drains, takes a checkpoint and exits 0; a second one exits at once. A subtask that fails ends the job.
     """
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # nothing has begun yet: until the job listens itself
-    from .run_display import log_in
 
     console = log_in(log_format.value, context.obj["verbose"])
     try:
@@ -80,8 +86,6 @@ async def _run(properties: Properties, job: Path, parallelism: int, log_format: 
     from recordpublisher.plugins.runtime.jobs.progress import ProgressBoard
     from recordpublisher.plugins.runtime.jobs.subtask import run_subtask, streams_of
 
-    from .run_display import shown
-
     streams_of(properties)
     board = ProgressBoard()
     with shown(board, console):
@@ -94,10 +98,78 @@ async def _run(properties: Properties, job: Path, parallelism: int, log_format: 
 async def _supervise(
     properties: Properties, job: Path, parallelism: int, log_format: LogFormat, board: ProgressBoard
 ) -> None:
-    from recordpublisher.plugins.runtime.jobs.supervisor import Supervisor
-    from recordpublisher.plugins.runtime.jobs.tracking import tracked
+    from recordpublisher.plugins.runtime.jobs.supervisor import Supervisor, tracked
 
     command = [sys.executable, "-m", "recordpublisher", "run", str(job)]
     options = ["--parallelism", str(parallelism), "--log-format", log_format.value]
     async with tracked(properties) as told:
         await Supervisor([*command, *options], told, parallelism, board.take).run()
+
+
+_LIVE_SECONDS, _LINE_SECONDS = 1.0, 10.0
+
+
+def log_in(log_format: str, verbose: bool) -> Any:
+    """Set up logging; answers rich's console when a person watches, else None."""
+    log.setLevel(logging.INFO)
+    root = logging.getLogger()
+    if log_format == "json":
+        root.handlers[0].setFormatter(JsonLines())
+        return None
+    if not sys.stderr.isatty() or verbose:
+        return None
+    from rich.console import Console
+    from rich.logging import RichHandler
+
+    console = Console(stderr=True)
+    root.handlers = [RichHandler(console=console, show_path=False)]
+    return console
+
+
+@contextmanager
+def shown(board: ProgressBoard, console: Any) -> Iterator[None]:
+    """Show the board while the block runs, inside a running loop."""
+    showing = asyncio.ensure_future(_lines(board) if console is None else _live(board, console))
+    try:
+        yield
+    finally:
+        showing.cancel()
+        _say(board)
+
+
+async def _lines(board: ProgressBoard) -> None:
+    while True:
+        await asyncio.sleep(_LINE_SECONDS)
+        _say(board)
+
+
+async def _live(board: ProgressBoard, console: Any) -> None:
+    with console.status("starting") as status:
+        while True:
+            await asyncio.sleep(_LIVE_SECONDS)
+            if board.has_news:
+                status.update(str(board.total(time.monotonic())))
+
+
+def _say(board: ProgressBoard) -> None:
+    if not board.has_news:
+        return
+    total = board.total(time.monotonic())
+    log.info("%s", total, extra={"fields": {"progress": asdict(total)}})
+
+
+class JsonLines(logging.Formatter):
+    """One object a line: time, level, logger, message, and the traceback of an error that was logged with one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        entry = {
+            "time": datetime.fromtimestamp(record.created, tz=UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            entry["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(entry, default=str)

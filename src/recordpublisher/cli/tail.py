@@ -10,13 +10,13 @@ from typing import Annotated
 import msgspec
 import typer
 
-from recordpublisher.plugins.sinks.files.record_json import as_json
+from recordpublisher.plugins.sinks.files.jsonl import as_json
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import INITIAL_POSITION
 from recordpublisher.publishers.records import RecordBatch
 
+from .execution import run_until_signal
 from .options import Pairs, PropertiesFile, read_properties
-from .until_signal import run_until_signal
 
 
 def tail(

@@ -12,8 +12,7 @@ import typer
 
 from recordpublisher.publishers.errors import ConfigurationError
 
-from .execution import tell
-from .until_signal import run_until_signal
+from .execution import run_until_signal, tell
 
 VARIABLE = "RECORDPUBLISHER_TRACKER_TOKEN"
 

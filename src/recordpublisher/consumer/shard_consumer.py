@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from recordpublisher.publishers.base import RecordPublisher, RunResult
 from recordpublisher.publishers.positions import SequenceNumber
@@ -13,7 +14,6 @@ from recordpublisher.publishers.shards import Shard
 from .bad_records import OnPoison, PoisonPolicy
 from .deserialization import Deserializer
 from .event_time import EventTimes
-from .output import ShardOutput
 from .watermark_strategies import WatermarkStrategy, without_absurd_futures
 
 
@@ -100,3 +100,19 @@ class ShardConsumer:
         del batch  # emitted records are not held while the next read waits for room (P6)
         self._publisher.offer_room(await putting)
         return position
+
+
+class ShardOutput(Protocol):
+    """Takes one shard's stamped batches, in order."""
+
+    def first_room(self) -> int:
+        """The bytes, as held in memory, that the first read may bring (P6)."""
+        ...
+
+    async def put(self, batch: RecordBatch) -> int:
+        """Queue a batch; returns when the next read may start, with the bytes, as held in memory, that it may bring (P6)."""
+        ...
+
+    def end(self, children: Sequence[Shard]) -> None:
+        """The shard was read to its end; everything put before is still to be emitted (S2)."""
+        ...

@@ -12,8 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .progress import Story, quarter_of
-from .routing import LAGGING, SILENT, SPLIT, TAKES_OVER
-from .schedule import DAY_MS
+from .schedule import DAY_MS, LAGGING, SILENT, SPLIT, TAKES_OVER
 
 PARTS = {SPLIT: "is split", LAGGING: "lags", SILENT: "falls silent", TAKES_OVER: "takes over"}
 LAG_BAR_DAYS = 100

@@ -13,8 +13,7 @@ import boto3
 from botocore.config import Config
 
 from .flights import Flight, all_flights
-from .routing import LAGGING, SHARDS, route, split_hash_key
-from .schedule import Score
+from .schedule import LAGGING, SHARDS, Score, route, split_hash_key
 
 TICK_SECONDS = 0.1
 REPORT_SECONDS = 0.5

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from .routing import SHARDS
+from .schedule import SHARDS
 
 HASH_BITS = 128
 

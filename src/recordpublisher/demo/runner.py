@@ -15,7 +15,7 @@ from .processes import Actor, free_port, wait_for_port
 from .progress import Story
 from .requirements import check_java, check_packages
 from .result_checks import Finding, findings
-from .routing import SHARDS
+from .schedule import SHARDS
 from .spark_job import DAY_MS, LOOKAHEAD_DAYS, OUT_OF_ORDERNESS_MS
 
 STREAM = "flights"

@@ -11,27 +11,24 @@ from recordpublisher.consumer.bad_records import OnPoison
 from recordpublisher.publishers.shards import Shard
 
 from .checkpoints.store import CheckpointKeeper
-from .closing import close_parts
 from .coordination.tracker import Report, SubtaskStatus
 from .dependencies import FetcherParts
-from .monitoring.metrics_joined import metrics_of
+from .monitoring.metric_views import SubtaskView
+from .monitoring.metrics import metrics_of
 from .monitoring.monitor import Monitor
 from .monitoring.status_log import Watch
-from .monitoring.subtask_view import SubtaskView
-from .pipeline.bounds import BoundedResult, Bounds, EndReason
+from .pipeline.bounds import BoundedResult, Bounds, EndReason, outcome_of
 from .pipeline.dead_letters import Rejections
 from .pipeline.emitter import Emitter
-from .pipeline.ending import Ending
 from .pipeline.memory_budget import ByteBudget
-from .pipeline.outcome import outcome_of
 from .pipeline.shard_queues import Intake
 from .pipeline.shard_readers import Readers, is_deleted_stream
 from .pipeline.suspension import Pulse
-from .pipeline.termination import FinishLine
+from .pipeline.termination import Ending, FinishLine
 from .shards.owned_shards import Roster
 from .shards.shard_table import ShardEntry, ShardTable
 from .snapshotter import Snapshots
-from .startup import open_job
+from .startup import close_parts, open_job
 from .watermarks.alignment import Alignment
 from .watermarks.reshard_handover import Succession
 from .watermarks.stragglers import Laggards

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 
 from recordpublisher.publishers.positions import PositionType, StartingPosition
@@ -94,3 +94,12 @@ async def _pinned_start(restored: Restored, parts: FetcherParts) -> tuple[Starti
     if pinned_ms is None:
         pinned_ms = await parts.pin_latest(parts.streams[0])
     return StartingPosition.at_timestamp(pinned_ms), pinned_ms
+
+
+async def close_parts(parts: FetcherParts, *more: Awaitable[None]) -> None:
+    """Close publishers, tracker, sink and state store, and await `more`. Raises: the first error, when all are closed."""
+    stores = [] if parts.checkpoints is None else [parts.checkpoints.close()]
+    every = [parts.factory.close(), parts.tracker.close(), parts.sink.close(), *stores, *more]
+    for result in await asyncio.gather(*every, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result

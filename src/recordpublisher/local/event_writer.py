@@ -3,14 +3,14 @@
 import asyncio
 from typing import Protocol
 
-from . import event_stream as eventstream
+from . import event_stream
 from .faults.injector import PlannedStreamFault, StreamFault
 from .faults.kinds import FaultKind
 from .faults.random_faults import Drawn
 from .streams.account import Account
 from .streams.subscriptions import INITIAL_RESPONSE, Send, Subscription
 
-EMPTY_EVENT = eventstream.event("SubscribeToShardEvent", b'{"Records":[],"MillisBehindLatest":0}')
+EMPTY_EVENT = event_stream.event("SubscribeToShardEvent", b'{"Records":[],"MillisBehindLatest":0}')
 
 
 class Wire(Protocol):
@@ -109,9 +109,9 @@ class _Pusher:
             case StreamFault.TRUNCATE:
                 await self._write(EMPTY_EVENT[: len(EMPTY_EVENT) // 2])
             case StreamFault.CORRUPT:
-                await self._write(eventstream.corrupted(EMPTY_EVENT))
+                await self._write(event_stream.corrupted(EMPTY_EVENT))
             case StreamFault.ERROR:
-                await self._write(eventstream.exception(planned.code, "injected"))
+                await self._write(event_stream.exception(planned.code, "injected"))
             case StreamFault.SILENT:
                 await asyncio.Event().wait()
             case StreamFault.END:
@@ -126,12 +126,12 @@ class _Pusher:
             case FaultKind.TRUNCATE:
                 await self._write(frame[: len(frame) // 2])
             case FaultKind.CORRUPT:
-                await self._write(eventstream.corrupted(frame))
+                await self._write(event_stream.corrupted(frame))
                 return False
             case FaultKind.SILENCE:
                 await asyncio.Event().wait()
             case FaultKind.EVENT_ERROR:
-                await self._write(eventstream.exception("InternalFailureException", "injected"))
+                await self._write(event_stream.exception("InternalFailureException", "injected"))
             case FaultKind.TAKE_OVER:
                 self._account.subscriptions.take_over(self._subscription)
                 await self._write(self._refusal())

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Protocol
 
 
@@ -28,3 +31,49 @@ class SystemClock:
     def monotonic(self) -> float:
         """Seconds since an arbitrary point, as asyncio's loop counts them."""
         return time.monotonic()
+
+
+LOOKS = 4
+MAX_LATENESS_SECONDS = 1.0
+
+
+@asynccontextmanager
+async def silence_limit(clock: Clock, seconds: float) -> AsyncIterator[None]:
+    """Raise TimeoutError when the block has waited for `seconds` of observed time.
+
+    The time is observed in `LOOKS` equal parts. A part that ended late, because the process was suspended or starved, does not
+    count: after a gap one more part is waited, so what the socket holds is read before anything is judged.
+    """
+    async with asyncio.timeout(None) as timeout:
+        watch = _Watch(clock, seconds / LOOKS, timeout)
+        try:
+            yield
+        finally:
+            watch.stop()
+
+
+class _Watch:
+    """Owns the timer of one wait and the number of silent parts so far."""
+
+    def __init__(self, clock: Clock, part: float, timeout: asyncio.Timeout) -> None:
+        self._clock = clock
+        self._part = part
+        self._timeout = timeout
+        self._silent_parts = 0
+        self._loop = asyncio.get_running_loop()
+        self._arm()
+
+    def stop(self) -> None:
+        self._timer.cancel()
+
+    def _arm(self) -> None:
+        self._due = self._clock.monotonic() + self._part
+        self._timer = self._loop.call_later(self._part, self._look)
+
+    def _look(self) -> None:
+        was_late = self._clock.monotonic() - self._due > min(self._part, MAX_LATENESS_SECONDS)
+        self._silent_parts += not was_late
+        if self._silent_parts >= LOOKS:
+            self._timeout.reschedule(self._loop.time())
+        else:
+            self._arm()

@@ -12,8 +12,7 @@ import time
 import msgspec
 
 from recordpublisher.fetcher.coordination.messages import Answer, Statement
-from recordpublisher.plugins.trackers.tcp.greeting import Challenge, Farewell, proof_of
-from recordpublisher.plugins.trackers.tcp.protocol import FrameReader, framed
+from recordpublisher.plugins.trackers.tcp.protocol import Challenge, Farewell, FrameReader, framed, proof_of
 
 ENCODER = msgspec.msgpack.Encoder()
 DECODER = msgspec.msgpack.Decoder(Challenge | Answer | Farewell)

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from recordpublisher.demo.outage.catch_up import Morning
+from recordpublisher.demo.outage.checks import findings_of_morning
 from recordpublisher.demo.outage.event_log import Recording
-from recordpublisher.demo.outage.morning_findings import findings_of_morning
 from recordpublisher.demo.outage.scenario import DAY_MS
 
 from fakes.outage_reports import alarm, report, shard_report

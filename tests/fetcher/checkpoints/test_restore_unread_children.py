@@ -2,9 +2,8 @@
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.restore import past_retention
+from recordpublisher.fetcher.checkpoints.restore import past_retention, with_unread_children
 from recordpublisher.fetcher.checkpoints.snapshot import Restored
-from recordpublisher.fetcher.checkpoints.unread_children import with_unread_children
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.positions import SequenceNumber
 

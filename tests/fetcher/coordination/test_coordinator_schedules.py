@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from recordpublisher.fetcher.coordination.coordinator import Coordinator
 from recordpublisher.fetcher.coordination.member import Membership, Place
-from recordpublisher.fetcher.coordination.subtask_report import Report, SubtaskStatus
+from recordpublisher.fetcher.coordination.tracker import Report, SubtaskStatus
 
 SYNC, TIMEOUT, STARTUP = 100, 1_000, 2_000
 SUBTASKS = 4

@@ -4,7 +4,7 @@ import pytest
 
 from recordpublisher.fetcher.coordination.member import LEAP, Membership, Place
 from recordpublisher.fetcher.coordination.messages import MOST_KEY_CHARACTERS, Answer
-from recordpublisher.fetcher.coordination.subtask_report import Report, SubtaskStatus
+from recordpublisher.fetcher.coordination.tracker import Report, SubtaskStatus
 
 ACTIVE, IDLE, LEFT = SubtaskStatus.ACTIVE, SubtaskStatus.IDLE, SubtaskStatus.LEFT
 

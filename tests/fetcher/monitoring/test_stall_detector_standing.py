@@ -1,6 +1,6 @@
 """A2: how long a thing was seen unchanged, by looks that took place."""
 
-from recordpublisher.fetcher.monitoring.standing import Standing
+from recordpublisher.fetcher.monitoring.stall_detector import Standing
 
 
 def seen(*looks, longest_gap=2.0):

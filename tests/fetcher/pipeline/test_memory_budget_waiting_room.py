@@ -3,8 +3,7 @@
 import asyncio
 from contextlib import asynccontextmanager
 
-from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, ByteBudget
-from recordpublisher.fetcher.pipeline.waiting_room import WaitingRoom
+from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, ByteBudget, WaitingRoom
 
 from fakes.shard_entries import entry, stamped
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from recordpublisher.fetcher.pipeline.bounds import EndReason
-from recordpublisher.fetcher.pipeline.ending import Ending
+from recordpublisher.fetcher.pipeline.termination import Ending
 from recordpublisher.publishers.errors import ImpossibleStateError
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from recordpublisher.fetcher.shards.elsewhere import guarded, guardian_of, unread_by
+from recordpublisher.fetcher.shards.assignment import guarded, guardian_of, unread_by
 
 from fakes.shard_entries import shard
 

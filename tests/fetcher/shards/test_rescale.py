@@ -2,8 +2,7 @@
 
 import json
 
-from recordpublisher.fetcher.checkpoints.state_store import StateStore
-from recordpublisher.fetcher.checkpoints.store import Checkpoints
+from recordpublisher.fetcher.checkpoints.store import Checkpoints, StateStore
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.testing.virtual_time import run_virtual
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from recordpublisher.fetcher.watermarks.lateness import late_after_idle
+from recordpublisher.fetcher.watermarks.stragglers import late_after_idle
 
 from fakes.shard_entries import stamped
 

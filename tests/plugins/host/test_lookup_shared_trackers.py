@@ -4,8 +4,8 @@ import gc
 
 import pytest
 
+from recordpublisher.plugins.host.lookup import tracker_of
 from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.plugins.host.shared_trackers import tracker_of
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 

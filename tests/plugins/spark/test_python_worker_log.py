@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from recordpublisher.plugins.spark.log import LOG_VARIABLE, log_to_stderr
+from recordpublisher.plugins.spark.python_worker import LOG_VARIABLE, log_to_stderr
 from recordpublisher.publishers.errors import ConfigurationError
 
 

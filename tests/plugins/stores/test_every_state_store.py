@@ -8,8 +8,8 @@ import boto3
 import pytest
 
 from recordpublisher import ConfigurationError, FencedError, Properties, StateError
+from recordpublisher.plugins.host.lookup import state_store_of
 from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.plugins.host.stores_by_uri import state_store_of
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from recordpublisher import ConfigurationError, Properties, StateError
+from recordpublisher.plugins.stores.by_location import object_store_of
 from recordpublisher.plugins.stores.file import object_store as file_objects
 from recordpublisher.plugins.stores.file.hard_links import link_durably
-from recordpublisher.plugins.stores.objects_by_location import object_store_of
 
 LOCATIONS = {"folder": "{folder}/spool", "file": "file://{folder}/spool", "s3": "s3://bucket/{name}/spool"}
 

@@ -1,6 +1,6 @@
 """ConsumerArn: what the ARN of a stream consumer says."""
 
-from recordpublisher.publishers.fanout.consumer_arn import ConsumerArn
+from recordpublisher.publishers.fanout.config import ConsumerArn
 
 STREAM = "arn:aws-cn:kinesis:cn-north-1:123456789012:stream/a.b-c_d"
 

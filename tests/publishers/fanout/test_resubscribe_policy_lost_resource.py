@@ -8,7 +8,7 @@ from recordpublisher.publishers.errors import DataLossError, StreamNotFoundError
 from recordpublisher.publishers.fanout.config import FanOutConfig
 from recordpublisher.publishers.fanout.consumer_refcount import ConsumerHolders
 from recordpublisher.publishers.fanout.consumer_registrar import Registrar
-from recordpublisher.publishers.fanout.lost_resource import LostResource
+from recordpublisher.publishers.fanout.resubscribe_policy import LostResource
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from recordpublisher.publishers.fanout.pacing import Pacing
+from recordpublisher.publishers.fanout.resubscribe_policy import Pacing
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 

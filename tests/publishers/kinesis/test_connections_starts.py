@@ -2,7 +2,7 @@
 
 import asyncio
 
-from recordpublisher.publishers.kinesis.starts import Starts
+from recordpublisher.publishers.kinesis.connections import Starts
 
 
 async def turns_taken(turns, callers):

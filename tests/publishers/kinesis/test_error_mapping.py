@@ -9,8 +9,7 @@ from botocore import eventstream
 from botocore import exceptions as sdk
 
 from recordpublisher.publishers import errors
-from recordpublisher.publishers.kinesis.advice import ADVICE, OTHERWISE
-from recordpublisher.publishers.kinesis.error_mapping import error_for_code, translate, translated
+from recordpublisher.publishers.kinesis.error_mapping import ADVICE, OTHERWISE, error_for_code, translate, translated
 
 
 def answer(code, status=400, message="because", operation="GetRecords"):

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from recordpublisher.publishers.kinesis.socket_memory import lend_block, read_little
+from recordpublisher.publishers.kinesis.tls import lend_block, read_little
 
 
 class OfAnotherLoop:

@@ -107,7 +107,7 @@ class Theatre:
         """The coordinator of the rule; answers the properties that name it."""
         port, name, token = free_port(), self._rule, secrets.token_urlsafe(16)
         if name == FLINK:
-            module, given = "recordpublisher.demo.outage.flink_coordinator", ["--port", str(port)]
+            module, given = "recordpublisher.demo.outage.flink_rule", ["--port", str(port)]
             self._listening(module, [*given, "--timeout-ms", str(self._timeout_ms)], "tracker", port)
         else:
             self._listening("recordpublisher", ["tracker", "--port", str(port), "--token", token], "tracker", port)

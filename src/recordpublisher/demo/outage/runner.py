@@ -12,9 +12,8 @@ from recordpublisher.publishers.errors import ConfigurationError
 
 from ..result_checks import Finding
 from .catch_up import morning_after
-from .checks import findings_of_flink, findings_of_ours
+from .checks import findings_of_flink, findings_of_morning, findings_of_ours
 from .event_log import Recording
-from .morning_findings import findings_of_morning
 from .subtask import FLINK
 from .suspension import replay
 

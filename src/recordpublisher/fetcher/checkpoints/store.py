@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ..sink import State
-from .state_store import StateStore
 
 REST_SECONDS = 0.1
 """Between a checkpoint and the next one that is asked for: a thousand shards that end together would else be a thousand snapshots of a
@@ -85,3 +85,22 @@ async def _happens(event: asyncio.Event, seconds: float | None) -> bool:
     except TimeoutError:
         return False
     return True
+
+
+class StateStore(ABC):
+    """Keeps one snapshot for each subtask of a job. Built as `StateStore(properties)`."""
+
+    @abstractmethod
+    async def load(self) -> list[State]:
+        """Every stored snapshot of the job; an empty list on the first start. Raises: StateError when one is unreadable."""
+
+    @abstractmethod
+    async def open_generation(self, subtask: int) -> int:
+        """Take a generation higher than any before: later stores of this subtask's earlier starts raise FencedError."""
+
+    @abstractmethod
+    async def store(self, subtask: int, generation: int, state: State) -> None:
+        """Keep a snapshot if `generation` is still the subtask's newest. Raises: FencedError when it is not."""
+
+    async def close(self) -> None:  # noqa: B027 - optional on purpose
+        """Release what the store holds. Called once, when the job closes."""

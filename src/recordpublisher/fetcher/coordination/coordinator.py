@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..min_heap import LowestOf
 from .group import Patience, WatermarkGroup
 from .messages import Answer, Refusal, Statement
-from .subtask_report import SubtaskStatus
+from .tracker import SubtaskStatus
 
 TOLD_AT_ONCE = 16
 """How many of the lowest subtasks hear which value others wait for; the rest hear it in the answers to their heartbeats."""

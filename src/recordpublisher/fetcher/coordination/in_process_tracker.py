@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from recordpublisher.publishers.clock import Clock, SystemClock
 
 from .group import Patience, WatermarkGroup
-from .subtask_report import Report
-from .tracker import WatermarkTracker
+from .tracker import Report, WatermarkTracker
 
 
 class InProcessTracker(WatermarkTracker):

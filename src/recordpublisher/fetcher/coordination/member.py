@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .messages import MOST_KEY_CHARACTERS, Answer, Statement, Status
-from .subtask_report import Report, SubtaskStatus
+from .tracker import Report, SubtaskStatus
 
 LEAP = 1_000_000_000
 """How far a start counts on from what a predecessor on a machine with a faster clock has said: 1,000 s in µs."""

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..shards.shard_table import ShardEntry
+from ..coordination.tracker import WatermarkTracker
+from ..pipeline.emitter import Emitter
+from ..pipeline.shard_queues import Intake
+from ..pipeline.suspension import Pulse
+from ..shards.shard_table import ShardEntry, ShardTable
+from ..watermarks.alignment import Alignment
+from .monitor import Monitor
 
 STALE_ANSWER_MS = 30_000
 """An answer that stood at the tip says so for this long; later nobody knows, and the gauge grows."""
@@ -58,3 +64,21 @@ class ShardView:
         if self.retention_ms is None or safe_until is None or state.ended:
             return None
         return safe_until + self.retention_ms - self.now_ms
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskView:
+    """The parts of a fetcher that know something of it."""
+
+    table: ShardTable
+    tracker: WatermarkTracker
+    alignment: Alignment
+    emitter: Emitter
+    intake: Intake
+    monitor: Monitor
+    pulse: Pulse
+
+    @property
+    def entries(self) -> list[ShardEntry]:
+        """Every shard that the subtask has."""
+        return list(self.table)

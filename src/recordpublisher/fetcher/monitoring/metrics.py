@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
-from .metric_views import ShardView
-from .subtask_view import SubtaskView
+from recordpublisher.publishers.clock import Clock
+
+from .metric_views import ShardView, SubtaskView
 
 V = TypeVar("V")
 
@@ -254,3 +255,16 @@ OF_SHARD: tuple[Metric[ShardView], ...] = (
 def shown(table: tuple[Metric[V], ...], view: V) -> dict[str, Any]:
     """Every metric of one scope, as plain values."""
     return {metric.name: metric.of(view) for metric in table}
+
+
+def metrics_of(subtask: SubtaskView, clock: Clock) -> dict[str, Any]:
+    """`{"subtask": {...}, "shards": {"stream/shard-id": {...}}}`; costs no call."""
+    now_ms, now, board = clock.now_ms(), clock.monotonic(), subtask.monitor.board
+    retention = subtask.monitor.retention
+    views = [
+        ShardView(entry, now_ms, now, retention.of(entry.shard.stream), entry.key in board) for entry in subtask.entries
+    ]
+    return {
+        "subtask": shown(OF_SUBTASK, subtask),
+        "shards": {view.entry.key: shown(OF_SHARD, view) for view in views},
+    }

@@ -11,14 +11,13 @@ from ..dependencies import FetcherParts
 from ..shards.shard_table import ShardTable
 from ..sink import Sink
 from ..watermarks.alignment import Alignment
-from .retention import Retention
 from .shard_observations import Sightings
-from .stall_detector import Standstill
-from .standing import Standing
+from .stall_detector import Standing, Standstill
+from .status_log import waited_for
 from .unread_shards import UnreadWatch
-from .waited_for import waited_for
 
-log = logging.getLogger("recordpublisher.alarm")
+alarm_log = logging.getLogger("recordpublisher.alarm")
+log = logging.getLogger("recordpublisher.fetcher")
 
 LOOKS = 10
 """So many looks in an alarm interval."""
@@ -62,7 +61,7 @@ class Monitor:
             try:
                 await self._look()
             except Exception:
-                log.exception("a look for unread shards failed; the job goes on")
+                alarm_log.exception("a look for unread shards failed; the job goes on")
 
     async def _look(self) -> None:
         sights = await self.sightings.gather(self._waited_for())
@@ -92,3 +91,33 @@ class Monitor:
 
     def _waited_for(self) -> str:
         return waited_for(self._parts.tracker, self._alignment.holder, self._parts.subtask)
+
+
+HOUR = 3600.0
+SPREAD_SECONDS = 0.1
+"""Subtasks ask one after the other: an account has 20 DescribeStreamSummary calls a second."""
+
+
+class Retention:
+    """Owns what is known, ms by stream; nothing where nobody says."""
+
+    def __init__(self, parts: FetcherParts) -> None:
+        self._parts = parts
+        self._known: dict[str, int | None] = {}
+
+    def of(self, stream: str) -> int | None:
+        """The retention of a stream, ms; None while it is not known."""
+        return self._known.get(stream)
+
+    async def run(self) -> None:
+        """Ask now and once an hour, since it can be changed; without a port, never."""
+        if self._parts.retention_ms is None:
+            return
+        await asyncio.sleep(self._parts.subtask * SPREAD_SECONDS)
+        while True:
+            for stream in self._parts.streams:
+                try:
+                    self._known[stream] = await self._parts.retention_ms(stream)
+                except Exception:
+                    log.exception("the retention of %s is not known; the job goes on", stream)
+            await asyncio.sleep(HOUR)

@@ -13,7 +13,7 @@ from recordpublisher.publishers.shards import Shard
 from ..checkpoints.restore import seeded_states
 from ..checkpoints.snapshot import union
 from ..dependencies import FetcherParts
-from ..shards.elsewhere import guarded, unread_by
+from ..shards.assignment import guarded, unread_by
 from ..shards.shard_state import ShardState
 from ..shards.shard_table import ShardEntry, ShardTable, Stage
 from ..sink import State

@@ -12,7 +12,6 @@ from ..coordination.tracker import WatermarkTracker
 from ..shards.shard_table import ShardTable
 from ..watermarks.alignment import Alignment
 from ..watermarks.local_watermark import LocalWatermark
-from .waited_for import waited_for
 
 log = logging.getLogger("recordpublisher.fetcher")
 
@@ -125,3 +124,13 @@ class Watch:
             waited_for(self._tracker, self._alignment.holder, self._subtask),
             MAX_LAG.key,
         )
+
+
+def waited_for(tracker: WatermarkTracker, own_holder: str | None, subtask: int) -> str:
+    """Subtasks that have not joined, else another subtask, else the shard that holds this subtask's own minimum."""
+    holder, missing = tracker.holder(), tracker.missing()
+    if missing:
+        return f"subtasks that have not joined: {missing}"
+    if holder is not None and holder != subtask:
+        return f"subtask {holder}"
+    return f"shard {own_holder}"

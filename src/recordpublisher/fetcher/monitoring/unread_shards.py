@@ -10,7 +10,7 @@ from recordpublisher.publishers.shards import Shard
 from ..alarms import Alarm, AlarmKind
 from ..shards.shard_state import ShardState
 from ..shards.shard_table import ShardEntry, Stage
-from .standing import Standing
+from .stall_detector import Standing
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from recordpublisher.publishers.records import RecordBatch
 from ..shards.shard_table import ShardEntry, Stage
 from ..sink import Sink
 from ..watermarks.alignment import Alignment
-from ..watermarks.lateness import late_after_idle
 from ..watermarks.local_watermark import LocalWatermark
+from ..watermarks.stragglers import late_after_idle
 from .shard_queues import Intake
 from .suspension import Pulse
 from .termination import FinishLine

@@ -10,9 +10,8 @@ from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard
 
 from ..shards.shard_table import ShardEntry, Stage
-from .memory_budget import ByteBudget
+from .memory_budget import ByteBudget, WaitingRoom
 from .suspension import Pulse
-from .waiting_room import WaitingRoom
 
 
 class Intake:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
@@ -27,3 +27,36 @@ class UniformAssigner:
     def __call__(self, shard: Shard, parallelism: int) -> int:
         """The subtask that owns the shard."""
         return uniform(shard, parallelism)
+
+
+def guardian_of(owner: int, parallelism: int) -> int:
+    """The subtask that looks after the shards of `owner`: the first one, for those of the first the second.
+
+    One of them reads the stored positions of the whole job, and a subtask that is gone cannot look after its own.
+    """
+    return 0 if owner != 0 else min(1, parallelism - 1)
+
+
+def guarded(
+    listed: Iterable[Shard], own: Collection[str], assigner: ShardAssigner, subtask: int, parallelism: int
+) -> dict[str, tuple[Shard, int]]:
+    """The listed shards that this subtask looks after for others, by key, each with its owner."""
+    owners = {shard.key: (shard, assigner(shard, parallelism)) for shard in listed if shard.key not in own}
+    return {key: found for key, found in owners.items() if guardian_of(found[1], parallelism) == subtask}
+
+
+def unread_by(
+    owner: int, parallelism: int, missing: Collection[int], left_out: Collection[int], has_stored_positions: bool
+) -> str | None:
+    """Who should read a shard of another subtask; None when nobody here can judge whether it is read.
+
+    That needs the owner's stored position, or the certainty that there is no owner: an assigner that names none, or a subtask that is
+    has not joined. Without either nobody knows what another subtask has emitted.
+    """
+    if not 0 <= owner < parallelism:
+        return f"nobody owns it: it was given to subtask {owner} of {parallelism}"
+    if owner in missing:
+        return f"its owner, subtask {owner}, has not joined"
+    if not has_stored_positions:
+        return None
+    return f"its owner, subtask {owner}, {'is not heard of' if owner in left_out else 'stores no progress'}"

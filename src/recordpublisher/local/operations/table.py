@@ -8,9 +8,7 @@ import msgspec
 from .. import requests
 from ..api_errors import ApiError, invalid_input
 from ..streams.account import Account
-from . import consumers, reading, shards, streams
-from . import put_records as writing
-from . import shards as resharding
+from . import consumers, put_records, reading, shards, streams
 
 R = TypeVar("R", bound=requests.Request)
 Answer = Callable[[Account, bytes], bytes]
@@ -54,11 +52,11 @@ OPERATIONS = _table(
     (requests.IncreaseStreamRetentionPeriod, streams.increase_retention),
     (requests.DecreaseStreamRetentionPeriod, streams.decrease_retention),
     (requests.ListShards, shards.list_shards),
-    (requests.SplitShard, resharding.split_shard),
-    (requests.MergeShards, resharding.merge_shards),
-    (requests.UpdateShardCount, resharding.update_shard_count),
-    (requests.PutRecord, writing.put_record),
-    (requests.PutRecords, writing.put_records),
+    (requests.SplitShard, shards.split_shard),
+    (requests.MergeShards, shards.merge_shards),
+    (requests.UpdateShardCount, shards.update_shard_count),
+    (requests.PutRecord, put_records.put_record),
+    (requests.PutRecords, put_records.put_records),
     (requests.GetShardIterator, reading.get_shard_iterator),
     (requests.GetRecords, reading.get_records),
     (requests.RegisterStreamConsumer, consumers.register),

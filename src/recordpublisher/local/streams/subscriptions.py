@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from .. import event_stream as eventstream
+from .. import event_stream
 from ..api_errors import in_use
 from ..clock import Clock
 from .consumers import Consumer
@@ -18,7 +18,7 @@ TAKE_OVER_AFTER_MS = 5_000
 MAX_EVENT_RECORDS = 2_000
 MAX_EVENT_BYTES = 1 << 20
 
-INITIAL_RESPONSE = eventstream.event("initial-response", b"{}")
+INITIAL_RESPONSE = event_stream.event("initial-response", b"{}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +69,11 @@ class Subscription:
 
     def _refusal(self) -> bytes | None:
         if self.replaced:
-            return eventstream.exception("ResourceInUseException", "Another call subscribed to this shard.")
+            return event_stream.exception("ResourceInUseException", "Another call subscribed to this shard.")
         if self.consumer.gone_from_ms is not None:
-            return eventstream.exception("ResourceNotFoundException", f"Consumer {self.consumer.arn} not found.")
+            return event_stream.exception("ResourceNotFoundException", f"Consumer {self.consumer.arn} not found.")
         if self.stream.is_gone:
-            return eventstream.exception("ResourceNotFoundException", f"Stream {self.stream.name} not found.")
+            return event_stream.exception("ResourceNotFoundException", f"Stream {self.stream.name} not found.")
         return None
 
     def _next_event(self, now_ms: int) -> Send | Wait:
@@ -99,7 +99,7 @@ class Subscription:
             millis_behind_latest,
             tail,
         )
-        return eventstream.event("SubscribeToShardEvent", payload)
+        return event_stream.event("SubscribeToShardEvent", payload)
 
 
 def millis_behind(unread_arrival_ms: int | None, now_ms: int) -> int:

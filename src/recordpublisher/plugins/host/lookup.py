@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import weakref
+from urllib.parse import urlsplit
+
+from recordpublisher.fetcher.checkpoints.store import StateStore
+from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.coordination.tracker import WatermarkTracker
 from recordpublisher.fetcher.sink import Sink
+from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import DEAD_LETTER, DEAD_LETTER_SINK, JOB_NAME, ON_POISON, SINK
+from recordpublisher.publishers.properties.table import (
+    DEAD_LETTER,
+    DEAD_LETTER_SINK,
+    JOB_NAME,
+    ON_POISON,
+    SINK,
+    STATE_URI,
+)
 
 from .registry import Registry
 
@@ -41,3 +56,44 @@ def _settings_of(properties: Properties) -> Properties:
     own = {_SETTINGS + key: value for key, value in properties.with_prefix(DEAD_LETTER).items() if key != "sink"}
     others = {key: value for key, value in properties.items() if not key.lower().startswith(_SETTINGS)}
     return Properties({**others, **own, JOB_NAME.key: None if job is None else f"{job} dead letters"})
+
+
+_STORES = {"": "FILE", "sqlite": "SQL", "postgresql": "SQL", "postgres": "SQL"}
+
+
+def state_store_of(registry: Registry, properties: Properties) -> StateStore | None:
+    """The store, built with the properties; None when no URI is set. Raises: ConfigurationError."""
+    uri = properties.value(STATE_URI)
+    if uri is None:
+        return None
+    scheme = urlsplit(uri).scheme.partition("+")[0].lower()
+    made = registry.state_stores.get(_STORES.get(scheme, scheme), STATE_URI.key)
+    return made(properties)  # type: ignore[call-arg]
+
+
+_SHARED: weakref.WeakValueDictionary[tuple[object, ...], InProcessTracker] = weakref.WeakValueDictionary()
+"""Trackers live as long as a fetcher of their job does."""
+
+
+def tracker_of(
+    registry: Registry,
+    properties: Properties,
+    streams: tuple[str, ...],
+    parallelism: int,
+    clock: Clock | None = None,
+) -> WatermarkTracker:
+    """The tracker that the properties name; one for many processes hears the streams' names where no group is set.
+
+    Raises: ConfigurationError for an unknown name or what the tracker cannot do without (C2).
+    """
+    made = registry.trackers.get(properties.value(table.TRACKER) or "", table.TRACKER.key)
+    group = properties.value(table.WATERMARK_GROUP)
+    if made is not InProcessTracker:
+        known = properties if group is not None else properties.merged({table.WATERMARK_GROUP.key: ",".join(streams)})
+        return made(known)  # type: ignore[call-arg]
+    timeout_ms = max(properties.value(table.TRACKER_TIMEOUT), 3 * properties.value(table.SYNC_INTERVAL))
+    tracker = InProcessTracker(parallelism=parallelism, clock=clock, timeout_ms=timeout_ms)
+    if group is None and parallelism == 1:
+        return tracker
+    job = (group,) if group is not None else (streams, parallelism, frozenset(properties.items()))
+    return _SHARED.setdefault(job, tracker)

@@ -15,8 +15,7 @@ from recordpublisher.consumer.watermark_strategies import AssignedWatermarks, Wa
 from recordpublisher.fetcher import data_fetcher as floor
 from recordpublisher.fetcher.alarms import AlarmListener
 from recordpublisher.fetcher.checkpoints.snapshot import union
-from recordpublisher.fetcher.checkpoints.state_store import StateStore
-from recordpublisher.fetcher.checkpoints.store import Checkpoints
+from recordpublisher.fetcher.checkpoints.store import Checkpoints, StateStore
 from recordpublisher.fetcher.dependencies import FetcherParts
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
@@ -31,11 +30,9 @@ from recordpublisher.publishers.records import Record
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
-from ..host.lookup import dead_letters_of, sink_of
+from ..host.lookup import dead_letters_of, sink_of, state_store_of, tracker_of
 from ..host.manager import load_registry
 from ..host.registry import Registry
-from ..host.shared_trackers import tracker_of
-from ..host.stores_by_uri import state_store_of
 from .arguments import (
     check_function,
     check_share,

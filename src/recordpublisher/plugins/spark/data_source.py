@@ -14,9 +14,8 @@ from recordpublisher.publishers.errors import ConfigurationError
 from ..sinks.spark.spool.reader import SpoolStreamReader
 from ..stores.by_location import claim_store_of
 from .arrow_rows import SPARK_SCHEMA
-from .log import log_to_stderr
 from .options import SparkOptions
-from .python_worker import worker_loop
+from .python_worker import log_to_stderr, worker_loop
 from .service.kinesis_service import KinesisService, check_job
 from .source.batch_offset import Offset
 from .source.batch_planner import BatchPlanner

@@ -19,8 +19,7 @@ from recordpublisher.publishers.properties.properties import (
 )
 from recordpublisher.publishers.properties.property_types import choice, integer, optional_integer, text
 
-from ..stores.by_location import claim_store_of
-from ..stores.objects_by_location import object_store_of
+from ..stores.by_location import claim_store_of, object_store_of
 from .continuous_options import SPOOL_PROPERTIES, SpoolSettings
 
 _GROUP = "Spark"

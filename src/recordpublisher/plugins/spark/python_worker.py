@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Hashable
 from concurrent.futures import Future
 from typing import Any, TypeVar, cast
 
-from recordpublisher.publishers.errors import RecordPublisherError
+from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 
 LOG = logging.getLogger("recordpublisher.spark")
 T = TypeVar("T")
@@ -89,3 +89,18 @@ def worker_loop() -> WorkerLoop:
     if _CURRENT is None or _CURRENT.pid != os.getpid():
         _CURRENT = WorkerLoop()
     return _CURRENT
+
+
+LOG_VARIABLE = "RECORDPUBLISHER_SPARK_LOG"
+"""The level, an environment variable of the driver."""
+
+
+def log_to_stderr() -> None:
+    """Set the level, and a handler unless the process has one. Raises: ConfigurationError."""
+    given = os.environ.get(LOG_VARIABLE, "WARNING")
+    level = logging.getLevelNamesMapping().get(given.upper())
+    if level is None:
+        raise ConfigurationError(LOG_VARIABLE, given, "DEBUG, INFO, WARNING, ERROR or CRITICAL")
+    if not logging.getLogger().handlers:
+        logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("recordpublisher").setLevel(level)

@@ -8,7 +8,8 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 
 from .file.claim_store import FileClaimStore
-from .ports import ClaimStore
+from .file.object_store import FolderObjects
+from .ports import ClaimStore, ObjectStore
 
 
 def claim_store_of(location: str, properties: Properties) -> ClaimStore:
@@ -27,3 +28,17 @@ def claim_store_of(location: str, properties: Properties) -> ClaimStore:
     if "://" in location:
         raise ConfigurationError("metadataLocation", location, "a folder, s3://bucket/prefix or dynamodb://table/job")
     return FileClaimStore(location)
+
+
+def object_store_of(location: str, key: str, properties: Properties) -> ObjectStore:
+    """The store behind a location that stood at the property `key`. Raises: ConfigurationError."""
+    parts = urlsplit(location)
+    if parts.scheme == "s3":
+        from .s3.object_store import S3Objects
+
+        return S3Objects(location, key, properties)
+    if parts.scheme == "file":
+        return FolderObjects(unquote(parts.path))
+    if "://" in location:
+        raise ConfigurationError(key, location, "a folder or s3://bucket/prefix")
+    return FolderObjects(location)

@@ -27,7 +27,6 @@ from ..properties.table import (
     UNREAD_TIMEOUT,
 )
 from ..retry import RetryPolicy
-from .consumer_arn import ConsumerArn
 from .recoverable_errors import RecoverableErrors
 
 _NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")  # the service's pattern of a ConsumerName
@@ -153,3 +152,30 @@ def _consumer_arn(stream: str, text: str) -> ConsumerArn:
             CONSUMER_ARN.key + stream, text, f"arn:aws:kinesis:<region>:<account>:stream/{stream}/consumer/<name>:<id>"
         )
     return arn
+
+
+_PATTERN = re.compile(
+    r"(?P<stream_arn>arn:[^:]+:kinesis:[^:]*:[^:]*:stream/(?P<stream>[^/:]+))/consumer/(?P<name>[^/:]+)(:\d+)?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerArn:
+    """A consumer's ARN: `<stream ARN>/consumer/<name>:<time of registration>`.
+
+    The time makes a consumer that was registered again another consumer (some servers leave it out).
+    """
+
+    text: str
+    stream_arn: str
+    stream: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> ConsumerArn | None:
+        """None when the text is not the ARN of a stream consumer."""
+        found = _PATTERN.fullmatch(text)
+        return None if found is None else cls(text, found["stream_arn"], found["stream"], found["name"])
+
+    def __str__(self) -> str:
+        return self.text

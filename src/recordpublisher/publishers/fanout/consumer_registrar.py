@@ -7,10 +7,11 @@ import logging
 import random
 from collections import defaultdict
 from collections.abc import Callable
+from typing import Protocol
 
 from ..clock import Clock
 from ..errors import ConsumerError, ImpossibleStateError, RecordPublisherError
-from ..kinesis.ports import RegistrationPort
+from ..kinesis.ports import ListingPort, RegistrationPort, SubscriptionPort
 from .config import FanOutConfig, RegistrationType
 from .consumer_refcount import HOLDERS_OF_THIS_PROCESS, ConsumerHolders, ConsumerKey
 from .consumer_registration import Registration
@@ -133,3 +134,15 @@ def _vanished(stream: str, arn: str) -> str:
         f"the consumer of stream '{stream}' is not registered (any more): {arn}; registration is NONE, so register it by command and "
         f"set flink.stream.efo.consumerarn.{stream}, or let LAZY or EAGER do it"
     )
+
+
+class FanOutPorts(SubscriptionPort, RegistrationPort, ListingPort, Protocol):
+    """The three ports of one client; the factory that opened it closes it."""
+
+    async def keys_decide(self, stream: str) -> bool:
+        """Whether keys decide the shard of a record: not with AUTO record distribution (S4)."""
+        ...
+
+    async def close(self) -> None:
+        """Close connections and release the client."""
+        ...

@@ -10,8 +10,7 @@ from ..properties.properties import Properties
 from ..properties.table import CONSUMER_ARN
 from .config import FanOutConfig, RegistrationType, name_of_stream
 from .consumer_refcount import ConsumerHolders
-from .consumer_registrar import Registrar
-from .ports import FanOutPorts
+from .consumer_registrar import FanOutPorts, Registrar
 
 
 def register_eagerly(

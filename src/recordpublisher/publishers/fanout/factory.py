@@ -17,9 +17,8 @@ from ..shard_metrics import ShardMetrics
 from ..shards import Shard
 from .config import FanOutConfig
 from .consumer_refcount import HOLDERS_OF_THIS_PROCESS, ConsumerHolders
-from .consumer_registrar import Registrar
+from .consumer_registrar import FanOutPorts, Registrar
 from .eager_registration import register_eagerly
-from .ports import FanOutPorts
 from .publisher import FanOutRecordPublisher
 
 

@@ -18,10 +18,8 @@ from ..retry import retrying
 from ..shard_metrics import ShardMetrics
 from ..shards import Shard
 from .config import FanOutConfig
-from .consumer_registrar import Registrar
-from .lost_resource import LostResource
-from .ports import FanOutPorts
-from .resubscribe_policy import Recovery
+from .consumer_registrar import FanOutPorts, Registrar
+from .resubscribe_policy import LostResource, Recovery
 from .subscription import OpenSubscription
 
 

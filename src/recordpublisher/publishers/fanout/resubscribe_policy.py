@@ -9,6 +9,7 @@ from collections.abc import Callable
 from ..clock import Clock
 from ..errors import (
     ConsumerError,
+    DataLossError,
     ExpiredIteratorError,
     ImpossibleStateError,
     ResourceInUseError,
@@ -16,10 +17,12 @@ from ..errors import (
     ThrottledError,
     TransientError,
 )
+from ..kinesis.ports import ListingPort
+from ..retry import RetryPolicy, retrying
 from ..shard_metrics import ShardMetrics
-from ..shards import Shard
+from ..shards import Shard, is_too_old_for
 from .config import FanOutConfig
-from .pacing import SECONDS_AFTER_SUCCESS, Pacing
+from .consumer_registrar import Registrar
 from .preemption_detector import TakeOverWatch
 
 log = logging.getLogger(__name__)
@@ -130,3 +133,58 @@ class Recovery:
         """Within 5 s of the other's success we would be refused; the jitter keeps two contenders out of step."""
         self.pacing.wait_at_least(SECONDS_AFTER_SUCCESS + self._draw())
         log.info("subscription to %s is in use, waiting out 5 s: %s", self._shard.key, error)
+
+
+SECONDS_AFTER_SUCCESS = 5.0  # service: within 5 s of a success the next call is a ResourceInUseException
+SECONDS_BETWEEN_CALLS = 1.0  # service: one call a second per consumer and shard
+
+
+class Pacing:
+    """Owns the earliest time of the next call."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._not_before = clock.monotonic()
+
+    def called(self) -> None:
+        """A call goes out now."""
+        self.wait_at_least(SECONDS_BETWEEN_CALLS)
+
+    def succeeded(self) -> None:
+        """A subscription was opened just now."""
+        self.wait_at_least(SECONDS_AFTER_SUCCESS)
+
+    def wait_at_least(self, seconds: float) -> None:
+        """Not before `seconds` from now; a later time that was set before stays."""
+        self._not_before = max(self._not_before, self._clock.monotonic() + seconds)
+
+    @property
+    def seconds_to_wait(self) -> float:
+        """Seconds until a call may go out, 0 when it may now."""
+        return max(0.0, self._not_before - self._clock.monotonic())
+
+
+class LostResource:
+    """Looks closer at a ResourceNotFoundException. A shard is never taken as ended because something was not found."""
+
+    def __init__(self, registrar: Registrar, listing: ListingPort, policy: RetryPolicy) -> None:
+        self._registrar = registrar
+        self._listing = listing
+        self._policy = policy
+
+    async def heal(self, shard: Shard, arn: str) -> bool:
+        """True when the consumer was gone and there is another one now, False when stream, shard and consumer are all there.
+
+        Raises: StreamNotFoundError, DataLossError when the shard is no longer listed, ConsumerError when nobody may register.
+        """
+        if self._registrar.arn(shard.stream) != arn:  # another shard was faster
+            return True
+        if not await retrying(lambda: self._is_listed(shard), self._policy):
+            raise DataLossError(f"{shard.key} is gone: it is past the stream's retention and was not read to its end")
+        return await self._registrar.heal(shard.stream, arn)
+
+    async def _is_listed(self, shard: Shard) -> bool:
+        listed = await self._listing.list_shards(shard.stream_arn or shard.stream)
+        if is_too_old_for(shard, listed):
+            raise TransientError("ListShards", "NotListedYet", f"{shard.key} is not found and not listed yet")
+        return any(one.shard_id == shard.shard_id for one in listed)

@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..clock import Clock
+from ..clock import Clock, silence_limit
 from ..errors import TransientError
 from ..kinesis.ports import ReadAnswer, Subscription, SubscriptionPort
 from ..positions import StartingPosition
 from ..shards import Shard
-from ..silence import silence_limit
 from .config import FanOutConfig
 
 API = "SubscribeToShard"

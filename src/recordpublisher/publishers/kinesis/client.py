@@ -18,9 +18,8 @@ from .connections import Connections
 from .endpoint import is_arn, name_of
 from .error_mapping import understood
 from .list_shards import date_of, listed_shards, listed_streams, shard_of
-from .ports import ConsumerDescription, PutAnswer, PutEntry, ReadAnswer, StreamFacts
+from .ports import ConsumerDescription, PutAnswer, PutEntry, ReadAnswer, StreamFacts, Transport
 from .subscription import BLOCK_BYTES, EventSubscription
-from .transport import Transport
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

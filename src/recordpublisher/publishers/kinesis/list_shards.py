@@ -8,7 +8,7 @@ from typing import Any
 from ..errors import FatalKinesisError, TransientError
 from ..shards import HashRange, Shard
 from .error_mapping import understood
-from .transport import Transport
+from .ports import Transport
 
 
 async def listed_shards(connections: Transport, stream: dict[str, str], after: str | None) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from .codec.event_stream import Frame, FrameReader
 from .codec.read_response import decode_read, to_answer
 from .error_mapping import error_for_code, translated
 from .ports import ReadAnswer
-from .socket_memory import read_little
+from .tls import read_little
 
 API = "SubscribeToShard"
 BLOCK_BYTES = 64 * 1024

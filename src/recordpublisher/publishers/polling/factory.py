@@ -16,8 +16,8 @@ from ..retry import retrying
 from ..shard_metrics import ShardMetrics
 from ..shards import Shard
 from .config import PollingConfig
-from .memory import Left
 from .publisher import PollingRecordPublisher, PollingService
+from .rate_control import Left
 
 
 class PollingRecordPublisherFactory(RecordPublisherFactory):

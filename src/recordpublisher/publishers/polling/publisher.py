@@ -18,10 +18,8 @@ from ..retry import counting_into, retrying
 from ..shard_metrics import ShardMetrics
 from ..shards import Shard
 from .config import PollingConfig
-from .memory import Left
-from .missing import why_not_found
-from .rate_control import CALL_SECONDS, RecordSize, key_bytes_of, limit_of, next_read_at, retry_pause_seconds
-from .shard_iterator import ShardIterator
+from .rate_control import CALL_SECONDS, Left, RecordSize, key_bytes_of, limit_of, next_read_at, retry_pause_seconds
+from .shard_iterator import ShardIterator, why_not_found
 
 
 class PollingService(PollingPort, ListingPort, DistributionPort, Protocol):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import ThrottledError, TransientError
+from ..positions import StartingPosition
 from ..records import RecordBatch, UserRecord
 
 LARGEST_ANSWER_SECONDS = 5.0
@@ -82,3 +83,17 @@ def limit_of(max_records: int, size: RecordSize, room_bytes: int | None, adaptiv
     if room_bytes is not None:
         limit = min(limit, int(room_bytes / size.held))
     return max(1, min(limit, MOST_RECORDS))
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """`iterator` (None: none in hand) stands at `position` and is from `since`; no read before `next_read_at`, by the quota (R1);
+    `unanswered_at`: when the last read was sent, if its answer was lost, else -inf; all in monotonic seconds. `size`: of the shard's
+    records, so that the first read fits its room (P6)."""
+
+    position: StartingPosition
+    iterator: str | None
+    since: float
+    size: RecordSize
+    next_read_at: float
+    unanswered_at: float

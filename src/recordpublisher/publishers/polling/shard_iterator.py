@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 
 from ..clock import Clock
-from ..kinesis.ports import PollingPort
+from ..errors import DataLossError, RecordPublisherError, ResourceInUseError, ResourceNotFoundError, TransientError
+from ..kinesis.ports import ListingPort, PollingPort
 from ..positions import StartingPosition
 from ..retry import RetryPolicy, counting_into, retrying
 from ..shard_metrics import ShardMetrics
-from ..shards import Shard
+from ..shards import Shard, is_too_old_for
 from .rate_control import ITERATOR_SECONDS, retry_pause_seconds
 
 
@@ -59,3 +60,29 @@ class ShardIterator:
         """Forget the iterator because it is too old; counted."""
         self._value = None
         self._metrics.iterator_refreshes += 1
+
+
+async def why_not_found(
+    listing: ListingPort, shard: Shard, error: ResourceNotFoundError, policy: RetryPolicy
+) -> RecordPublisherError:
+    """The error to raise for a shard that was not found: a shard is never marked complete because it vanished.
+
+    TransientError when it is still listed, DataLossError when it is not: what it held behind our position can no longer be read.
+    Raises: StreamNotFoundError when the whole stream is gone.
+    """
+
+    async def still_listed() -> bool:
+        try:
+            listed = await listing.list_shards(shard.stream_arn or shard.stream)
+        except ResourceInUseError as busy:  # the stream is being made or deleted: soon one or the other is true
+            raise TransientError(busy.api, busy.code, str(busy)) from busy
+        if is_too_old_for(shard, listed):
+            raise TransientError(error.api, error.code, f"{shard.key} is not found and not listed yet")
+        return any(one.shard_id == shard.shard_id for one in listed)
+
+    if await retrying(still_listed, policy):
+        return TransientError(error.api, error.code, f"{shard.key} is not found, though it is listed")
+    return DataLossError(
+        f"shard {shard.key} vanished before it was read to its end: past retention, or the stream was made anew; "
+        f"start without its state to go on without the records in between ({error})"
+    )

@@ -69,3 +69,14 @@ DRAIN_TIMEOUT = integer(
     unit="s",
     group="Job",
 )
+
+
+ALARM_INTERVAL = integer(
+    "flink.alarm.interval",
+    "A shard is written to and nothing of it comes out, or the global watermark stands still: for this long, it is an alarm (A2); -1 off.",
+    300_000,
+    1,
+    also=(-1,),
+    unit="ms",
+    group="Alarms",
+)

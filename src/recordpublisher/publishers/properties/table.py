@@ -6,10 +6,9 @@ The FLIP's keys have the FLIP's defaults, the connector's have the connector's, 
 from __future__ import annotations
 
 from .access import *  # noqa: F403
-from .job import *  # noqa: F403
+from .job import *  # noqa: F403  # noqa: F403
 from .kinesis_sink import *  # noqa: F403
 from .properties import declare_without_meaning
-from .property_alarms import *  # noqa: F403
 from .reading import *  # noqa: F403
 from .retries import *  # noqa: F403
 from .subtask import *  # noqa: F403

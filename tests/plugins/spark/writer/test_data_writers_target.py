@@ -6,8 +6,7 @@ import pytest
 from pyspark.sql.types import StringType, StructType
 
 from recordpublisher.plugins.spark.python_worker import WorkerLoop
-from recordpublisher.plugins.spark.writer.data_writers import KinesisStreamWriter
-from recordpublisher.plugins.spark.writer.target import check_target, look
+from recordpublisher.plugins.spark.writer.data_writers import KinesisStreamWriter, check_target, look
 from recordpublisher.plugins.spark.writer.write_options import WriteOptions
 from recordpublisher.publishers.errors import ConfigurationError, FatalKinesisError, StreamNotFoundError, TransientError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from recordpublisher.plugins.spark.writer.told import abort_line, line
+from recordpublisher.plugins.spark.writer.data_writers import abort_line, line
 from recordpublisher.plugins.spark.writer.write_task import TaskFigures
 
 TASKS = [TaskFigures(0, 0, 10, 1000, 2, 1, 1, 0, 3, 0.5), TaskFigures(1, 1, 5, 500, 1, 0, 0, 1, 0, 2.04)]

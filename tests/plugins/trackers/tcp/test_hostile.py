@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from recordpublisher.plugins.trackers.tcp import server as server_module
-from recordpublisher.plugins.trackers.tcp.greeting import VERSION, Farewell, Proof, proof_of
+from recordpublisher.plugins.trackers.tcp.protocol import VERSION, Farewell, Proof, proof_of
 from recordpublisher.plugins.trackers.tcp.server import TrackerServer
 from recordpublisher.publishers.errors import ConfigurationError
 

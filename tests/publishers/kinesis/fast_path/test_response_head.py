@@ -3,7 +3,7 @@
 import pytest
 
 from recordpublisher.publishers.kinesis.error_mapping import BrokenAnswerError
-from recordpublisher.publishers.kinesis.fast_path.head import parse_head
+from recordpublisher.publishers.kinesis.fast_path.response import parse_head
 
 
 def head(*lines):

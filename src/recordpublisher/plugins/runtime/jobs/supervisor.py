@@ -6,18 +6,20 @@ import asyncio
 import json
 import logging
 import os
+import secrets
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 
 import msgspec
 
+from recordpublisher.plugins.trackers.tcp.server import TrackerServer
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import DRAIN_TIMEOUT
+from recordpublisher.publishers.properties.table import DRAIN_TIMEOUT, TRACKER, TRACKER_ADDRESS, TRACKER_TOKEN
 
-from .failure import SubtaskFailedError
 from .progress import SubtaskProgress
-from .termination import stop_on_signals
+from .termination import SubtaskFailedError, stop_on_signals
 
 log = logging.getLogger("recordpublisher.run")
 
@@ -117,3 +119,17 @@ def report_to_supervisor(progress: SubtaskProgress) -> None:
         os.write(sys.stdout.fileno(), msgspec.json.encode(progress) + b"\n")
     except BrokenPipeError:
         log.debug("the supervisor is gone")
+
+
+@asynccontextmanager
+async def tracked(properties: Properties) -> AsyncIterator[Properties]:
+    """The properties with which subtasks in other processes find each other; a tracker listens on loopback meanwhile (C4).
+
+    IN_PROCESS cannot reach other processes; any other tracker that the properties name is left as it is.
+    """
+    if (properties.value(TRACKER) or "").upper() != "IN_PROCESS":
+        yield properties
+        return
+    token = secrets.token_hex(16)
+    async with TrackerServer(token) as server:
+        yield properties.merged({TRACKER.key: "TCP", TRACKER_ADDRESS.key: server.address, TRACKER_TOKEN.key: token})

@@ -7,6 +7,8 @@ import os
 import signal
 from collections.abc import Callable
 
+from recordpublisher.publishers.errors import RecordPublisherError
+
 FAILED = 1
 
 
@@ -38,3 +40,19 @@ def call_at_end_of(descriptor: int, ended: Callable[[], None]) -> None:
             ended()
 
     loop.add_reader(descriptor, readable)
+
+
+FAILED, BAD_CONFIGURATION = 1, 2
+
+
+class SubtaskFailedError(RecordPublisherError):
+    """A subtask ended by an error, which it has told itself, or was killed.
+
+    Attributes: `code`, its exit code, below 0 a signal; `exit_code`, the job's.
+    """
+
+    def __init__(self, subtask: int, code: int) -> None:
+        self.code = code
+        self.exit_code = BAD_CONFIGURATION if code == BAD_CONFIGURATION else FAILED
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"failed with exit code {code}"
+        super().__init__(f"subtask {subtask} {how}; the job ends")

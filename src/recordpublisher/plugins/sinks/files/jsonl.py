@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import JSONL_PATH
 from recordpublisher.publishers.records import Record, RecordBatch
 
-from .record_json import as_json, described
 from .sink import FileSink, Rejected, bytes_writer
 
 
@@ -42,3 +42,24 @@ class JsonlSink(FileSink):
 
 def _with_value(record: Record) -> dict[str, Any]:
     return {**described(record), "eventTime": record.event_time, "value": record.value}
+
+
+def as_json(record: Record) -> dict[str, Any]:
+    """One record: payloads that are not UTF-8 as base64, with `"base64": true`."""
+    shown = {**described(record), "eventTime": record.event_time}
+    try:
+        return shown | {"data": record.data.decode()}
+    except UnicodeDecodeError:
+        return shown | {"data": base64.b64encode(record.data).decode(), "base64": True}
+
+
+def described(record: Record) -> dict[str, Any]:
+    """Where a record is from."""
+    return {
+        "stream": record.stream,
+        "shardId": record.shard_id,
+        "sequenceNumber": record.sequence_number,
+        "subSequenceNumber": record.sub_sequence_number,
+        "partitionKey": record.partition_key,
+        "approximateArrivalTimestamp": record.approximate_arrival_timestamp.isoformat(timespec="milliseconds"),
+    }

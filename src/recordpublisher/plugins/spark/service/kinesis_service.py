@@ -10,9 +10,8 @@ from collections.abc import Mapping
 
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.host.lookup import dead_letters_of
+from recordpublisher.plugins.host.lookup import dead_letters_of, tracker_of
 from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.plugins.host.shared_trackers import tracker_of
 from recordpublisher.plugins.runtime.bounded_reader import check_bounded
 from recordpublisher.plugins.runtime.data_fetcher import stamping_maker
 from recordpublisher.plugins.runtime.stream_lister import StreamLister, stream_names

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass, field
 
 from recordpublisher.plugins.stores.ports import BatchId, ClaimStore
+from recordpublisher.publishers.errors import ConfigurationError
 
 from .batch_offset import Offset, ShardEntry
 from .shard_claims import Claim, ShardClaim
@@ -67,3 +69,30 @@ def _claim_of(group: list[ShardEntry], stored: bytes | None) -> Claim | None:
     claim = Claim.from_bytes(stored)
     starts = {entry.key: entry.state for entry in group}
     return claim if {key: shard.start for key, shard in claim.shards.items()} == starts else None
+
+
+class Probes:
+    """Owns the token of each query in one store; a query keeps its token over restarts as long as the store has it."""
+
+    def __init__(self, store: ClaimStore) -> None:
+        self._store = store
+        self._tokens: dict[str, str] = {}
+
+    def remembers(self, offset: Offset) -> bool:
+        """Whether the store is the one in which the offset's batch was planned, and not an empty one in its place."""
+        return bool(offset.store) and self._sees(offset.query, offset.store)
+
+    def plant(self, offset: Offset) -> str:
+        """The query's token, in the store from now on. Raises: ConfigurationError when the location cannot hold claims."""
+        if offset.query not in self._tokens:
+            self._tokens[offset.query] = offset.store if self.remembers(offset) else uuid.uuid4().hex[:12]
+        token = self._tokens[offset.query]
+        self._store.plant_probe(offset.query, token)
+        return token
+
+    def _sees(self, query: str, token: str) -> bool:
+        try:
+            self._store.see_probe(query, token)
+        except ConfigurationError:
+            return False
+        return True

@@ -17,7 +17,7 @@ from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
 
-from .shard_json import shard_from_json, shard_to_json
+from .shard_claims import shard_from_json, shard_to_json
 
 VERSION = 1
 NOTHING = -(2**62)

@@ -18,14 +18,13 @@ from ..options import SparkOptions
 from ..service.ports import Service
 from ..stream_changes import dropped_streams, name_of
 from .batch_alignment import AlignmentRules
-from .batch_claims import Claimed, load_claims
+from .batch_claims import Claimed, Probes, load_claims
 from .batch_offset import Offset, ShardEntry
 from .batch_progress import line
 from .idle_wait import Rest, next_look_ms, nothing_is_new
 from .lineage import children_of, new_entry, newcomers
 from .next_offset import AvailableNow, Planned, advance
 from .one_time_warnings import Notices
-from .probes import Probes
 from .read_task import TaskPlan
 from .retention_check import gone_shards
 from .shard_grouping import runnable

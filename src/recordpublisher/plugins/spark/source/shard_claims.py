@@ -9,9 +9,7 @@ from typing import Any
 
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import StateError
-from recordpublisher.publishers.shards import Shard
-
-from .shard_json import shard_from_json, shard_to_json
+from recordpublisher.publishers.shards import HashRange, Shard
 
 RowId = tuple[str, int]
 """Sequence number and sub-sequence number."""
@@ -117,3 +115,36 @@ def _span(entry: list[int] | None) -> tuple[int, int] | None:
 
 def _row(entry: list[Any] | None) -> RowId | None:
     return None if entry is None else (str(entry[0]), int(entry[1]))
+
+
+_EVERYTHING = HashRange()
+
+
+def shard_to_json(shard: Shard) -> dict[str, Any]:
+    """Without empty entries; the hash range in hexadecimal, since JSON numbers end at 2**53 for many readers."""
+    entries = {
+        "stream": shard.stream,
+        "id": shard.shard_id,
+        "parents": list(shard.parents),
+        "range": None if shard.hash_range == _EVERYTHING else f"{shard.hash_range.start:x}-{shard.hash_range.end:x}",
+        "arn": shard.stream_arn,
+    }
+    return {name: value for name, value in entries.items() if value}
+
+
+def shard_from_json(entries: Mapping[str, Any]) -> Shard:
+    """The inverse of `shard_to_json`."""
+    return Shard(
+        stream=entries["stream"],
+        shard_id=entries["id"],
+        parents=tuple(entries.get("parents", ())),
+        hash_range=_range(entries.get("range")),
+        stream_arn=entries.get("arn"),
+    )
+
+
+def _range(text: str | None) -> HashRange:
+    if text is None:
+        return _EVERYTHING
+    start, end = text.split("-")
+    return HashRange(int(start, 16), int(end, 16))

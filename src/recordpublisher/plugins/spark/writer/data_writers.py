@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.plugins.sinks.kinesis.sending_pipeline import facts_of
+from recordpublisher.publishers.errors import ConfigurationError, TransientError
 from recordpublisher.publishers.kinesis import KinesisClient
+from recordpublisher.publishers.kinesis.ports import WritingPort
 
-from ..log import log_to_stderr
-from ..python_worker import worker_loop
+from ..python_worker import WorkerLoop, log_to_stderr, worker_loop
 from .columns import columns_of
 from .dead_letters import check_folder, dead_letter_sink
 from .rejected_rows import RefusedRows
 from .row_conversion import RowsToRecords
 from .row_ids import BATCH, IdField, RowIds, scope_of
-from .target import check_target
-from .told import abort_line, line
 from .write_options import WriteOptions
 from .write_task import TaskFigures, TaskWrite
 from .writer_pool import OpenWriters
@@ -125,3 +125,54 @@ def _figures(messages: Sequence[Written | None]) -> list[TaskFigures]:
 def _say(text: str, messages: Sequence[Written | None]) -> None:
     log_to_stderr()
     LOG.log(logging.WARNING if any(one.given_up for one in _figures(messages)) else logging.INFO, text)
+
+
+def line(what: str, tasks: Sequence[TaskFigures]) -> str:
+    """What a batch (`what` names it) brought."""
+    slowest = max(tasks, key=lambda one: one.seconds, default=None)
+    return (
+        f"{what}: {_sum(tasks, 'records')} records and {_sum(tasks, 'bytes')} bytes put by {len(tasks)} tasks, "
+        f"as {_sum(tasks, 'kinesis_records')} Kinesis records; "
+        f"{_sum(tasks, 'retries')} sent again, {_sum(tasks, 'throttles')} throttled, {_given_up(tasks)}, "
+        f"{_sum(tasks, 'waits')} waits for room; "
+        + ("no task wrote" if slowest is None else f"the slowest task ({slowest.task}) took {slowest.seconds:.1f} s")
+    )
+
+
+def abort_line(what: str, done: Sequence[TaskFigures]) -> str:
+    """What remains of a batch that failed."""
+    return (
+        f"{what} failed: {_sum(done, 'records')} records of {len(done)} finished tasks are in the stream, of the others some may be; "
+        "when the batch is run again they come again (at least once)"
+    )
+
+
+def _given_up(tasks: Sequence[TaskFigures]) -> str:
+    letters = _sum(tasks, "dead_letters")
+    return f"{_sum(tasks, 'given_up')} given up" + (f" ({letters} dead letters)" if letters else "")
+
+
+def _sum(tasks: Sequence[TaskFigures], name: str) -> int:
+    return sum(getattr(one, name) for one in tasks)
+
+
+def check_target(options: WriteOptions, loop: WorkerLoop, connect: Callable[[str], WritingPort]) -> None:
+    """Once for each process and target, since Spark makes the writer anew for each batch. Targets that a column names nobody knows yet.
+
+    Raises: StreamNotFoundError, FatalKinesisError, ConfigurationError: what every attempt of a task would only meet again.
+    """
+    stream = options.stream
+    if stream is not None:
+        key = ("target", stream, *options.of_connection)
+        loop.warm(key, lambda: loop.run(look(connect(stream), stream)))
+
+
+async def look(port: WritingPort, stream: str) -> bool:
+    """Ask once what a task asks first, and close the port. Trouble that may pass is the tasks': an error of the driver ends the query."""
+    try:
+        with contextlib.suppress(TransientError):
+            await facts_of(port, stream)
+            await port.list_shards(stream)
+    finally:
+        await port.close()
+    return True

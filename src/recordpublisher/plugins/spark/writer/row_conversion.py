@@ -14,9 +14,8 @@ from recordpublisher.plugins.sinks.kinesis.pending_record import Outgoing, size_
 from recordpublisher.publishers.errors import SinkError
 
 from .columns import WriteColumns, data_of
-from .rejected_rows import Refuse
+from .rejected_rows import Refuse, usable
 from .row_ids import IdField, RowIds
-from .usable import usable
 
 SLICE_ROWS = 2_000
 SLICE_BYTES = 8 * 2**20

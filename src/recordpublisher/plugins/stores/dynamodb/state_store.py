@@ -6,7 +6,7 @@ import asyncio
 import json
 import random
 
-from recordpublisher.fetcher.checkpoints.state_store import StateStore
+from recordpublisher.fetcher.checkpoints.store import StateStore
 from recordpublisher.fetcher.sink import State
 from recordpublisher.publishers.errors import FencedError, StateError
 from recordpublisher.publishers.properties.properties import Properties

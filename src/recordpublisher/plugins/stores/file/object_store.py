@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from recordpublisher.publishers.errors import StateError
 
-from ..objects import ObjectStore
+from ..ports import ObjectStore
 from .hard_links import link_durably, sync_folder, write_durably
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from recordpublisher.fetcher.checkpoints.state_store import StateStore
+from recordpublisher.fetcher.checkpoints.store import StateStore
 from recordpublisher.fetcher.sink import State
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties, without_password

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..aws_client import RefusedError
-from ..objects import ObjectStore
+from ..ports import ObjectStore
 from .bucket import ABSENT, Bucket
 
 DELETES_AT_ONCE = 16

@@ -7,7 +7,7 @@ import json
 import random
 from typing import Any
 
-from recordpublisher.fetcher.checkpoints.state_store import StateStore
+from recordpublisher.fetcher.checkpoints.store import StateStore
 from recordpublisher.fetcher.sink import State
 from recordpublisher.publishers.errors import FencedError, StateError
 from recordpublisher.publishers.properties.properties import Properties

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from recordpublisher.fetcher.checkpoints.state_store import StateStore
+from recordpublisher.fetcher.checkpoints.store import StateStore
 from recordpublisher.fetcher.sink import State
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties

@@ -10,8 +10,7 @@ import msgspec
 
 from recordpublisher.fetcher.coordination.messages import Answer, Statement
 
-from .greeting import VERSION, Challenge, Farewell, proof_of
-from .protocol import FrameError, FrameReader, framed
+from .protocol import VERSION, Challenge, Farewell, FrameError, FrameReader, framed, proof_of
 
 ANSWER_BYTES = 128 * 1024
 UNSENT_BYTES = 64 * 1024

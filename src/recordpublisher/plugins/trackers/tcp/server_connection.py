@@ -10,9 +10,8 @@ import msgspec
 
 from recordpublisher.fetcher.coordination.messages import Answer, Statement
 
-from .greeting import VERSION, Farewell, Proof, is_proof, new_challenge
 from .group_registry import Office, Offices
-from .protocol import FrameError, FrameReader, framed
+from .protocol import VERSION, Farewell, FrameError, FrameReader, Proof, framed, is_proof, new_challenge
 
 GREETING_BYTES = 256
 """The longest frame of somebody who is not known yet."""

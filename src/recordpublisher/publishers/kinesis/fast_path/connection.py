@@ -7,10 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ..error_mapping import BrokenAnswerError
-from ..socket_memory import lend_block
-from .head import Head, parse_head
+from ..tls import lend_block
 from .read_scheduler import Turns
-from .response import BodyReader, Dechunker
+from .response import BodyReader, Dechunker, Head, parse_head
 
 _LONGEST_HEAD = 64 * 1024
 _HEAD_ENDS = b"\r\n\r\n"

@@ -6,10 +6,9 @@ import ssl
 from typing import Any
 from urllib.parse import urlsplit
 
-from .head import Head
 from .pool import ConnectionPool
 from .read_scheduler import Turns
-from .response import BodyReader, WholeBody
+from .response import BodyReader, Head, WholeBody
 
 __all__ = ["BodyReader", "Head", "Http1", "WholeBody"]
 

@@ -14,9 +14,8 @@ import aiohappyeyeballs
 from botocore import exceptions as sdk
 
 from .connection import Http1Connection, Readers
-from .head import Head
 from .read_scheduler import Turns
-from .response import BodyReader
+from .response import BodyReader, Head
 
 _IDLE_SECONDS = 12.0
 """As the SDK has it: below the time after which servers and load balancers hang up."""

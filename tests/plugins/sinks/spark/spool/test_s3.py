@@ -4,7 +4,7 @@ import pytest
 from spool_model import Fetcher, Query, opened
 
 from recordpublisher import Properties
-from recordpublisher.plugins.stores.objects_by_location import object_store_of
+from recordpublisher.plugins.stores.by_location import object_store_of
 from recordpublisher.publishers.errors import FencedError
 from recordpublisher.publishers.shards import Shard
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from recordpublisher.plugins.stores.objects import ObjectStore
+from recordpublisher.plugins.stores.ports import ObjectStore
 
 from .history import Step, read_steps
 from .kept import check_gap

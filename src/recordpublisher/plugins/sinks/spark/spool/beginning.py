@@ -8,7 +8,7 @@ from dataclasses import replace
 from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.plugins.spark.service.kinesis_service import KinesisService, task_properties
 from recordpublisher.plugins.spark.stream_changes import dropped_streams
-from recordpublisher.plugins.stores.objects import ObjectStore
+from recordpublisher.plugins.stores.ports import ObjectStore
 from recordpublisher.publishers.clock import Clock
 
 from .generation import Generation, newest_generation

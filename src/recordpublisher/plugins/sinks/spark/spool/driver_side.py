@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.plugins.spark.python_worker import WorkerLoop
-from recordpublisher.plugins.stores.objects import ObjectStore
+from recordpublisher.plugins.stores.ports import ObjectStore
 
 from .admission import Limits
 from .in_driver import FetcherInDriver

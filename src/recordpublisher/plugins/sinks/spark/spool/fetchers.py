@@ -13,7 +13,7 @@ from typing import Any, Self
 from recordpublisher.plugins.runtime.background_loop import BackgroundLoop
 from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.plugins.spark.service.kinesis_service import check_job
-from recordpublisher.plugins.stores.objects_by_location import object_store_of
+from recordpublisher.plugins.stores.by_location import object_store_of
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, FencedError, RecordPublisherError
 from recordpublisher.publishers.retry import RetryPolicy

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, fields
 
 from recordpublisher.fetcher.sink import State
-from recordpublisher.plugins.stores.objects import ObjectStore
+from recordpublisher.plugins.stores.ports import ObjectStore
 from recordpublisher.publishers.errors import StateError
 
 from .manifest import UNREADABLE

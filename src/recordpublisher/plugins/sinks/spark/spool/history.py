@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from recordpublisher.fetcher.checkpoints.snapshot import to_json, union
 from recordpublisher.fetcher.sink import State
-from recordpublisher.plugins.stores.objects import ObjectStore
+from recordpublisher.plugins.stores.ports import ObjectStore
 from recordpublisher.publishers.errors import StateError
 
 from .generation import Generation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from recordpublisher.plugins.stores.objects import ObjectStore
+from recordpublisher.plugins.stores.ports import ObjectStore
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 
 from .names import SPOOL

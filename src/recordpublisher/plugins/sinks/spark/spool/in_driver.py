@@ -6,7 +6,7 @@ from concurrent.futures import Future
 
 from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.plugins.spark.python_worker import WorkerLoop
-from recordpublisher.plugins.stores.objects import ObjectStore
+from recordpublisher.plugins.stores.ports import ObjectStore
 from recordpublisher.publishers.clock import SystemClock
 
 from .beginning import begin_generation

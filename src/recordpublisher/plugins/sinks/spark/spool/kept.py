@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recordpublisher.plugins.stores.objects import ObjectStore
+from recordpublisher.plugins.stores.ports import ObjectStore
 from recordpublisher.publishers.errors import StateError
 
 from .names import GENERATIONS, Place, generation_name, manifest_name, manifests_of

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable
 
 from recordpublisher.fetcher.sink import State
-from recordpublisher.plugins.stores.objects import ObjectStore
+from recordpublisher.plugins.stores.ports import ObjectStore
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FencedError, ImpossibleStateError
 

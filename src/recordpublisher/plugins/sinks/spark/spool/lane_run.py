@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from recordpublisher.plugins.runtime.data_fetcher import DataFetcher
 from recordpublisher.plugins.spark.options import SparkOptions
-from recordpublisher.plugins.stores.objects import ObjectStore
+from recordpublisher.plugins.stores.ports import ObjectStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.properties.table import STATE_URI
 

@@ -6,10 +6,10 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
-from recordpublisher.plugins.spark.log import log_to_stderr
 from recordpublisher.plugins.spark.options import SparkOptions
-from recordpublisher.plugins.stores.objects import ObjectStore
-from recordpublisher.plugins.stores.objects_by_location import object_store_of
+from recordpublisher.plugins.spark.python_worker import log_to_stderr
+from recordpublisher.plugins.stores.by_location import object_store_of
+from recordpublisher.plugins.stores.ports import ObjectStore
 from recordpublisher.publishers.errors import (
     ConfigurationError,
     ConsumerError,

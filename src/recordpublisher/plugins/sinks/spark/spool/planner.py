@@ -7,7 +7,7 @@ import uuid
 from collections import deque
 from dataclasses import dataclass, field, replace
 
-from recordpublisher.plugins.stores.objects import ObjectStore
+from recordpublisher.plugins.stores.ports import ObjectStore
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import StateError
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recordpublisher.plugins.stores.objects import ObjectStore
+from recordpublisher.plugins.stores.ports import ObjectStore
 
 from .names import FILES, GENERATIONS, MANIFESTS, failure_name, generation_name, place_of
 from .offset import SpoolOffset

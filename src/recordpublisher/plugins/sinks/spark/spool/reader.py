@@ -8,11 +8,10 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from recordpublisher.plugins.spark.log import log_to_stderr
 from recordpublisher.plugins.spark.options import SparkOptions
-from recordpublisher.plugins.spark.python_worker import worker_loop
-from recordpublisher.plugins.stores.objects import ObjectStore
-from recordpublisher.plugins.stores.objects_by_location import object_store_of
+from recordpublisher.plugins.spark.python_worker import log_to_stderr, worker_loop
+from recordpublisher.plugins.stores.by_location import object_store_of
+from recordpublisher.plugins.stores.ports import ObjectStore
 from recordpublisher.publishers.clock import SystemClock
 
 from .driver_side import DriverSide, driver_side

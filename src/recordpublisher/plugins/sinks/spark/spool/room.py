@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from recordpublisher.plugins.stores.objects import ObjectStore
+from recordpublisher.plugins.stores.ports import ObjectStore
 
 from .history import AT_ONCE, read_steps
 from .names import READ, Place, manifests_of, place_of

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from recordpublisher.plugins.spark.python_worker import WorkerLoop
-from recordpublisher.plugins.stores.objects import ObjectStore
+from recordpublisher.plugins.stores.ports import ObjectStore
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 
 from .names import SPOOL
