@@ -7,9 +7,10 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 FOREIGN := tests/local/foreign
 BELOW := tests/publishers tests/consumer tests/fetcher tests/conformance
+CORE := tests/publishers tests/consumer tests/fetcher tests/local tests/testing
 LONG := kills or sinks or time or simulation or faults or benchmark
 
-.PHONY: demo test test-below test-above test-beside lint types imports check kills sinks sinks-soak time simulation nightly faults soak soak-spark proof peers bench bench-spark report flames coverage docs pins clean servers
+.PHONY: demo minimums test test-below test-above test-beside lint types imports check kills sinks sinks-soak time simulation nightly faults soak soak-spark proof peers bench bench-spark report flames coverage docs pins clean servers
 
 demo: $(STAMP)  ## the main job, live: PUBLISHER=EFO (default) or POLLING
 	$(BIN)/recordpublisher demo --publisher $(PUBLISHER)
@@ -68,6 +69,9 @@ imports: $(STAMP)
 
 check: lint types imports
 
+minimums: .venvs/minimums/.installed  ## the core's tests with the lowest versions that pyproject.toml allows
+	.venvs/minimums/bin/python -m pytest -q -p no:cacheprovider -m "not ($(LONG) or spark or servers or slow)" $(CORE)
+
 peers: .venvs/peers/.installed  ## other clients, for benchmarks
 
 BENCHMARKS := PYTHONPATH=tests $(BIN)/python -m benchmarks
@@ -110,6 +114,13 @@ $(FOREIGN)/node_modules/.installed: $(FOREIGN)/package-lock.json
 .venvs/ministack/.installed: $(FOREIGN)/ministack-constraints.txt
 	test -x .venvs/ministack/bin/python || $(PYTHON) -m venv .venvs/ministack
 	.venvs/ministack/bin/python -m pip install --quiet --disable-pip-version-check -c $< ministack
+	touch $@
+
+.venvs/minimums/.installed: pyproject.toml $(STAMP)
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venvs/minimums
+	$(BIN)/uv pip install --quiet --python .venvs/minimums/bin/python --resolution lowest-direct -e .
+	$(BIN)/uv pip freeze --quiet --python .venvs/minimums/bin/python --exclude-editable > .venvs/minimums/lowest.txt
+	$(BIN)/uv pip install --quiet --python .venvs/minimums/bin/python -c .venvs/minimums/lowest.txt boto3 cryptography h2 hypercorn hypothesis "moto[server]" pytest pytest-asyncio pytest-timeout
 	touch $@
 
 .venvs/peers/.installed: tests/benchmarks/peers/constraints.txt

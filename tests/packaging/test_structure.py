@@ -1,0 +1,48 @@
+"""The layout of the repository: folders are small packages that say what is inside, and imports stay short."""
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from processes.command_line import ROOT
+
+PACKAGE = ROOT / "src" / "recordpublisher"
+MOST_FILES = 15
+"""In a folder, `__init__.py` not counted."""
+LONGEST_IMPORT = 2
+"""Dots of a relative import; what is further away is imported by its whole name."""
+
+
+def python_files(folder: Path) -> list[Path]:
+    return [file for file in sorted(folder.rglob("*.py")) if "node_modules" not in file.parts]
+
+
+@pytest.mark.parametrize("top", [PACKAGE, ROOT / "tests"], ids=["package", "tests"])
+def test_no_folder_has_more_files_than_a_reader_can_overlook(top):
+    counted = Counter(file.parent for file in python_files(top) if file.name != "__init__.py")
+
+    assert counted
+    assert {str(folder.relative_to(ROOT)): files for folder, files in counted.items() if files > MOST_FILES} == {}
+
+
+def test_relative_imports_climb_one_folder_at_most():
+    far = [
+        f"{file.relative_to(ROOT)}:{node.lineno}"
+        for file in python_files(PACKAGE)
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.level > LONGEST_IMPORT
+    ]
+
+    assert far == []
+
+
+def test_every_folder_of_the_package_says_what_is_inside():
+    folders = {file.parent for file in python_files(PACKAGE)}
+    silent = [
+        str(folder.relative_to(ROOT))
+        for folder in folders
+        if not (folder / "__init__.py").exists() or not ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
+    ]
+
+    assert silent == []
