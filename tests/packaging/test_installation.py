@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+
 from processes.command_line import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -28,7 +29,9 @@ def plain_requirements(tmp_path_factory) -> Path:
 def installer_says(*command: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     said = done.stdout + done.stderr
-    if done.returncode and re.search(r"connect|resolve host|network|timed out|No matching distribution", said, re.IGNORECASE):
+    if done.returncode and re.search(
+        r"connect|resolve host|network|timed out|No matching distribution", said, re.IGNORECASE
+    ):
         assert os.environ.get("CI") != "true", said
         pytest.skip(NO_INDEX)
     assert done.returncode == 0, said
@@ -87,6 +90,10 @@ def test_everything_imported_is_declared():
 
 
 def test_every_requirement_of_the_core_has_a_lower_bound():
-    without = [line for line in PROJECT["dependencies"] if not any(each.operator == ">=" for each in Requirement(line).specifier)]
+    without = [
+        line
+        for line in PROJECT["dependencies"]
+        if not any(each.operator == ">=" for each in Requirement(line).specifier)
+    ]
 
     assert without == []

@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+
 from processes.command_line import ROOT
 
 PACKAGE = ROOT / "src" / "recordpublisher"
@@ -42,7 +43,8 @@ def test_every_folder_of_the_package_says_what_is_inside():
     silent = [
         str(folder.relative_to(ROOT))
         for folder in folders
-        if not (folder / "__init__.py").exists() or not ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
+        if not (folder / "__init__.py").exists()
+        or not ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
     ]
 
     assert silent == []
