@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from recordpublisher.plugins.sinks.spark.spool.lane_task import LaneJob, run_lane
 from recordpublisher.plugins.sinks.spark.spool.reader import SpoolPartition, SpoolStreamReader
 from recordpublisher.plugins.spark.data_source import KinesisPartition, KinesisSource, KinesisStreamReader
+from recordpublisher.plugins.spark.python_worker import worker_loop
 from recordpublisher.plugins.spark.writer.data_writers import KinesisStreamWriter, Written
 from recordpublisher.plugins.spark.writer.write_options import WriteOptions
 from recordpublisher.plugins.stores.file.object_store import FolderObjects
@@ -64,25 +64,26 @@ class KillableSpoolReader(SpoolStreamReader):
         yield from super().read(partition)
         stand(folder, "read")
 
+    def _store(self) -> StandingFolder:
+        folder = Path(str(self._options.properties[FOLDER]))
+        return worker_loop().warm(("standing",), lambda: StandingFolder(Path(self._options.metadata_location), folder))
 
-_PUT = FolderObjects.put_if_absent
 
+class StandingFolder(FolderObjects):
+    """Stands still between a file of rows and its manifest, and behind the manifest: in the process that plans the query."""
 
-def standing_lane(job: LaneJob, lane: int) -> int:
-    """A lane's task that stands still between a file of rows and its manifest, and behind the manifest."""
-    folder = Path(str(job.options.properties[FOLDER]))
+    def __init__(self, root: Path, folder: Path) -> None:
+        super().__init__(root)
+        self._stands_in = folder
 
-    async def put_if_absent(self: FolderObjects, name: str, content: bytes) -> bytes:
+    async def put_if_absent(self, name: str, content: bytes) -> bytes:
         has_rows = name.startswith("manifests/") and b'"file": "files/' in content
         if has_rows:
-            stand(folder, "filed")
-        stored = await _PUT(self, name, content)
+            stand(self._stands_in, "filed")
+        stored = await super().put_if_absent(name, content)
         if has_rows:
-            stand(folder, "stated")
+            stand(self._stands_in, "stated")
         return stored
-
-    FolderObjects.put_if_absent = put_if_absent  # type: ignore[method-assign]
-    return run_lane(job, lane)
 
 
 def stand(folder: Path, place: str) -> None:

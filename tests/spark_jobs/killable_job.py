@@ -14,10 +14,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-import recordpublisher as rp
-from recordpublisher.plugins.sinks.spark.spool import fetchers as fetchers_module
-
-from spark_jobs.killable_format import KillableSource, stand, standing_lane
+from spark_jobs.killable_format import KillableSource, stand
 
 ACTIONS = 3
 CONF = {
@@ -36,9 +33,6 @@ def main() -> None:
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     session.dataSource.register(KillableSource)
-    if job["fetchers"] and not job["finish"]:
-        fetchers_module.run_lane = standing_lane
-        rp.spark.fetchers(session, job["options"], tasks=job["fetchers"])
     frame = session.readStream.format("killable").options(**job["options"]).load()
     if job["sink"] == "kinesis":
         writer = frame.select("data", "partitionKey").writeStream.format("killable").options(**job["target"])

@@ -25,8 +25,7 @@ PATIENCE = 300.0
 
 class Job:
     """A job that can be started again and again over one folder. `sink`: parquet, foreach (three actions a batch) or kinesis, which
-    needs the options of its `target`. `fetchers`: so many long-running ones (mode CONTINUOUS); such a job is finished in mode DRIVER, over
-    the same spool.
+    needs the options of its `target`.
     """
 
     def __init__(
@@ -36,7 +35,6 @@ class Job:
         sink: str,
         master: str,
         target: dict[str, str] | None = None,
-        fetchers: int = 0,
         **conf: str,
     ) -> None:
         self.folder = folder
@@ -46,15 +44,13 @@ class Job:
             "sink": sink,
             "master": master,
             "target": {**(target or {}), killable_format.FOLDER: str(folder)},
-            "fetchers": fetchers,
             "conf": conf,
         }
 
     def start(self, finish: bool = False) -> Running:
-        last = {"maxRecordsPerBatch": "1000000", **({"mode": "driver"} if self._given["fetchers"] else {})}
+        last = {"maxRecordsPerBatch": "1000000"}
         options = {**self._given["options"], **(last if finish else {})}
-        master = "local[2]" if finish and self._given["fetchers"] else self._given["master"]
-        given = {**self._given, "options": options, "finish": finish, "master": master}
+        given = {**self._given, "options": options, "finish": finish}
         return Running([sys.executable, str(JOB), json.dumps(given)], self.folder)
 
     def finish(self) -> None:

@@ -6,7 +6,6 @@ import json
 import sys
 import threading
 import time
-from contextlib import ExitStack
 from typing import Any
 
 import boto3
@@ -30,20 +29,17 @@ def main() -> None:
         now = time.time()
         seen.extend((put, now - put) for put in map(float, payloads))
 
-    with ExitStack() as stack:
-        if options["mode"] == "continuous":
-            stack.enter_context(rp.spark.fetchers(session, options, tasks=1))
-        frame = session.readStream.format("kinesis").options(**options).load()
-        query = frame.writeStream.foreachBatch(take).start()
-        over = threading.Event()
-        putting = threading.Thread(target=put, args=(options, over))
-        putting.start()
-        began = time.time() + WARM_UP_SECONDS
-        time.sleep(WARM_UP_SECONDS + job["seconds"])
-        over.set()
-        putting.join()
-        time.sleep(3)
-        query.stop()
+    frame = session.readStream.format("kinesis").options(**options).load()
+    query = frame.writeStream.foreachBatch(take).start()
+    over = threading.Event()
+    putting = threading.Thread(target=put, args=(options, over))
+    putting.start()
+    began = time.time() + WARM_UP_SECONDS
+    time.sleep(WARM_UP_SECONDS + job["seconds"])
+    over.set()
+    putting.join()
+    time.sleep(3)
+    query.stop()
     print(json.dumps([took for put_at, took in seen if put_at >= began]))
 
 

@@ -21,7 +21,7 @@ POLLING = {"flink.stream.recordpublisher": "POLLING"}
 FAN_OUT = {"flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "latency"}
 
 
-@pytest.mark.parametrize("mode", ["batch", "driver", "continuous"])
+@pytest.mark.parametrize("mode", ["batch", "continuous"])
 @pytest.mark.parametrize("publisher", [POLLING, FAN_OUT], ids=["polling", "fan-out"])
 def test_latency(tmp_path, mode, publisher):
     with serve_in_thread() as served:

@@ -1,4 +1,4 @@
-"""kill -9 of jobs with long-running fetchers: between a file and its manifest, behind it, and anywhere else."""
+"""kill -9 of jobs in mode CONTINUOUS: between a file and its manifest, behind it, and anywhere else."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def test_every_record_once_on_a_cluster_whose_executor_and_driver_are_killed(kin
     chance = seeded()
     stream = kinesis("continuous-cluster", 3)
     slots = {"spark.executor.memory": "512m", "spark.task.maxFailures": "10"}
-    job = Job(stream.options(tmp_path, **FAN_OUT), tmp_path, "parquet", "local-cluster[3,1,1024]", fetchers=2, **slots)
+    job = Job(stream.options(tmp_path, **FAN_OUT), tmp_path, "parquet", "local-cluster[2,1,1024]", **slots)
     with producing(stream), job.start() as running:
         wait_for_batches(running, 2)
-        kill_executor_of(running.stand_at("filed")[0])
+        kill_executor_of(running.stand_at("claimed")[0])
         running.disarm()
         stream.split(0)
         wait_for_batches(running, 2)
@@ -36,7 +36,7 @@ def test_every_record_once_on_a_cluster_whose_executor_and_driver_are_killed(kin
 def test_every_record_once_wherever_the_driver_is_killed(kinesis, spark, tmp_path):
     chance = seeded()
     stream = kinesis("continuous-killed", 3)
-    job = Job(stream.options(tmp_path, **POLLING), tmp_path, "parquet", "local[3]", fetchers=2)
+    job = Job(stream.options(tmp_path, **POLLING), tmp_path, "parquet", "local[2]")
     with producing(stream):
         for number in range(rounds()):
             with job.start() as running:

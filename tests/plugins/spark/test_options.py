@@ -35,9 +35,9 @@ def test_shards_are_dealt_over_the_tasks_or_by_the_shards_of_a_task():
         ({"stream": ","}, "property 'stream' is not set"),
         ({"streams": "a,a"}, "every stream once"),
         ({"metadatalocation": "dynamodb://claims", "aws.region": "us-east-1"}, "dynamodb://table/job"),
-        ({"mode": "realtime"}, "valid: BATCH, CONTINUOUS, DRIVER"),
+        ({"mode": "realtime"}, "valid: BATCH, CONTINUOUS"),
         ({"mode": "continuous", "metadatalocation": "dynamodb://t/job"}, "valid: a folder or s3://bucket/prefix"),
-        ({"mode": "driver", "spoolrollinterval": "1"}, "'spoolRollInterval' has the value '1'"),
+        ({"mode": "continuous", "spoolrollinterval": "1"}, "'spoolRollInterval' has the value '1'"),
         ({"shardspertask": "0"}, "at least 1"),
         ({"maxfetchtime": "soon"}, "property 'maxFetchTime' has the value 'soon'"),
     ],
@@ -69,4 +69,4 @@ def test_c2_a_table_is_no_spool_and_the_error_says_for_which_mode_it_is():
     with pytest.raises(
         ConfigurationError, match="'dynamodb://t/j'; DynamoDB keeps claims, of mode BATCH; valid: a folder"
     ):
-        SparkOptions.parse({"stream": "s", "metadatalocation": "dynamodb://t/j", "mode": "driver"})
+        SparkOptions.parse({"stream": "s", "metadatalocation": "dynamodb://t/j", "mode": "continuous"})

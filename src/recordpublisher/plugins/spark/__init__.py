@@ -1,4 +1,4 @@
-"""Spark: `format("kinesis")`, long-running fetchers and the push sink; `rp.spark`.
+"""Spark: `format("kinesis")` and the push sink; `rp.spark`.
 
 pyspark and pyarrow are imported when a name is first used: the options of the source belong to the list of properties also where
 Spark is not installed.
@@ -10,7 +10,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..sinks.spark.spool.fetchers import Fetchers, fetchers
     from .data_source import KinesisSource
     from .push.spark_sink import SparkSink
     from .service.efo_consumers import deregister_consumers
@@ -19,11 +18,9 @@ _LAZY = {
     "SparkSink": ".push.spark_sink",
     "KinesisSource": ".data_source",
     "deregister_consumers": ".service.efo_consumers",
-    "Fetchers": "recordpublisher.plugins.sinks.spark.spool.fetchers",
-    "fetchers": "recordpublisher.plugins.sinks.spark.spool.fetchers",
 }
 
-__all__ = ["Fetchers", "KinesisSource", "SparkSink", "deregister_consumers", "fetchers"]
+__all__ = ["KinesisSource", "SparkSink", "deregister_consumers"]
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,7 @@ _GROUP = "Spark"
 
 ROLL_INTERVAL = integer(
     "flink.spark.spool.roll.millis",
-    "Modes CONTINUOUS and DRIVER: how long a row waits at most for its file; longer: fewer, larger files. Option `spoolRollInterval`.",
+    "Mode CONTINUOUS: how long a row waits at most for its file; longer: fewer, larger files. Option `spoolRollInterval`.",
     500,
     10,
     unit="ms",
@@ -20,7 +20,7 @@ ROLL_INTERVAL = integer(
 )
 ROLL_BYTES = integer(
     "flink.spark.spool.roll.bytes",
-    "Modes CONTINUOUS and DRIVER: payload after which a file is made at once. Option `spoolRollBytes`.",
+    "Mode CONTINUOUS: payload after which a file is made at once. Option `spoolRollBytes`.",
     16 * 2**20,
     1,
     unit="bytes",
@@ -29,7 +29,7 @@ ROLL_BYTES = integer(
 )
 ROLL_RECORDS = integer(
     "flink.spark.spool.roll.records",
-    "Modes CONTINUOUS and DRIVER: records after which a file is made at once. Option `spoolRollRecords`.",
+    "Mode CONTINUOUS: records after which a file is made at once. Option `spoolRollRecords`.",
     100_000,
     1,
     unit="records",
@@ -38,8 +38,8 @@ ROLL_RECORDS = integer(
 )
 LIMIT_BYTES = integer(
     "flink.spark.spool.limit.bytes",
-    "Modes CONTINUOUS and DRIVER: payload that may wait for the query, over all fetchers; those that have reached their share stop reading "
-    "until the query has caught up. Option `maxSpoolBytes`.",
+    "Mode CONTINUOUS: payload that may wait for the query; the fetcher stops reading at it until the query has caught "
+    "up. Option `maxSpoolBytes`.",
     2**30,
     1,
     unit="bytes",

@@ -37,17 +37,17 @@ STREAMS = text(
 )
 METADATA_LOCATION = text(
     "flink.spark.metadata.location",
-    "Where claims are kept, or the spool (modes CONTINUOUS and DRIVER), one place for each query: a folder seen by the driver and every "
+    "Where claims are kept, or the spool (mode CONTINUOUS), one place for each query: a folder seen by the driver and every "
     "executor, s3://bucket/prefix or, for claims, dynamodb://table/job. Option `metadataLocation`.",
     group=_GROUP,
     aliases=("metadataLocation",),
 )
 MODE = choice(
     "flink.spark.mode",
-    "Who reads the stream, and when: BATCH (the tasks of each micro-batch), CONTINUOUS (long-running tasks, started with "
-    "`rp.spark.fetchers`) or DRIVER (one fetcher beside the planning). Option `mode`.",
+    "Who reads the stream, and when: BATCH (the tasks of each micro-batch) or, experimental, CONTINUOUS (one fetcher in the process "
+    "that plans the query, all the time). Option `mode`.",
     "BATCH",
-    ("BATCH", "CONTINUOUS", "DRIVER"),
+    ("BATCH", "CONTINUOUS"),
     group=_GROUP,
     aliases=("mode",),
 )

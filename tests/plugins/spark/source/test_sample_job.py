@@ -18,7 +18,7 @@ def check(folder, **more):
     check_job(SparkOptions.parse(given))
 
 
-@pytest.mark.parametrize("mode", ["batch", "continuous", "driver"])
+@pytest.mark.parametrize("mode", ["batch", "continuous"])
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
@@ -39,7 +39,7 @@ def test_dead_letters_of_what_is_read_need_a_sink_that_is_ours(tmp_path):
     ):
         check(tmp_path, **wrong)
     with pytest.raises(ConfigurationError, match=r"'flink.deadletter.sink' is not set.*jsonl"):
-        check(tmp_path, mode="driver", **wrong)
+        check(tmp_path, mode="continuous", **wrong)
 
 
 def test_a_tracker_without_an_address_where_fetchers_need_one(tmp_path):

@@ -167,7 +167,7 @@ class Offset:
     def _from_plain(cls, plain: Mapping[str, Any]) -> Offset:
         if "spoolVersion" in plain:
             raise StateError(
-                "the checkpoint is of a query in mode CONTINUOUS or DRIVER, and this one is in mode BATCH: begin with a new "
+                "the checkpoint is of a query in mode CONTINUOUS, and this one is in mode BATCH: begin with a new "
                 "checkpointLocation and a new metadataLocation"
             )
         if plain["v"] != VERSION:

@@ -8,7 +8,7 @@ from recordpublisher.plugins.sinks.spark.spool.reader import SpoolStreamReader
 from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.publishers.errors import ConfigurationError
 
-OPTIONS = {"stream": "s", "mode": "driver", "metadataLocation": "s3://bucket/prefix", "aws.region": "us-east-1"}
+OPTIONS = {"stream": "s", "mode": "continuous", "metadataLocation": "s3://bucket/prefix", "aws.region": "us-east-1"}
 
 
 def store_of(**more: str) -> object:

@@ -83,5 +83,5 @@ class DriverSide:
 
 def driver_side(options: SparkOptions, store: ObjectStore, planner: SpoolPlanner, loop: WorkerLoop) -> DriverSide:
     """Put together for the mode of the options."""
-    fetcher = FetcherInDriver(options, store, loop) if options.mode == "DRIVER" else None
+    fetcher = FetcherInDriver(options, store, loop) if options.mode == "CONTINUOUS" else None
     return DriverSide(options, planner, fetcher, loop)

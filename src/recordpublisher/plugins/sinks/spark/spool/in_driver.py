@@ -1,4 +1,4 @@
-"""Mode DRIVER: one fetcher on the loop of the process that plans the query, for small streams; no task waits for records."""
+"""Mode CONTINUOUS: one fetcher on the loop of the process that plans the query, for small streams; no task waits for records."""
 
 from __future__ import annotations
 

@@ -202,9 +202,7 @@ class SpoolPlanner:
             self._silent_since = now if self._silent_since is None else self._silent_since
             if now - self._silent_since >= SILENCE_SECONDS and not self._has_warned:
                 self._has_warned = True
-                LOG.warning(
-                    "nobody fetches into this spool: start rp.spark.fetchers(spark, options) with the query's options"
-                )
+                LOG.warning("nobody fetches into this spool")
             return
         reason = await self.store.get(failure_name(newest.number))
         if reason is not None:

@@ -30,7 +30,7 @@ class SpoolPartition(InputPartition):  # type: ignore[misc] # pyspark is not typ
 
 
 class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """Modes CONTINUOUS and DRIVER; see KinesisStreamReader for BATCH."""
+    """Mode CONTINUOUS; see KinesisStreamReader for BATCH."""
 
     def __init__(self, options: SparkOptions) -> None:
         self._options = options

@@ -1,0 +1,148 @@
+"""A real fetcher and the query's planner over what it leaves, on one loop and without Spark."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import warnings
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pyarrow as pa
+import pytest
+from spool_model import CLOCK, Query
+
+from recordpublisher.plugins.sinks.spark.spool.beginning import begin_generation
+from recordpublisher.plugins.sinks.spark.spool.lane_run import LaneRun
+from recordpublisher.plugins.sinks.spark.spool.manifest import Manifest
+from recordpublisher.plugins.spark.options import SparkOptions
+from recordpublisher.plugins.stores.file.object_store import FolderObjects
+from recordpublisher.publishers.errors import FencedError, StateError
+
+from spark_jobs.queries import Kinesis
+
+NAMES = itertools.count()
+LOOKAHEAD = 5_000
+
+
+@pytest.fixture
+def stream(served):
+    return Kinesis(served, f"lanes-{next(NAMES)}", 2)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return FolderObjects(tmp_path / "metadata")
+
+
+def options_of(stream, tmp_path, **more) -> SparkOptions:
+    given = {"mode": "continuous", "spoolRollInterval": 50, "flink.shard.getrecords.intervalmillis": 50, **more}
+    return SparkOptions.parse(stream.options(tmp_path, **given))
+
+
+@asynccontextmanager
+async def fetching(options, store) -> AsyncIterator[asyncio.Task[int]]:
+    """A start of the fetcher; it is told to stop at the end of the block."""
+    generation, read_with = await begin_generation(options, store, 1, CLOCK)
+    run = LaneRun(read_with, store, generation, 0)
+    task = asyncio.create_task(run.run())
+    try:
+        yield task
+    finally:
+        run.stop()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def read(query: Query, count: int) -> None:
+    """Until the query has so many rows."""
+    async with asyncio.timeout(60):
+        while query.log[-1].records < count:
+            await query.run_batch()
+            await asyncio.sleep(0.02)
+
+
+def rows(query: Query) -> int:
+    taken = [row for batch in query.batches.values() for task in batch for row in task]
+    assert len(taken) == len(set(taken)), "duplicates"
+    return len(taken)
+
+
+@pytest.mark.parametrize("publisher", ["POLLING", "EFO"])
+async def test_every_record_once_through_splits_and_restarts(stream, store, tmp_path, publisher):
+    fan_out = {"flink.stream.efo.consumername": "continuous"} if publisher == "EFO" else {}
+    options = options_of(stream, tmp_path, **{"flink.stream.recordpublisher": publisher, **fan_out})
+    query = Query(store)
+    await query.start()
+    for _ in range(2):
+        stream.put(300)
+        async with fetching(options, store):
+            await read(query, stream.count)
+            stream.split(0)
+            stream.put(200)
+            await read(query, stream.count)
+    await query.run_all()
+    assert rows(query) == stream.count
+    assert len({shard for batch in query.batches.values() for task in batch for shard, _ in task}) == 6
+
+
+async def test_w8_event_times_of_what_is_emitted_lie_within_the_lookahead(stream, store, tmp_path):
+    stream.put(400, lambda n: n * 100, shard=0)
+    stream.put(400, lambda n: 20_000 + (n - 400) * 100, shard=1)
+    options = options_of(
+        stream, tmp_path, **{"flink.watermark.lookahead.millis": LOOKAHEAD, "flink.shard.idle.interval": 1000}
+    )
+    query = Query(store)
+    await query.start()
+    async with fetching(options, store):
+        await read(query, 800)
+    spreads = []
+    for name in await store.names("manifests/"):
+        manifest = Manifest.from_bytes(await store.get(name))
+        if manifest.file is not None:
+            table = pa.ipc.open_stream(await store.get(manifest.file)).read_all()
+            latest = max(json.loads(data)["at"] for data in table["data"].to_pylist())
+            assert manifest.watermark is not None
+            spreads.append(latest - manifest.watermark)
+    assert max(spreads) <= LOOKAHEAD
+    assert rows(query) == 800
+
+
+async def test_s6_the_fetcher_of_an_older_start_is_fenced(stream, store, tmp_path):
+    options = options_of(stream, tmp_path)
+    query = Query(store)
+    await query.start()
+    async with fetching(options, store) as old:
+        stream.put(100)
+        await read(query, 100)
+        async with fetching(options, store):
+            stream.put(100)
+            await read(query, 200)
+            async with asyncio.timeout(60):
+                (ended,) = await asyncio.gather(old, return_exceptions=True)
+        assert isinstance(ended, FencedError)
+    await query.run_all()
+    assert rows(query) == 200
+
+
+async def test_p3_latest_means_when_the_job_was_started_for_every_start(stream, store, tmp_path):
+    stream.put(50)
+    options = options_of(stream, tmp_path, **{"flink.stream.initpos": "LATEST"})
+    await asyncio.sleep(1.1)  # the service's clock comes in whole seconds
+    generation, _ = await begin_generation(options, store, 1, CLOCK)
+    pinned = generation.state["pinnedStart"]
+    assert pinned
+    stream.put(70)
+    query = Query(store)
+    await query.start()
+    async with fetching(options, store):
+        await read(query, 70)
+    assert rows(query) == 70
+
+
+async def test_a_spool_that_cannot_be_written_says_so(stream, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(StateError, match="cannot be used"):
+            await begin_generation(options_of(stream, tmp_path), FolderObjects(tmp_path / "file"), 1, CLOCK)
