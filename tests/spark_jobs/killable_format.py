@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from recordpublisher.plugins.sinks.spark.spool.reader import SpoolPartition, SpoolStreamReader
+from recordpublisher.plugins.spark.continuous.reader import SpoolPartition, SpoolStreamReader
 from recordpublisher.plugins.spark.data_source import KinesisPartition, KinesisSource, KinesisStreamReader
 from recordpublisher.plugins.spark.python_worker import worker_loop
 from recordpublisher.plugins.spark.writer.data_writers import KinesisStreamWriter, Written

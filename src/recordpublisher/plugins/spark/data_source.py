@@ -11,9 +11,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from recordpublisher.publishers.errors import ConfigurationError
 
-from ..sinks.spark.spool.reader import SpoolStreamReader
 from ..stores.by_location import claim_store_of
 from .arrow_rows import SPARK_SCHEMA
+from .continuous.reader import SpoolStreamReader
 from .options import SparkOptions
 from .python_worker import log_to_stderr, worker_loop
 from .service.kinesis_service import KinesisService, check_job

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from spool_model import Fetcher, MemoryObjects, Query, opened
 
-from recordpublisher.plugins.sinks.spark.spool.manifest import Kind, Manifest
+from recordpublisher.plugins.spark.continuous.manifest import Kind, Manifest
 from recordpublisher.publishers.errors import FencedError
 from recordpublisher.publishers.shards import Shard
+
+from fakes.spark_continuous import Fetcher, MemoryObjects, Query, opened
 
 SHARD = Shard("s", "a")
 

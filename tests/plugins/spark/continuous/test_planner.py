@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from spool_model import CLOCK, Fetcher, MemoryObjects, Query, opened
 
-from recordpublisher.plugins.sinks.spark.spool.admission import Limits
-from recordpublisher.plugins.sinks.spark.spool.names import failure_name, manifests_of
-from recordpublisher.plugins.sinks.spark.spool.offset import SpoolOffset
-from recordpublisher.plugins.sinks.spark.spool.planner import MOST_QUIET_STEPS, SpoolPlanner
+from recordpublisher.plugins.spark.continuous.admission import Limits
+from recordpublisher.plugins.spark.continuous.names import failure_name, manifests_of
+from recordpublisher.plugins.spark.continuous.offset import SpoolOffset
+from recordpublisher.plugins.spark.continuous.planner import MOST_QUIET_STEPS, SpoolPlanner
 from recordpublisher.plugins.spark.source.batch_offset import Offset
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.shards import Shard
+
+from fakes.spark_continuous import CLOCK, Fetcher, MemoryObjects, Query, opened
 
 SHARDS = [Shard("s", "a"), Shard("s", "b")]
 

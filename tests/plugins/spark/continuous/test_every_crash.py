@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from spool_model import DiedError, Fetcher, LaterClock, MemoryObjects, Mortal, Query, Sleepy, opened
 
-from recordpublisher.plugins.sinks.spark.spool.generation import Generation
-from recordpublisher.plugins.sinks.spark.spool.lane import YOUNG_MS
+from recordpublisher.plugins.spark.continuous.generation import Generation
+from recordpublisher.plugins.spark.continuous.lane import YOUNG_MS
 from recordpublisher.publishers.errors import FencedError
 from recordpublisher.publishers.shards import Shard
+
+from fakes.spark_continuous import DiedError, Fetcher, LaterClock, MemoryObjects, Mortal, Query, Sleepy, opened
 
 SHARDS = [Shard("s", f"shard-{number}") for number in range(3)]
 RECORDS = 12

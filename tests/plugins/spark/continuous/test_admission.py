@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from recordpublisher.plugins.sinks.spark.spool.admission import Limits, admitted
-from recordpublisher.plugins.sinks.spark.spool.backlog import Waiting
-from recordpublisher.plugins.sinks.spark.spool.history import Step
-from recordpublisher.plugins.sinks.spark.spool.manifest import Kind, Manifest, ShardRows
+from recordpublisher.plugins.spark.continuous.admission import Limits, admitted
+from recordpublisher.plugins.spark.continuous.backlog import Waiting
+from recordpublisher.plugins.spark.continuous.history import Step
+from recordpublisher.plugins.spark.continuous.manifest import Kind, Manifest, ShardRows
 
 NONE = Limits()
 FIRST, LAST = ("1", -1), ("9", -1)

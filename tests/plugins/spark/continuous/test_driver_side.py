@@ -6,17 +6,18 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from spool_model import CLOCK, Fetcher, opened
 
-from recordpublisher.plugins.sinks.spark.spool.driver_side import DriverSide
-from recordpublisher.plugins.sinks.spark.spool.offset import SpoolOffset
-from recordpublisher.plugins.sinks.spark.spool.planner import SpooledFile, SpoolPlanner
-from recordpublisher.plugins.sinks.spark.spool.task import rows_of
+from recordpublisher.plugins.spark.continuous.driver_side import DriverSide
+from recordpublisher.plugins.spark.continuous.offset import SpoolOffset
+from recordpublisher.plugins.spark.continuous.planner import SpooledFile, SpoolPlanner
+from recordpublisher.plugins.spark.continuous.task import rows_of
 from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.plugins.spark.python_worker import worker_loop
 from recordpublisher.plugins.stores.file.object_store import FolderObjects
 from recordpublisher.publishers.errors import ConfigurationError, FencedError, StateError
 from recordpublisher.publishers.shards import Shard
+
+from fakes.spark_continuous import CLOCK, Fetcher, opened
 
 SHARDS = [Shard("s", "a"), Shard("s", "b"), Shard("s", "c")]
 

@@ -8,14 +8,14 @@ from collections.abc import Iterable
 from recordpublisher.fetcher.checkpoints.snapshot import to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Checkpoint, SinkContext
-from recordpublisher.plugins.sinks.spark.spool.admission import Limits
-from recordpublisher.plugins.sinks.spark.spool.generation import Generation
-from recordpublisher.plugins.sinks.spark.spool.lane import Lane
-from recordpublisher.plugins.sinks.spark.spool.offset import SpoolOffset
-from recordpublisher.plugins.sinks.spark.spool.opening import open_generation
-from recordpublisher.plugins.sinks.spark.spool.planner import SpoolPlanner
-from recordpublisher.plugins.sinks.spark.spool.rows import read_rows
-from recordpublisher.plugins.sinks.spark.spool.sink import SpoolSink
+from recordpublisher.plugins.spark.continuous.admission import Limits
+from recordpublisher.plugins.spark.continuous.generation import Generation
+from recordpublisher.plugins.spark.continuous.lane import Lane
+from recordpublisher.plugins.spark.continuous.offset import SpoolOffset
+from recordpublisher.plugins.spark.continuous.opening import open_generation
+from recordpublisher.plugins.spark.continuous.planner import SpoolPlanner
+from recordpublisher.plugins.spark.continuous.rows import read_rows
+from recordpublisher.plugins.spark.continuous.sink import SpoolSink
 from recordpublisher.plugins.spark.continuous_options import SpoolSettings
 from recordpublisher.plugins.stores.ports import ObjectStore
 from recordpublisher.publishers.clock import Clock, SystemClock

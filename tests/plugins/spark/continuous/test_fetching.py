@@ -11,15 +11,15 @@ from contextlib import asynccontextmanager
 
 import pyarrow as pa
 import pytest
-from spool_model import CLOCK, Query
 
-from recordpublisher.plugins.sinks.spark.spool.beginning import begin_generation
-from recordpublisher.plugins.sinks.spark.spool.lane_run import LaneRun
-from recordpublisher.plugins.sinks.spark.spool.manifest import Manifest
+from recordpublisher.plugins.spark.continuous.beginning import begin_generation
+from recordpublisher.plugins.spark.continuous.lane_run import LaneRun
+from recordpublisher.plugins.spark.continuous.manifest import Manifest
 from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.plugins.stores.file.object_store import FolderObjects
 from recordpublisher.publishers.errors import FencedError, StateError
 
+from fakes.spark_continuous import CLOCK, Query
 from spark_jobs.queries import Kinesis
 
 NAMES = itertools.count()

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from spool_model import CLOCK, MemoryObjects, batch_of, opened
 
 from recordpublisher.fetcher.sink import Checkpoint, SinkContext
-from recordpublisher.plugins.sinks.spark.spool.lane import Lane
-from recordpublisher.plugins.sinks.spark.spool.manifest import Manifest
-from recordpublisher.plugins.sinks.spark.spool.sink import SpoolSink
+from recordpublisher.plugins.spark.continuous.lane import Lane
+from recordpublisher.plugins.spark.continuous.manifest import Manifest
+from recordpublisher.plugins.spark.continuous.sink import SpoolSink
 from recordpublisher.plugins.spark.continuous_options import SpoolSettings
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.shards import Shard
+
+from fakes.spark_continuous import CLOCK, MemoryObjects, batch_of, opened
 
 SHARD = Shard("s", "a", parents=("p",))
 

@@ -1,13 +1,13 @@
 """A spool in S3, as moto plays it."""
 
 import pytest
-from spool_model import Fetcher, Query, opened
 
 from recordpublisher import Properties
 from recordpublisher.plugins.stores.by_location import object_store_of
 from recordpublisher.publishers.errors import FencedError
 from recordpublisher.publishers.shards import Shard
 
+from fakes.spark_continuous import Fetcher, Query, opened
 from servers.moto_server import KEYS, serve_moto
 
 SHARDS = [Shard("s", "a"), Shard("s", "b")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from recordpublisher.plugins.sinks.spark.spool.reader import SpoolStreamReader
+from recordpublisher.plugins.spark.continuous.reader import SpoolStreamReader
 from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.publishers.errors import ConfigurationError
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import tracemalloc
 
 import pytest
-from spool_model import CLOCK, MemoryObjects, opened
 
-from recordpublisher.plugins.sinks.spark.spool.admission import Limits
-from recordpublisher.plugins.sinks.spark.spool.lane import Lane
-from recordpublisher.plugins.sinks.spark.spool.planner import MOST_QUIET_STEPS, SpoolPlanner
-from recordpublisher.plugins.sinks.spark.spool.room import Room
+from recordpublisher.plugins.spark.continuous.admission import Limits
+from recordpublisher.plugins.spark.continuous.lane import Lane
+from recordpublisher.plugins.spark.continuous.planner import MOST_QUIET_STEPS, SpoolPlanner
+from recordpublisher.plugins.spark.continuous.room import Room
+
+from fakes.spark_continuous import CLOCK, MemoryObjects, opened
 
 SHARDS, STEPS = 300, 2 * MOST_QUIET_STEPS
 ONE_SNAPSHOT = 1000 * SHARDS

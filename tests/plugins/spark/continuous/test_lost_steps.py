@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from spool_model import Fetcher, MemoryObjects, Query, opened
 
-from recordpublisher.plugins.sinks.spark.spool.names import manifests_of
+from recordpublisher.plugins.spark.continuous.names import manifests_of
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.shards import Shard
+
+from fakes.spark_continuous import Fetcher, MemoryObjects, Query, opened
 
 SHARDS = [Shard("s", "a"), Shard("s", "b")]
 

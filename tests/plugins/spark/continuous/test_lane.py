@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from spool_model import CLOCK, Fetcher, MemoryObjects, Query, opened
 
-from recordpublisher.plugins.sinks.spark.spool.generation import Generation
-from recordpublisher.plugins.sinks.spark.spool.history import last_steps, state_of
-from recordpublisher.plugins.sinks.spark.spool.lane import LOOK_SECONDS, Lane
+from recordpublisher.plugins.spark.continuous.generation import Generation
+from recordpublisher.plugins.spark.continuous.history import last_steps, state_of
+from recordpublisher.plugins.spark.continuous.lane import LOOK_SECONDS, Lane
 from recordpublisher.publishers.errors import FencedError, ImpossibleStateError
 from recordpublisher.publishers.shards import Shard
+
+from fakes.spark_continuous import CLOCK, Fetcher, MemoryObjects, Query, opened
 
 SHARD = Shard("s", "a")
 

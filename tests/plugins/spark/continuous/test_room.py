@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from spool_model import Fetcher, MemoryObjects, Query, opened
-
 from recordpublisher.publishers.shards import Shard
+
+from fakes.spark_continuous import Fetcher, MemoryObjects, Query, opened
 
 SHARDS = [Shard("s", "a")]
 
