@@ -44,7 +44,7 @@ AREAS = {
         "What plugins implement",
         [
             "RecordPublisher", "RecordPublisherFactory", "RunResult", "BatchConsumer", "ShardMetrics",
-            "WatermarkTracker", "Report", "SubtaskStatus", "StateStore", "FileStateStore", "S3StateStore",
+            "WatermarkTracker", "SubtaskReport", "SubtaskStatus", "StateStore", "FileStateStore", "S3StateStore",
             "DynamoDbStateStore", "SqlStateStore", "hookimpl",
         ],
     ),

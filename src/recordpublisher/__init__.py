@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .fetcher.alarms import Alarm, AlarmKind
 from .fetcher.checkpoints.store import StateStore
-from .fetcher.coordination.tracker import Report, SubtaskStatus, WatermarkTracker
+from .fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus, WatermarkTracker
 from .fetcher.sink import Checkpoint, Sink, SinkContext
 from .publishers.base import BatchConsumer, RecordPublisher, RecordPublisherFactory, RunResult
 from .publishers.errors import (
@@ -121,7 +121,7 @@ __all__ = [
     "BatchConsumer",
     "ShardMetrics",
     "WatermarkTracker",
-    "Report",
+    "SubtaskReport",
     "SubtaskStatus",
     "StateStore",
     "FileStateStore",

@@ -51,11 +51,11 @@ async def test_a_suspended_tracker_stops_nobody_and_leaves_nobody_out():  # W6, 
                 assert says(a, 9) == 5, "the last value stands"
                 says(b, 6)
                 await asyncio.sleep(0.1)
-            assert not a.is_answering
+            assert not a.is_reachable
             process.send_signal(signal.SIGCONT)
             await until(lambda: a.current() == b.current() == 8, (a, 9), (b, 8))
 
-            assert a.left_out() == b.left_out() == ()
+            assert a.timed_out_subtasks() == b.timed_out_subtasks() == ()
 
 
 async def test_a_killed_tracker_that_starts_again_goes_on_from_what_is_known():  # W6

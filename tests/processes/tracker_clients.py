@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import msgspec
 
-from recordpublisher.fetcher.coordination.messages import Answer, Statement
-from recordpublisher.fetcher.coordination.tracker import Report, SubtaskStatus
+from recordpublisher.fetcher.coordination.heartbeat_messages import Answer, Statement
+from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus
 from recordpublisher.plugins.trackers.tcp.client import TcpTracker
 from recordpublisher.plugins.trackers.tcp.protocol import Challenge, Farewell, FrameReader, proof_of
 from recordpublisher.publishers.properties.properties import Properties
@@ -52,7 +52,7 @@ async def a_job(address, parallelism, **properties):
 
 
 def says(tracker, watermark, status=SubtaskStatus.ACTIVE):
-    return tracker.report(Report(tracker.place.subtask, status, watermark))
+    return tracker.report(SubtaskReport(tracker.place.subtask, status, watermark))
 
 
 async def until(condition, *reporting, seconds=60):

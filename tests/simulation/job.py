@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
-from recordpublisher.fetcher.coordination.tracker import WatermarkTracker
+from recordpublisher.fetcher.coordination.watermark_tracker import WatermarkTracker
 from recordpublisher.publishers.properties.properties import Properties
 
 from .judge import Judge

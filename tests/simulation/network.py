@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from recordpublisher.fetcher.coordination.coordinator import Coordinator
+from recordpublisher.fetcher.coordination.heartbeat_messages import Statement
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
-from recordpublisher.fetcher.coordination.messages import Statement
 from recordpublisher.fetcher.coordination.remote_tracker import RemoteTracker
-from recordpublisher.fetcher.coordination.tracker import WatermarkTracker
+from recordpublisher.fetcher.coordination.watermark_tracker import WatermarkTracker
 from recordpublisher.publishers.properties.properties import Properties
 
 from .universe import Clock, Process, Universe
@@ -144,24 +144,24 @@ class LocalClient(WatermarkTracker):
     def on_advance(self, heard: Callable[[], None]) -> None:
         self._shared.on_advance(lambda: None if self._process.is_dead else heard())
 
-    def finished(self, shards: Any) -> None:
+    def announce_finished(self, shards: Any) -> None:
         if not self._process.is_dead:
-            self._shared.finished(shards)
+            self._shared.announce_finished(shards)
 
     def is_finished(self, shard: str) -> bool:
         return self._shared.is_finished(shard)
 
-    def last_watermark(self, shard: str) -> int | None:
-        return self._shared.last_watermark(shard)
+    def final_watermark(self, shard: str) -> int | None:
+        return self._shared.final_watermark(shard)
 
-    def furthest(self) -> int | None:
-        return self._shared.furthest()
+    def max_shard_watermark(self) -> int | None:
+        return self._shared.max_shard_watermark()
 
-    def missing(self) -> list[int]:
-        return self._shared.missing()
+    def missing_subtasks(self) -> list[int]:
+        return self._shared.missing_subtasks()
 
-    def left_out(self) -> tuple[int, ...]:
-        return self._shared.left_out()
+    def timed_out_subtasks(self) -> tuple[int, ...]:
+        return self._shared.timed_out_subtasks()
 
-    def holder(self) -> int | None:
-        return self._shared.holder()
+    def lowest_subtask(self) -> int | None:
+        return self._shared.lowest_subtask()

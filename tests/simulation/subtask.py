@@ -13,7 +13,7 @@ from recordpublisher.consumer.event_time import AssignedTimes
 from recordpublisher.consumer.shard_consumer import Stamping
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.fetcher.checkpoints.store import Checkpoints
-from recordpublisher.fetcher.coordination.tracker import Report, WatermarkTracker
+from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, WatermarkTracker
 from recordpublisher.fetcher.data_fetcher import DataFetcher
 from recordpublisher.fetcher.dependencies import FetcherParts
 from recordpublisher.fetcher.pipeline.bounds import Bounds
@@ -139,7 +139,7 @@ class Subtask:
             self._judge.bounds(watermark, self._tracker.current())
         self._judge.told(self.number, watermark, self.fetcher._table)
 
-    def _reports(self, report: Report) -> int | None:
+    def _reports(self, report: SubtaskReport) -> int | None:
         if not self.process.is_dead:
             for entry in self.fetcher._table:
                 if entry.is_open and entry.idle and not entry.queue:
@@ -151,7 +151,7 @@ class Subtask:
     def _is_on_its_own(self) -> bool:
         """No tracker has ever answered, and the start-up timeout is over (W10)."""
         is_over = self._universe.now >= self._born + STARTUP_SECONDS
-        return is_over and self._tracker.current() is None and not self._tracker.is_answering
+        return is_over and self._tracker.current() is None and not self._tracker.is_reachable
 
     def _reads(self) -> None:
         if not self.process.is_dead:

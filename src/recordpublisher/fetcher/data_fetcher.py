@@ -11,7 +11,7 @@ from recordpublisher.consumer.bad_records import OnPoison
 from recordpublisher.publishers.shards import Shard
 
 from .checkpoints.store import CheckpointKeeper
-from .coordination.tracker import Report, SubtaskStatus
+from .coordination.watermark_tracker import SubtaskReport, SubtaskStatus
 from .dependencies import FetcherParts
 from .monitoring.metric_views import SubtaskView
 from .monitoring.metrics import metrics_of
@@ -72,7 +72,7 @@ class DataFetcher:
             self._intake,
             parts.stamping_of,
             parts.use_continuations,
-            parts.tracker.last_watermark,
+            parts.tracker.final_watermark,
         )
         self._succession = Succession(
             self._table, parts.tracker, settings.tracker_timeout_ms, clock, self._note, self._alignment.report
@@ -159,7 +159,7 @@ class DataFetcher:
     async def close(self) -> None:
         """Close publishers, tracker and sink; every one of them, whatever the others do."""
         parts = self._parts
-        parts.tracker.report(Report(parts.subtask, SubtaskStatus.LEFT))
+        parts.tracker.report(SubtaskReport(parts.subtask, SubtaskStatus.LEFT))
         await close_parts(parts, self._rejections.close())
 
     def metrics(self) -> dict[str, Any]:

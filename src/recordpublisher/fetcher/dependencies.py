@@ -15,7 +15,7 @@ from recordpublisher.publishers.shards import Shard
 
 from .alarms import AlarmListener
 from .checkpoints.store import Checkpoints
-from .coordination.tracker import WatermarkTracker
+from .coordination.watermark_tracker import WatermarkTracker
 from .settings import FetcherSettings
 from .shards.assignment import ShardAssigner
 from .shards.discovery import Discovery

@@ -47,5 +47,5 @@ class Snapshots:
             if self._parts.checkpoints is not None:
                 await self._parts.checkpoints.store(state)
             ended = {key: entry.get("watermark") for key, entry in state["shards"].items() if entry.get("ended")}
-            self._parts.tracker.finished(ended)
+            self._parts.tracker.announce_finished(ended)
         return state

@@ -11,7 +11,7 @@ import time
 
 import msgspec
 
-from recordpublisher.fetcher.coordination.messages import Answer, Statement
+from recordpublisher.fetcher.coordination.heartbeat_messages import Answer, Statement
 from recordpublisher.plugins.trackers.tcp.protocol import Challenge, Farewell, FrameReader, framed, proof_of
 
 ENCODER = msgspec.msgpack.Encoder()

@@ -3,7 +3,7 @@
 import pytest
 
 from recordpublisher.fetcher.coordination.coordinator import TOLD_AT_ONCE, Coordinator
-from recordpublisher.fetcher.coordination.messages import Statement
+from recordpublisher.fetcher.coordination.heartbeat_messages import Statement
 
 
 class Group:

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordpublisher.fetcher.coordination.coordinator import Coordinator
-from recordpublisher.fetcher.coordination.member import Membership, Place
-from recordpublisher.fetcher.coordination.tracker import Report, SubtaskStatus
+from recordpublisher.fetcher.coordination.group_member import Membership, Place
+from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus
 
 SYNC, TIMEOUT, STARTUP = 100, 1_000, 2_000
 SUBTASKS = 4
@@ -62,7 +62,7 @@ class Job:
         for subtask in self.subtasks:
             if self.now >= subtask.stopped_until:
                 subtask.member.state(
-                    Report(
+                    SubtaskReport(
                         subtask.number,
                         subtask.status,
                         subtask.watermark if subtask.status is SubtaskStatus.ACTIVE else None,

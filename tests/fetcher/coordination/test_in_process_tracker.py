@@ -6,10 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
-from recordpublisher.fetcher.coordination.tracker import Report, SubtaskStatus
+from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus
 
 ACTIVE, IDLE, LEFT = SubtaskStatus.ACTIVE, SubtaskStatus.IDLE, SubtaskStatus.LEFT
-REPORTS = st.builds(Report, st.integers(0, 2), st.sampled_from(SubtaskStatus), st.none() | st.integers(-100, 100))
+REPORTS = st.builds(
+    SubtaskReport, st.integers(0, 2), st.sampled_from(SubtaskStatus), st.none() | st.integers(-100, 100)
+)
 
 
 async def joined(*subtasks, parallelism=None):
@@ -30,48 +32,48 @@ def test_whatever_is_reported_it_never_falls(reports, start):
 
 async def test_it_is_the_lowest_active_watermark():
     tracker = await joined(0, 1)
-    tracker.report(Report(0, ACTIVE, 5))
+    tracker.report(SubtaskReport(0, ACTIVE, 5))
 
-    assert tracker.report(Report(1, ACTIVE, 9)) == 5
-    assert tracker.report(Report(0, ACTIVE, 12)) == 9
+    assert tracker.report(SubtaskReport(1, ACTIVE, 9)) == 5
+    assert tracker.report(SubtaskReport(0, ACTIVE, 12)) == 9
 
 
 async def test_an_expected_subtask_that_has_not_reported_holds_it():
     tracker = await joined(0, parallelism=2)
 
-    assert tracker.report(Report(0, ACTIVE, 5)) is None
-    assert tracker.missing() == [1]
+    assert tracker.report(SubtaskReport(0, ACTIVE, 5)) is None
+    assert tracker.missing_subtasks() == [1]
 
 
 async def test_an_active_subtask_without_a_value_holds_it():  # W2
     tracker = await joined(0, 1)
-    tracker.report(Report(0, ACTIVE, 5))
-    tracker.report(Report(1, ACTIVE, 5))
-    tracker.report(Report(1, ACTIVE, None))
+    tracker.report(SubtaskReport(0, ACTIVE, 5))
+    tracker.report(SubtaskReport(1, ACTIVE, 5))
+    tracker.report(SubtaskReport(1, ACTIVE, None))
 
-    assert tracker.report(Report(0, ACTIVE, 50)) == 5
+    assert tracker.report(SubtaskReport(0, ACTIVE, 50)) == 5
 
 
 async def test_idle_and_left_subtasks_do_not_count():
     tracker = await joined(0, 1, 2)
-    tracker.report(Report(0, IDLE))
-    tracker.report(Report(1, LEFT))
+    tracker.report(SubtaskReport(0, IDLE))
+    tracker.report(SubtaskReport(1, LEFT))
 
-    assert tracker.report(Report(2, ACTIVE, 7)) == 7
+    assert tracker.report(SubtaskReport(2, ACTIVE, 7)) == 7
 
 
 async def test_with_nobody_active_the_last_value_stands():
     tracker = await joined(0)
-    tracker.report(Report(0, ACTIVE, 7))
+    tracker.report(SubtaskReport(0, ACTIVE, 7))
 
-    assert tracker.report(Report(0, IDLE)) == 7
+    assert tracker.report(SubtaskReport(0, IDLE)) == 7
 
 
 async def test_one_who_comes_back_lower_does_not_move_it_back():
     tracker = await joined(0)
-    tracker.report(Report(0, ACTIVE, 7))
+    tracker.report(SubtaskReport(0, ACTIVE, 7))
 
-    assert tracker.report(Report(0, ACTIVE, 3)) == 7
+    assert tracker.report(SubtaskReport(0, ACTIVE, 3)) == 7
 
 
 async def test_a_restored_job_begins_at_its_lowest_watermark():
@@ -79,12 +81,12 @@ async def test_a_restored_job_begins_at_its_lowest_watermark():
     tracker.start_at(40)
 
     assert tracker.current() == 40
-    assert tracker.report(Report(0, ACTIVE, 45)) == 40
+    assert tracker.report(SubtaskReport(0, ACTIVE, 45)) == 40
 
 
 async def test_a_job_that_runs_is_not_moved_by_a_late_start():
     tracker = await joined(0)
-    tracker.report(Report(0, ACTIVE, 7))
+    tracker.report(SubtaskReport(0, ACTIVE, 7))
     tracker.start_at(40)
 
     assert tracker.current() == 7
@@ -94,9 +96,9 @@ async def test_others_hear_at_once_when_it_rises():  # W9a
     tracker, heard = await joined(0, 1), []
     tracker.on_advance(lambda: heard.append(0))
     tracker.on_advance(lambda: heard.append(1))
-    tracker.report(Report(0, ACTIVE, 5))
+    tracker.report(SubtaskReport(0, ACTIVE, 5))
     assert heard == []
-    tracker.report(Report(1, ACTIVE, 6))
+    tracker.report(SubtaskReport(1, ACTIVE, 6))
 
     assert heard == [0, 1]
 
@@ -104,8 +106,8 @@ async def test_others_hear_at_once_when_it_rises():  # W9a
 async def test_finished_shards_are_told_to_everybody():  # S2
     tracker, heard = await joined(0, 1), []
     tracker.on_advance(lambda: heard.append(0))
-    tracker.finished({"s/a": 7})
-    tracker.finished({"s/a": 7})
+    tracker.announce_finished({"s/a": 7})
+    tracker.announce_finished({"s/a": 7})
 
     assert heard == [0]
     assert tracker.is_finished("s/a")
@@ -114,23 +116,23 @@ async def test_finished_shards_are_told_to_everybody():  # S2
 
 async def test_a_new_generation_knows_nothing_of_the_old():  # S2, W6
     tracker = await joined(0, 1)
-    tracker.finished({"s/a": 7})
+    tracker.announce_finished({"s/a": 7})
     for subtask in (0, 1):
-        tracker.report(Report(subtask, ACTIVE, 70))
-        tracker.report(Report(subtask, LEFT))
+        tracker.report(SubtaskReport(subtask, ACTIVE, 70))
+        tracker.report(SubtaskReport(subtask, LEFT))
     await tracker.open(0, 2)
     tracker.start_at(20)
 
     assert tracker.current() == 20
     assert not tracker.is_finished("s/a")
-    assert tracker.missing() == [1]
+    assert tracker.missing_subtasks() == [1]
 
 
 async def test_a_generation_lasts_while_one_is_there():
     tracker = await joined(0, 1)
-    tracker.report(Report(0, ACTIVE, 70))
-    tracker.report(Report(1, ACTIVE, 70))
-    tracker.report(Report(0, LEFT))
+    tracker.report(SubtaskReport(0, ACTIVE, 70))
+    tracker.report(SubtaskReport(1, ACTIVE, 70))
+    tracker.report(SubtaskReport(0, LEFT))
     await tracker.open(0, 2)
 
     assert tracker.current() == 70
@@ -138,20 +140,20 @@ async def test_a_generation_lasts_while_one_is_there():
 
 async def test_a_rescaled_job_is_a_new_generation():
     tracker = await joined(0)
-    tracker.report(Report(0, ACTIVE, 70))
-    tracker.report(Report(0, LEFT))
+    tracker.report(SubtaskReport(0, ACTIVE, 70))
+    tracker.report(SubtaskReport(0, LEFT))
     await tracker.open(1, 2)
     await tracker.open(0, 2)
 
     assert tracker.current() is None
-    assert tracker.missing() == []
+    assert tracker.missing_subtasks() == []
 
 
 async def test_the_holder_is_who_has_no_value_or_the_lowest():  # W10
     tracker = await joined(0, 1)
-    assert tracker.holder() == 0
-    tracker.report(Report(0, ACTIVE, 7))
-    tracker.report(Report(1, ACTIVE, 5))
-    assert tracker.holder() == 1
-    tracker.report(Report(0, ACTIVE, None))
-    assert tracker.holder() == 0
+    assert tracker.lowest_subtask() == 0
+    tracker.report(SubtaskReport(0, ACTIVE, 7))
+    tracker.report(SubtaskReport(1, ACTIVE, 5))
+    assert tracker.lowest_subtask() == 1
+    tracker.report(SubtaskReport(0, ACTIVE, None))
+    assert tracker.lowest_subtask() == 0

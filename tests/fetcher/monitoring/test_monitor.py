@@ -116,13 +116,13 @@ def test_a_process_that_was_suspended_wakes_without_an_alarm():  # W3's sister: 
 class Unreachable(InProcessTracker):
     """A tracker that nobody reaches until the test says so."""
 
-    is_answering = False
+    is_reachable = False
 
     def report(self, report):
-        return super().report(report) if self.is_answering else None
+        return super().report(report) if self.is_reachable else None
 
     def current(self):
-        return super().current() if self.is_answering else None
+        return super().current() if self.is_reachable else None
 
 
 def test_a_subtask_that_goes_alone_is_raised_at_once_and_over_when_the_tracker_answers():  # W10
@@ -131,7 +131,7 @@ def test_a_subtask_that_goes_alone_is_raised_at_once_and_over_when_the_tracker_a
 
     async def reached_later(fetcher):
         await asyncio.sleep(20)
-        tracker.is_answering = True
+        tracker.is_reachable = True
 
     properties = {**ALIGNED, "flink.watermark.startup.timeout": 5_000}
     alarms = alarms_of(source, properties=properties, during=reached_later, tracker=tracker, seconds=10)

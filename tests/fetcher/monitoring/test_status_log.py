@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
-from recordpublisher.fetcher.coordination.tracker import Report, SubtaskStatus
+from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus
 from recordpublisher.fetcher.monitoring.status_log import Watch
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.shards.shard_table import ShardTable, Stage
@@ -62,8 +62,8 @@ def test_a_stalled_alignment_names_the_shard_and_for_how_long(scene, caplog):
 
 
 def test_another_subtask_is_named(scene, caplog):
-    scene.tracker.report(Report(1, SubtaskStatus.ACTIVE, -5))
-    scene.tracker.report(Report(0, SubtaskStatus.ACTIVE, 9))
+    scene.tracker.report(SubtaskReport(1, SubtaskStatus.ACTIVE, -5))
+    scene.tracker.report(SubtaskReport(0, SubtaskStatus.ACTIVE, 9))
     scene.look_for(70)
 
     assert "waiting for subtask 1" in caplog.text
@@ -72,7 +72,7 @@ def test_another_subtask_is_named(scene, caplog):
 def test_who_is_left_out_is_named_once(caplog):  # W6
     scene = Scene(parallelism=2)
     scene.tracker._clock = scene.clock
-    scene.tracker.report(Report(1, SubtaskStatus.ACTIVE, 5))
+    scene.tracker.report(SubtaskReport(1, SubtaskStatus.ACTIVE, 5))
     for _ in range(40):
         scene.alignment.report()
         scene.look_for(1)
@@ -82,7 +82,7 @@ def test_who_is_left_out_is_named_once(caplog):  # W6
 
 def test_a_subtask_that_goes_alone_says_so(scene, caplog):  # W10
     class NeverReached(InProcessTracker):
-        is_answering = False
+        is_reachable = False
 
     alone = NeverReached(parallelism=2)
     scene.watch._alignment = Alignment(alone, 0, 0, 30_000, scene.clock)
@@ -91,7 +91,7 @@ def test_a_subtask_that_goes_alone_says_so(scene, caplog):  # W10
     assert "not aligned" not in caplog.text
     scene.look_for(60)
     assert caplog.text.count("subtask 0 is not aligned with the others") == 1
-    alone.is_answering = True
+    alone.is_reachable = True
     scene.look_for(1)
 
     assert "subtask 0 is aligned with the others again" in caplog.text

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
-from recordpublisher.fetcher.coordination.tracker import SubtaskStatus
+from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskStatus
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.testing.virtual_time import run_virtual
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
-from recordpublisher.fetcher.coordination.tracker import Report, SubtaskStatus
+from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus
 from recordpublisher.fetcher.watermarks.alignment import Alignment
 
 from fakes.shard_entries import StoppedClock, entry, marker, stamped
@@ -110,13 +110,13 @@ def test_another_subtask_holds_the_ceiling():  # W6
     made = alignment(10, tracker)
     queued(made, "a", 5, 16)
     assert made.next_emission() is None
-    tracker.report(Report(1, SubtaskStatus.ACTIVE, 2))
+    tracker.report(SubtaskReport(1, SubtaskStatus.ACTIVE, 2))
 
     assert made.next_emission()[1] == 1
 
 
 class UnreachableTracker(InProcessTracker):
-    is_answering = False
+    is_reachable = False
 
 
 def test_a_tracker_that_answers_without_a_value_is_waited_for():  # W2, W10

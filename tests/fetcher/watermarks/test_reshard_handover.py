@@ -35,9 +35,9 @@ def test_a_parent_holds_until_the_owner_of_its_child_has_taken_it_over():
     scene.table.learn([shard("c", "a"), shard("d", "a")])
 
     assert scene.holds()
-    scene.tracker.taken_over(["s/c"])
+    scene.tracker.announce_started(["s/c"])
     assert scene.holds()
-    scene.tracker.taken_over(["s/d"])
+    scene.tracker.announce_started(["s/d"])
     assert not scene.holds()
     assert scene.changed == [scene.a, scene.a]
 
@@ -62,7 +62,7 @@ def test_a_parent_that_waits_for_its_sibling_does_not_hold():  # W9 wins
     scene = Scene()
     scene.table.learn([shard("b"), shard("c", "a", "b")])
     assert not scene.holds()
-    scene.tracker.finished({"s/b": 70})
+    scene.tracker.announce_finished({"s/b": 70})
 
     assert scene.holds(), "now the child may start, and somebody must stand for it"
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
-from recordpublisher.fetcher.coordination.tracker import Report, SubtaskStatus
+from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.shards.shard_table import ShardTable, Stage
 from recordpublisher.fetcher.watermarks.stragglers import Laggards
@@ -68,7 +68,7 @@ def test_an_idle_shard_is_no_measure():
 
 def test_the_furthest_shard_may_be_in_another_subtask():
     scene = Scene(100, late=9)
-    scene.tracker.report(Report(1, SubtaskStatus.ACTIVE, 5, furthest=500))
+    scene.tracker.report(SubtaskReport(1, SubtaskStatus.ACTIVE, 5, max_shard_watermark=500))
     scene.laggards.look()
 
     assert scene.left_out == ["late"]

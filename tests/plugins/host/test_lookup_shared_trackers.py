@@ -42,7 +42,7 @@ def test_a_tracker_lives_as_long_as_its_job():
     gc.collect()
     second = tracker(7)
 
-    assert second.missing() == list(range(7))
+    assert second.missing_subtasks() == list(range(7))
     assert first is not None
 
 

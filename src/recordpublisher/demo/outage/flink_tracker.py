@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from recordpublisher.fetcher.coordination.tracker import Report, WatermarkTracker
+from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, WatermarkTracker
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import EMIT_INTERVAL, IDLE_INTERVAL, SYNC_INTERVAL, TRACKER_ADDRESS
 
@@ -52,7 +52,7 @@ class FlinkTracker(WatermarkTracker):
         self._writer = writer
         self._tasks = [asyncio.create_task(self._judge()), asyncio.create_task(self._ask(subtask, reader, writer))]
 
-    def report(self, report: Report) -> int | None:
+    def report(self, report: SubtaskReport) -> int | None:
         """What the library would say is not asked for; the gate is the last answer, and none at all before the first."""
         return UNTHROTTLED if self._rule.last_global is None else self._rule.last_global
 

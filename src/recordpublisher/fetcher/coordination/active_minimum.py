@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Generic
 
 from ..min_heap import K, LowestOf
-from .tracker import SubtaskStatus
+from .watermark_tracker import SubtaskStatus
 
 
 class ActiveMinimum(Generic[K]):

@@ -6,9 +6,9 @@ No clock and no sockets: whoever carries the messages hands in the time (ms that
 from __future__ import annotations
 
 from ..min_heap import LowestOf
-from .group import Patience, WatermarkGroup
-from .messages import Answer, Refusal, Statement
-from .tracker import SubtaskStatus
+from .heartbeat_messages import Answer, Refusal, Statement
+from .watermark_group import Patience, WatermarkGroup
+from .watermark_tracker import SubtaskStatus
 
 TOLD_AT_ONCE = 16
 """How many of the lowest subtasks hear which value others wait for; the rest hear it in the answers to their heartbeats."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 from recordpublisher.publishers.clock import Clock, SystemClock
 
-from .group import Patience, WatermarkGroup
-from .tracker import Report, WatermarkTracker
+from .watermark_group import Patience, WatermarkGroup
+from .watermark_tracker import SubtaskReport, WatermarkTracker
 
 
 class InProcessTracker(WatermarkTracker):
@@ -42,19 +42,19 @@ class InProcessTracker(WatermarkTracker):
         self._last.pop(subtask, None)
         self._group.join(subtask, self._now())
 
-    def missing(self) -> list[int]:
+    def missing_subtasks(self) -> list[int]:
         """Subtasks that have never joined."""
         return self._group.unheard
 
-    def left_out(self) -> tuple[int, ...]:
+    def timed_out_subtasks(self) -> tuple[int, ...]:
         """Subtasks that were silent for the timeout."""
         return self._group.left_out
 
-    def holder(self) -> int | None:
+    def lowest_subtask(self) -> int | None:
         """The active subtask with the lowest watermark, one without any first."""
         return self._group.holder()
 
-    def report(self, report: Report) -> int | None:
+    def report(self, report: SubtaskReport) -> int | None:
         """Take a report and answer the value."""
         group, now = self._group, self._now()
         before = group.value
@@ -64,7 +64,7 @@ class InProcessTracker(WatermarkTracker):
             group.still_there(report.subtask, now)
         else:
             self._last[report.subtask] = report
-            group.state(report.subtask, report.status, report.watermark, now, report.furthest)
+            group.state(report.subtask, report.status, report.watermark, now, report.max_shard_watermark)
         if group.value != before and len(self._listeners) > 1:
             self._tell()
         return group.value
@@ -77,11 +77,11 @@ class InProcessTracker(WatermarkTracker):
         """Begin at the lowest restored watermark; never moves a value back."""
         self._group.start_at(watermark)
 
-    def on_advance(self, heard: Callable[[], None]) -> None:
+    def on_advance(self, callback: Callable[[], None]) -> None:
         """Wake the other subtasks at once."""
-        self._listeners.append(heard)
+        self._listeners.append(callback)
 
-    def finished(self, shards: Mapping[str, int | None]) -> None:
+    def announce_finished(self, shards: Mapping[str, int | None]) -> None:
         """Remember finished shards and wake those who wait for them."""
         fresh = {key: watermark for key, watermark in shards.items() if key not in self._group.finished}
         if fresh:
@@ -95,18 +95,18 @@ class InProcessTracker(WatermarkTracker):
 
     def _begin(self, parallelism: int) -> None:
         self._group = WatermarkGroup(parallelism, self._patience, self._now())
-        self._last: dict[int, Report] = {}
+        self._last: dict[int, SubtaskReport] = {}
         self._last_watermarks: dict[str, int | None] = {}
         self._listeners: list[Callable[[], None]] = []
 
     def _now(self) -> float:
         return self._clock.monotonic() * 1000
 
-    def last_watermark(self, shard: str) -> int | None:
+    def final_watermark(self, shard: str) -> int | None:
         """As it was announced."""
         return self._last_watermarks.get(shard)
 
-    def furthest(self) -> int | None:
+    def max_shard_watermark(self) -> int | None:
         """The furthest of those that count."""
         return self._group.furthest
 

@@ -9,9 +9,9 @@ from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import Properties
 
-from .member import Membership, Place
-from .messages import Answer, Statement
-from .tracker import Report, SubtaskStatus, WatermarkTracker
+from .group_member import Membership, Place
+from .heartbeat_messages import Answer, Statement
+from .watermark_tracker import SubtaskReport, SubtaskStatus, WatermarkTracker
 
 NO_GROUP = "job"
 
@@ -53,7 +53,7 @@ class RemoteTracker(WatermarkTracker):
         )
         self.membership = Membership(self.place, self._clock.now_ms() * 1000, self.now())
 
-    def report(self, report: Report) -> int | None:
+    def report(self, report: SubtaskReport) -> int | None:
         """State where the subtask stands; answers the last value known."""
         self.membership.state(report)
         self.send_due()
@@ -64,29 +64,29 @@ class RemoteTracker(WatermarkTracker):
         return self.membership.value
 
     @property
-    def is_answering(self) -> bool:
+    def is_reachable(self) -> bool:
         """Whether the coordinator was heard of lately."""
-        return self.membership.is_answering(self.now())
+        return self.membership.is_reachable(self.now())
 
     @property
-    def answer_age_ms(self) -> int | None:
+    def response_age_ms(self) -> int | None:
         """How long ago the coordinator was last heard of."""
-        return self.membership.answer_age_ms(self.now())
+        return self.membership.response_age_ms(self.now())
 
     def start_at(self, watermark: int | None) -> None:
         """The lowest watermark in the restored state."""
         self.membership.start_at(watermark)
 
-    def on_advance(self, heard: Callable[[], None]) -> None:
+    def on_advance(self, callback: Callable[[], None]) -> None:
         """Call `heard` when the value rises or a shard that was asked about is finished."""
-        self._listeners.append(heard)
+        self._listeners.append(callback)
 
-    def waiting_for(self, value: int) -> None:
+    def notify_at(self, watermark: int) -> None:
         """State what the subtask is held for."""
-        self.membership.wait_for(value)
+        self.membership.wait_for(watermark)
         self.send_due()
 
-    def finished(self, shards: Iterable[str]) -> None:
+    def announce_finished(self, shards: Iterable[str]) -> None:
         """Announce shards."""
         self.membership.announce(shards)
         self.send_due()
@@ -95,15 +95,15 @@ class RemoteTracker(WatermarkTracker):
         """Whether somebody announced the shard; if not, the next statement asks."""
         return self.membership.is_finished(shard)
 
-    def left_out(self) -> tuple[int, ...]:
+    def timed_out_subtasks(self) -> tuple[int, ...]:
         """Some of the subtasks that nobody hears of."""
         return self.membership.left_out
 
-    def furthest(self) -> int | None:
+    def max_shard_watermark(self) -> int | None:
         """Where the furthest shard of the job stood when the coordinator was last heard of."""
         return self.membership.furthest
 
-    def holder(self) -> int | None:
+    def lowest_subtask(self) -> int | None:
         """Who held the value when the coordinator was last heard of."""
         return self.membership.holder
 
@@ -127,7 +127,7 @@ class RemoteTracker(WatermarkTracker):
 
     async def close(self) -> None:
         """Leave, if the subtask has not said so already."""
-        self.report(Report(self.place.subtask, SubtaskStatus.LEFT))
+        self.report(SubtaskReport(self.place.subtask, SubtaskStatus.LEFT))
 
     def now(self) -> float:
         """Milliseconds that only grow."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..coordination.tracker import WatermarkTracker
+from ..coordination.watermark_tracker import WatermarkTracker
 from ..pipeline.emitter import Emitter
 from ..pipeline.shard_queues import Intake
 from ..pipeline.suspension import Pulse

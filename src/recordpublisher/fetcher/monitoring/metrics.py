@@ -69,14 +69,14 @@ OF_SUBTASK: tuple[Metric[SubtaskView], ...] = (
         GAUGE,
         "subtask",
         "the subtask that holds the global minimum, where the tracker says so",
-        lambda view: view.tracker.holder(),
+        lambda view: view.tracker.lowest_subtask(),
     ),
     Metric(
         "trackerAgeMs",
         GAUGE,
         "ms",
         "since the tracker last answered; 0 inside one process",
-        lambda view: view.tracker.answer_age_ms,
+        lambda view: view.tracker.response_age_ms,
     ),
     Metric(
         "standsMs",

@@ -65,9 +65,9 @@ class Sightings:
     def _elsewhere(self, shards: Mapping[str, tuple[Shard, int]], states: Mapping[str, ShardState]) -> Iterator[Sight]:
         """Shards that this subtask guards, in the light of what the whole job has stored."""
         parts = self._parts
-        missing, left_out = parts.tracker.missing(), parts.tracker.left_out()
+        missing, timed_out = parts.tracker.missing_subtasks(), parts.tracker.timed_out_subtasks()
         for key, (shard, owner) in shards.items():
-            reason = unread_by(owner, parts.parallelism, missing, left_out, self._judges_stored)
+            reason = unread_by(owner, parts.parallelism, missing, timed_out, self._judges_stored)
             state = states.get(key)
             if reason is not None and state is not None and not state.ended and not parts.tracker.is_finished(key):
                 unread = False if self._was_at_tip(state) else None

@@ -8,7 +8,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.table import MAX_LAG, STARTUP_TIMEOUT, TRACKER
 
-from ..coordination.tracker import WatermarkTracker
+from ..coordination.watermark_tracker import WatermarkTracker
 from ..shards.shard_table import ShardTable
 from ..watermarks.alignment import Alignment
 from ..watermarks.local_watermark import LocalWatermark
@@ -72,14 +72,14 @@ class Watch:
 
     def _refuse_missing_subtasks(self) -> None:
         """Subtasks of other processes never join a tracker of this one: an error, not a wait without end."""
-        missing = self._tracker.missing()
+        missing = self._tracker.missing_subtasks()
         if missing and self._alignment.is_out_of_patience:
             reason = f"subtasks {missing} have not joined within {STARTUP_TIMEOUT.key}"
             raise ConfigurationError(TRACKER.key, "IN_PROCESS", "a tracker that all subtasks reach", reason=reason)
 
     def _name_who_is_left_out(self) -> None:
         """The others went on without them: their records may be late when they come back (W6)."""
-        before, self._left_out = self._left_out, self._tracker.left_out()
+        before, self._left_out = self._left_out, self._tracker.timed_out_subtasks()
         if set(self._left_out) - set(before):
             named = ", ".join(map(str, self._left_out))
             log.warning("subtasks %s were not heard of in time: the global watermark goes on without them", named)
@@ -128,7 +128,7 @@ class Watch:
 
 def waited_for(tracker: WatermarkTracker, own_holder: str | None, subtask: int) -> str:
     """Subtasks that have not joined, else another subtask, else the shard that holds this subtask's own minimum."""
-    holder, missing = tracker.holder(), tracker.missing()
+    holder, missing = tracker.lowest_subtask(), tracker.missing_subtasks()
     if missing:
         return f"subtasks that have not joined: {missing}"
     if holder is not None and holder != subtask:

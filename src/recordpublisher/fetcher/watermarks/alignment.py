@@ -9,7 +9,7 @@ from bisect import bisect_right
 from recordpublisher.publishers.clock import Clock
 
 from ..coordination.active_minimum import ActiveMinimum
-from ..coordination.tracker import Report, WatermarkTracker
+from ..coordination.watermark_tracker import SubtaskReport, WatermarkTracker
 from ..min_heap import LowestOf
 from ..shards.shard_table import ShardEntry
 
@@ -53,7 +53,7 @@ class Alignment:
     @property
     def is_alone(self) -> bool:
         """Whether the subtask goes by its own minimum, since nothing was ever heard of the tracker (W10)."""
-        return self.is_out_of_patience and self._tracker.current() is None and not self._tracker.is_answering
+        return self.is_out_of_patience and self._tracker.current() is None and not self._tracker.is_reachable
 
     @property
     def global_watermark(self) -> int | None:
@@ -96,7 +96,7 @@ class Alignment:
     def report(self) -> int | None:
         """Tell the tracker where this subtask stands, idle or not (W7), and learn the global watermark."""
         status, watermark = self._reported.status()
-        return self._tracker.report(Report(self._subtask, status, watermark, self.furthest))
+        return self._tracker.report(SubtaskReport(self._subtask, status, watermark, self.furthest))
 
     def value(self) -> int | None:
         """The global watermark after telling where this subtask stands, or what stands in for it (W10)."""
@@ -127,7 +127,7 @@ class Alignment:
     def _wait_for(self, head: int) -> None:
         """Say which global watermark lets the held record go, to be told when it is reached (W9a)."""
         if self._lookahead is not None and (self.until is None or head <= self.until):
-            self._tracker.waiting_for(head - self._lookahead)
+            self._tracker.notify_at(head - self._lookahead)
 
     def _turn(self, entry: ShardEntry, head: int | None) -> float:
         """What orders the heads: markers first, then event time, or a ticket that is kept until the turn comes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..coordination.active_minimum import ActiveMinimum
-from ..coordination.tracker import SubtaskStatus
+from ..coordination.watermark_tracker import SubtaskStatus
 from ..shards.shard_table import ShardEntry
 
 

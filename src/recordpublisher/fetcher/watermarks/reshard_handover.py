@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.shards import Shard
 
-from ..coordination.tracker import WatermarkTracker
+from ..coordination.watermark_tracker import WatermarkTracker
 from ..shards.shard_table import ShardEntry, ShardTable, Stage
 
 LISTINGS_WITHOUT_CHILDREN = 2
@@ -53,7 +53,7 @@ class Succession:
         heirs = [entry.key for entry in entries if entry.shard.parents]
         if heirs:
             self._report()
-            self._tracker.taken_over(heirs)
+            self._tracker.announce_started(heirs)
 
     def ended(self, entry: ShardEntry) -> None:
         """A shard's last record was emitted."""
@@ -96,7 +96,7 @@ class Succession:
     def _is_taken_over(self, child: Shard) -> bool:
         if child.key in self._table:
             return self._table[child.key].stage is not Stage.WAITING
-        return self._tracker.is_taken_over(child.key)
+        return self._tracker.is_started(child.key)
 
     def _children(self, entry: ShardEntry) -> list[Shard]:
         own, listed = entry.shard, self._table.listed().values()

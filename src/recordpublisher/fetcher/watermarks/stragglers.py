@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from recordpublisher.publishers.records import RecordBatch
 
-from ..coordination.tracker import WatermarkTracker
+from ..coordination.watermark_tracker import WatermarkTracker
 from ..shards.shard_table import ShardEntry, ShardTable
 
 
@@ -49,7 +49,7 @@ class Laggards:
     @property
     def furthest_of_all(self) -> int | None:
         """Where the furthest shard of the job stands, as far as it is known here (epoch ms)."""
-        known = [each for each in (self.furthest, self._tracker.furthest()) if each is not None]
+        known = [each for each in (self.furthest, self._tracker.max_shard_watermark()) if each is not None]
         return max(known, default=None)
 
 

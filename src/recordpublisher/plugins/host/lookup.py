@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from recordpublisher.fetcher.checkpoints.store import StateStore
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
-from recordpublisher.fetcher.coordination.tracker import WatermarkTracker
+from recordpublisher.fetcher.coordination.watermark_tracker import WatermarkTracker
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from recordpublisher.fetcher.coordination.tracker import SubtaskStatus
+from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskStatus
 from recordpublisher.plugins.trackers.tcp.server import TrackerServer
 from recordpublisher.publishers.errors import ConfigurationError
 
@@ -22,13 +22,13 @@ async def test_the_value_is_the_lowest_of_all(server):
         await until(lambda: a.current() == 8, (a, 11), (b, 8))
 
     assert c.current() is not None
-    assert a.is_answering
+    assert a.is_reachable
 
 
 async def test_an_expected_subtask_holds_the_value_and_is_named(server):
     async with a_job(server.address, 2) as job:
         one = await job.start(0)
-        await until(lambda: one.holder() == 1, (one, 5))
+        await until(lambda: one.lowest_subtask() == 1, (one, 5))
 
         assert one.current() is None
 
@@ -57,7 +57,7 @@ async def test_a_silent_subtask_is_left_out_and_named(server):
         await until(lambda: a.current() == 5, (a, 9), (b, 5))
         await until(lambda: a.current() == 9, (a, 9))
 
-        assert a.left_out() == (1,)
+        assert a.timed_out_subtasks() == (1,)
 
 
 async def test_a_held_subtask_is_told_without_waiting_for_a_heartbeat(server):  # W9a
@@ -66,7 +66,7 @@ async def test_a_held_subtask_is_told_without_waiting_for_a_heartbeat(server):  
         held, slow = await job.start_all()
         held.on_advance(heard.set)
         await until(lambda: slow.current() == 5, (held, 60), (slow, 5))
-        held.waiting_for(50)
+        held.notify_at(50)
         for watermark in range(6, 56):
             await until(lambda: True, (slow, watermark))
             await asyncio.sleep(0.002)
@@ -98,7 +98,7 @@ async def test_without_a_tracker_nothing_raises_and_it_is_said_once(caplog):  # 
         await until(lambda: caplog.records, (alone, 5))
         await asyncio.sleep(0.5)
 
-        assert (alone.current(), alone.is_answering) == (None, False)
+        assert (alone.current(), alone.is_reachable) == (None, False)
         assert len(caplog.records) == 1
         assert "subtask 0 goes on with the global watermark None" in caplog.text
 
@@ -181,7 +181,7 @@ async def test_a_killed_job_that_starts_again_begins_at_what_it_restored(server)
 async def test_finished_shards_reach_who_asks(server):  # S2
     async with a_job(server.address, 2) as job:
         owner, asking = await job.start_all()
-        owner.finished(["s/parent"])
+        owner.announce_finished(["s/parent"])
         assert not asking.is_finished("s/parent")
         await until(lambda: asking.is_finished("s/parent"), (owner, 5), (asking, 5))
 

@@ -7,7 +7,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.fetcher.coordination.messages import Statement
+from recordpublisher.fetcher.coordination.heartbeat_messages import Statement
 from recordpublisher.plugins.trackers.tcp.group_registry import Offices
 from recordpublisher.plugins.trackers.tcp.protocol import framed, proof_of
 from recordpublisher.plugins.trackers.tcp.server_connection import FRAMES_A_TURN, Visitor

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from recordpublisher.fetcher.coordination.messages import Answer, Statement
+from recordpublisher.fetcher.coordination.heartbeat_messages import Answer, Statement
 from recordpublisher.fetcher.coordination.remote_tracker import RemoteTracker
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
@@ -52,7 +52,7 @@ class TcpTracker(RemoteTracker):
     def send(self, statement: Statement) -> None:
         """Send if connected; a connection on which nothing is heard is given up."""
         if self._link is not None:
-            is_silent = self.now() - self._connected_at > self.silence_ms and not self.is_answering
+            is_silent = self.now() - self._connected_at > self.silence_ms and not self.is_reachable
             self._link.hang_up() if is_silent else self._link.send(statement)
 
     def hear(self, answer: Answer) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from recordpublisher.fetcher.coordination.messages import Answer, Statement
+from recordpublisher.fetcher.coordination.heartbeat_messages import Answer, Statement
 
 from .protocol import VERSION, Challenge, Farewell, FrameError, FrameReader, framed, proof_of
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from recordpublisher.fetcher.coordination.coordinator import Coordinator
-from recordpublisher.fetcher.coordination.messages import Answer, Statement
+from recordpublisher.fetcher.coordination.heartbeat_messages import Answer, Statement
 
 log = logging.getLogger("recordpublisher.tracker")
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from recordpublisher.fetcher.coordination.messages import Answer, Statement
+from recordpublisher.fetcher.coordination.heartbeat_messages import Answer, Statement
 
 from .group_registry import Office, Offices
 from .protocol import VERSION, Farewell, FrameError, FrameReader, Proof, framed, is_proof, new_challenge

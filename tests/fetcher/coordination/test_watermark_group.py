@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.fetcher.coordination import group as watermark_group
-from recordpublisher.fetcher.coordination.group import Patience, WatermarkGroup
-from recordpublisher.fetcher.coordination.tracker import SubtaskStatus
+from recordpublisher.fetcher.coordination import watermark_group
+from recordpublisher.fetcher.coordination.watermark_group import Patience, WatermarkGroup
+from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskStatus
 
 ACTIVE, IDLE, LEFT = SubtaskStatus.ACTIVE, SubtaskStatus.IDLE, SubtaskStatus.LEFT
 PATIENCE = Patience(timeout_ms=1_000, startup_ms=3_000)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .messages import MOST_KEY_CHARACTERS, Answer, Statement, Status
-from .tracker import Report, SubtaskStatus
+from .heartbeat_messages import MOST_KEY_CHARACTERS, Answer, Statement, Status
+from .watermark_tracker import SubtaskReport, SubtaskStatus
 
 LEAP = 1_000_000_000
 """How far a start counts on from what a predecessor on a machine with a faster clock has said: 1,000 s in µs."""
@@ -61,7 +61,7 @@ class Membership:
         self._counter = counter
         self._born = (counter, now)
         self._coordinator = self._generation = 0
-        self._report: Report | None = None
+        self._report: SubtaskReport | None = None
         self._said: Statement | None = None
         self._said_at = self._heard_at = float("-inf")
         self._in_flight = 0
@@ -80,7 +80,7 @@ class Membership:
         """The lowest watermark in the restored state."""
         self._start = watermark
 
-    def state(self, report: Report) -> None:
+    def state(self, report: SubtaskReport) -> None:
         """Where the subtask stands."""
         self._report = report
 
@@ -115,11 +115,11 @@ class Membership:
             return self._statement(self._report, now)
         return None
 
-    def is_answering(self, now: float) -> bool:
+    def is_reachable(self, now: float) -> bool:
         """Whether the coordinator was heard of lately (W10)."""
         return now - self._heard_at < self._place.silence_ms
 
-    def answer_age_ms(self, now: float) -> int | None:
+    def response_age_ms(self, now: float) -> int | None:
         """How long ago the coordinator was last heard of (A1); None: never."""
         return None if self._heard_at == float("-inf") else round(now - self._heard_at)
 
@@ -213,7 +213,7 @@ class Membership:
         is_reached = self._awaited is None or (self.value is not None and self.value >= self._awaited)
         return None if is_reached else self._awaited
 
-    def _statement(self, report: Report, now: float) -> Statement:
+    def _statement(self, report: SubtaskReport, now: float) -> Statement:
         place = self._place
         self._counter += 1
         self._in_flight, self._said_at, self._must_repeat = self._counter, now, False
@@ -238,7 +238,7 @@ class Membership:
             asked,
             place.timeout_ms,
             place.startup_ms,
-            report.furthest,
+            report.max_shard_watermark,
         )
         return self._said
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..min_heap import LowestOf
 from .active_minimum import ActiveMinimum
-from .tracker import SubtaskStatus
+from .watermark_tracker import SubtaskStatus
 
 MOST_FINISHED_CHARACTERS = 8 * 2**20
 """Room for the names of finished shards of one generation: a few hundred thousand."""

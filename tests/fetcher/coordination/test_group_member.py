@@ -2,9 +2,9 @@
 
 import pytest
 
-from recordpublisher.fetcher.coordination.member import LEAP, Membership, Place
-from recordpublisher.fetcher.coordination.messages import MOST_KEY_CHARACTERS, Answer
-from recordpublisher.fetcher.coordination.tracker import Report, SubtaskStatus
+from recordpublisher.fetcher.coordination.group_member import LEAP, Membership, Place
+from recordpublisher.fetcher.coordination.heartbeat_messages import MOST_KEY_CHARACTERS, Answer
+from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus
 
 ACTIVE, IDLE, LEFT = SubtaskStatus.ACTIVE, SubtaskStatus.IDLE, SubtaskStatus.LEFT
 
@@ -18,7 +18,7 @@ class Subtask:
 
     def states(self, watermark, status=ACTIVE, after=0):
         self.now += after
-        self.member.state(Report(0, status, watermark))
+        self.member.state(SubtaskReport(0, status, watermark))
         return self.member.due(self.now)
 
     def hears(self, counter=0, value=None, **more):
@@ -214,6 +214,6 @@ def test_one_that_slept_since_its_start_does_not_take_its_place_back():
 
 
 def test_it_is_answering_while_it_was_heard_of_lately(subtask):  # W10
-    assert subtask.member.is_answering(9_000)
-    assert not subtask.member.is_answering(10_001)
-    assert not Subtask().member.is_answering(0)
+    assert subtask.member.is_reachable(9_000)
+    assert not subtask.member.is_reachable(10_001)
+    assert not Subtask().member.is_reachable(0)
