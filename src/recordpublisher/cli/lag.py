@@ -63,7 +63,7 @@ def lag(
 
 
 async def _look(stream: str, properties: Properties, patience_seconds: float | None) -> list[ShardLag]:
-    from recordpublisher.plugins.host.lookup import state_store_of
+    from recordpublisher.plugins.host.build_from_properties import build_state_store
     from recordpublisher.plugins.host.manager import load_registry
     from recordpublisher.plugins.lag.probe import Watcher
     from recordpublisher.publishers.initial_position import initial_position  # with what follows: brings the AWS SDK
@@ -73,7 +73,7 @@ async def _look(stream: str, properties: Properties, patience_seconds: float | N
     _check_folder(properties)
     registry = load_registry()
     properties.check()
-    store = state_store_of(registry, properties)
+    store = build_state_store(registry, properties)
     async with KinesisClient(properties, [stream]) as service:
         watcher = Watcher(
             service=service,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recordpublisher.plugins.runtime.jobs.progress import ProgressBoard
+from recordpublisher.plugins.runtime.jobs.progress import JobProgressMeter
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -27,7 +27,7 @@ from .execution import exit_code, one_line
 from .options import Pairs, read_properties
 
 if TYPE_CHECKING:
-    from recordpublisher.plugins.runtime.jobs.progress import ProgressBoard
+    from recordpublisher.plugins.runtime.jobs.progress import JobProgressMeter
 
 log = logging.getLogger("recordpublisher.run")
 
@@ -76,34 +76,34 @@ def run(
 
 def _run_as_subtask(subtask: int, parallelism: int) -> None:
     from recordpublisher.plugins.runtime.jobs.subtask import run_subtask
-    from recordpublisher.plugins.runtime.jobs.supervisor import report_to_supervisor, told_by_supervisor
+    from recordpublisher.plugins.runtime.jobs.supervisor import read_from_supervisor, report_to_supervisor
 
-    properties, supervisor = told_by_supervisor()
+    properties, supervisor = read_from_supervisor()
     asyncio.run(run_subtask(properties, subtask, parallelism, report_to_supervisor, supervisor))
 
 
 async def _run(properties: Properties, job: Path, parallelism: int, log_format: LogFormat, console: object) -> None:
-    from recordpublisher.plugins.runtime.jobs.progress import ProgressBoard
+    from recordpublisher.plugins.runtime.jobs.progress import JobProgressMeter
     from recordpublisher.plugins.runtime.jobs.subtask import run_subtask, streams_of
 
     streams_of(properties)
-    board = ProgressBoard()
-    with shown(board, console):
+    meter = JobProgressMeter()
+    with shown(meter, console):
         if parallelism == 1:
-            await run_subtask(properties, 0, 1, board.take)
+            await run_subtask(properties, 0, 1, meter.update)
         else:
-            await _supervise(properties, job, parallelism, log_format, board)
+            await _supervise(properties, job, parallelism, log_format, meter)
 
 
 async def _supervise(
-    properties: Properties, job: Path, parallelism: int, log_format: LogFormat, board: ProgressBoard
+    properties: Properties, job: Path, parallelism: int, log_format: LogFormat, meter: JobProgressMeter
 ) -> None:
     from recordpublisher.plugins.runtime.jobs.supervisor import Supervisor, tracked
 
     command = [sys.executable, "-m", "recordpublisher", "run", str(job)]
     options = ["--parallelism", str(parallelism), "--log-format", log_format.value]
     async with tracked(properties) as told:
-        await Supervisor([*command, *options], told, parallelism, board.take).run()
+        await Supervisor([*command, *options], told, parallelism, meter.update).run()
 
 
 _LIVE_SECONDS, _LINE_SECONDS = 1.0, 10.0
@@ -127,34 +127,34 @@ def log_in(log_format: str, verbose: bool) -> Any:
 
 
 @contextmanager
-def shown(board: ProgressBoard, console: Any) -> Iterator[None]:
-    """Show the board while the block runs, inside a running loop."""
-    showing = asyncio.ensure_future(_lines(board) if console is None else _live(board, console))
+def shown(meter: JobProgressMeter, console: Any) -> Iterator[None]:
+    """Show the meter while the block runs, inside a running loop."""
+    showing = asyncio.ensure_future(_lines(meter) if console is None else _live(meter, console))
     try:
         yield
     finally:
         showing.cancel()
-        _say(board)
+        _say(meter)
 
 
-async def _lines(board: ProgressBoard) -> None:
+async def _lines(meter: JobProgressMeter) -> None:
     while True:
         await asyncio.sleep(_LINE_SECONDS)
-        _say(board)
+        _say(meter)
 
 
-async def _live(board: ProgressBoard, console: Any) -> None:
+async def _live(meter: JobProgressMeter, console: Any) -> None:
     with console.status("starting") as status:
         while True:
             await asyncio.sleep(_LIVE_SECONDS)
-            if board.has_news:
-                status.update(str(board.total(time.monotonic())))
+            if meter.has_reports:
+                status.update(str(meter.sample(time.monotonic())))
 
 
-def _say(board: ProgressBoard) -> None:
-    if not board.has_news:
+def _say(meter: JobProgressMeter) -> None:
+    if not meter.has_reports:
         return
-    total = board.total(time.monotonic())
+    total = meter.sample(time.monotonic())
     log.info("%s", total, extra={"fields": {"progress": asdict(total)}})
 
 

@@ -107,7 +107,7 @@ def test_a_factorys_client_is_borrowed_and_stays_open(lent):
     client, own = Client(), Client()
 
     class Lending(Factory):
-        def lend_client(self, streams):
+        def shared_client(self, streams):
             assert streams == [ARN]
             return client if lent else None
 
@@ -132,7 +132,7 @@ def test_a_job_has_one_client(publisher):
     factory.prepare([ARN])
     made = StreamLister(factory, properties, stream_names(ARN), VirtualClock())
 
-    assert made._opened() is made._opened() is factory.lend_client([ARN])
+    assert made._opened() is made._opened() is factory.shared_client([ARN])
 
 
 def test_how_long_records_are_kept_is_shown_where_it_is_known():  # A1

@@ -8,7 +8,7 @@ import boto3
 import pytest
 
 from recordpublisher import ConfigurationError, FencedError, Properties, StateError
-from recordpublisher.plugins.host.lookup import state_store_of
+from recordpublisher.plugins.host.build_from_properties import build_state_store
 from recordpublisher.plugins.host.manager import load_registry
 
 
@@ -18,7 +18,7 @@ async def stores(state_properties):
     made = []
 
     def make():
-        made.append(state_store_of(load_registry(), state_properties))
+        made.append(build_state_store(load_registry(), state_properties))
         return made[-1]
 
     yield make
@@ -137,9 +137,9 @@ def damage(properties, endpoint):
 )
 def test_a_wrong_uri_says_what_is_right_and_keeps_the_secret(uri, said):  # C2, C3
     with pytest.raises(ConfigurationError, match=said) as raised:
-        state_store_of(load_registry(), Properties({"flink.state.uri": uri, "aws.region": "us-east-1"}))
+        build_state_store(load_registry(), Properties({"flink.state.uri": uri, "aws.region": "us-east-1"}))
     assert "hunter2" not in str(raised.value)
 
 
 def test_without_a_uri_there_is_no_store():
-    assert state_store_of(load_registry(), Properties()) is None
+    assert build_state_store(load_registry(), Properties()) is None

@@ -44,7 +44,7 @@ class BoundedReader:
         self._settings = FetcherSettings.of(properties.merged({table.LOOKAHEAD.key: None}))
         self._stamping_of = stamping_maker(registry, properties)
         self._use_continuations = made.resumes_by_continuation
-        self._factory = _Lent(made(properties))  # type: ignore[call-arg]
+        self._factory = _SharedFactory(made(properties))  # type: ignore[call-arg]
 
     async def read(self, shards: Mapping[Shard, ShardState], sink: Sink, bounds: Bounds) -> BoundedResult:
         """Read exactly these shards from these states until the bounds are met: no discovery, no waiting for parents.
@@ -67,7 +67,7 @@ class BoundedReader:
         streams = tuple(sorted({shard.stream for shard in shards}))
         return FetcherParts(
             factory=self._factory,
-            discovery=Discovery(_Given(list(shards)), streams, NEVER),
+            discovery=Discovery(_FixedShardLister(list(shards)), streams, NEVER),
             sink=sink,
             tracker=InProcessTracker(),
             stamping_of=self._stamping_of,
@@ -88,7 +88,7 @@ def check_bounded(properties: Properties) -> None:
         raise ConfigurationError(table.ON_POISON.key, "DEAD_LETTER", "FAIL or SKIP, where a sink is not ours (Spark)")
 
 
-class _Given:
+class _FixedShardLister:
     """Lists the shards that were given."""
 
     def __init__(self, shards: list[Shard]) -> None:
@@ -98,7 +98,7 @@ class _Given:
         return [shard for shard in self._shards if shard.stream == stream]
 
 
-class _Lent(RecordPublisherFactory):
+class _SharedFactory(RecordPublisherFactory):
     """A factory that outlives the fetchers it is lent to."""
 
     def __init__(self, owned: RecordPublisherFactory) -> None:

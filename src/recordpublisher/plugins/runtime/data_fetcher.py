@@ -30,7 +30,7 @@ from recordpublisher.publishers.records import Record
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
-from ..host.lookup import dead_letters_of, sink_of, state_store_of, tracker_of
+from ..host.build_from_properties import build_dead_letter_sink, build_sink, build_state_store, build_tracker
 from ..host.manager import load_registry
 from ..host.registry import Registry
 from .arguments import (
@@ -93,8 +93,8 @@ class DataFetcher:
         given.check()  # after the plugins were imported, which declare properties of their own
         publisher.check(given, list(names))
         settings = FetcherSettings.of(given)
-        sink = sink_of(registry, given) if sink is None else sink
-        store = state_store_of(registry, given) if state_store is None else state_store
+        sink = build_sink(registry, given) if sink is None else sink
+        store = build_state_store(registry, given) if state_store is None else state_store
         factory = publisher(given)  # type: ignore[call-arg]
         union(snapshots, factory.order_of)
         clock = clock or SystemClock()
@@ -105,7 +105,7 @@ class DataFetcher:
                 factory=factory,
                 discovery=Discovery(lister, list(names), settings.discovery_interval_ms),
                 sink=sink,
-                tracker=tracker_of(registry, given, tuple(names), parallelism, clock),
+                tracker=build_tracker(registry, given, tuple(names), parallelism, clock),
                 stamping_of=stamping_maker(registry, given, deserializer, timestamp_assigner, watermark_assigner),
                 settings=settings,
                 clock=clock,
@@ -119,7 +119,7 @@ class DataFetcher:
                 on_alarm=on_alarm,
                 use_continuations=publisher.resumes_by_continuation,
                 checkpoints=None if store is None else Checkpoints(store, subtask),
-                dead_letters=dead_letters_of(registry, given),
+                dead_letters=build_dead_letter_sink(registry, given),
                 restore=snapshots,
                 subtask=subtask,
                 parallelism=parallelism,

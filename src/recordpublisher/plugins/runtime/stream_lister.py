@@ -46,10 +46,10 @@ def _say_so(error: TransientError) -> None:
 
 
 @runtime_checkable
-class LendsClient(Protocol):
+class ClientProvider(Protocol):
     """A publisher factory whose client others of the job may use; it stays the factory's, which closes it."""
 
-    def lend_client(self, streams: Sequence[str]) -> KinesisClient | None:
+    def shared_client(self, streams: Sequence[str]) -> KinesisClient | None:
         """The job's one client, made for these streams (names or ARNs) if need be; None where the factory reads by other means."""
         ...
 
@@ -149,8 +149,8 @@ class StreamLister:
 
     def _opened(self) -> KinesisClient:
         streams = list(self._names.values())
-        if self._client is None and isinstance(self._factory, LendsClient):
-            lent = self._factory.lend_client(streams)
+        if self._client is None and isinstance(self._factory, ClientProvider):
+            lent = self._factory.shared_client(streams)
             if lent is not None:
                 return lent
         if self._client is None:

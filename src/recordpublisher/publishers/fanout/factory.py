@@ -102,7 +102,7 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
             if used is not None:
                 await used.close()
 
-    def lend_client(self, streams: Sequence[str]) -> KinesisClient | None:
+    def shared_client(self, streams: Sequence[str]) -> KinesisClient | None:
         """The job's one client, for those who list its streams (names or ARNs) too; None with ports handed in. `close` closes it."""
         return None if self._ports is not None else self._client(streams)
 

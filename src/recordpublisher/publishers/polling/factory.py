@@ -70,7 +70,7 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
         if client is not None:
             await client.close()
 
-    def lend_client(self, streams: Sequence[str]) -> KinesisClient | None:
+    def shared_client(self, streams: Sequence[str]) -> KinesisClient | None:
         """The job's one client, for those who list its streams (names or ARNs) too; None with a service handed in. `close` closes it."""
         return None if self._service is not None else self._client(streams)
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from recordpublisher.plugins.runtime.jobs.progress import ProgressBoard, SubtaskProgress, progress_of
+from recordpublisher.plugins.runtime.jobs.progress import JobProgressMeter, SubtaskProgress, progress_of
 
 
 def word(subtask, records, behind=None, **more):
@@ -11,23 +11,23 @@ def word(subtask, records, behind=None, **more):
 
 
 def test_the_newest_words_are_added_up_and_the_rate_is_since_the_last_look():
-    board = ProgressBoard()
-    assert not board.has_news
-    board.take(word(0, 100, behind=500))
-    board.take(word(1, 50, behind=2_500))
-    first = board.total(10.0)
-    board.take(word(0, 300))
-    second = board.total(14.0)
+    meter = JobProgressMeter()
+    assert not meter.has_reports
+    meter.update(word(0, 100, behind=500))
+    meter.update(word(1, 50, behind=2_500))
+    first = meter.sample(10.0)
+    meter.update(word(0, 300))
+    second = meter.sample(14.0)
 
     assert (first.records, first.per_second, first.open_shards, first.behind_ms) == (150, 0.0, 4, 2_500)
     assert (second.records, second.per_second, second.behind_ms) == (350, 50.0, 2_500)
 
 
 def test_a_person_reads_what_counts_only():
-    board = ProgressBoard()
-    board.take(word(0, 1_234, behind=1_500, skipped=2, held_shards=1))
+    meter = JobProgressMeter()
+    meter.update(word(0, 1_234, behind=1_500, skipped=2, held_shards=1))
 
-    assert str(board.total(1.0)) == "1,234 records, 0/s, 2 shards open, 1 held, 2 skipped, 1.5 s behind"
+    assert str(meter.sample(1.0)) == "1,234 records, 0/s, 2 shards open, 1 held, 2 skipped, 1.5 s behind"
 
 
 def test_it_travels_from_a_subtask_as_json():

@@ -1,10 +1,10 @@
 import pytest
 
-from recordpublisher.plugins.sinks.kinesis.pending_record import Outgoing, objection_to, size_of
+from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord, rejection_reason, size_of
 
 
 def objection(data=b"x", key="k", hash_key=None, largest=2**20):
-    return objection_to(Outgoing(data, key, hash_key, size_of(data, key)), largest)
+    return rejection_reason(PendingRecord(data, key, hash_key, size_of(data, key)), largest)
 
 
 @pytest.mark.parametrize("hash_key", [None, "0", str(2**128 - 1)])

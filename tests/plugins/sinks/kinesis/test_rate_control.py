@@ -1,10 +1,10 @@
 import pytest
 
-from recordpublisher.plugins.sinks.kinesis.rate_control import LARGEST_WINDOW, Pace, Window
+from recordpublisher.plugins.sinks.kinesis.rate_control import MAX_WINDOW, CongestionWindow, ShardRateLimit
 
 
 def test_a_window_shrinks_by_a_fifth_and_grows_by_steps():
-    window = Window()
+    window = CongestionWindow()
     window.shrink()
     assert window.size == 4_000
     window.grow()
@@ -12,16 +12,16 @@ def test_a_window_shrinks_by_a_fifth_and_grows_by_steps():
 
 
 def test_a_window_stays_within_its_bounds():
-    window = Window()
+    window = CongestionWindow()
     window.grow()
-    assert window.size == LARGEST_WINDOW
+    assert window.size == MAX_WINDOW
     for _ in range(100):
         window.shrink()
     assert window.size == 1
 
 
 def test_a_window_that_begins_small_doubles_until_the_shard_refuses_something():
-    window = Window(32)
+    window = CongestionWindow(32)
     window.grow()
     window.grow()
     assert window.size == 128
@@ -35,4 +35,4 @@ def test_a_window_that_begins_small_doubles_until_the_shard_refuses_something():
     [(250, 1, 5_000, 0.25), (1, 2**20, 5_000, 1.0), (10, 1, 10, 0.25), (5, 1, 10, 0.125)],
 )
 def test_a_shard_rests_for_what_takes_longest(records, size, window, seconds):
-    assert Pace(1_000, 2**20).rest(records, size, window) == pytest.approx(seconds)
+    assert ShardRateLimit(1_000, 2**20).rest(records, size, window) == pytest.approx(seconds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from recordpublisher.plugins.sinks.kinesis.pending_record import Outgoing
+from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord
 from recordpublisher.plugins.spark.writer.write_options import WriteOptions
 from recordpublisher.plugins.spark.writer.writer_pool import OpenWriters
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
@@ -34,7 +34,7 @@ def written_by_tasks(**options):
 
 
 async def write(worker):
-    await worker.put({"out": [Outgoing(bytes(100), f"k{n}", None, 104) for n in range(ROWS)]})
+    await worker.put({"out": [PendingRecord(bytes(100), f"k{n}", None, 104) for n in range(ROWS)]})
     await worker.flush()
 
 

@@ -7,8 +7,8 @@ import warnings
 
 import pytest
 
-from recordpublisher.plugins.sinks.kinesis.rate_control import LARGEST_WINDOW
-from recordpublisher.plugins.spark.writer.write_options import FIRST_WINDOW, QUEUE_BYTES_OF_MANY, WriteOptions
+from recordpublisher.plugins.sinks.kinesis.rate_control import MAX_WINDOW
+from recordpublisher.plugins.spark.writer.write_options import INITIAL_WINDOW, QUEUE_BYTES_OF_MANY, WriteOptions
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import UnknownPropertyWarning
 
@@ -21,8 +21,8 @@ def test_the_tasks_share_the_pace_of_a_shard():
 
 
 def test_tasks_that_do_not_know_of_each_other_begin_slowly():
-    assert WriteOptions.parse({"stream": "out"}).settings.first_window == FIRST_WINDOW
-    assert WriteOptions.parse({"stream": "out", "writetasks": "8"}).settings.first_window == LARGEST_WINDOW
+    assert WriteOptions.parse({"stream": "out"}).settings.initial_window == INITIAL_WINDOW
+    assert WriteOptions.parse({"stream": "out", "writetasks": "8"}).settings.initial_window == MAX_WINDOW
 
 
 def test_the_sinks_own_properties_count_and_those_of_spark_are_no_mistake():

@@ -59,7 +59,7 @@ class JobProgress:
         return ", ".join(parts)
 
 
-class ProgressBoard:
+class JobProgressMeter:
     """Owns the last word of each subtask."""
 
     def __init__(self) -> None:
@@ -67,15 +67,15 @@ class ProgressBoard:
         self._seen: tuple[float, int] | None = None
 
     @property
-    def has_news(self) -> bool:
+    def has_reports(self) -> bool:
         """Whether any subtask has spoken yet."""
         return bool(self._last)
 
-    def take(self, progress: SubtaskProgress) -> None:
+    def update(self, progress: SubtaskProgress) -> None:
         """A subtask's newest word."""
         self._last[progress.subtask] = progress
 
-    def total(self, now: float) -> JobProgress:
+    def sample(self, now: float) -> JobProgress:
         """The job as it stands; `now` in seconds of a clock that never steps."""
         each = list(self._last.values())
         records = sum(one.records for one in each)

@@ -13,7 +13,7 @@ from recordpublisher.publishers.properties.table import STREAMS
 
 from ..data_fetcher import DataFetcher
 from .progress import SubtaskProgress, progress_of
-from .termination import call_at_end_of, stop_on_signals
+from .termination import call_on_eof, stop_on_signals
 
 log = logging.getLogger("recordpublisher.run")
 _REPORT_SECONDS = 1.0
@@ -44,7 +44,7 @@ async def run_subtask(
     stop_on_signals(drain)
     if supervisor is not None:
         os.set_blocking(supervisor, False)
-        call_at_end_of(supervisor, drain)
+        call_on_eof(supervisor, drain)
     await asyncio.sleep(
         0.01
     )  # hears of a supervisor that is gone already: a late start would take over from its successor

@@ -107,7 +107,7 @@ class Supervisor:
                 process.kill()
 
 
-def told_by_supervisor() -> tuple[Properties, int]:
+def read_from_supervisor() -> tuple[Properties, int]:
     """In a subtask: its properties, and the pipe whose end means drain."""
     line = sys.stdin.readline()
     return Properties(json.loads(line)), sys.stdin.fileno()

@@ -30,7 +30,7 @@ def stop_on_signals(drain: Callable[[], None], give_up: Callable[[], None] = lam
         loop.add_signal_handler(number, on_signal)
 
 
-def call_at_end_of(descriptor: int, ended: Callable[[], None]) -> None:
+def call_on_eof(descriptor: int, ended: Callable[[], None]) -> None:
     """Call `ended` when the other end of a pipe is closed, by whatever means: nobody has to say good-bye."""
     loop = asyncio.get_running_loop()
 

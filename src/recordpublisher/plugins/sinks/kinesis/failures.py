@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from recordpublisher.publishers.errors import SinkError
 
-from .pending_record import Outgoing
+from .pending_record import PendingRecord
 
 log = logging.getLogger(__name__)
 
 
-REFUSED = "ValidationException"
+VALIDATION_EXCEPTION = "ValidationException"
 """What the service says of a record that it would not take, and of the whole call with it; we look before."""
 
 
@@ -28,7 +28,7 @@ class FailedRecord:
     error_message: str
 
 
-class Failures:
+class FailureHandler:
     """Owns the error that ended the sink, if any, and knows whether somebody was told."""
 
     def __init__(self, stream: str, fails_on_error: bool, callback: Callable[[FailedRecord], None] | None) -> None:
@@ -49,14 +49,14 @@ class Failures:
         """The sink cannot go on; the first error counts."""
         self.error = self.error or error
 
-    def refuse(self, outgoing: Outgoing, objection: str) -> None:
+    def refuse(self, outgoing: PendingRecord, objection: str) -> None:
         """A record that the service would not take was not taken. Raises: SinkError, by `failOnError`; the sink itself goes on."""
-        failed = _failed(outgoing, REFUSED, objection)
+        failed = _failed(outgoing, VALIDATION_EXCEPTION, objection)
         if self._fails_on_error:
             raise self._error_of(failed)
         self._hand_over(failed)
 
-    def give_up(self, outgoing: Outgoing, code: str, message: str) -> None:
+    def give_up(self, outgoing: PendingRecord, code: str, message: str) -> None:
         """User records that cannot be put: by `failOnError` the end of the sink, otherwise handed to the callback."""
         for one in outgoing.user_records:
             failed = _failed(one, code, message)
@@ -85,5 +85,5 @@ class Failures:
         )
 
 
-def _failed(outgoing: Outgoing, code: str, message: str) -> FailedRecord:
+def _failed(outgoing: PendingRecord, code: str, message: str) -> FailedRecord:
     return FailedRecord(outgoing.data, outgoing.partition_key, outgoing.explicit_hash_key, code, message)

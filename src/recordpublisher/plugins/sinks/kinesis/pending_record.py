@@ -1,4 +1,4 @@
-"""Outgoing: one Kinesis record on its way, and the check that the service would take it."""
+"""PendingRecord: one Kinesis record on its way, and the check that the service would take it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_KEY_LENGTH = 256
 """Characters of a partition key (service limit)."""
 
 
-class Outgoing(msgspec.Struct):
+class PendingRecord(msgspec.Struct):
     """One user record, or an aggregate of several (`parts`), until it is acknowledged.
 
     `size` is what the service counts, bytes of data and key; `epoch` the flushes that were asked for before it was handed over;
@@ -24,10 +24,10 @@ class Outgoing(msgspec.Struct):
     size: int
     epoch: int = 0
     attempts: int = 0
-    parts: tuple[Outgoing, ...] = ()
+    parts: tuple[PendingRecord, ...] = ()
 
     @property
-    def user_records(self) -> tuple[Outgoing, ...]:
+    def user_records(self) -> tuple[PendingRecord, ...]:
         """The user records in it."""
         return self.parts or (self,)
 
@@ -42,13 +42,13 @@ def size_of(data: bytes, partition_key: str) -> int:
     return len(data) + (len(partition_key) if partition_key.isascii() else len(partition_key.encode()))
 
 
-def is_plain(outgoing: Outgoing, max_record_bytes: int) -> bool:
+def is_obviously_valid(outgoing: PendingRecord, max_record_bytes: int) -> bool:
     """Whether nothing can be said against the record; the quick answer for nearly all."""
     is_sized = 0 < len(outgoing.partition_key) <= MAX_KEY_LENGTH and outgoing.size <= max_record_bytes
     return is_sized and outgoing.explicit_hash_key is None
 
 
-def objection_to(outgoing: Outgoing, max_record_bytes: int) -> str | None:
+def rejection_reason(outgoing: PendingRecord, max_record_bytes: int) -> str | None:
     """Why the service would refuse this record, and with it the whole call; None when it would not."""
     if not 0 < len(outgoing.partition_key) <= MAX_KEY_LENGTH:
         return f"its partition key has {len(outgoing.partition_key)} characters; valid: 1 to {MAX_KEY_LENGTH}"

@@ -8,25 +8,25 @@ GRAIN_SECONDS = 0.25
 """A shard is given what it takes in this time, then it rests: few large calls instead of many small ones."""
 CREDIT_SECONDS = 0.5
 """So much time that a shard was not written to may be caught up on; the service allows a second, this and a grain are below."""
-LARGEST_WINDOW = 5_000
+MAX_WINDOW = 5_000
 DECREASE = 0.8
 INCREASE = 5
 
 
-class Window:
+class CongestionWindow:
     """The Kinesis records that one shard may have unacknowledged, and may be sent within a grain of time.
 
     Additive increase, multiplicative decrease: writers that share a shard end up with equal shares. Half, TCP's factor, is too much
     for a shard whose limit is a rate (FLINK-31772). One that begins small doubles until the shard first refuses something.
     """
 
-    def __init__(self, first: int = LARGEST_WINDOW) -> None:
+    def __init__(self, first: int = MAX_WINDOW) -> None:
         self.size = first
         self._is_starting = True
 
     def grow(self) -> None:
         """Everything that was sent to the shard in one call was taken."""
-        self.size = min(LARGEST_WINDOW, 2 * self.size if self._is_starting else self.size + INCREASE)
+        self.size = min(MAX_WINDOW, 2 * self.size if self._is_starting else self.size + INCREASE)
 
     def shrink(self) -> None:
         """The shard refused something because of its limits."""
@@ -35,12 +35,12 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class ShardRateLimit:
     """What one shard is given, per second: the service's limits, or a share of them (RateLimit); and where its window begins."""
 
     records_per_second: float
     bytes_per_second: float
-    first_window: int = LARGEST_WINDOW
+    initial_window: int = MAX_WINDOW
 
     @property
     def grain_records(self) -> int:

@@ -1,4 +1,4 @@
-"""Engine: everything behind the queue, put together once the stream is known: lanes, sender, settlement, resharding."""
+"""SendingPipeline: everything behind the queue, put together once the stream is known: lanes, sender, settlement, resharding."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from recordpublisher.publishers.errors import FatalKinesisError
 from recordpublisher.publishers.kinesis.ports import StreamFacts, WritingPort
 from recordpublisher.publishers.retry import retrying
 
-from .failures import Failures
-from .outstanding import OutstandingRecords
-from .pending_record import Outgoing
-from .put_records.completion import Settlement
+from .failures import FailureHandler
+from .outstanding_records import OutstandingRecords
+from .pending_record import PendingRecord
+from .put_records.completion_handler import CompletionHandler
 from .put_records.key_order import KeyOrder
 from .put_records.request import RequestLimits
 from .put_records.sender import Sender
-from .rate_control import Pace
+from .rate_control import ShardRateLimit
 from .settings import Settings
-from .shard_queues.kpl_aggregator import Aggregation
-from .shard_queues.reshard_watch import Resharding, Stray
+from .shard_queues.kpl_aggregator import KplAggregator
 from .shard_queues.shard_map import ShardMap
-from .shard_queues.shard_queues import Lanes
+from .shard_queues.shard_map_refresher import ShardMapRefresher, Stray
+from .shard_queues.shard_queues import ShardQueues
 from .statistics import SinkMetrics
 
 DEFAULT_FACTS = StreamFacts(2**20, keys_decide=True)
 """Of a stream that we may write to and not describe."""
 
 
-async def facts_of(port: WritingPort, stream: str) -> StreamFacts:
+async def fetch_stream_facts(port: WritingPort, stream: str) -> StreamFacts:
     """What the stream says of itself; a writer's identity often may not ask (kinesis:DescribeStreamSummary)."""
     try:
         return await port.stream_facts(stream)
@@ -38,7 +38,7 @@ async def facts_of(port: WritingPort, stream: str) -> StreamFacts:
         return DEFAULT_FACTS
 
 
-class Engine:
+class SendingPipeline:
     """Owns the tasks that send and list, from `open` to `close`."""
 
     def __init__(
@@ -48,7 +48,7 @@ class Engine:
         settings: Settings,
         clock: Clock,
         queue: OutstandingRecords,
-        failures: Failures,
+        failures: FailureHandler,
         metrics: SinkMetrics,
         on_change: Callable[[], None],
     ) -> None:
@@ -66,7 +66,7 @@ class Engine:
     async def open(self) -> StreamFacts:
         """Look at the stream and its shards, and begin. Raises: StreamNotFoundError, and what else no retry can help."""
         retries = self._settings.retries
-        facts = await retrying(lambda: facts_of(self._port, self._stream), retries)
+        facts = await retrying(lambda: fetch_stream_facts(self._port, self._stream), retries)
         listed = await retrying(lambda: self._port.list_shards(self._stream), retries)
         self._put_together(ShardMap.of(listed, facts.keys_decide), facts)
         self._tasks = [
@@ -86,7 +86,7 @@ class Engine:
         """PutRecords calls that are going on."""
         return self._sender.open_calls if self._tasks else 0
 
-    def accept(self, outgoing: Outgoing) -> None:
+    def accept(self, outgoing: PendingRecord) -> None:
         """A record was handed over: it goes to its lane, or waits for the one before it of its key."""
         if self._order is not None and not self._order.admit(outgoing):
             return
@@ -110,12 +110,12 @@ class Engine:
     def _put_together(self, shard_map: ShardMap, facts: StreamFacts) -> None:
         settings = self._settings
         aggregates = settings.aggregates
-        aggregation = Aggregation(settings.aggregate_count, settings.aggregate_bytes) if aggregates else None
-        pace = Pace(settings.records_per_second, settings.bytes_per_second, settings.first_window)
-        self._lanes = Lanes(shard_map, pace, aggregation)
+        aggregation = KplAggregator(settings.aggregate_count, settings.aggregate_bytes) if aggregates else None
+        pace = ShardRateLimit(settings.records_per_second, settings.bytes_per_second, settings.initial_window)
+        self._lanes = ShardQueues(shard_map, pace, aggregation)
         self._queue.measure(shard_map.open_count)
         self._order = KeyOrder(aggregation) if settings.keeps_key_order else None
-        settlement = Settlement(
+        settlement = CompletionHandler(
             self._lanes,
             self._queue,
             self._order,
@@ -126,7 +126,7 @@ class Engine:
             on_strays=self._noticed,
             on_change=self._changed,
         )
-        self._resharding = Resharding(
+        self._resharding = ShardMapRefresher(
             self._port,
             self._stream,
             facts.keys_decide,

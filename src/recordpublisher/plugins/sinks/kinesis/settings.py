@@ -10,7 +10,7 @@ from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.retry import RetryPolicy
 
-from .rate_control import LARGEST_WINDOW
+from .rate_control import MAX_WINDOW
 from .statistics import SinkStatistics
 
 QueueLimit = int | Callable[[SinkStatistics], int]
@@ -39,7 +39,7 @@ class Settings:
     records_per_second: float
     bytes_per_second: float
     connections: int
-    first_window: int = LARGEST_WINDOW
+    initial_window: int = MAX_WINDOW
     """Records in flight to a shard with which a writer begins that is one of several."""
 
     @classmethod

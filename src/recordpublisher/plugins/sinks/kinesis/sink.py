@@ -15,7 +15,7 @@ from recordpublisher.publishers.properties.table import SINK_STREAM
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 
 from .failures import FailedRecord
-from .pending_record import Outgoing, size_of
+from .pending_record import PendingRecord, size_of
 from .settings import QueueLimit, Settings
 from .writer import KinesisWriter
 
@@ -95,10 +95,10 @@ class KinesisSink(Sink):
         await self._writer.put_all([_copy_of(record) for record in batch.records])
 
 
-def _copy_of(record: UserRecord) -> Outgoing:
+def _copy_of(record: UserRecord) -> PendingRecord:
     """The record to put for one that was read; where records have no key (AUTO distribution) the sequence number spreads them."""
     key = record.partition_key or record.sequence_number
-    return Outgoing(record.data, key, record.explicit_hash_key, size_of(record.data, key))
+    return PendingRecord(record.data, key, record.explicit_hash_key, size_of(record.data, key))
 
 
 def _stream_and_properties(

@@ -10,13 +10,13 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.kinesis.ports import WritingPort
 
-from .completion_waiters import Bell, WaitingLine
-from .failures import FailedRecord, Failures
-from .outstanding import NO_LIMIT, OutstandingRecords
-from .pending_record import Outgoing, is_plain, objection_to, size_of
-from .sending_pipeline import DEFAULT_FACTS, Engine
+from .failures import FailedRecord, FailureHandler
+from .outstanding_records import NO_LIMIT, OutstandingRecords
+from .pending_record import PendingRecord, is_obviously_valid, rejection_reason, size_of
+from .sending_pipeline import DEFAULT_FACTS, SendingPipeline
 from .settings import Settings
 from .statistics import SinkMetrics
+from .waiters import FifoWaiters, Notifier
 
 NOT_OPEN = "is not open: use `async with`, or call open()"
 TURN_RECORDS = 500
@@ -41,13 +41,13 @@ class KinesisWriter:
         self._stream = stream
         self._fails_on_error = settings.fails_on_error
         self._metrics = SinkMetrics()
-        self._failures = Failures(stream, settings.fails_on_error, on_failure)
+        self._failures = FailureHandler(stream, settings.fails_on_error, on_failure)
         self._queue = OutstandingRecords(settings.queue_limit, settings.queue_bytes)
-        self._engine = Engine(
+        self._engine = SendingPipeline(
             port, stream, settings, clock, self._queue, self._failures, self._metrics, self._something_changed
         )
-        self._line = WaitingLine(clock, settings.wait_seconds, self._count_cycle)
-        self._settled = Bell()
+        self._line = FifoWaiters(clock, settings.wait_seconds, self._count_cycle)
+        self._settled = Notifier()
         self._largest = DEFAULT_FACTS.max_record_bytes
         self._taken_in_turn = 0
         self._closed_because: str | None = NOT_OPEN
@@ -62,22 +62,22 @@ class KinesisWriter:
 
         Raises: SinkError for what the service would refuse, after `close`, and for records that failed since.
         """
-        outgoing = Outgoing(data, partition_key, explicit_hash_key, size_of(data, partition_key))
+        outgoing = PendingRecord(data, partition_key, explicit_hash_key, size_of(data, partition_key))
         if self._failures.error is not None or self._closed_because is not None:
             self._check()
-        if not is_plain(outgoing, self._largest) and self._is_refused(outgoing):
+        if not is_obviously_valid(outgoing, self._largest) and self._is_refused(outgoing):
             return
         if self._must_wait(outgoing):
             await self._wait_for_room(outgoing)
         self._take(outgoing)
 
-    async def put_all(self, records: Sequence[Outgoing]) -> None:
+    async def put_all(self, records: Sequence[PendingRecord]) -> None:
         """Take records in their order, waiting for room as `put` does. What was taken before an error or cancellation stays taken."""
         self._check()
         for outgoing in records:
             if self._must_wait(outgoing):
                 await self._wait_for_room(outgoing)
-            if is_plain(outgoing, self._largest) or not self._is_refused(outgoing):
+            if is_obviously_valid(outgoing, self._largest) or not self._is_refused(outgoing):
                 self._take(outgoing)
 
     async def flush(self) -> None:
@@ -99,11 +99,11 @@ class KinesisWriter:
             if self._failures.error is None:
                 await self._drain()
         finally:
-            await self.abandon()
+            await self.abort()
         if not self._failures.was_told:
             self._failures.check()
 
-    async def abandon(self) -> None:
+    async def abort(self) -> None:
         """Let go at once: what is not acknowledged may have arrived or not."""
         self._closed_because = "is closed"
         await self._engine.close()
@@ -131,9 +131,9 @@ class KinesisWriter:
             raise SinkError(f"the Kinesis sink of {self._stream} {self._closed_because}")
         self._failures.check()
 
-    def _is_refused(self, outgoing: Outgoing) -> bool:
+    def _is_refused(self, outgoing: PendingRecord) -> bool:
         """Whether the service would refuse the record, and the callback has it. Raises: SinkError where that fails the sink."""
-        objection = objection_to(outgoing, self._largest)
+        objection = rejection_reason(outgoing, self._largest)
         if objection is None:
             return False
         self._metrics.num_records_out_errors += 1
@@ -141,10 +141,10 @@ class KinesisWriter:
         self._failures.check()
         return True
 
-    def _must_wait(self, outgoing: Outgoing) -> bool:
+    def _must_wait(self, outgoing: PendingRecord) -> bool:
         return self._taken_in_turn >= TURN_RECORDS or bool(self._line) or not self._queue.has_room(outgoing.size)
 
-    async def _wait_for_room(self, outgoing: Outgoing) -> None:
+    async def _wait_for_room(self, outgoing: PendingRecord) -> None:
         if self._taken_in_turn >= TURN_RECORDS:
             self._taken_in_turn = 0
             await asyncio.sleep(0)
@@ -155,11 +155,11 @@ class KinesisWriter:
         await self._line.wait_until(lambda: self._may_go_on(outgoing), self._limits_in_words)
         self._check()
 
-    def _may_go_on(self, outgoing: Outgoing) -> bool:
+    def _may_go_on(self, outgoing: PendingRecord) -> bool:
         is_over = self._failures.error is not None or self._closed_because is not None
         return is_over or self._queue.has_room(outgoing.size)
 
-    def _take(self, outgoing: Outgoing) -> None:
+    def _take(self, outgoing: PendingRecord) -> None:
         self._taken_in_turn += 1
         self._queue.add(outgoing)
         self._engine.accept(outgoing)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.host.lookup import dead_letters_of, tracker_of
+from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink, build_tracker
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.runtime.bounded_reader import check_bounded
 from recordpublisher.plugins.runtime.data_fetcher import stamping_maker
@@ -143,8 +143,8 @@ def check_job(options: SparkOptions) -> None:
     FetcherSettings.of(properties)
     stamping_maker(registry, properties)
     if options.is_spooled:
-        dead_letters_of(registry, properties)
-        tracker_of(registry, properties, options.streams, 1)
+        build_dead_letter_sink(registry, properties)
+        build_tracker(registry, properties, options.streams, 1)
         return
     check_bounded(properties)
     if properties.value(table.MAX_LAG) is not None:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.plugins.host.lookup import dead_letters_of
+from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.errors import ConfigurationError, ImpossibleStateError
 from recordpublisher.publishers.properties.properties import Properties
@@ -76,7 +76,7 @@ def check_folder(properties: Properties) -> None:
 
 
 def _made(properties: Properties) -> Sink:
-    made = dead_letters_of(load_registry(), properties.merged({ON_POISON.key: "DEAD_LETTER"}))
+    made = build_dead_letter_sink(load_registry(), properties.merged({ON_POISON.key: "DEAD_LETTER"}))
     if made is None:
         raise ImpossibleStateError("a policy of dead letters has a sink")
     return made

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from recordpublisher.fetcher.pipeline.dead_letters import dead_letter
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext
-from recordpublisher.plugins.sinks.kinesis.failures import REFUSED, FailedRecord
+from recordpublisher.plugins.sinks.kinesis.failures import VALIDATION_EXCEPTION, FailedRecord
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 
@@ -119,7 +119,7 @@ def usable(
         key = _text(rows, columns.partition_key, row) or ""
         hash_key = _text(rows, columns.explicit_hash_key, row)
         data = data_of(rows.slice(row, 1).column(columns.data))[0] or b""
-        refuse(target or "null", FailedRecord(data, key, hash_key, REFUSED, objection))
+        refuse(target or "null", FailedRecord(data, key, hash_key, VALIDATION_EXCEPTION, objection))
     return rows.filter(pa.array([row not in objections for row in range(rows.num_rows)]))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from recordpublisher.plugins.sinks.kinesis.pending_record import Outgoing, size_of
+from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord, size_of
 from recordpublisher.publishers.errors import SinkError
 
 from .columns import WriteColumns, data_of
@@ -40,7 +40,7 @@ class RowsToRecords:
     ids: RowIds | None = None
     field: IdField | None = None
 
-    def records_of(self, rows: pa.RecordBatch) -> dict[str, list[Outgoing]]:
+    def records_of(self, rows: pa.RecordBatch) -> dict[str, list[PendingRecord]]:
         """The records by target stream, in their order. Raises: SinkError for a row without data or target, or that cannot hold its id."""
         data = self._required(rows, self.columns.data, "data")
         streams = self._required(rows, self.columns.stream, "stream") if self.columns.stream is not None else None
@@ -49,7 +49,7 @@ class RowsToRecords:
         if self.ids is not None and self.field is not None:
             data, keys = _with_ids(self.ids, self.field, streams or [self.stream] * len(data), keys, hash_keys, data)
         records = [
-            Outgoing(one, key, hash_key, size_of(one, key))
+            PendingRecord(one, key, hash_key, size_of(one, key))
             for one, key, hash_key in zip(data, _keys(keys, len(data)), hash_keys, strict=True)
         ]
         return _by_stream(streams, records) if streams is not None else {str(self.stream): records}
@@ -103,8 +103,8 @@ def _with_ids(
     return marked, [row_id if key is None else key for key, row_id in zip(given, made, strict=True)]
 
 
-def _by_stream(streams: Sequence[str], records: Sequence[Outgoing]) -> dict[str, list[Outgoing]]:
-    sorted_out: dict[str, list[Outgoing]] = defaultdict(list)
+def _by_stream(streams: Sequence[str], records: Sequence[PendingRecord]) -> dict[str, list[PendingRecord]]:
+    sorted_out: dict[str, list[PendingRecord]] = defaultdict(list)
     for stream, record in zip(streams, records, strict=True):
         sorted_out[stream].append(record)
     return dict(sorted_out)

@@ -18,7 +18,7 @@ _GROUP = "Spark"
 QUEUE_BYTES_OF_MANY = 16 * 2**20
 """Default room of each stream where a column names them: their number is not known, and memory is to stay bounded."""
 
-FIRST_WINDOW = 32
+INITIAL_WINDOW = 32
 """Records in flight to a shard with which each task begins when nobody said how many there are. With 5,000, as alone, 32 tasks on one
 shard were refused 150,000 times for their first 40,000 records; with 32, 18,000 times, and a task that is alone loses half a second."""
 
@@ -91,7 +91,7 @@ def _stream(properties: Properties) -> str | None:
 
 def _shared(settings: Settings, tasks: int | None) -> Settings:
     if tasks is None:
-        return replace(settings, first_window=FIRST_WINDOW)
+        return replace(settings, initial_window=INITIAL_WINDOW)
     return replace(
         settings,
         records_per_second=settings.records_per_second / tasks,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from recordpublisher.plugins.sinks.kinesis.pending_record import Outgoing
+from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import RecordPublisherError, SinkError
 
@@ -77,7 +77,7 @@ class TaskWrite:
             raise
         return self._figures(writers.totals() - before, unusable, self.clock.monotonic() - began)
 
-    async def _put(self, writers: OpenWriters, records: Mapping[str, Sequence[Outgoing]]) -> None:
+    async def _put(self, writers: OpenWriters, records: Mapping[str, Sequence[PendingRecord]]) -> None:
         await writers.put(records)
         if self.refused is not None:
             await self.refused.write()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from recordpublisher.plugins.sinks.kinesis.failures import FailedRecord
-from recordpublisher.plugins.sinks.kinesis.pending_record import Outgoing
+from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord
 from recordpublisher.plugins.sinks.kinesis.settings import Settings
 from recordpublisher.plugins.sinks.kinesis.writer import KinesisWriter
 from recordpublisher.publishers.clock import Clock, SystemClock
@@ -42,7 +42,7 @@ class OpenWriters:
         self._writers: dict[str, KinesisWriter] = {}
         self._ended: Counter[str] = Counter()
 
-    async def put(self, records: Mapping[str, Sequence[Outgoing]]) -> None:
+    async def put(self, records: Mapping[str, Sequence[PendingRecord]]) -> None:
         """Hand records over to their streams, waiting for room: the back-pressure of the task (K1). Raises: what failed."""
         for stream, some in records.items():
             await (await self._writer_of(stream)).put_all(some)
@@ -57,7 +57,7 @@ class OpenWriters:
         while self._writers:
             _, writer = self._writers.popitem()
             self._ended.update(_counts(writer))
-            await writer.abandon()
+            await writer.abort()
 
     def totals(self) -> Counter[str]:
         """The counters of all writers together, those that were let go included."""

@@ -5,8 +5,8 @@ from collections import deque
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordpublisher.plugins.sinks.kinesis.pending_record import Outgoing, size_of
-from recordpublisher.plugins.sinks.kinesis.shard_queues.kpl_aggregator import Aggregation, apart
+from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord, size_of
+from recordpublisher.plugins.sinks.kinesis.shard_queues.kpl_aggregator import KplAggregator, split_aggregate
 from recordpublisher.publishers.aggregation.deaggregation import Deaggregator
 from recordpublisher.publishers.aggregation.kpl_format import MAGIC, hash_key_of, sealed_aggregate
 from recordpublisher.publishers.positions import StartingPosition
@@ -29,7 +29,7 @@ parts = st.lists(
 
 
 def outgoing(data=b"x", key="k", hash_key=None):
-    return Outgoing(data, key, hash_key, size_of(data, key))
+    return PendingRecord(data, key, hash_key, size_of(data, key))
 
 
 @settings(max_examples=50, deadline=None)
@@ -48,7 +48,7 @@ def test_the_bytes_are_those_of_the_tests_own_encoder():
 
 
 def test_an_aggregate_goes_to_the_shard_of_its_parts():
-    made = Aggregation(100, 51_200).record_of([outgoing(key="first"), outgoing(key="second")])
+    made = KplAggregator(100, 51_200).record_of([outgoing(key="first"), outgoing(key="second")])
     assert made.partition_key == "first"
     assert made.explicit_hash_key == str(hash_key_of("first", None))
     assert made.size == len(made.data) + len("first")
@@ -57,13 +57,13 @@ def test_an_aggregate_goes_to_the_shard_of_its_parts():
 
 def test_one_record_alone_stays_a_plain_record():
     one = outgoing()
-    assert Aggregation(100, 51_200).record_of([one]) is one
+    assert KplAggregator(100, 51_200).record_of([one]) is one
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(64, 2_000), st.lists(st.integers(0, 700), min_size=1, max_size=60))
 def test_an_aggregate_never_exceeds_its_size_unless_one_record_does(most, sizes):
-    aggregation = Aggregation(1_000, most)
+    aggregation = KplAggregator(1_000, most)
     queue = deque(outgoing(bytes(size), f"key-{size}", "1" if size % 3 else None) for size in sizes)
     while queue:
         cut = aggregation.cut(queue, most)
@@ -74,11 +74,11 @@ def test_an_aggregate_never_exceeds_its_size_unless_one_record_does(most, sizes)
 
 def test_the_count_is_bounded_too():
     queue = deque(outgoing() for _ in range(10))
-    assert len(Aggregation(3, 51_200).cut(queue, 51_200)) == 3
+    assert len(KplAggregator(3, 51_200).cut(queue, 51_200)) == 3
 
 
 def test_an_aggregate_in_the_queue_goes_alone():
-    aggregation = Aggregation(100, 51_200)
+    aggregation = KplAggregator(100, 51_200)
     ready = aggregation.record_of([outgoing(), outgoing()])
     queue = deque([outgoing(), ready, outgoing()])
     assert [len(aggregation.cut(queue, 51_200)) for _ in range(3)] == [1, 1, 1]
@@ -86,14 +86,14 @@ def test_an_aggregate_in_the_queue_goes_alone():
 
 def test_records_of_one_key_for_several_shards_are_not_put_together():
     queue = deque([outgoing(hash_key="1"), outgoing(hash_key="1"), outgoing(hash_key="2")])
-    assert len(Aggregation(100, 51_200).cut(queue, 51_200, of_one_key=True)) == 2
+    assert len(KplAggregator(100, 51_200).cut(queue, 51_200, of_one_key=True)) == 2
 
 
 def test_an_aggregate_is_taken_apart_for_new_shards_unless_its_parts_stay_together():
-    aggregation = Aggregation(100, 51_200)
+    aggregation = KplAggregator(100, 51_200)
     mixed = aggregation.record_of([outgoing(key="a"), outgoing(key="b")])
     alike = aggregation.record_of([outgoing(b"1"), outgoing(b"2")])
-    assert apart(mixed) == mixed.parts
-    assert apart(alike) == (alike,)
+    assert split_aggregate(mixed) == mixed.parts
+    assert split_aggregate(alike) == (alike,)
     plain = outgoing()
-    assert apart(plain) == (plain,)
+    assert split_aggregate(plain) == (plain,)

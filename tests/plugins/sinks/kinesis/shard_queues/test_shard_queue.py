@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordpublisher.plugins.sinks.kinesis.pending_record import Outgoing
-from recordpublisher.plugins.sinks.kinesis.rate_control import CREDIT_SECONDS, Pace
-from recordpublisher.plugins.sinks.kinesis.shard_queues.shard_queue import Lane
+from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord
+from recordpublisher.plugins.sinks.kinesis.rate_control import CREDIT_SECONDS, ShardRateLimit
+from recordpublisher.plugins.sinks.kinesis.shard_queues.shard_queue import ShardQueue
 from recordpublisher.publishers.shards import Shard
 
 LIMIT = 1_000
@@ -15,9 +15,9 @@ GRAIN = LIMIT // 4
 
 
 def a_lane():
-    lane = Lane(Shard("s", "a"), Pace(LIMIT, 2**20))
+    lane = ShardQueue(Shard("s", "a"), ShardRateLimit(LIMIT, 2**20))
     for number in range(10_000):
-        lane.add(Outgoing(b"x", str(number), None, 1), 0.0)
+        lane.add(PendingRecord(b"x", str(number), None, 1), 0.0)
     return lane
 
 

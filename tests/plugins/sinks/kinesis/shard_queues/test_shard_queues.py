@@ -1,12 +1,12 @@
-"""Lanes follow the shard map: the right shard for a key, and what becomes of a queue when its shard is closed (K4)."""
+"""ShardQueues follow the shard map: the right shard for a key, and what becomes of a queue when its shard is closed (K4)."""
 
 import pytest
 
-from recordpublisher.plugins.sinks.kinesis.pending_record import Outgoing
-from recordpublisher.plugins.sinks.kinesis.rate_control import Pace
-from recordpublisher.plugins.sinks.kinesis.shard_queues.kpl_aggregator import Aggregation
+from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord
+from recordpublisher.plugins.sinks.kinesis.rate_control import ShardRateLimit
+from recordpublisher.plugins.sinks.kinesis.shard_queues.kpl_aggregator import KplAggregator
 from recordpublisher.plugins.sinks.kinesis.shard_queues.shard_map import ShardMap
-from recordpublisher.plugins.sinks.kinesis.shard_queues.shard_queues import Lanes
+from recordpublisher.plugins.sinks.kinesis.shard_queues.shard_queues import ShardQueues
 from recordpublisher.publishers.errors import ImpossibleStateError
 from recordpublisher.publishers.shards import MAX_HASH_KEY, HashRange, Shard
 
@@ -18,11 +18,11 @@ CLOSED = Shard("s", "whole", closed=True)
 
 
 def lanes_of(*shards, keys_decide=True, aggregation=None):
-    return Lanes(ShardMap.of(shards, keys_decide), Pace(1_000, 2**20), aggregation)
+    return ShardQueues(ShardMap.of(shards, keys_decide), ShardRateLimit(1_000, 2**20), aggregation)
 
 
 def at(hash_key, data=b"x"):
-    return Outgoing(data, "k", str(hash_key), len(data) + 1)
+    return PendingRecord(data, "k", str(hash_key), len(data) + 1)
 
 
 def test_the_hash_key_decides():
@@ -34,9 +34,9 @@ def test_the_hash_key_decides():
 def test_without_an_explicit_one_it_is_the_md5_of_the_key():
     lanes = lanes_of(LEFT, RIGHT)
     # md5("a") = 0cc1..., md5("b") = 92eb...
-    assert lanes.of(Outgoing(b"", "a", None, 1)).shard is LEFT
-    assert lanes.of(Outgoing(b"", "b", None, 1)).shard is RIGHT
-    assert lanes.of(Outgoing(b"", "b", None, 1)).shard is RIGHT
+    assert lanes.of(PendingRecord(b"", "a", None, 1)).shard is LEFT
+    assert lanes.of(PendingRecord(b"", "b", None, 1)).shard is RIGHT
+    assert lanes.of(PendingRecord(b"", "b", None, 1)).shard is RIGHT
 
 
 def test_closed_shards_take_nothing():
@@ -66,7 +66,7 @@ def test_a_queue_goes_to_the_children_in_its_order():
 
 
 def test_an_aggregate_in_the_queue_is_taken_apart_for_the_children():
-    aggregation = Aggregation(10, 51_200)
+    aggregation = KplAggregator(10, 51_200)
     lanes = lanes_of(WHOLE, aggregation=aggregation)
     (lane,) = lanes
     lane.add(aggregation.record_of([at(0, b"1"), at(HALF, b"2")]), 0.0)

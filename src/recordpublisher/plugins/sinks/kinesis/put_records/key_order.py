@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from ..pending_record import Outgoing
-from ..shard_queues.kpl_aggregator import Aggregation
+from ..pending_record import PendingRecord
+from ..shard_queues.kpl_aggregator import KplAggregator
 
 
 class KeyOrder:
     """Owns what waits for the acknowledgement of an earlier record of its key."""
 
-    def __init__(self, aggregation: Aggregation | None) -> None:
+    def __init__(self, aggregation: KplAggregator | None) -> None:
         self._aggregation = aggregation
-        self._waiting: dict[str, deque[Outgoing]] = {}
+        self._waiting: dict[str, deque[PendingRecord]] = {}
 
-    def admit(self, outgoing: Outgoing) -> bool:
+    def admit(self, outgoing: PendingRecord) -> bool:
         """Whether the record may go now; otherwise it is kept until its turn."""
         waiting = self._waiting.get(outgoing.partition_key)
         if waiting is None:
@@ -25,11 +25,11 @@ class KeyOrder:
         waiting.append(outgoing)
         return False
 
-    def next_after(self, done: Iterable[Outgoing]) -> list[Outgoing]:
+    def next_after(self, done: Iterable[PendingRecord]) -> list[PendingRecord]:
         """What may go now that these user records are acknowledged or given up: of each key the next, or the next ones as an aggregate."""
         return [one for key in {one.partition_key for one in done} if (one := self._next_of(key)) is not None]
 
-    def _next_of(self, key: str) -> Outgoing | None:
+    def _next_of(self, key: str) -> PendingRecord | None:
         waiting = self._waiting[key]
         if not waiting:
             del self._waiting[key]

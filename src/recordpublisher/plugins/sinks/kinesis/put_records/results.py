@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from recordpublisher.publishers.errors import ThrottledError, TransientError
 from recordpublisher.publishers.kinesis.ports import PutResult
 
-from ..pending_record import Outgoing
-from ..shard_queues.shard_map import ANYWHERE
-from ..shard_queues.shard_queue import Lane
-from .request import Share
+from ..pending_record import PendingRecord
+from ..shard_queues.shard_map import ANY_SHARD
+from ..shard_queues.shard_queue import ShardQueue
+from .request import ShardBatch
 
 THROTTLED = "ProvisionedThroughputExceededException"
 """One of the two codes of a refused record; the other is InternalFailure (API reference)."""
@@ -21,23 +21,23 @@ THROTTLED = "ProvisionedThroughputExceededException"
 class GivenUp:
     """A Kinesis record whose retries are used up, and what the last refusal said."""
 
-    outgoing: Outgoing
+    outgoing: PendingRecord
     error_code: str
     error_message: str
 
 
 @dataclass(slots=True)
-class Verdict:
+class PutOutcome:
     """What becomes of one share: `strays` are acknowledged records that another shard took than their lane's."""
 
-    acknowledged: list[Outgoing]
-    again: list[Outgoing] = field(default_factory=list)
+    acknowledged: list[PendingRecord]
+    again: list[PendingRecord] = field(default_factory=list)
     given_up: list[GivenUp] = field(default_factory=list)
     throttles: int = 0
-    strays: list[tuple[Outgoing, str]] = field(default_factory=list)
+    strays: list[tuple[PendingRecord, str]] = field(default_factory=list)
 
 
-def verdict_of(share: Share, results: Sequence[PutResult], max_retries: int) -> Verdict:
+def classify_results(share: ShardBatch, results: Sequence[PutResult], max_retries: int) -> PutOutcome:
     """Sort the records of a share by their results.
 
     A refusal costs a record one of its retries, unless the shard's limit refused it while others of the call were taken: that is
@@ -45,9 +45,9 @@ def verdict_of(share: Share, results: Sequence[PutResult], max_retries: int) -> 
     """
     refused = [place for place, result in enumerate(results) if result.error_code is not None]
     if not refused:
-        return Verdict(share.records, strays=_strays(share.lane, share.records, results))
+        return PutOutcome(share.records, strays=_strays(share.lane, share.records, results))
     taken = set(range(len(results))) - set(refused)
-    verdict = Verdict([share.records[place] for place in sorted(taken)])
+    verdict = PutOutcome([share.records[place] for place in sorted(taken)])
     for place in refused:
         outgoing, result = share.records[place], results[place]
         is_throttled = result.error_code == THROTTLED
@@ -62,15 +62,17 @@ def verdict_of(share: Share, results: Sequence[PutResult], max_retries: int) -> 
     return verdict
 
 
-def refused_by(error: TransientError, records: int) -> list[PutResult]:
+def results_of_failed_call(error: TransientError, records: int) -> list[PutResult]:
     """The results of a call that failed as a whole: every record is refused, as far as we know."""
     code = THROTTLED if isinstance(error, ThrottledError) else error.code
     return [PutResult(error_code=code, error_message=str(error))] * records
 
 
-def _strays(lane: Lane, records: list[Outgoing], results: Sequence[PutResult]) -> list[tuple[Outgoing, str]]:
+def _strays(
+    lane: ShardQueue, records: list[PendingRecord], results: Sequence[PutResult]
+) -> list[tuple[PendingRecord, str]]:
     expected = lane.shard.shard_id
-    if expected == ANYWHERE or all([result.shard_id == expected for result in results]):  # noqa: C419 - a list is faster
+    if expected == ANY_SHARD or all([result.shard_id == expected for result in results]):  # noqa: C419 - a list is faster
         return []
     return [
         (one, result.shard_id or "")

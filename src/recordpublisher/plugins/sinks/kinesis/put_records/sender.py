@@ -9,11 +9,11 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ImpossibleStateError, TransientError
 from recordpublisher.publishers.kinesis.ports import PutEntry, PutResult, WritingPort
 
-from ..completion_waiters import Bell
-from ..shard_queues.shard_queues import Lanes
+from ..shard_queues.shard_queues import ShardQueues
 from ..statistics import SinkMetrics
-from .request import NEVER, Request, RequestLimits, next_request
-from .results import refused_by
+from ..waiters import Notifier
+from .request import NEVER, Request, RequestLimits, take_next_request
+from .results import results_of_failed_call
 
 
 class Sender:
@@ -23,7 +23,7 @@ class Sender:
         self,
         port: WritingPort,
         stream: str,
-        lanes: Lanes,
+        lanes: ShardQueues,
         limits: RequestLimits,
         connections: int,
         clock: Clock,
@@ -38,7 +38,7 @@ class Sender:
         self._clock = clock
         self._metrics = metrics
         self._on_answer = on_answer
-        self._bell = Bell()
+        self._bell = Notifier()
         self._looks_at = NEVER
         self._calls: set[asyncio.Task[None]] = set()
         self._failed: asyncio.Future[None] | None = None
@@ -76,7 +76,7 @@ class Sender:
             await self._bell.next()
             return
         now = self._clock.monotonic()
-        found = next_request(self._lanes, now, self._limits)
+        found = take_next_request(self._lanes, now, self._limits)
         if isinstance(found, Request):
             call = asyncio.create_task(self._send(found), name="put-records")
             self._calls.add(call)
@@ -96,7 +96,7 @@ class Sender:
     async def _send(self, request: Request) -> None:
         entries = [
             PutEntry(outgoing.data, outgoing.partition_key, outgoing.explicit_hash_key)
-            for share in request.shares
+            for share in request.batches
             for outgoing in share.records
         ]
         began = self._clock.monotonic()
@@ -110,7 +110,7 @@ class Sender:
             answer = await self._port.put_records(self._stream, entries)
         except TransientError as error:
             self._metrics.failed_requests += 1
-            return refused_by(error, len(entries))
+            return results_of_failed_call(error, len(entries))
         if len(answer.results) != len(entries):
             raise ImpossibleStateError(f"PutRecords answered {len(answer.results)} results for {len(entries)} records")
         return answer.results

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from recordpublisher.publishers.aggregation.kpl_format import sealed_aggregate
 
-from ..pending_record import Outgoing, size_of
+from ..pending_record import PendingRecord, size_of
 
 _PART_OVERHEAD = 12
 """Bytes of a part besides its data: two tags with lengths of up to three bytes, and an index."""
@@ -19,7 +19,7 @@ _FRAME = 20
 """Magic and digest."""
 
 
-class Aggregation:
+class KplAggregator:
     """Makes Kinesis records of at most so many user records and bytes.
 
     An aggregate carries the partition key and the hash key of its first part, so that it goes to the shard of all of them.
@@ -29,7 +29,7 @@ class Aggregation:
         self.most_records = most_records
         self.most_bytes = most_bytes
 
-    def cut(self, queue: deque[Outgoing], most_bytes: int, *, of_one_key: bool = False) -> list[Outgoing]:
+    def cut(self, queue: deque[PendingRecord], most_bytes: int, *, of_one_key: bool = False) -> list[PendingRecord]:
         """Take what makes one Kinesis record off a queue; what is an aggregate already, or too large, goes alone.
 
         `of_one_key`: the queue is of one partition key, and its records may be for several shards by their explicit hash keys.
@@ -48,17 +48,17 @@ class Aggregation:
             parts.append(queue.popleft())
         return parts
 
-    def record_of(self, parts: Sequence[Outgoing]) -> Outgoing:
+    def record_of(self, parts: Sequence[PendingRecord]) -> PendingRecord:
         """One Kinesis record of these user records; of one alone it is the record itself."""
         first = parts[0]
         if len(parts) == 1:
             return first
         data = sealed_aggregate([(part.partition_key, part.explicit_hash_key, part.data) for part in parts])
         size = size_of(data, first.partition_key)
-        return Outgoing(data, first.partition_key, str(first.hash_key), size, parts=tuple(parts))
+        return PendingRecord(data, first.partition_key, str(first.hash_key), size, parts=tuple(parts))
 
 
-def apart(outgoing: Outgoing) -> tuple[Outgoing, ...]:
+def split_aggregate(outgoing: PendingRecord) -> tuple[PendingRecord, ...]:
     """What goes to the lanes of a newer shard map: the parts, unless they have one hash key and so stay together."""
     first = outgoing.user_records[0]
     if all(
@@ -69,7 +69,7 @@ def apart(outgoing: Outgoing) -> tuple[Outgoing, ...]:
     return outgoing.parts
 
 
-def _bytes_of(part: Outgoing, *, is_new_key: bool) -> int:
+def _bytes_of(part: PendingRecord, *, is_new_key: bool) -> int:
     """What a part adds to an aggregate, at most; its key stands in the table once."""
     size = (part.size + _KEY_OVERHEAD if is_new_key else len(part.data)) + _PART_OVERHEAD
     return size if part.explicit_hash_key is None else size + _HASH_KEY_BYTES

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from recordpublisher.publishers.errors import ImpossibleStateError
 from recordpublisher.publishers.shards import HashRange, Shard
 
-ANYWHERE = "any shard"
+ANY_SHARD = "any shard"
 """The one lane of a stream whose keys do not decide the shard (AUTO record distribution, S4)."""
 
 
@@ -34,7 +34,7 @@ class ShardMap:
             raise ImpossibleStateError("a stream was listed without any open shard")
         count = len(shards)
         if not keys_decide:
-            shards = (Shard(shards[0].stream, ANYWHERE, hash_range=HashRange()),)
+            shards = (Shard(shards[0].stream, ANY_SHARD, hash_range=HashRange()),)
         ranges = {shard.shard_id: shard.hash_range for shard in listed}
         return cls(shards, tuple(shard.hash_range.start for shard in shards), count, ranges)
 

@@ -7,23 +7,23 @@ from collections.abc import Iterable
 
 from recordpublisher.publishers.shards import Shard
 
-from ..pending_record import Outgoing
-from ..rate_control import CREDIT_SECONDS, Pace, Window
-from .kpl_aggregator import Aggregation
+from ..pending_record import PendingRecord
+from ..rate_control import CREDIT_SECONDS, CongestionWindow, ShardRateLimit
+from .kpl_aggregator import KplAggregator
 
 WAITED_ENOUGH = float("-inf")
-Cut = tuple[list[Outgoing], int]
+Cut = tuple[list[PendingRecord], int]
 """Kinesis records and their bytes."""
 
 
-class Lane:
+class ShardQueue:
     """Owns the queue of one shard, what is in flight to it, its window and its turn."""
 
-    def __init__(self, shard: Shard, pace: Pace) -> None:
+    def __init__(self, shard: Shard, pace: ShardRateLimit) -> None:
         self.shard = shard
         self.pace = pace
-        self.window = Window(pace.first_window)
-        self.queue: deque[Outgoing] = deque()
+        self.window = CongestionWindow(pace.initial_window)
+        self.queue: deque[PendingRecord] = deque()
         self.queued_bytes = 0
         self.in_flight = 0
         self.turn = 0.0
@@ -40,14 +40,14 @@ class Lane:
         """Kinesis records that may be sent to it now, as far as the window and the calls without an answer go."""
         return self.window.size - self.in_flight if self._unanswered <= CREDIT_SECONDS else 0
 
-    def add(self, outgoing: Outgoing, now: float) -> None:
+    def add(self, outgoing: PendingRecord, now: float) -> None:
         """Let a record wait with the others."""
         if not self.queue:
             self.since = now
         self.queue.append(outgoing)
         self.queued_bytes += outgoing.size
 
-    def put_back(self, refused: Iterable[Outgoing]) -> None:
+    def put_back(self, refused: Iterable[PendingRecord]) -> None:
         """Records that were refused go first, in their order."""
         for outgoing in reversed(list(refused)):
             self.queue.appendleft(outgoing)
@@ -58,7 +58,7 @@ class Lane:
         """What waits has waited long enough: it goes with the next call."""
         self.since = WAITED_ENOUGH
 
-    def drained(self) -> list[Outgoing]:
+    def drained(self) -> list[PendingRecord]:
         """Everything that waits, which no longer waits here."""
         waiting = list(self.queue)
         self.queue.clear()
@@ -77,7 +77,7 @@ class Lane:
         """
         most = min(most, self.room, self.pace.grain_records)
         most_bytes = min(most_bytes, self.pace.grain_bytes)
-        taken: list[Outgoing] = []
+        taken: list[PendingRecord] = []
         size = 0
         queue = self.queue
         while queue and len(taken) < most and (not taken or size + queue[0].size <= most_bytes):
@@ -118,10 +118,10 @@ class Lane:
         return not self.queue
 
 
-class AggregatingLane(Lane):
+class AggregatingShardQueue(ShardQueue):
     """A lane whose user records go as aggregates: full ones, or what there is once the lane is due (K1)."""
 
-    def __init__(self, shard: Shard, pace: Pace, aggregation: Aggregation) -> None:
+    def __init__(self, shard: Shard, pace: ShardRateLimit, aggregation: KplAggregator) -> None:
         super().__init__(shard, pace)
         self._aggregation = aggregation
 
@@ -141,7 +141,7 @@ class AggregatingLane(Lane):
         """Take at most so many Kinesis records, made of what waits; half-filled ones only when the lane is due."""
         most = min(most, self.room, self.pace.grain_records)
         most_bytes = min(most_bytes, self.pace.grain_bytes)
-        taken: list[Outgoing] = []
+        taken: list[PendingRecord] = []
         size = 0
         while self.queue and len(taken) < most and (is_due or not self.is_low):
             if taken and size + min(self.queued_bytes, self._aggregation.most_bytes) > most_bytes:

@@ -1,10 +1,10 @@
-from recordpublisher.plugins.sinks.kinesis.outstanding import OVERHEAD_BYTES, OutstandingRecords
-from recordpublisher.plugins.sinks.kinesis.pending_record import Outgoing
+from recordpublisher.plugins.sinks.kinesis.outstanding_records import OVERHEAD_BYTES, OutstandingRecords
+from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord
 from recordpublisher.plugins.sinks.kinesis.statistics import MeanSize
 
 
 def a_record(size=10):
-    return Outgoing(bytes(size - 1), "k", None, size)
+    return PendingRecord(bytes(size - 1), "k", None, size)
 
 
 def test_records_are_bounded():

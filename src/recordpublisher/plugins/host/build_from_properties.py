@@ -27,7 +27,7 @@ from .registry import Registry
 _SETTINGS = "flink.sink."
 
 
-def sink_of(registry: Registry, properties: Properties) -> Sink:
+def build_sink(registry: Registry, properties: Properties) -> Sink:
     """The sink at `flink.sink`, built with the properties. Raises: ConfigurationError."""
     name = properties.value(SINK)
     if name is None:
@@ -35,7 +35,7 @@ def sink_of(registry: Registry, properties: Properties) -> Sink:
     return registry.sinks.get(name, SINK.key)(properties)  # type: ignore[call-arg]
 
 
-def dead_letters_of(registry: Registry, properties: Properties) -> Sink | None:
+def build_dead_letter_sink(registry: Registry, properties: Properties) -> Sink | None:
     """The dead-letter sink when the policy asks for one. Raises: ConfigurationError.
 
     It is built with the job's properties, those under `flink.deadletter.` in the place of the job's `flink.sink.`, and under a job name
@@ -61,7 +61,7 @@ def _settings_of(properties: Properties) -> Properties:
 _STORES = {"": "FILE", "sqlite": "SQL", "postgresql": "SQL", "postgres": "SQL"}
 
 
-def state_store_of(registry: Registry, properties: Properties) -> StateStore | None:
+def build_state_store(registry: Registry, properties: Properties) -> StateStore | None:
     """The store, built with the properties; None when no URI is set. Raises: ConfigurationError."""
     uri = properties.value(STATE_URI)
     if uri is None:
@@ -75,7 +75,7 @@ _SHARED: weakref.WeakValueDictionary[tuple[object, ...], InProcessTracker] = wea
 """Trackers live as long as a fetcher of their job does."""
 
 
-def tracker_of(
+def build_tracker(
     registry: Registry,
     properties: Properties,
     streams: tuple[str, ...],

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from recordpublisher.plugins.host.lookup import tracker_of
+from recordpublisher.plugins.host.build_from_properties import build_tracker
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
@@ -14,7 +14,7 @@ GROUP = {"flink.watermark.group": "g"}
 
 
 def tracker(parallelism=2, streams=("s",), **properties):
-    return tracker_of(REGISTRY, Properties(properties), streams, parallelism)
+    return build_tracker(REGISTRY, Properties(properties), streams, parallelism)
 
 
 def test_a_job_of_one_subtask_is_private():

@@ -1,4 +1,4 @@
-"""Resharding: notices that the shards are not those of the map, lists them again, and looks into aggregates that went astray (K4)."""
+"""ShardMapRefresher: lists the shards again after a reshard, and sends misrouted parts of aggregates again (K4)."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Callable, Sequence
 from recordpublisher.publishers.kinesis.ports import WritingPort
 from recordpublisher.publishers.retry import RetryPolicy, retrying
 
-from ..completion_waiters import Bell
-from ..pending_record import Outgoing
+from ..pending_record import PendingRecord
 from ..statistics import SinkMetrics
+from ..waiters import Notifier
 from .shard_map import ShardMap
 
 LISTINGS_APART_SECONDS = 0.5
 """A reshard closes shards one by one: it is not listed for each of them."""
 LOOK_SECONDS = 60.0
 """Between two listings of a stream where nothing is predicted, and so nothing noticed (AUTO record distribution)."""
-Stray = tuple[Outgoing, str]
+Stray = tuple[PendingRecord, str]
 """An aggregate that was acknowledged, and the shard that has it."""
 
 
-class Resharding:
+class ShardMapRefresher:
     """Owns the strays between their acknowledgement and the listing that tells which of their parts are where readers look for them."""
 
     def __init__(
@@ -32,8 +32,8 @@ class Resharding:
         retries: RetryPolicy,
         metrics: SinkMetrics,
         adopt: Callable[[ShardMap], None],
-        acknowledged: Callable[[Sequence[Outgoing]], None],
-        send_again: Callable[[Sequence[Outgoing]], None],
+        acknowledged: Callable[[Sequence[PendingRecord]], None],
+        send_again: Callable[[Sequence[PendingRecord]], None],
         on_change: Callable[[], None],
     ) -> None:
         self._port = port
@@ -47,7 +47,7 @@ class Resharding:
         self._on_change = on_change
         self._strays: list[Stray] = []
         self._is_asked = False
-        self._bell = Bell()
+        self._bell = Notifier()
 
     def noticed(self, strays: list[Stray]) -> None:
         """Records went to other shards than predicted; these are the aggregates among them."""
@@ -73,7 +73,7 @@ class Resharding:
             self._on_change()
             await asyncio.sleep(LISTINGS_APART_SECONDS)
 
-    def _look_into(self, outgoing: Outgoing, shard_id: str, found: ShardMap) -> None:
+    def _look_into(self, outgoing: PendingRecord, shard_id: str, found: ShardMap) -> None:
         """Readers drop parts whose hash key lies outside the shard that has the aggregate (S4): those are sent again."""
         taken_by = found.ranges.get(shard_id)
         foreign = [part for part in outgoing.parts if taken_by is None or part.hash_key not in taken_by]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from recordpublisher.publishers.errors import ConfigurationError
 
-from .pending_record import Outgoing
+from .pending_record import PendingRecord
 from .settings import QueueLimit
 from .statistics import MeanSize, SinkStatistics
 
@@ -51,13 +51,13 @@ class OutstandingRecords:
             return True
         return self.records < self.most_records and self.bytes + size + OVERHEAD_BYTES <= self.most_bytes
 
-    def add(self, outgoing: Outgoing) -> None:
+    def add(self, outgoing: PendingRecord) -> None:
         """A record was handed over."""
         outgoing.epoch = self.epoch
         self.records += 1
         self.bytes += outgoing.size + OVERHEAD_BYTES
 
-    def settle(self, done: Sequence[Outgoing]) -> tuple[int, int]:
+    def settle(self, done: Sequence[PendingRecord]) -> tuple[int, int]:
         """User records were acknowledged or given up; answers how many, and their bytes of data and key."""
         records, size = len(done), sum([one.size for one in done])
         if self._older:
@@ -80,7 +80,7 @@ class OutstandingRecords:
         """Whether everything up to this epoch, which has ended, was acknowledged or given up."""
         return not any(older <= epoch for older in self._older)
 
-    def _settle_older(self, done: Sequence[Outgoing]) -> None:
+    def _settle_older(self, done: Sequence[PendingRecord]) -> None:
         for epoch, count in Counter([one.epoch for one in done]).items():
             if epoch in self._older:
                 self._older[epoch] -= count

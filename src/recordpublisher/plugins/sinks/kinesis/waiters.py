@@ -13,7 +13,7 @@ LONG_WAIT_SECONDS = 1.0
 """A writer that waits longer is warned of, once for each wait (Flink: after ten checks of 100 ms)."""
 
 
-class Bell:
+class Notifier:
     """Wakes everybody who waits for it; each looks for itself whether its time has come."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Bell:
                 self._waiting.remove(future)
 
 
-class WaitingLine:
+class FifoWaiters:
     """Writers at the limit, served in the order in which they came.
 
     A completion wakes the first; whoever leaves, cancelled or served, wakes the next: no turn is swallowed (R3).
@@ -50,7 +50,7 @@ class WaitingLine:
         self._clock = clock
         self._look_seconds = look_seconds
         self._on_cycle = on_cycle
-        self._line: list[Bell] = []
+        self._line: list[Notifier] = []
 
     def __len__(self) -> int:
         return len(self._line)
@@ -62,7 +62,7 @@ class WaitingLine:
 
     async def wait_until(self, has_room: Callable[[], bool], describe: Callable[[], str]) -> None:
         """Return when there is room and nobody stands before us; each look that finds none is a cycle of back-pressure."""
-        began, has_warned, me = self._clock.monotonic(), False, Bell()
+        began, has_warned, me = self._clock.monotonic(), False, Notifier()
         self._line.append(me)
         try:
             while self._line[0] is not me or not has_room():
