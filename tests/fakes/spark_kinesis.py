@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, EndReason, ShardOutcome
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.spark.options import SparkOptions
-from recordpublisher.plugins.spark.source.batch_offset import Offset
+from recordpublisher.plugins.spark.source.batch_offset import BatchOffset
 from recordpublisher.plugins.spark.source.batch_planner import BatchPlanner
 from recordpublisher.plugins.spark.source.read_task import TaskPlan, TaskRead
 from recordpublisher.plugins.stores.ports import BatchId, ClaimStore
@@ -117,11 +117,11 @@ class SimulatedKinesis:
     def watch(self, shards: Mapping[Shard, ShardState]) -> None:
         self.watched = self.watched or shards
 
-    def has_news(self, seconds: float) -> bool:
+    def wait_for_new_data(self, seconds: float) -> bool:
         self.clock.sleep(seconds)
         return any(self._is_news(self.shards[shard.key], state) for shard, state in (self.watched or {}).items())
 
-    def end_watch(self) -> None:
+    def stop_watching(self) -> None:
         self.watched = None
 
     def _is_news(self, model: SimulatedShard, state: ShardState) -> bool:
@@ -136,7 +136,7 @@ class SimulatedKinesis:
     def consumer_arns(self) -> Mapping[str, str]:
         return {}
 
-    def newly_listed(self) -> list[Shard]:
+    def discovered_shards(self) -> list[Shard]:
         return self.discovered
 
     # how tasks read
@@ -218,8 +218,8 @@ class SimulatedQuery:
         self.planner = BatchPlanner(self.options, self.kinesis, self.store, clock, clock.sleep)
 
     @property
-    def last(self) -> Offset:
-        return Offset.from_json(self.log[-1])
+    def last(self) -> BatchOffset:
+        return BatchOffset.from_json(self.log[-1])
 
     def batch(self) -> bool:
         """Plan and run one batch; False when there was nothing to plan."""
@@ -230,7 +230,7 @@ class SimulatedQuery:
             return False
         self.log.append(planned.to_json())
         if len(self.log) > 2:
-            self.planner.commit(Offset.from_json(self.log[-2]))
+            self.planner.commit(BatchOffset.from_json(self.log[-2]))
         self.run_again()
         return True
 

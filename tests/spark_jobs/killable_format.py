@@ -11,7 +11,7 @@ from typing import Any
 from recordpublisher.plugins.spark.continuous.reader import SpoolPartition, SpoolStreamReader
 from recordpublisher.plugins.spark.data_source import KinesisPartition, KinesisSource, KinesisStreamReader
 from recordpublisher.plugins.spark.python_worker import worker_loop
-from recordpublisher.plugins.spark.writer.data_writers import KinesisStreamWriter, Written
+from recordpublisher.plugins.spark.writer.data_writers import KinesisStreamWriter, TaskCommitMessage
 from recordpublisher.plugins.spark.writer.write_options import WriteOptions
 from recordpublisher.plugins.stores.file.object_store import FolderObjects
 
@@ -49,7 +49,7 @@ class KillableReader(KinesisStreamReader):
 class KillableWriter(KinesisStreamWriter):
     """Writes as ever, and stands still when the rows of a task are acknowledged and Spark does not know it yet."""
 
-    def write(self, iterator: Iterator[Any]) -> Written:
+    def write(self, iterator: Iterator[Any]) -> TaskCommitMessage:
         written = super().write(iterator)
         stand(Path(str(self._options.properties[FOLDER])), "written")
         return written
@@ -66,7 +66,7 @@ class KillableSpoolReader(SpoolStreamReader):
 
     def _store(self) -> StandingFolder:
         folder = Path(str(self._options.properties[FOLDER]))
-        return worker_loop().warm(("standing",), lambda: StandingFolder(Path(self._options.metadata_location), folder))
+        return worker_loop().cached(("standing",), lambda: StandingFolder(Path(self._options.metadata_location), folder))
 
 
 class StandingFolder(FolderObjects):

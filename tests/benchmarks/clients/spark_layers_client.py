@@ -55,7 +55,7 @@ async def main(url):
         result = await reader.read(states, rows, Bounds(max_records=len(shards) * 20_000))
         read = time.process_time() - began
         began = time.process_time()
-        hand_over(rows)
+        drain(rows)
         spent = {
             "decode": (read - rows.seconds) / result.records * 1e6,
             "columns": rows.seconds / result.records * 1e6,
@@ -65,12 +65,12 @@ async def main(url):
     print(json.dumps(spent))
 
 
-def hand_over(rows):
+def drain(rows):
     """Into another process, that drops it."""
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as other:
         assert other.stdin is not None
         with pa.ipc.new_stream(other.stdin, ARROW_SCHEMA) as stream:
-            for batch in rows.hand_over():
+            for batch in rows.drain():
                 stream.write_batch(batch)
         other.stdin.close()
 

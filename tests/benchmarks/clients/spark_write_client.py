@@ -13,7 +13,7 @@ from recordpublisher.plugins.spark.writer.row_conversion import RowsToRecords
 from recordpublisher.plugins.spark.writer.row_ids import IdField, RowIds
 from recordpublisher.plugins.spark.writer.write_options import WriteOptions
 from recordpublisher.plugins.spark.writer.write_task import TaskWrite
-from recordpublisher.plugins.spark.writer.writer_pool import OpenWriters
+from recordpublisher.plugins.spark.writer.writer_pool import WriterPool
 from recordpublisher.publishers.kinesis import KinesisClient
 
 ROWS = 10_000
@@ -37,7 +37,7 @@ def main(url, how, records):
 
     def write(some):
         rows = RowsToRecords(WriteColumns(0, 1), "out", *ids)
-        make = lambda: OpenWriters(options.settings, lambda _: KinesisClient(options.properties))  # noqa: E731
+        make = lambda: WriterPool(options.settings, lambda _: KinesisClient(options.properties))  # noqa: E731
         TaskWrite(0, 0, "task 0", rows, worker_loop(), ("write",), make).run(some)
 
     write([batch()])

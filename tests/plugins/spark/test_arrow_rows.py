@@ -41,7 +41,7 @@ async def test_many_small_batches_become_few_large_ones():
     rows = ArrowRows()
     for n in range(300):
         await rows.write(RecordBatch(SHARD, [UserRecord(b"x", str(n * 100 + m)) for m in range(100)]))
-    sizes = [batch.num_rows for batch in rows.hand_over()]
+    sizes = [batch.num_rows for batch in rows.drain()]
     assert sizes == [ROWS_PER_BATCH, 10_000]
 
 
@@ -58,10 +58,10 @@ async def test_a_shard_is_cut_after_a_row_and_the_others_keep_theirs():
         for shard in (SHARD, other):
             await rows.write(RecordBatch(shard, [UserRecord(b"x", str(first + n)) for n in range(2)]))
 
-    assert rows.cut_after(SHARD.key, ("2", -1)) == 3
+    assert rows.keep_until(SHARD.key, ("2", -1)) == 3
     left = [(row["shardId"], row["sequenceNumber"]) for row in rows.table().to_pylist()]
     assert sorted(left) == [("shardId-1", str(n)) for n in range(3)] + [("shardId-2", str(n)) for n in range(4)]
-    assert rows.cut_after(SHARD.key, ("9", -1)) == 0
+    assert rows.keep_until(SHARD.key, ("9", -1)) == 0
     assert len(rows) == 4
 
 

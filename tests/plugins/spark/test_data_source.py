@@ -74,7 +74,7 @@ def test_every_record_once_by_fan_out_through_a_split(spark, kinesis, tmp_path):
     query.stop()
     assert numbers(spark, tmp_path) == list(range(1500))
     ends = json.loads(query.lastProgress["sources"][0]["endOffset"])["shards"].values()
-    assert all("continuation" in shard["at"] for shard in ends)  # F6: quiet shards go on behind their last event
+    assert all("continuation" in shard["state"] for shard in ends)  # F6: quiet shards go on behind their last event
 
 
 def test_a_quiet_stream_runs_no_batches_and_a_record_ends_the_rest(spark, kinesis, tmp_path):

@@ -30,17 +30,17 @@ def test_an_error_on_the_loop_is_raised_here():
 
 
 def test_warm_things_are_made_once():
-    made = [worker_loop().warm("key", object) for _ in range(2)]
+    made = [worker_loop().cached("key", object) for _ in range(2)]
     assert made[0] is made[1]
 
 
 def test_what_is_there_when_all_is_warm_is_not_looked_through_again():
     gc.unfreeze()
     loop = WorkerLoop()
-    loop.settle()
+    loop.freeze_heap()
     frozen = gc.get_freeze_count()
     kept = [[] for _ in range(1000)]
-    loop.settle()
+    loop.freeze_heap()
 
     assert frozen > len(kept)
     assert gc.get_freeze_count() <= frozen

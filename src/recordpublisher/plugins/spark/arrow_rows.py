@@ -101,7 +101,7 @@ class ArrowRows(Sink):
         built: int = sum(batch.num_rows for batch in self._built)
         return built + self._waiting_rows
 
-    def cut_after(self, key: str, last: tuple[str, int] | None) -> int:
+    def keep_until(self, key: str, last: tuple[str, int] | None) -> int:
         """Keep a shard's rows up to that one, none when it is not there; answers how many are left."""
         rows = self.table()
         shards = _pairs(rows, "stream", "shardId")
@@ -118,7 +118,7 @@ class ArrowRows(Sink):
         self._build()
         return pa.Table.from_batches(self._built, schema=ARROW_SCHEMA)
 
-    def hand_over(self) -> Iterator[pa.RecordBatch]:
+    def drain(self) -> Iterator[pa.RecordBatch]:
         """The rows in batches of a size that Spark takes well; what is handed over is let go, so that nothing is held twice."""
         self._build()
         self._built.reverse()

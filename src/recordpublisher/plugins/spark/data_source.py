@@ -17,9 +17,9 @@ from .continuous.reader import SpoolStreamReader
 from .options import SparkOptions
 from .python_worker import log_to_stderr, worker_loop
 from .service.kinesis_service import KinesisService, check_job
-from .source.batch_offset import Offset
+from .source.batch_offset import BatchOffset
 from .source.batch_planner import BatchPlanner
-from .source.batch_progress import figures
+from .source.batch_progress import progress_figures
 from .source.read_task import TaskPlan, TaskRead
 from .source.shard_reader import shard_reader
 from .writer.data_writers import KinesisBatchWriter, KinesisStreamWriter
@@ -99,23 +99,23 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The plan of the next batch, or `start` when there is none."""
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        planned = self._planning().next_offset(Offset.from_json(start), rows)
+        planned = self._planning().next_offset(BatchOffset.from_json(start), rows)
         return start if planned is None else planned.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KinesisPartition]:
         """The tasks of the batch that `end` plans."""
-        plans = [KinesisPartition(plan) for plan in self._planning().partitions(Offset.from_json(end))]
-        worker_loop().settle()
+        plans = [KinesisPartition(plan) for plan in self._planning().partitions(BatchOffset.from_json(end))]
+        worker_loop().freeze_heap()
         return plans
 
     def commit(self, end: dict[str, Any]) -> None:
         """The batch of `end` is done for good; its claims are tidied up while the query goes on."""
-        worker_loop().start(asyncio.to_thread(self._planning().commit, Offset.from_json(end)))
+        worker_loop().start(asyncio.to_thread(self._planning().commit, BatchOffset.from_json(end)))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """Shown as `latestOffset` in the query's progress, where a source has no other room for figures."""
         planned = self._planning().last
-        return None if planned is None else figures(planned)
+        return None if planned is None else progress_figures(planned)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Stop at the tips as of now."""

@@ -58,7 +58,7 @@ class WorkerLoop:
                 exc_info=None if is_ours else error,
             )
 
-    def warm(self, key: Hashable, make: Callable[[], T]) -> T:
+    def cached(self, key: Hashable, make: Callable[[], T]) -> T:
         """The thing of that key, made once for this process (from the one thread that runs Spark's tasks)."""
         if key not in self._warm:
             self._warm[key] = make()
@@ -68,7 +68,7 @@ class WorkerLoop:
         """The thing of that key is not to be used again."""
         self._warm.pop(key, None)
 
-    def settle(self) -> None:
+    def freeze_heap(self) -> None:
         """Once, when everything is imported and warm: collections of garbage pass over what this process has by now.
 
         Spark's modules and the SDK's are hundreds of thousands of objects, and looking through them again and again was a quarter of the

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from recordpublisher.plugins.spark.source.batch_offset import Offset
+from recordpublisher.plugins.spark.source.batch_offset import BatchOffset
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 
@@ -91,7 +91,7 @@ def test_p3_latest_is_pinned_to_the_servers_clock(kinesis, tmp_path):
     job = query(kinesis, tmp_path)
     assert not job.log
     job.batch()
-    start = Offset.from_json(job.log[0]).shards["s/a"].state.start
+    start = BatchOffset.from_json(job.log[0]).shards["s/a"].state.start
     assert (start.type, start.timestamp_ms) == (PositionType.AT_TIMESTAMP, NOW)
 
 
@@ -132,12 +132,30 @@ def test_an_offset_survives_its_json_text(kinesis, tmp_path):
     job = query(kinesis, tmp_path, **{LOOKAHEAD: 1000})
     job.run(4)
     text = json.dumps(job.log[-1])
-    assert json.dumps(Offset.from_json(text).to_json()) == text
+    assert json.dumps(BatchOffset.from_json(text).to_json()) == text
 
 
 def test_an_offset_of_a_newer_release_is_refused(kinesis, tmp_path):
     with pytest.raises(StateError, match="version 99"):
-        Offset.from_json({"v": 99})
+        BatchOffset.from_json({"v": 99})
+
+
+def test_an_offset_of_the_version_before_is_refused_with_what_to_do():
+    old = {
+        "v": 1,
+        "query": "q",
+        "plan": "p",
+        "batch": 3,
+        "planned": 5,
+        "tasks": 1,
+        "start": "LATEST",
+        "store": "t",
+        "shards": {},
+    }
+    with pytest.raises(
+        StateError, match=r"offset of version 1, and this release reads version 2 only: .* a new checkpointLocation"
+    ):
+        BatchOffset.from_json(old)
 
 
 def test_available_now_reads_the_children_that_only_the_listing_names(kinesis, tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from recordpublisher.plugins.spark.source.batch_offset import NOTHING, Offset
+from recordpublisher.plugins.spark.source.batch_offset import EMIT_NOTHING, BatchOffset
 
 from fakes.spark_kinesis import SimulatedKinesis
 from fakes.spark_queries import IDLE, LOOKAHEAD, query, spread
@@ -22,7 +22,7 @@ def test_w8_the_first_batches_keep_the_spread_too(kinesis, tmp_path):
     job.run()
     assert sorted(job.delivered()) == sorted(job.expected())
     assert spread(job) <= 5000
-    assert Offset.from_json(job.log[1]).bound == NOTHING
+    assert BatchOffset.from_json(job.log[1]).emit_limit == EMIT_NOTHING
 
 
 def test_w1_a_held_record_lets_the_global_watermark_jump_over_a_gap(kinesis, tmp_path):
@@ -62,7 +62,7 @@ def test_w5_a_child_inherits_its_parents_watermark_and_does_not_pull_the_global_
     kinesis.add("other", list(range(49_000, 60_000, 100)))
     job = query(kinesis, tmp_path, **{LOOKAHEAD: 2000})
     job.run(40)
-    values = [Offset.from_json(entry).global_watermark for entry in job.log]
+    values = [BatchOffset.from_json(entry).global_watermark for entry in job.log]
     known = [value for value in values if value is not None]
     assert known == sorted(known)
     # an open child that is at its tip holds the others on purpose (W2): everything up to its watermark + lookahead has come

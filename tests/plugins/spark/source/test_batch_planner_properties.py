@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from recordpublisher.plugins.spark.source.batch_offset import Offset
+from recordpublisher.plugins.spark.source.batch_offset import BatchOffset
 from recordpublisher.publishers.shards import Shard
 
 from fakes.spark_kinesis import MemoryClaims, SimulatedKinesis, SimulatedQuery, StillClock
@@ -57,7 +57,7 @@ def test_alignment_keeps_the_spread_and_never_stalls(kinesis, lookahead, tasks):
     for _ in range(300):
         job.batch()
     check_exactly_once(job)
-    values = [Offset.from_json(entry).global_watermark for entry in job.log]
+    values = [BatchOffset.from_json(entry).global_watermark for entry in job.log]
     known = [value for value in values if value is not None]
     assert known == sorted(known)
 

@@ -8,12 +8,12 @@ import pytest
 
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.spark.source.batch_offset import ShardEntry
+from recordpublisher.plugins.spark.source.batch_offset import ShardOffset
+from recordpublisher.plugins.spark.source.read_claim import ReadClaim
 from recordpublisher.plugins.spark.source.read_task import TaskPlan, TaskRead
-from recordpublisher.plugins.spark.source.shard_claims import Claim
 from recordpublisher.plugins.stores.file.claim_store import FileClaimStore
 from recordpublisher.plugins.stores.ports import BatchId
-from recordpublisher.publishers.errors import ConfigurationError, DataLossError
+from recordpublisher.publishers.errors import ConfigurationError, DataLossError, StateError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 
 from fakes.spark_kinesis import MemoryClaims, SimulatedKinesis
@@ -30,7 +30,7 @@ def kinesis() -> SimulatedKinesis:
 
 def plan(kinesis: SimulatedKinesis, publisher: str = "POLLING") -> TaskPlan:
     state = ShardState(StartingPosition.trim_horizon())
-    entries = tuple(ShardEntry(each.shard, state) for each in kinesis.shards.values())
+    entries = tuple(ShardOffset(each.shard, state) for each in kinesis.shards.values())
     return TaskPlan(BATCH, 0, entries, Bounds(), publisher, "POLLING", "token", {})
 
 
@@ -42,7 +42,7 @@ def test_the_claim_is_made_before_the_first_row_is_handed_over(kinesis):
     store = MemoryClaims(probes={("query", "token")})
     rows = TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock).rows()
     (stored,) = store.load(BATCH).values()
-    claim = Claim.from_bytes(stored).shards["s/a"]
+    claim = ReadClaim.from_bytes(stored).shards["s/a"]
     assert (claim.records, claim.first, claim.last, claim.at_tip) == (3, ("1", -1), ("3", -1), True)
     assert sum(batch.num_rows for batch in rows) == 3
 
@@ -116,6 +116,15 @@ def test_f9_a_second_first_read_polls_although_nothing_is_claimed_yet(kinesis):
         TaskRead(plan(kinesis, "EFO"), store, killed, kinesis.clock).rows()
     assert sequences(TaskRead(plan(kinesis, "EFO"), store, kinesis.read, kinesis.clock)) == ["1", "2", "3"]
     assert [publisher for publisher, _ in kinesis.reads] == ["EFO", "POLLING"]
+
+
+def test_a_claim_of_the_version_before_is_refused_with_what_to_do(kinesis):
+    store = MemoryClaims(probes={("query", "token")})
+    store.put_if_absent(BATCH, "group-00000", b'{"shards": {}, "subscribed": false}')
+    with pytest.raises(
+        StateError, match=r"claim of version 1, and this release reads version 2 only: .* a new checkpointLocation"
+    ):
+        TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock).rows()
 
 
 def test_a_task_that_looks_at_another_store_than_the_driver_says_so(kinesis, tmp_path):

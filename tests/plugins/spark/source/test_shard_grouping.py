@@ -5,29 +5,31 @@ from __future__ import annotations
 import pickle
 from dataclasses import replace
 
-from recordpublisher.plugins.spark.source.batch_offset import Offset
-from recordpublisher.plugins.spark.source.lineage import new_entry
-from recordpublisher.plugins.spark.source.shard_grouping import groups
+from recordpublisher.plugins.spark.source.batch_offset import BatchOffset
+from recordpublisher.plugins.spark.source.lineage import unread_shard
+from recordpublisher.plugins.spark.source.shard_grouping import task_groups
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
 
 
-def planned(shards: int, tasks: int) -> Offset:
-    entries = [new_entry(Shard("s", f"shard-{n}"), StartingPosition.trim_horizon()) for n in range(shards)]
-    return Offset("query", "plan", 0, 0, {entry.key: entry for entry in entries}, tasks=tasks)
+def planned(shards: int, tasks: int) -> BatchOffset:
+    entries = [unread_shard(Shard("s", f"shard-{n}"), StartingPosition.trim_horizon()) for n in range(shards)]
+    return BatchOffset("query", "plan", 0, 0, {entry.key: entry for entry in entries}, tasks=tasks)
 
 
 def test_a_shard_stays_with_its_task_and_every_one_begins_once_in_a_round():
     offsets = [replace(planned(6, 2), batch=batch) for batch in range(3)]
-    dealt = [[[entry.shard.shard_id for entry in group] for group in groups(offset)] for offset in offsets]
+    dealt = [[[entry.shard.shard_id for entry in group] for group in task_groups(offset)] for offset in offsets]
 
     assert {tuple(sorted(first)) for first, _ in dealt} == {("shard-0", "shard-2", "shard-4")}
     assert sorted(first[0] for first, _ in dealt) == ["shard-0", "shard-2", "shard-4"]
-    assert dealt[0] == [[entry.shard.shard_id for entry in group] for group in groups(offsets[0])]
+    assert dealt[0] == [[entry.shard.shard_id for entry in group] for group in task_groups(offsets[0])]
 
 
 def test_an_entry_reaches_its_task_as_it_was_planned():
     (entry,) = planned(1, 1).shards.values()
-    moved = replace(entry, records=3, head=-5, silent_ms=7, state=replace(entry.state, watermark=0, arrival_ms=9))
+    moved = replace(
+        entry, records=3, next_watermark=-5, silent_ms=7, state=replace(entry.state, watermark=0, arrival_ms=9)
+    )
 
     assert pickle.loads(pickle.dumps((entry, moved))) == (entry, moved)

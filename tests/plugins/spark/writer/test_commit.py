@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.types import StringType, StructType
 
 from recordpublisher.plugins.spark.python_worker import LOG_VARIABLE
-from recordpublisher.plugins.spark.writer.data_writers import KinesisBatchWriter, KinesisStreamWriter, Written
+from recordpublisher.plugins.spark.writer.data_writers import KinesisBatchWriter, KinesisStreamWriter, TaskCommitMessage
 from recordpublisher.plugins.spark.writer.write_options import WriteOptions
 from recordpublisher.plugins.spark.writer.write_task import TaskFigures
 
@@ -18,7 +18,7 @@ SCHEMA = StructType().add("data", StringType())
 
 
 def written(given_up=0):
-    return Written(TaskFigures(0, 0, 10, 1000, 2, 1, 1, given_up, 3, 0.5))
+    return TaskCommitMessage(TaskFigures(0, 0, 10, 1000, 2, 1, 1, given_up, 3, 0.5))
 
 
 @pytest.fixture

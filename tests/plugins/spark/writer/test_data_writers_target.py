@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql.types import StringType, StructType
 
 from recordpublisher.plugins.spark.python_worker import WorkerLoop
-from recordpublisher.plugins.spark.writer.data_writers import KinesisStreamWriter, check_target, look
+from recordpublisher.plugins.spark.writer.data_writers import KinesisStreamWriter, check_target, probe_target
 from recordpublisher.plugins.spark.writer.write_options import WriteOptions
 from recordpublisher.publishers.errors import ConfigurationError, FatalKinesisError, StreamNotFoundError, TransientError
 
@@ -33,12 +33,12 @@ class Port(FakeKinesis):
 
 async def test_what_no_retry_can_help_is_raised_and_the_rest_is_the_tasks():
     with pytest.raises(StreamNotFoundError):
-        await look(missing := Port(StreamNotFoundError("out", [])), "out")
+        await probe_target(missing := Port(StreamNotFoundError("out", [])), "out")
     assert missing.is_closed
     for passing in (TransientError("api", "code", "away"), FatalKinesisError("api", "AccessDenied", "may not ask")):
-        assert await look(Port(passing), "out")
+        assert await probe_target(Port(passing), "out")
     with pytest.raises(FatalKinesisError, match="may not list"):
-        await look(Port(listing=FatalKinesisError("ListShards", "AccessDenied", "may not list")), "out")
+        await probe_target(Port(listing=FatalKinesisError("ListShards", "AccessDenied", "may not list")), "out")
 
 
 def test_it_is_looked_at_once_for_each_process_and_connection():

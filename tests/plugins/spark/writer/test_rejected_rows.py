@@ -13,12 +13,12 @@ from recordpublisher.plugins.sinks.kinesis.failures import FailedRecord
 from recordpublisher.plugins.spark.python_worker import WorkerLoop
 from recordpublisher.plugins.spark.writer.columns import WriteColumns
 from recordpublisher.plugins.spark.writer.dead_letters import dead_letter_sink
-from recordpublisher.plugins.spark.writer.rejected_rows import RefusedRows
+from recordpublisher.plugins.spark.writer.rejected_rows import RejectedRows
 from recordpublisher.plugins.spark.writer.row_conversion import RowsToRecords
 from recordpublisher.plugins.spark.writer.row_ids import IdField, RowIds
 from recordpublisher.plugins.spark.writer.write_options import WriteOptions
 from recordpublisher.plugins.spark.writer.write_task import TaskWrite
-from recordpublisher.plugins.spark.writer.writer_pool import OpenWriters
+from recordpublisher.plugins.spark.writer.writer_pool import WriterPool
 from recordpublisher.publishers.errors import FencedError, SinkError
 
 from fakes.writable_stream import FakeKinesis
@@ -32,18 +32,18 @@ class Job:
     def __init__(self, folder, **options):
         self.folder, self.fake, self.loop = folder, FakeKinesis(), WorkerLoop()
         self.options = WriteOptions.parse({"stream": "out", **options})
-        self.writers: list[OpenWriters] = []
+        self.writers: list[WriterPool] = []
 
     def run(self, batches, task=3, columns=WriteColumns(0, 1), id_field=None):  # noqa: B008
         where, scope = f"task {task} of batch 7", f"query/7/{task}"
         stream = "out" if columns.stream is None else None
         ids = (None, None) if id_field is None else (RowIds(scope), IdField(id_field))
-        refused = RefusedRows(dead_letter_sink(self.options.properties), task, where, scope)
+        refused = RejectedRows(dead_letter_sink(self.options.properties), task, where, scope)
         rows = RowsToRecords(columns, stream, *ids)
         return TaskWrite(task, 0, where, rows, self.loop, ("write",), self.make, refused).run(batches)
 
     def make(self):
-        self.writers.append(OpenWriters(self.options.settings, lambda _: self.fake, tells=True))
+        self.writers.append(WriterPool(self.options.settings, lambda _: self.fake, reports_failures=True))
         return self.writers[-1]
 
     def letters(self):
@@ -123,7 +123,7 @@ def test_a_task_that_is_run_again_writes_the_same_letters(job, tmp_path):
 
 async def test_tasks_that_write_letters_at_the_same_time_do_not_fence_each_other(job, tmp_path):
     make = dead_letter_sink(job(deadletters=str(tmp_path / "letters")).options.properties)
-    tasks = [RefusedRows(make, task, f"task {task}", f"query/7/{task}") for task in (0, 1, 2, 1)]
+    tasks = [RejectedRows(make, task, f"task {task}", f"query/7/{task}") for task in (0, 1, 2, 1)]
     for refused in tasks:
         refused.take("out", FailedRecord(b"x", "k", None, "code", "words"))
         await refused.write()
@@ -132,7 +132,7 @@ async def test_tasks_that_write_letters_at_the_same_time_do_not_fence_each_other
     assert len(list((tmp_path / "letters").glob("out/*/*.jsonl"))) == 3
     with pytest.raises(FencedError):  # an earlier attempt of a task that has another one now
         await tasks[1].finish()
-    await tasks[1].let_go()
+    await tasks[1].close()
 
 
 def test_skip_counts_them_and_names_the_first(job, caplog):

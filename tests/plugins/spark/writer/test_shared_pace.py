@@ -6,7 +6,7 @@ import asyncio
 
 from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord
 from recordpublisher.plugins.spark.writer.write_options import WriteOptions
-from recordpublisher.plugins.spark.writer.writer_pool import OpenWriters
+from recordpublisher.plugins.spark.writer.writer_pool import WriterPool
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 from fakes.writable_stream import FakeKinesis
@@ -21,7 +21,7 @@ def written_by_tasks(**options):
     async def job():
         fake, clock = FakeKinesis(), VirtualClock()
         fake.rate = 1_000.0
-        workers = [OpenWriters(settings, lambda _: fake, clock) for _ in range(TASKS)]
+        workers = [WriterPool(settings, lambda _: fake, clock) for _ in range(TASKS)]
         began = clock.monotonic()
         await asyncio.gather(*[write(worker) for worker in workers])
         seconds, throttles = clock.monotonic() - began, sum(worker.totals()["throttles"] for worker in workers)

@@ -35,15 +35,15 @@ def test_the_sinks_own_properties_count_and_those_of_spark_are_no_mistake():
 
 
 def test_where_a_column_names_the_streams_each_has_less_room_unless_it_is_given():
-    assert WriteOptions.parse({}).settings_of_one_of_many().queue_bytes == QUEUE_BYTES_OF_MANY
+    assert WriteOptions.parse({}).settings_per_stream().queue_bytes == QUEUE_BYTES_OF_MANY
     given = WriteOptions.parse({"flink.sink.kinesis.queue.bytes": "5000"})
-    assert given.settings_of_one_of_many().queue_bytes == 5000
+    assert given.settings_per_stream().queue_bytes == 5000
 
 
 def test_jobs_that_differ_in_target_and_ids_only_share_their_writers():
     first = WriteOptions.parse({"stream": "a", "idfield": "id", "aws.region": "eu-west-1"})
-    assert first.of_connection == WriteOptions.parse({"stream": "b", "aws.region": "eu-west-1"}).of_connection
-    assert first.of_connection != WriteOptions.parse({"stream": "a", "aws.region": "eu-west-2"}).of_connection
+    assert first.connection_key == WriteOptions.parse({"stream": "b", "aws.region": "eu-west-1"}).connection_key
+    assert first.connection_key != WriteOptions.parse({"stream": "a", "aws.region": "eu-west-2"}).connection_key
 
 
 @pytest.mark.parametrize("key", ["idfeld", "metadatalocation"])

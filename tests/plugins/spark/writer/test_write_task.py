@@ -12,7 +12,7 @@ from recordpublisher.plugins.spark.writer.columns import WriteColumns
 from recordpublisher.plugins.spark.writer.row_conversion import SLICE_ROWS, RowsToRecords
 from recordpublisher.plugins.spark.writer.write_options import WriteOptions
 from recordpublisher.plugins.spark.writer.write_task import TaskWrite
-from recordpublisher.plugins.spark.writer.writer_pool import MOST_STREAMS, OpenWriters
+from recordpublisher.plugins.spark.writer.writer_pool import MAX_OPEN_STREAMS, WriterPool
 from recordpublisher.publishers.errors import SinkError, StreamNotFoundError
 
 from fakes.writable_stream import FakeKinesis
@@ -31,10 +31,10 @@ class Worker:
 
     def make(self):
         self.opened += 1
-        return OpenWriters(self.options.settings, lambda stream: self.fake)
+        return WriterPool(self.options.settings, lambda stream: self.fake)
 
     def end(self):
-        self.loop.run(self.loop.warm(("write",), self.make).abandon())
+        self.loop.run(self.loop.cached(("write",), self.make).abandon())
 
 
 @pytest.fixture
@@ -74,9 +74,9 @@ def test_writers_are_warm_from_task_to_task_and_figures_are_of_each(start):
 
 
 def test_writers_are_let_go_when_rows_name_too_many_streams(start):
-    fakes = {f"s{n}": FakeKinesis() for n in range(MOST_STREAMS + 10)}
+    fakes = {f"s{n}": FakeKinesis() for n in range(MAX_OPEN_STREAMS + 10)}
     worker = start(FakeKinesis())
-    worker.make = lambda: OpenWriters(worker.options.settings, fakes.__getitem__)
+    worker.make = lambda: WriterPool(worker.options.settings, fakes.__getitem__)
     named = pa.record_batch(
         [[b"%d" % n for n in range(len(fakes))], ["k"] * len(fakes), list(fakes)], names=["d", "k", "s"]
     )

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from recordpublisher.fetcher.sink import State
-from recordpublisher.plugins.spark.source.shard_claims import RowId
+from recordpublisher.plugins.spark.source.read_claim import RowId
 from recordpublisher.publishers.errors import StateError
 
 UNREADABLE = (KeyError, TypeError, ValueError, AttributeError)

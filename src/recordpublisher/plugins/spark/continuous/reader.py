@@ -90,7 +90,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
     def _store(self) -> ObjectStore:
         """One for each process, with a client that stays open."""
         options = self._options
-        return worker_loop().warm(
+        return worker_loop().cached(
             ("spool", options.metadata_location, *sorted(options.properties.items())),
             lambda: object_store_of(options.metadata_location, "metadataLocation", options.properties),
         )

@@ -48,7 +48,7 @@ class Waiting:
             key: ShardRows(count, self._rows.first[key], self._rows.last[key], self._parents.get(key, ()))
             for key, count in self._rows.counts.items()
         }
-        return SpooledRows(_stream_of(self._rows.hand_over()), self.count, self.payload, shards)
+        return SpooledRows(_stream_of(self._rows.drain()), self.count, self.payload, shards)
 
 
 def _stream_of(batches: Iterator[pa.RecordBatch]) -> bytes:

@@ -6,13 +6,13 @@ from recordpublisher.fetcher.checkpoints.snapshot import to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import State
 from recordpublisher.plugins.spark.options import SparkOptions
-from recordpublisher.plugins.spark.service.ports import Service
+from recordpublisher.plugins.spark.service.planning_service import PlanningService
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 
 from .history import NOBODY
 
 
-def starting_state(options: SparkOptions, service: Service) -> State:
+def starting_state(options: SparkOptions, service: PlanningService) -> State:
     """A snapshot of a job that has read nothing. Raises: StreamNotFoundError, KinesisError."""
     start, pinned_ms = service.starting_position(), None
     if start.type is PositionType.LATEST:

@@ -20,7 +20,7 @@ Range = tuple[int, str, int, str, int]
 """Rows of one shard in one batch: their number, sequence and sub-sequence number of the first and of the last."""
 
 
-class PushedRows:
+class RowBuffer:
     """Collected rows by shard. The first `skip[key]` rows of a shard are dropped: a batch before the restart had them."""
 
     def __init__(self, skip: Mapping[str, int]) -> None:
@@ -64,7 +64,7 @@ class PushedRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Journal:
+class DeliveryLog:
     """`state`: a snapshot of the fetcher; `delivered`: how many rows of each shard behind it the batches before `batch` had. `pending`:
     the rows of batch `batch`, once its delivery has begun."""
 
@@ -73,14 +73,14 @@ class Journal:
     delivered: Mapping[str, int] = field(default_factory=dict)
     pending: Mapping[str, Range] = field(default_factory=dict)
 
-    def after_delivery(self) -> Journal:
+    def after_delivery(self) -> DeliveryLog:
         """With the pending batch delivered."""
         keys = self.delivered.keys() | self.pending.keys()
         counts = {key: self.delivered.get(key, 0) + self.pending.get(key, (0,))[0] for key in sorted(keys)}
-        return Journal(self.state, self.batch + 1, counts)
+        return DeliveryLog(self.state, self.batch + 1, counts)
 
     def keep(self, path: Path) -> None:
-        """Replace the file as a whole: a reader sees the old journal or the new one."""
+        """Replace the file as a whole: a reader sees the old log or the new one."""
         aside = path.with_suffix(".tmp")
         with aside.open("w") as file:
             json.dump(asdict(self), file)
@@ -90,7 +90,7 @@ class Journal:
         _sync(path.parent)
 
     @classmethod
-    def read(cls, path: Path) -> Journal | None:
+    def read(cls, path: Path) -> DeliveryLog | None:
         """What was kept, None when nothing was. Raises: StateError when it cannot be read."""
         try:
             kept = json.loads(path.read_text())

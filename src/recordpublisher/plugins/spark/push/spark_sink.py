@@ -13,7 +13,7 @@ from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.records import RecordBatch
 
-from .delivery_log import Journal, PushedRows, Range
+from .delivery_log import DeliveryLog, Range, RowBuffer
 
 Callback = Callable[[Any, int], object]
 """Takes a DataFrame and the batch's number, like foreachBatch."""
@@ -46,18 +46,18 @@ class SparkSink(Sink):
         self._max_bytes = max_bytes
         self._max_seconds = max_seconds
         self._state_path = None if state_path is None else Path(state_path)
-        self._rows = PushedRows({})
-        self._journal = Journal({})
+        self._rows = RowBuffer({})
+        self._log = DeliveryLog({})
         self._delivering = asyncio.Lock()
         self._timer: asyncio.Task[None] | None = None
         self._failure: SinkError | None = None
 
     async def open(self, context: SinkContext) -> State | None:
         """Go on from the kept state, if there is any. Raises: StateError."""
-        kept = None if self._state_path is None else await asyncio.to_thread(Journal.read, self._state_path)
+        kept = None if self._state_path is None else await asyncio.to_thread(DeliveryLog.read, self._state_path)
         if kept is None:
             return None
-        self._journal, self._rows = kept, PushedRows(kept.delivered)
+        self._log, self._rows = kept, RowBuffer(kept.delivered)
         return kept.state
 
     async def write(self, batch: RecordBatch) -> None:
@@ -65,7 +65,7 @@ class SparkSink(Sink):
         self._raise_if_failed()
         async with self._delivering:
             self._rows.add(batch)
-        if self._journal.pending:
+        if self._log.pending:
             await self._deliver()
             self._raise_if_stuck()
         if len(self._rows) >= self._max_rows or self._rows.bytes >= self._max_bytes:
@@ -80,8 +80,8 @@ class SparkSink(Sink):
         """
         self._raise_if_failed()
         await self._deliver()
-        if checkpoint is not None and not self._journal.pending:
-            await self._keep(Journal(checkpoint.state, self._journal.batch, dict(self._rows.skip)))
+        if checkpoint is not None and not self._log.pending:
+            await self._keep(DeliveryLog(checkpoint.state, self._log.batch, dict(self._rows.skip)))
 
     async def close(self) -> None:
         """Let go of the timer; rows that were not flushed are read again after a restart."""
@@ -92,40 +92,40 @@ class SparkSink(Sink):
     async def _deliver(self) -> None:
         async with self._delivering:
             self._raise_if_failed()
-            wanted = {key: entry[0] for key, entry in self._journal.pending.items()} or self._rows.counts()
+            wanted = {key: entry[0] for key, entry in self._log.pending.items()} or self._rows.counts()
             if not wanted or not self._rows.holds(wanted):
                 return
             table, ranges = self._rows.take(wanted)
             self._check_same(ranges)
             try:
-                await self._keep(replace(self._journal, pending=ranges))
-                await asyncio.to_thread(self._call, table, self._journal.batch)
-                await self._keep(self._journal.after_delivery())
+                await self._keep(replace(self._log, pending=ranges))
+                await asyncio.to_thread(self._call, table, self._log.batch)
+                await self._keep(self._log.after_delivery())
             except Exception as error:
                 # for good: a later flush must not confirm rows that were never taken
-                self._failure = SinkError(f"the callback failed for Spark batch {self._journal.batch}: {error}")
+                self._failure = SinkError(f"the callback failed for Spark batch {self._log.batch}: {error}")
                 raise self._failure from error
 
-    async def _keep(self, journal: Journal) -> None:
-        """A journal counts once it is on disk; before the fetcher gave a first state there is nothing to go on from."""
-        if self._state_path is not None and journal.state:
-            await asyncio.to_thread(journal.keep, self._state_path)
-        self._journal = journal
+    async def _keep(self, log: DeliveryLog) -> None:
+        """A log counts once it is on disk; before the fetcher gave a first state there is nothing to go on from."""
+        if self._state_path is not None and log.state:
+            await asyncio.to_thread(log.keep, self._state_path)
+        self._log = log
 
     def _check_same(self, ranges: dict[str, Range]) -> None:
-        pending = self._journal.pending
+        pending = self._log.pending
         if pending and pending != ranges:
             self._failure = SinkError(
-                f"Spark batch {self._journal.batch} had {pending}, but reading again gave {ranges}; are its records past retention?"
+                f"Spark batch {self._log.batch} had {pending}, but reading again gave {ranges}; are its records past retention?"
             )
             raise self._failure
 
     def _raise_if_stuck(self) -> None:
-        if self._journal.pending and self._rows.bytes > REPLAY_ROOM * self._max_bytes:
+        if self._log.pending and self._rows.bytes > REPLAY_ROOM * self._max_bytes:
             counts = self._rows.counts()
-            missing = {key: entry[0] - counts.get(key, 0) for key, entry in self._journal.pending.items()}
+            missing = {key: entry[0] - counts.get(key, 0) for key, entry in self._log.pending.items()}
             raise SinkError(
-                f"Spark batch {self._journal.batch} cannot be made again: rows missing by shard: {missing}, and there is no room for more"
+                f"Spark batch {self._log.batch} cannot be made again: rows missing by shard: {missing}, and there is no room for more"
             )
 
     async def _deliver_later(self) -> None:

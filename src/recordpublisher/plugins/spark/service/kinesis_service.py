@@ -27,7 +27,7 @@ from recordpublisher.publishers.shards import Shard
 from ..options import SparkOptions
 from ..python_worker import worker_loop
 from .efo_consumers import registered_consumers
-from .tip_watch import TipWatch, watch_properties
+from .new_data_watch import NewDataWatch, watch_properties
 
 LOG = logging.getLogger("recordpublisher.spark")
 
@@ -43,7 +43,7 @@ class KinesisService:
         self._listed: dict[str, list[Shard]] = {}
         self._arns: Mapping[str, str] | None = None
         self._is_looking = False
-        self._watch: TipWatch | None = None
+        self._watch: NewDataWatch | None = None
 
     def list_shards(self, stream: str) -> list[Shard]:
         """Every listed shard, with the retries of ListShards. Raises: StreamNotFoundError, KinesisError."""
@@ -70,7 +70,7 @@ class KinesisService:
             self._arns = registered_consumers(options.streams, options.properties) if options.is_fan_out else {}
         return self._arns
 
-    def newly_listed(self) -> list[Shard]:
+    def discovered_shards(self) -> list[Shard]:
         """The newest listing; the first call starts to look in the background."""
         if not self._is_looking:
             self._is_looking = True
@@ -84,17 +84,17 @@ class KinesisService:
         publisher = "POLLING" if self._options.is_fan_out else self._options.publisher
         properties = watch_properties(self._options.properties, len(shards), self._options.probe_ms)
         key = ("watch", publisher, properties.value(table.GETRECORDS_INTERVAL))
-        self._watch = TipWatch(worker_loop().warm(key, lambda: _factory(publisher, properties)), worker_loop())
+        self._watch = NewDataWatch(worker_loop().cached(key, lambda: _factory(publisher, properties)), worker_loop())
         self._watch.begin(shards)
 
-    def has_news(self, seconds: float) -> bool:
+    def wait_for_new_data(self, seconds: float) -> bool:
         """Whether the watch has ended with something."""
         if self._watch is None:
             time.sleep(seconds)
             return False
         return self._watch.news.wait(seconds)
 
-    def end_watch(self) -> None:
+    def stop_watching(self) -> None:
         """Watch no more."""
         if self._watch is not None:
             self._watch.stop()

@@ -1,8 +1,8 @@
-"""The offset of one micro-batch: everything the batch needs, self-contained, as JSON in Spark's offset log.
+"""BatchOffset: the offset of one micro-batch, as JSON in Spark's offset log.
 
-An offset describes the batch that it *ends* in Spark's words: where that batch starts in every shard, up to which event time it may
-emit, and into how many tasks it is cut. Where it ended is known from its claims, and becomes part of the next offset.
-Progress listeners find it as `query.lastProgress["sources"][0]["endOffset"]`; the fields are listed in docs.
+An offset holds everything that its batch needs: where the batch starts in every shard, up to which event time it may emit, and how many
+tasks read it. To Spark the offset marks the *end* of that batch. Where the batch really ended is in its claims; the next offset takes it
+from there. A query shows the offset as `query.lastProgress["sources"][0]["endOffset"]`; the documentation lists its fields.
 """
 
 from __future__ import annotations
@@ -17,22 +17,28 @@ from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
 
-from .shard_claims import shard_from_json, shard_to_json
+from .read_claim import shard_from_json, shard_to_json
 
-VERSION = 1
-NOTHING = -(2**62)
-"""A bound that no record is below: a batch that looks at the heads of the shards and emits nothing."""
+VERSION = 2
+"""2: names of the fields changed. 1 is not read any more."""
+EMIT_NOTHING = -(2**62)
+"""An emit limit that no record is below: the batch learns the first watermark of each shard and emits nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class ShardEntry:
+class ShardOffset:
     """One shard in an offset.
 
-    `state`: where the batch starts. `records`: emitted so far; `last_records`: by the batch before. `tip_ms`: when the
-    shard was last seen at its tip. `silent_ms`: evidence of
-    silence (W3), `idle` the verdict. `head`: watermark of a record that waits above the bound (W1). `held_ms`, `held_batches`: how
-    long alignment held the shard so far. `behind_ms`: MillisBehindLatest of the last read. `ended_ms`: when the end was seen.
-    `done`: not read again by this AvailableNow run. `fruitless`: how many windows in a row ended without progress and short of the tip.
+    - `state`: where the batch starts.
+    - `records`, `last_records`: emitted so far; emitted by the batch before.
+    - `at_tip`, `tip_ms`: whether the last read stood at the tip; when a read last did.
+    - `silent_ms`, `idle`: observed silence so far; whether that makes the shard idle (W3).
+    - `next_watermark`: watermark of a record that waits above the emit limit (W1).
+    - `held_ms`, `held_batches`: how long alignment has held the shard so far.
+    - `behind_ms`: MillisBehindLatest of the last read.
+    - `ended_ms`: when the end of the shard was seen.
+    - `done`: this AvailableNow run reads the shard no more.
+    - `empty_windows`: how many reads in a row ended without progress and before the tip.
     """
 
     shard: Shard
@@ -43,13 +49,13 @@ class ShardEntry:
     tip_ms: int | None = None
     silent_ms: int = 0
     idle: bool = False
-    head: int | None = None
+    next_watermark: int | None = None
     held_ms: int = 0
     held_batches: int = 0
     behind_ms: int | None = None
     ended_ms: int | None = None
     done: bool = False
-    fruitless: int = 0
+    empty_windows: int = 0
 
     @property
     def key(self) -> str:
@@ -57,83 +63,88 @@ class ShardEntry:
         return self.shard.key
 
     @property
-    def level(self) -> int | None:
-        """What the shard counts with: the head of its queue when something waits, otherwise what was emitted (W1)."""
-        return self.state.watermark if self.head is None else self.head
+    def alignment_watermark(self) -> int | None:
+        """The watermark with which the shard enters the global minimum (W1)."""
+        return self.state.watermark if self.next_watermark is None else self.next_watermark
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled as it is stored: the way of a frozen dataclass takes five times as long, and tasks may carry a thousand."""
-        return ShardEntry.from_json, (self.to_json(),)
+        """Pickled as it is stored: pickling a frozen dataclass takes five times as long, and tasks may carry a thousand."""
+        return ShardOffset.from_json, (self.to_json(),)
 
     def to_json(self) -> dict[str, Any]:
         """A plain dict without empty entries."""
         entries = {
             **shard_to_json(self.shard),
-            "at": {name: value for name, value in self.state.to_json().items() if name != "parents"},
+            "state": {name: value for name, value in self.state.to_json().items() if name != "parents"},
             "records": self.records,
             "lastRecords": self.last_records,
             "atTip": self.at_tip,
             "tipMs": self.tip_ms,
             "silentMs": self.silent_ms,
             "idle": self.idle,
-            "head": self.head,
+            "nextWatermark": self.next_watermark,
             "heldMs": self.held_ms,
             "heldBatches": self.held_batches,
             "millisBehindLatest": self.behind_ms,
             "endedMs": self.ended_ms,
             "done": self.done,
-            "fruitless": self.fruitless,
+            "emptyWindows": self.empty_windows,
         }
-        # zero is said by absence, except where absence means "unknown"
-        kept = {"head", "millisBehindLatest", "endedMs", "tipMs"}
-        return {name: value for name, value in entries.items() if value or (name in kept and value is not None)}
+        # zero is left out, except where a missing entry means "unknown"
+        zero_is_written = {"nextWatermark", "millisBehindLatest", "endedMs", "tipMs"}
+        return {
+            name: value for name, value in entries.items() if value or (name in zero_is_written and value is not None)
+        }
 
     @classmethod
-    def from_json(cls, entries: Mapping[str, Any]) -> ShardEntry:
+    def from_json(cls, entries: Mapping[str, Any]) -> ShardOffset:
         """The inverse of `to_json`."""
         shard = shard_from_json(entries)
         return cls(
             shard=shard,
-            state=ShardState.from_json({**entries["at"], "parents": shard.parents}),
+            state=ShardState.from_json({**entries["state"], "parents": shard.parents}),
             records=entries.get("records", 0),
             last_records=entries.get("lastRecords", 0),
             at_tip=entries.get("atTip", False),
             tip_ms=entries.get("tipMs"),
             silent_ms=entries.get("silentMs", 0),
             idle=entries.get("idle", False),
-            head=entries.get("head"),
+            next_watermark=entries.get("nextWatermark"),
             held_ms=entries.get("heldMs", 0),
             held_batches=entries.get("heldBatches", 0),
             behind_ms=entries.get("millisBehindLatest"),
             ended_ms=entries.get("endedMs"),
             done=entries.get("done", False),
-            fruitless=entries.get("fruitless", 0),
+            empty_windows=entries.get("emptyWindows", 0),
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Offset:
+class BatchOffset:
     """The plan of batch number `batch` of the query `query`.
 
-    `plan` is random for each planning: claims of another plan of the same number are not obeyed. `planned_ms`: driver's clock.
-    `tasks`: into how many tasks the runnable shards are dealt. `limit`: records of the batch at most. `global_watermark`, `bound`:
-    epoch ms; a bound of None means that alignment is off, `NOTHING` that heads are looked at. `records`: emitted by all batches before,
-    of shards that have ended and gone too. `start`: where the job started, its LATEST pinned; a stream that is added later starts there too
-    (S5). `store`: a token that was in the claim store when the batch was planned; a store without it has lost the batch's claims.
+    - `plan`: random for each planning. Claims of another plan of the same number are ignored.
+    - `planned_ms`: when the batch was planned, by the driver's clock.
+    - `tasks`: how many tasks share the shards to read.
+    - `limit`: the most records of the batch.
+    - `global_watermark`, `emit_limit`: epoch ms. No limit (None): alignment is off. `EMIT_NOTHING`: the batch emits nothing.
+    - `records`: emitted by all batches before, also of shards that are no longer listed here.
+    - `start`: where the job started, a LATEST as the time that it stood for. A stream that is added later starts there too (S5).
+    - `store_token`: a token in the claim store that the batch was planned with. A store without it has lost the batch's claims.
     """
 
     query: str
     plan: str
     batch: int
     planned_ms: int
-    shards: Mapping[str, ShardEntry]
+    shards: Mapping[str, ShardOffset]
     tasks: int = 1
     limit: int | None = None
     global_watermark: int | None = None
-    bound: int | None = None
+    emit_limit: int | None = None
     records: int = 0
     start: StartingPosition = field(default_factory=StartingPosition.trim_horizon)
-    store: str = ""
+    store_token: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """A plain dict; equal offsets give equal JSON text."""
@@ -142,20 +153,20 @@ class Offset:
             "query": self.query,
             "plan": self.plan,
             "batch": self.batch,
-            "planned": self.planned_ms,
+            "plannedMs": self.planned_ms,
             "tasks": self.tasks,
             "limit": self.limit,
             "globalWatermark": self.global_watermark,
-            "bound": self.bound,
+            "emitLimit": self.emit_limit,
             "records": self.records,
             "start": start_to_json(self.start),
-            "store": self.store,
+            "storeToken": self.store_token,
             "shards": {key: entry.to_json() for key, entry in self.shards.items()},
         }
         return {name: value for name, value in entries.items() if value is not None}
 
     @classmethod
-    def from_json(cls, entries: Mapping[str, Any] | str) -> Offset:
+    def from_json(cls, entries: Mapping[str, Any] | str) -> BatchOffset:
         """The inverse of `to_json`. Raises: StateError when it does not fit."""
         try:
             plain = json.loads(entries) if isinstance(entries, str) else entries
@@ -164,25 +175,28 @@ class Offset:
             raise StateError(f"a Spark offset cannot be read: {str(entries)[:200]}: {error}") from error
 
     @classmethod
-    def _from_plain(cls, plain: Mapping[str, Any]) -> Offset:
+    def _from_plain(cls, plain: Mapping[str, Any]) -> BatchOffset:
         if "spoolVersion" in plain:
             raise StateError(
                 "the checkpoint is of a query in mode CONTINUOUS, and this one is in mode BATCH: begin with a new "
                 "checkpointLocation and a new metadataLocation"
             )
         if plain["v"] != VERSION:
-            raise StateError(f"a Spark offset has version {plain['v']}, this release reads version {VERSION}")
+            raise StateError(
+                f"the checkpoint has a Spark offset of version {plain['v']}, and this release reads version {VERSION} only: "
+                "use the release that wrote it, or start with a new checkpointLocation and a new metadataLocation"
+            )
         return cls(
             query=plain["query"],
             plan=plain["plan"],
             batch=plain["batch"],
-            planned_ms=plain["planned"],
+            planned_ms=plain["plannedMs"],
             tasks=plain["tasks"],
             limit=plain.get("limit"),
             global_watermark=plain.get("globalWatermark"),
-            bound=plain.get("bound"),
+            emit_limit=plain.get("emitLimit"),
             records=plain.get("records", 0),
             start=start_from_json(plain["start"]),
-            store=plain["store"],
-            shards={key: ShardEntry.from_json(entry) for key, entry in plain["shards"].items()},
+            store_token=plain["storeToken"],
+            shards={key: ShardOffset.from_json(entry) for key, entry in plain["shards"].items()},
         )

@@ -5,21 +5,21 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from .batch_offset import NOTHING, Offset
-from .shard_grouping import is_held, runnable
+from .batch_offset import EMIT_NOTHING, BatchOffset
+from .shard_grouping import is_held, readable_shards
 
 
-def figures(offset: Offset) -> dict[str, Any]:
+def progress_figures(offset: BatchOffset) -> dict[str, Any]:
     """Counts of a planned batch and of the one before, plain values."""
     entries = offset.shards.values()
     behind = [entry.behind_ms for entry in entries if entry.behind_ms is not None and not entry.state.ended]
     return {
         "batch": offset.batch,
         "shards": len(offset.shards),
-        "reading": len(runnable(offset)),
+        "reading": len(readable_shards(offset)),
         "tasks": offset.tasks,
         "idle": sum(entry.idle for entry in entries),
-        "held": sum(is_held(entry, offset.bound) for entry in entries),
+        "held": sum(is_held(entry, offset.emit_limit) for entry in entries),
         "atTip": sum(entry.at_tip for entry in entries),
         "recordsOfTheBatchBefore": sum(entry.last_records for entry in entries),
         "records": offset.records,
@@ -28,9 +28,9 @@ def figures(offset: Offset) -> dict[str, Any]:
     }
 
 
-def line(start: Offset, offset: Offset) -> str:
+def progress_line(start: BatchOffset, offset: BatchOffset) -> str:
     """What the batch before brought and what this one will do."""
-    told = figures(offset)
+    told = progress_figures(offset)
     counts = {
         "shards": "shards",
         "reading": "reading",
@@ -44,7 +44,7 @@ def line(start: Offset, offset: Offset) -> str:
     return (
         f"batch {offset.batch} of query {offset.query}: {', '.join(f'{name} {told[key]}' for name, key in counts.items())}; "
         f"furthest behind {'unknown' if behind is None else f'{behind / 1000:.1f} s'}; "
-        f"global watermark {_time(offset.global_watermark)}, bound {_bound(offset.bound)}; "
+        f"global watermark {_time(offset.global_watermark)}, bound {_bound(offset.emit_limit)}; "
         f"the batch before brought {told['recordsOfTheBatchBefore']} records, {took:.1f} s ago"
     )
 
@@ -52,7 +52,7 @@ def line(start: Offset, offset: Offset) -> str:
 def _bound(bound: int | None) -> str:
     if bound is None:
         return "none"
-    return "unknown, looking at the heads" if bound == NOTHING else _time(bound)
+    return "unknown, looking at the heads" if bound == EMIT_NOTHING else _time(bound)
 
 
 def _time(millis: int | None) -> str:

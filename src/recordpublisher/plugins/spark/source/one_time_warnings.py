@@ -6,23 +6,23 @@ import logging
 from collections.abc import Collection
 
 from ..options import SparkOptions
-from .batch_alignment import AlignmentRules
-from .batch_claims import Claimed
-from .batch_offset import Offset
+from .batch_alignment import AlignmentSettings
+from .batch_claims import BatchClaims
+from .batch_offset import BatchOffset
 
 LOG = logging.getLogger("recordpublisher.spark")
 WARM_AFTER = 3
 """The first batches start workers and clients: their times say nothing."""
 
 
-class Notices:
+class OneTimeWarnings:
     """Owns what was said already."""
 
     def __init__(self, options: SparkOptions) -> None:
         self._options = options
         self._said: set[str] = set()
 
-    def of_batch(self, start: Offset, offset: Offset, claimed: Claimed) -> None:
+    def of_batch(self, start: BatchOffset, offset: BatchOffset, claimed: BatchClaims) -> None:
         """What the batch of `start` showed, now that `offset` is planned."""
         if claimed.missing:
             text = "claims of batch %s are missing (tasks %s): their shards are read again from where the batch started"
@@ -39,7 +39,7 @@ class Notices:
             )
             LOG.warning(text, ", ".join(sorted(streams)))
 
-    def of_forgotten(self, offset: Offset) -> None:
+    def of_forgotten(self, offset: BatchOffset) -> None:
         """The claim store is not the one in which the batch was planned."""
         text = (
             "the claims of batch %s are lost, the claim store does not know the query: the batch is run again without rows, "
@@ -47,13 +47,13 @@ class Notices:
         )
         LOG.warning(text, offset.batch)
 
-    def of_an_unread_batch(self, offset: Offset) -> None:
+    def of_an_unread_batch(self, offset: BatchOffset) -> None:
         """An AvailableNow run whose sink never read a batch."""
         text = "no task of batch %s was run, so the run ends here: does the sink read the batch?"
         LOG.warning(text, offset.batch - 1)
 
-    def _of_short_lookahead(self, start: Offset, offset: Offset) -> None:
-        lookahead = AlignmentRules.of(self._options.properties).lookahead
+    def _of_short_lookahead(self, start: BatchOffset, offset: BatchOffset) -> None:
+        lookahead = AlignmentSettings.of(self._options.properties).lookahead
         took = offset.planned_ms - start.planned_ms
         if lookahead is not None and lookahead < 2 * took:
             text = (
@@ -62,7 +62,7 @@ class Notices:
             )
             self._once(text, lookahead, took)
 
-    def _of_tasks_in_a_row(self, start: Offset, claimed: Claimed) -> None:
+    def _of_tasks_in_a_row(self, start: BatchOffset, claimed: BatchClaims) -> None:
         """Reads that began a window apart were not at the same time: there are fewer slots than tasks."""
         began = claimed.began_ms
         if len(began) > 1 and max(began) - min(began) >= self._options.window_ms:

@@ -17,8 +17,8 @@ from recordpublisher.publishers.shards import Shard
 
 from ..arrow_rows import ArrowRows
 from .batch_claims import claim_name
-from .batch_offset import ShardEntry
-from .shard_claims import Claim, ShardClaim
+from .batch_offset import ShardOffset
+from .read_claim import ReadClaim, ShardReadRange
 
 LOG = logging.getLogger("recordpublisher.spark")
 REPLAY_SECONDS = 600.0
@@ -34,7 +34,7 @@ class TaskPlan:
 
     batch: BatchId
     group: int
-    shards: tuple[ShardEntry, ...]
+    shards: tuple[ShardOffset, ...]
     bounds: Bounds
     publisher: str
     again: str
@@ -83,13 +83,13 @@ class TaskRead:
         if stored is None:
             rows, claim, mine = self._read_and_claim()
             if mine:
-                return rows.hand_over()
+                return rows.drain()
             LOG.info("%s of batch %s was claimed by another attempt", self.plan.name, self.plan.batch.batch)
         else:
-            claim = Claim.from_bytes(stored)
-        return self._replay(claim).hand_over()
+            claim = ReadClaim.from_bytes(stored)
+        return self._replay(claim).drain()
 
-    def _read_and_claim(self) -> tuple[ArrowRows, Claim, bool]:
+    def _read_and_claim(self) -> tuple[ArrowRows, ReadClaim, bool]:
         rows = ArrowRows()
         first = self.plan.publisher == self.plan.again or self._is_first()
         began = self.clock.now_ms()
@@ -97,18 +97,18 @@ class TaskRead:
         subscribes = first and self.plan.publisher != self.plan.again
         claim = self._claim(result, rows, subscribes, began).to_bytes()
         stored = self.store.put_if_absent(self.plan.batch, self.plan.name, claim)
-        return rows, Claim.from_bytes(stored), stored == claim
+        return rows, ReadClaim.from_bytes(stored), stored == claim
 
     def _is_first(self) -> bool:
         """Whether nobody began to read this group before: attempts, actions and restarts are told apart by a mark in the store."""
         taken = self.store.put_if_absent(self.plan.batch, f"{self.plan.name}.reader", (mine := _token()))
         return taken == mine
 
-    def _claim(self, result: BoundedResult, rows: ArrowRows, subscribed: bool, began: int) -> Claim:
-        shards = {entry.key: _shard_claim(entry, result.shards[entry.key], rows, began) for entry in self.plan.shards}
-        return Claim(shards, subscribed)
+    def _claim(self, result: BoundedResult, rows: ArrowRows, subscribed: bool, began: int) -> ReadClaim:
+        shards = {entry.key: _read_range(entry, result.shards[entry.key], rows, began) for entry in self.plan.shards}
+        return ReadClaim(shards, subscribed)
 
-    def _replay(self, claim: Claim) -> ArrowRows:
+    def _replay(self, claim: ReadClaim) -> ArrowRows:
         """Read the claimed records again, by polling: as many of each shard as were claimed, or to the tip when some are gone."""
         self._check_plan(claim)
         counts = {key: shard.records for key, shard in claim.shards.items() if shard.records}
@@ -129,7 +129,7 @@ class TaskRead:
                 raise
             LOG.warning("%s; going on because flink.state.dataloss=CONTINUE", error)
 
-    def _check_same_rows(self, key: str, claim: ShardClaim, rows: ArrowRows) -> None:
+    def _check_same_rows(self, key: str, claim: ShardReadRange, rows: ArrowRows) -> None:
         """Raises: DataLossError, unless the job goes on without what is past retention: then with the claimed rows that are left."""
         seen = (rows.counts.get(key, 0), rows.first.get(key), rows.last.get(key))
         if seen == (claim.records, claim.first, claim.last):
@@ -140,10 +140,10 @@ class TaskRead:
         )
         if not self.plan.accepts_loss:
             raise error
-        left = rows.cut_after(key, claim.last)
+        left = rows.keep_until(key, claim.last)
         LOG.error("%s; going on because flink.state.dataloss=CONTINUE, with %s of them", error, left)
 
-    def _check_plan(self, claim: Claim) -> None:
+    def _check_plan(self, claim: ReadClaim) -> None:
         planned = {entry.key: entry.state for entry in self.plan.shards}
         if {key: shard.start for key, shard in claim.shards.items()} != planned:
             raise StateError(
@@ -152,8 +152,8 @@ class TaskRead:
             )
 
 
-def _shard_claim(entry: ShardEntry, outcome: ShardOutcome, rows: ArrowRows, began: int) -> ShardClaim:
-    return ShardClaim(
+def _read_range(entry: ShardOffset, outcome: ShardOutcome, rows: ArrowRows, began: int) -> ShardReadRange:
+    return ShardReadRange(
         start=entry.state,
         end=outcome.state,
         records=rows.counts.get(entry.key, 0),
@@ -161,7 +161,7 @@ def _shard_claim(entry: ShardEntry, outcome: ShardOutcome, rows: ArrowRows, bega
         last=rows.last.get(entry.key),
         at_tip=outcome.at_tip,
         past_event_time=outcome.past_event_time,
-        head=outcome.head_watermark,
+        next_watermark=outcome.head_watermark,
         silent_ms=outcome.silent_ms,
         began_ms=began,
         tip_seen_ms=outcome.tip_seen_ms,

@@ -12,18 +12,20 @@ from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 
-from ..service.ports import Service
-from .batch_offset import Offset
+from ..service.planning_service import PlanningService
+from .batch_offset import BatchOffset
 
 LOG = logging.getLogger("recordpublisher.spark")
 
 
-def goes_on_after_loss(properties: Properties) -> bool:
+def accepts_data_loss(properties: Properties) -> bool:
     """Whether the job goes on without records that are past retention."""
     return properties.value(table.ON_DATA_LOSS) == "CONTINUE"
 
 
-def gone_shards(offset: Offset, streams: Iterable[str], service: Service, properties: Properties) -> frozenset[str]:
+def lost_shards(
+    offset: BatchOffset, streams: Iterable[str], service: PlanningService, properties: Properties
+) -> frozenset[str]:
     """The shards of the offset (by `Shard.key`) that nobody lists any more, for a job that goes on without them.
 
     `streams` by name. Raises: DataLossError that names what is past retention unless the job goes on (S5).
@@ -40,7 +42,7 @@ def gone_shards(offset: Offset, streams: Iterable[str], service: Service, proper
     restored = Restored(states)
     missing = vanished(every, restored, names)
     lost = missing + past_retention(every, restored, oldest)
-    if lost and not goes_on_after_loss(properties):
+    if lost and not accepts_data_loss(properties):
         raise data_loss(lost, restored)
     if lost:
         LOG.error("%s; going on because flink.state.dataloss=CONTINUE", data_loss(lost, restored))

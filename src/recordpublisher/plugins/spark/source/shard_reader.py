@@ -23,9 +23,9 @@ def shard_reader(options: SparkOptions, consumer_arns: Mapping[str, str]) -> Rea
 
     def read(shards: Mapping[Shard, ShardState], bounds: Bounds, sink: ArrowRows, publisher: str) -> BoundedResult:
         loop = worker_loop()
-        reader = loop.warm((publisher, job), lambda: BoundedReader(properties, publisher))
+        reader = loop.cached((publisher, job), lambda: BoundedReader(properties, publisher))
         result = loop.run(reader.read(shards, sink, bounds))
-        loop.settle()
+        loop.freeze_heap()
         return result
 
     return read

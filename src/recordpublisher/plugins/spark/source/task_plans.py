@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 
 from ..options import SparkOptions
-from .batch_claims import identity
-from .batch_offset import NOTHING, Offset, ShardEntry
+from .batch_claims import batch_id
+from .batch_offset import EMIT_NOTHING, BatchOffset, ShardOffset
 from .read_task import TaskPlan
-from .retention_check import goes_on_after_loss
-from .shard_grouping import groups, patience, records_per_shard
+from .retention_check import accepts_data_loss
+from .shard_grouping import records_per_shard, task_groups, window_factor
 
 
 def task_plans(
-    offset: Offset, options: SparkOptions, probe: str, consumer_arns: Mapping[str, str], is_forgotten: bool = False
+    offset: BatchOffset, options: SparkOptions, probe: str, consumer_arns: Mapping[str, str], is_forgotten: bool = False
 ) -> list[TaskPlan]:
     """The tasks that read a batch. One whose claims are lost (`is_forgotten`) brings nothing.
 
@@ -23,10 +23,10 @@ def task_plans(
     """
     again = "POLLING" if options.is_fan_out else options.publisher
     first = options.publisher if subscribes(offset, options) and not is_forgotten else again
-    dealt = groups(offset)
+    dealt = task_groups(offset)
     return [
         TaskPlan(
-            batch=identity(offset),
+            batch=batch_id(offset),
             group=number,
             shards=tuple(group),
             bounds=Bounds(max_records=0) if is_forgotten else bounds_of(offset, group, len(dealt), options),
@@ -34,27 +34,27 @@ def task_plans(
             again=again,
             probe=probe,
             consumer_arns=consumer_arns,
-            accepts_loss=goes_on_after_loss(options.properties),
+            accepts_loss=accepts_data_loss(options.properties),
         )
         for number, group in enumerate(dealt)
     ]
 
 
-def subscribes(offset: Offset, options: SparkOptions) -> bool:
+def subscribes(offset: BatchOffset, options: SparkOptions) -> bool:
     """Whether first reads subscribe; a look at the heads polls, it is over long before the five seconds of F9."""
-    return options.is_fan_out and offset.bound != NOTHING
+    return options.is_fan_out and offset.emit_limit != EMIT_NOTHING
 
 
-def bounds_of(offset: Offset, group: list[ShardEntry], tasks: int, options: SparkOptions) -> Bounds:
+def bounds_of(offset: BatchOffset, group: list[ShardOffset], tasks: int, options: SparkOptions) -> Bounds:
     """What ends the read of one of so many tasks."""
     share = records_per_shard(offset)
     fan_out = subscribes(offset, options)
     window_ms = options.fan_out_window_ms if fan_out else options.window_ms
     return Bounds(
-        max_time=window_ms * patience(group) / 1000,
+        max_time=window_ms * window_factor(group) / 1000,
         max_records=options.max_task_records,
         max_bytes=options.task_bytes(tasks),
-        until_event_time=offset.bound,
+        until_event_time=offset.emit_limit,
         # a fan-out window lasts: its successor may not subscribe before (F9)
         stop_at_tip=not fan_out,
         shard_limits={} if share is None else {entry.key: share for entry in group},

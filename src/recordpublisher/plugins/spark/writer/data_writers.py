@@ -20,18 +20,18 @@ from recordpublisher.publishers.kinesis.ports import WritingPort
 from ..python_worker import WorkerLoop, log_to_stderr, worker_loop
 from .columns import columns_of
 from .dead_letters import check_folder, dead_letter_sink
-from .rejected_rows import RefusedRows
+from .rejected_rows import RejectedRows
 from .row_conversion import RowsToRecords
 from .row_ids import BATCH, IdField, RowIds, scope_of
 from .write_options import WriteOptions
 from .write_task import TaskFigures, TaskWrite
-from .writer_pool import OpenWriters
+from .writer_pool import WriterPool
 
 LOG = logging.getLogger("recordpublisher.spark")
 
 
 @dataclass(frozen=True)
-class Written(WriterCommitMessage):  # type: ignore[misc] # pyspark is not typed here
+class TaskCommitMessage(WriterCommitMessage):  # type: ignore[misc] # pyspark is not typed here
     """What a finished task sends the driver."""
 
     figures: TaskFigures
@@ -52,7 +52,7 @@ class RowWriter:
         check_folder(self._options.properties)
         check_target(self._options, worker_loop(), self._connect)
 
-    def write(self, iterator: Iterator[Any]) -> Written:
+    def write(self, iterator: Iterator[Any]) -> TaskCommitMessage:
         """Put the rows of one task. Raises: SinkError that names batch and task."""
         context = TaskContext.get()
         task, batch = context.partitionId(), context.getLocalProperty(BATCH)
@@ -64,24 +64,24 @@ class RowWriter:
             where,
             self._rows(scope),
             worker_loop(),
-            ("write", *self._options.of_connection),
+            ("write", *self._options.connection_key),
             self._open,
             None
             if self._options.on_failure == "FAIL"
-            else RefusedRows(dead_letter_sink(self._options.properties), task, where, scope),
+            else RejectedRows(dead_letter_sink(self._options.properties), task, where, scope),
         )
-        return Written(write.run(iterator))
+        return TaskCommitMessage(write.run(iterator))
 
     def _rows(self, scope: str) -> RowsToRecords:
         name = self._options.id_field
         ids = (None, None) if name is None else (RowIds(scope), IdField(name))
         return RowsToRecords(self._columns, self._options.stream, *ids)
 
-    def _open(self) -> OpenWriters:
+    def _open(self) -> WriterPool:
         options = self._options
-        settings = options.settings if options.stream is not None else options.settings_of_one_of_many()
-        tells = options.on_failure != "FAIL"
-        return OpenWriters(settings, self._connect, tells=tells)
+        settings = options.settings if options.stream is not None else options.settings_per_stream()
+        reports_failures = options.on_failure != "FAIL"
+        return WriterPool(settings, self._connect, reports_failures=reports_failures)
 
     def _connect(self, stream: str) -> KinesisClient:
         return KinesisClient(self._options.properties, [stream])
@@ -90,11 +90,11 @@ class RowWriter:
 class KinesisStreamWriter(RowWriter, DataSourceStreamArrowWriter):  # type: ignore[misc]
     """Of a streaming query; every output mode adds records, since a stream cannot take any back."""
 
-    def commit(self, messages: Sequence[Written | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+    def commit(self, messages: Sequence[TaskCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """All tasks are done: everything is acknowledged."""
-        _say(line(f"batch {batchId}", _figures(messages)), messages)
+        _log_commit(commit_line(f"batch {batchId}", _figures(messages)), messages)
 
-    def abort(self, messages: Sequence[Written | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+    def abort(self, messages: Sequence[TaskCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """The batch failed; nothing can be taken back."""
         log_to_stderr()
         LOG.warning(abort_line(f"batch {batchId}", _figures(messages)))
@@ -108,26 +108,26 @@ class KinesisBatchWriter(RowWriter, DataSourceArrowWriter):  # type: ignore[misc
             raise ConfigurationError("mode", "overwrite", "append", reason="a stream cannot take records back")
         super().__init__(options, schema)
 
-    def commit(self, messages: Sequence[Written | None]) -> None:
+    def commit(self, messages: Sequence[TaskCommitMessage | None]) -> None:
         """All tasks are done: everything is acknowledged."""
-        _say(line("write", _figures(messages)), messages)
+        _log_commit(commit_line("write", _figures(messages)), messages)
 
-    def abort(self, messages: Sequence[Written | None]) -> None:
+    def abort(self, messages: Sequence[TaskCommitMessage | None]) -> None:
         """The job failed; nothing can be taken back."""
         log_to_stderr()
         LOG.warning(abort_line("write", _figures(messages)))
 
 
-def _figures(messages: Sequence[Written | None]) -> list[TaskFigures]:
+def _figures(messages: Sequence[TaskCommitMessage | None]) -> list[TaskFigures]:
     return [message.figures for message in messages if message is not None]
 
 
-def _say(text: str, messages: Sequence[Written | None]) -> None:
+def _log_commit(text: str, messages: Sequence[TaskCommitMessage | None]) -> None:
     log_to_stderr()
     LOG.log(logging.WARNING if any(one.given_up for one in _figures(messages)) else logging.INFO, text)
 
 
-def line(what: str, tasks: Sequence[TaskFigures]) -> str:
+def commit_line(what: str, tasks: Sequence[TaskFigures]) -> str:
     """What a batch (`what` names it) brought."""
     slowest = max(tasks, key=lambda one: one.seconds, default=None)
     return (
@@ -163,11 +163,11 @@ def check_target(options: WriteOptions, loop: WorkerLoop, connect: Callable[[str
     """
     stream = options.stream
     if stream is not None:
-        key = ("target", stream, *options.of_connection)
-        loop.warm(key, lambda: loop.run(look(connect(stream), stream)))
+        key = ("target", stream, *options.connection_key)
+        loop.cached(key, lambda: loop.run(probe_target(connect(stream), stream)))
 
 
-async def look(port: WritingPort, stream: str) -> bool:
+async def probe_target(port: WritingPort, stream: str) -> bool:
     """Ask once what a task asks first, and close the port. Trouble that may pass is the tasks': an error of the driver ends the query."""
     try:
         with contextlib.suppress(TransientError):

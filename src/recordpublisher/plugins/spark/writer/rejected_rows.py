@@ -22,11 +22,11 @@ from .row_ids import IdField, RowIds
 
 LOG = logging.getLogger("recordpublisher.spark")
 _NO_STATE = Checkpoint({})
-Refuse = Callable[[str, FailedRecord], None]
+RejectRow = Callable[[str, FailedRecord], None]
 """Is told the target stream of a row and what is wrong with it."""
 
 
-class RefusedRows:
+class RejectedRows:
     """Owns the rows that one attempt of a task could not put, and its dead-letter sink, which is opened for the first of them.
 
     Letters are safe before the task ends well. Those of an attempt that fails may be there or not, and come again with the next one,
@@ -73,9 +73,9 @@ class RefusedRows:
         await self.write()
         if self._sink is not None:
             await self._sink.flush(_NO_STATE)
-            await self.let_go()
+            await self.close()
 
-    async def let_go(self) -> None:
+    async def close(self) -> None:
         """Close the sink as it is."""
         sink, self._sink = self._sink, None
         if sink is not None:
@@ -103,8 +103,8 @@ class RefusedRows:
         )
 
 
-def usable(
-    rows: pa.RecordBatch, columns: WriteColumns, stream: str | None, field: IdField | None, refuse: Refuse
+def valid_rows(
+    rows: pa.RecordBatch, columns: WriteColumns, stream: str | None, field: IdField | None, refuse: RejectRow
 ) -> pa.RecordBatch:
     """The rows that have data and a target, and can hold their id; `stream` is the target where no column names it."""
     objections = {
@@ -132,7 +132,7 @@ def _nulls(rows: pa.RecordBatch, place: int | None, name: str) -> dict[int, str]
 
 def _without_room(rows: pa.RecordBatch, columns: WriteColumns, field: IdField) -> dict[int, str]:
     objections = (
-        (row, field.objection_to(data)) for row, data in enumerate(data_of(rows.column(columns.data))) if data
+        (row, field.problem_with(data)) for row, data in enumerate(data_of(rows.column(columns.data))) if data
     )
     return {row: objection for row, objection in objections if objection is not None}
 

@@ -14,7 +14,7 @@ from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord, 
 from recordpublisher.publishers.errors import SinkError
 
 from .columns import WriteColumns, data_of
-from .rejected_rows import Refuse, usable
+from .rejected_rows import RejectRow, valid_rows
 from .row_ids import IdField, RowIds
 
 SLICE_ROWS = 2_000
@@ -54,9 +54,9 @@ class RowsToRecords:
         ]
         return _by_stream(streams, records) if streams is not None else {str(self.stream): records}
 
-    def usable(self, rows: pa.RecordBatch, refuse: Refuse | None) -> pa.RecordBatch:
+    def valid_rows(self, rows: pa.RecordBatch, refuse: RejectRow | None) -> pa.RecordBatch:
         """The rows without those that cannot become records, which `refuse` is told of; None: all of them."""
-        return rows if refuse is None else usable(rows, self.columns, self.stream, self.field, refuse)
+        return rows if refuse is None else valid_rows(rows, self.columns, self.stream, self.field, refuse)
 
     def _required(self, rows: pa.RecordBatch, place: int, name: str) -> list[Any]:
         column = rows.column(place)
@@ -99,7 +99,7 @@ def _with_ids(
     """Data with the ids in it; a row without a key gets its id as key, so that a repeat goes to the same shard."""
     given = keys if keys is not None else [None] * len(data)
     made = [ids.id_of(*row) for row in zip(streams, given, hash_keys, data, strict=True)]
-    marked = [field.added_to(one, row_id) for one, row_id in zip(data, made, strict=True)]
+    marked = [field.insert_into(one, row_id) for one, row_id in zip(data, made, strict=True)]
     return marked, [row_id if key is None else key for key, row_id in zip(given, made, strict=True)]
 
 

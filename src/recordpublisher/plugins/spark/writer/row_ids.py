@@ -54,15 +54,15 @@ class IdField:
         self._quoted = json.dumps(name, ensure_ascii=False).encode()
         self._begin = b"{" + self._quoted + b':"'
 
-    def added_to(self, data: bytes, row_id: str) -> bytes:
+    def insert_into(self, data: bytes, row_id: str) -> bytes:
         """The object with the id as its first field. Raises: SinkError when the data is no object, or has the field."""
-        objection = self.objection_to(data)
+        objection = self.problem_with(data)
         if objection is not None:
             raise SinkError(objection)
         rest = data.strip()[1:].lstrip()
         return self._begin + row_id.encode() + (b'"' if rest == b"}" else b'",') + rest
 
-    def objection_to(self, data: bytes) -> str | None:
+    def problem_with(self, data: bytes) -> str | None:
         """Why the data cannot hold the id, if so."""
         text = data.strip()
         if not (text.startswith(b"{") and text.endswith(b"}")):

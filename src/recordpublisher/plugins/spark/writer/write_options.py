@@ -66,13 +66,13 @@ class WriteOptions:
             on_failure=properties.value(ON_FAILURE),
         )
 
-    def settings_of_one_of_many(self) -> Settings:
+    def settings_per_stream(self) -> Settings:
         """The settings of each stream where a column names them."""
         given = self.settings
         return given if given.queue_bytes is not None else replace(given, queue_bytes=QUEUE_BYTES_OF_MANY)
 
     @property
-    def of_connection(self) -> tuple[object, ...]:
+    def connection_key(self) -> tuple[object, ...]:
         """What writers have to have in common to be used again: everything but the target and what is done to the rows."""
         others = {key for option in (STREAM, SINK_STREAM, ID_FIELD) for key in (option.key, *option.aliases)}
         lowered = {key.lower() for key in others}

@@ -12,9 +12,9 @@ from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import RecordPublisherError, SinkError
 
 from ..python_worker import WorkerLoop
-from .rejected_rows import RefusedRows
+from .rejected_rows import RejectedRows
 from .row_conversion import RowsToRecords, slices
-from .writer_pool import OpenWriters
+from .writer_pool import WriterPool
 
 ADVICE = "; the options onFailure=SKIP and deadLetters=<folder> go on without such rows"
 
@@ -50,8 +50,8 @@ class TaskWrite:
     rows: RowsToRecords
     loop: WorkerLoop
     warm: tuple[object, ...]
-    make: Callable[[], OpenWriters]
-    refused: RefusedRows | None = None
+    make: Callable[[], WriterPool]
+    refused: RejectedRows | None = None
     clock: Clock = SystemClock()  # noqa: RUF009 - has no state
 
     def run(self, batches: Iterable[Any]) -> TaskFigures:
@@ -59,40 +59,40 @@ class TaskWrite:
 
         Raises: SinkError that names batch and task; rows of a failed attempt that were acknowledged come again with the next one.
         """
-        writers = self.loop.warm(self.warm, self.make)
+        writers = self.loop.cached(self.warm, self.make)
         writers.refuse = None if self.refused is None else self.refused.take
         began, before, unusable = self.clock.monotonic(), writers.totals(), 0
         try:
             for batch in batches:
                 for part in slices(batch):
-                    rows = self.rows.usable(part, writers.refuse)
+                    rows = self.rows.valid_rows(part, writers.refuse)
                     unusable += part.num_rows - rows.num_rows
                     self.loop.run(self._put(writers, self.rows.records_of(rows)))
             self.loop.run(self._finish(writers))
         except BaseException as error:
-            self._let_go_of(writers)
+            self._abandon(writers)
             if isinstance(error, RecordPublisherError):
                 advice = ADVICE if isinstance(error, SinkError) and self.refused is None else ""
                 raise SinkError(f"{self.where}: {error}{advice}") from error
             raise
         return self._figures(writers.totals() - before, unusable, self.clock.monotonic() - began)
 
-    async def _put(self, writers: OpenWriters, records: Mapping[str, Sequence[PendingRecord]]) -> None:
+    async def _put(self, writers: WriterPool, records: Mapping[str, Sequence[PendingRecord]]) -> None:
         await writers.put(records)
         if self.refused is not None:
             await self.refused.write()
 
-    async def _finish(self, writers: OpenWriters) -> None:
+    async def _finish(self, writers: WriterPool) -> None:
         await writers.flush()
         if self.refused is not None:
             await self.refused.finish()
 
-    def _let_go_of(self, writers: OpenWriters) -> None:
+    def _abandon(self, writers: WriterPool) -> None:
         """A writer that failed takes nothing more, and what is outstanding is nobody's now."""
         self.loop.forget(self.warm)
         self.loop.start(writers.abandon())
         if self.refused is not None:
-            self.loop.start(self.refused.let_go())
+            self.loop.start(self.refused.close())
 
     def _figures(self, counts: Counter[str], unusable: int, seconds: float) -> TaskFigures:
         return TaskFigures(

@@ -14,16 +14,16 @@ from recordpublisher.plugins.sinks.kinesis.writer import KinesisWriter
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.kinesis.ports import WritingPort
 
-from .rejected_rows import Refuse
+from .rejected_rows import RejectRow
 
-MOST_STREAMS = 50
+MAX_OPEN_STREAMS = 50
 """Writers that are open at a time: rows may name any number of streams, and each writer has connections and room of its own."""
 
 
-class OpenWriters:
+class WriterPool:
     """Owns the writers. Everything happens on the worker's loop, for one task at a time.
 
-    With `tells`, what cannot be put is no error: `refuse`, which the task sets, is told of it.
+    With `reports_failures`, what cannot be put is no error: `refuse`, which the task sets, is told of it.
     """
 
     def __init__(
@@ -32,13 +32,13 @@ class OpenWriters:
         connect: Callable[[str], WritingPort],
         clock: Clock | None = None,
         *,
-        tells: bool = False,
+        reports_failures: bool = False,
     ) -> None:
-        self._settings = replace(settings, fails_on_error=False) if tells else settings
+        self._settings = replace(settings, fails_on_error=False) if reports_failures else settings
         self._connect = connect
         self._clock = clock or SystemClock()
-        self._tells = tells
-        self.refuse: Refuse | None = None
+        self._reports_failures = reports_failures
+        self.refuse: RejectRow | None = None
         self._writers: dict[str, KinesisWriter] = {}
         self._ended: Counter[str] = Counter()
 
@@ -69,10 +69,10 @@ class OpenWriters:
     async def _writer_of(self, stream: str) -> KinesisWriter:
         writer = self._writers.get(stream)
         if writer is None:
-            if len(self._writers) >= MOST_STREAMS:
+            if len(self._writers) >= MAX_OPEN_STREAMS:
                 await self.flush()
                 await self.abandon()
-            told = partial(self._refused, stream) if self._tells else None
+            told = partial(self._refused, stream) if self._reports_failures else None
             writer = KinesisWriter(self._connect(stream), stream, self._settings, self._clock, told)
             try:
                 await writer.open()

@@ -10,7 +10,7 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
 
 
-class Service(Protocol):
+class PlanningService(Protocol):
     """What planning asks. Calls that wait have retries of their own, since an exception on the driver ends the query at once; they are
     made when a query starts (or an AvailableNow run would end), never while it runs."""
 
@@ -34,7 +34,7 @@ class Service(Protocol):
         """The registered fan-out consumer of each stream; registers once (F8). Empty when the job polls."""
         ...
 
-    def newly_listed(self) -> list[Shard]:
+    def discovered_shards(self) -> list[Shard]:
         """The last answer of the discovery in the background; never waits, never raises (S3)."""
         ...
 
@@ -42,10 +42,10 @@ class Service(Protocol):
         """Look in the background whether anything comes to these shards behind these states; a watch that is on goes on as it is."""
         ...
 
-    def has_news(self, seconds: float) -> bool:
-        """Whether a watched shard gave a record, ended, or cannot be read; waits so long for it. Once true, true until `end_watch`."""
+    def wait_for_new_data(self, seconds: float) -> bool:
+        """Whether a watched shard gave a record, ended, or cannot be read; waits so long for it. Once true, true until `stop_watching`."""
         ...
 
-    def end_watch(self) -> None:
+    def stop_watching(self) -> None:
         """Watch no more."""
         ...

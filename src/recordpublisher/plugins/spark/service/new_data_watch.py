@@ -40,7 +40,7 @@ class Background(Protocol):
         ...
 
 
-class TipWatch:
+class NewDataWatch:
     """Reads on from given states until the first record, the end of a shard, or an error: all of them are news, and end the watch.
 
     Made for one watch; the factory is lent. `begin` and `stop` are called by one thread, the reading is done on the loop.

@@ -9,7 +9,7 @@ import pytest
 
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.spark.python_worker import worker_loop
-from recordpublisher.plugins.spark.service.tip_watch import TipWatch, watch_properties
+from recordpublisher.plugins.spark.service.new_data_watch import NewDataWatch, watch_properties
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, RunResult
 from recordpublisher.publishers.errors import StreamNotFoundError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
@@ -53,9 +53,9 @@ class Publisher(RecordPublisher):
         return RunResult.INCOMPLETE
 
 
-def watched(factory: Factory, *names: str) -> TipWatch:
+def watched(factory: Factory, *names: str) -> NewDataWatch:
     state = ShardState(StartingPosition.trim_horizon(), SequenceNumber("7"))
-    watch = TipWatch(factory, worker_loop())
+    watch = NewDataWatch(factory, worker_loop())
     watch.begin({Shard("s", name): state for name in names})
     return watch
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from recordpublisher.plugins.spark.writer.data_writers import abort_line, line
+from recordpublisher.plugins.spark.writer.data_writers import abort_line, commit_line
 from recordpublisher.plugins.spark.writer.write_task import TaskFigures
 
 TASKS = [TaskFigures(0, 0, 10, 1000, 2, 1, 1, 0, 3, 0.5), TaskFigures(1, 1, 5, 500, 1, 0, 0, 1, 0, 2.04)]
 
 
 def test_a_batch_is_one_line_with_its_sums_and_its_slowest_task():
-    assert line("batch 7", TASKS) == (
+    assert commit_line("batch 7", TASKS) == (
         "batch 7: 15 records and 1500 bytes put by 2 tasks, as 3 Kinesis records; 1 sent again, 1 throttled, 1 given up, "
         "3 waits for room; the slowest task (1) took 2.0 s"
     )
 
 
 def test_a_batch_without_tasks_and_one_that_failed():
-    assert line("batch 0", []).endswith("no task wrote")
+    assert commit_line("batch 0", []).endswith("no task wrote")
     assert abort_line("batch 7", TASKS[:1]).startswith(
         "batch 7 failed: 10 records of 1 finished tasks are in the stream"
     )
@@ -26,5 +26,5 @@ def test_a_batch_without_tasks_and_one_that_failed():
 
 def test_rows_that_are_dead_letters_are_told_apart_from_those_that_were_left_out():
     left_out = TaskFigures(0, 0, 8, 800, 8, 0, 0, given_up=2, waits=0, seconds=1.0)
-    assert "2 given up, " in line("batch 7", [left_out])
-    assert "4 given up (2 dead letters), " in line("batch 7", [left_out, replace(left_out, dead_letters=2)])
+    assert "2 given up, " in commit_line("batch 7", [left_out])
+    assert "4 given up (2 dead letters), " in commit_line("batch 7", [left_out, replace(left_out, dead_letters=2)])

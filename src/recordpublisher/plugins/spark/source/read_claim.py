@@ -1,4 +1,7 @@
-"""A claim: what one task read of its shards, said before the first row is handed over."""
+"""ReadClaim: what one task read of its shards, written once before the task hands over its first row.
+
+The first claim of a task wins. Every other attempt of that task reads the claimed ranges again and gives the same rows.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,25 @@ from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.shards import HashRange, Shard
 
+VERSION = 2
+"""2: names of the fields changed, and the version is written. 1 is not read any more."""
+
 RowId = tuple[str, int]
 """Sequence number and sub-sequence number."""
 
 
 @dataclass(frozen=True, slots=True)
-class ShardClaim:
-    """One shard's part of a batch: from `start` to `end`, `records` rows, `first` and `last` of which are named.
+class ShardReadRange:
+    """What a task read of one shard: `records` rows between the states `start` and `end`, the first and last of them by `first` and `last`.
 
-    `began_ms`: when the read began; `tip_seen_ms`: when the first and the last read that stood at the tip were answered (executor's
-    clock). The rest is what the next plan wants to know: at the tip, a record held above the bound and its watermark, evidence of
-    silence (W3), children of an ended shard, MillisBehindLatest.
+    The rest is for the plan of the next batch:
+
+    - `began_ms`: when the read began, by the executor's clock.
+    - `at_tip`, `tip_seen_ms`: whether the last answer stood at the tip; when the first and the last answer that did arrived.
+    - `past_event_time`, `next_watermark`: whether a record waits above the emit limit, and its watermark.
+    - `silent_ms`: observed silence (W3).
+    - `behind_ms`: MillisBehindLatest of the last answer.
+    - `children`: the children that an ended shard named.
     """
 
     start: ShardState
@@ -31,7 +42,7 @@ class ShardClaim:
     last: RowId | None = None
     at_tip: bool = False
     past_event_time: bool = False
-    head: int | None = None
+    next_watermark: int | None = None
     silent_ms: int = 0
     began_ms: int = 0
     tip_seen_ms: tuple[int, int] | None = None
@@ -40,7 +51,7 @@ class ShardClaim:
 
     @property
     def was_answered(self) -> bool:
-        """Whether any read of the window was answered."""
+        """Whether the service answered any request of this read."""
         return self.records > 0 or self.behind_ms is not None
 
     def to_json(self) -> dict[str, Any]:
@@ -53,80 +64,89 @@ class ShardClaim:
             "last": self.last,
             "atTip": self.at_tip,
             "pastEventTime": self.past_event_time,
-            "head": self.head,
+            "nextWatermark": self.next_watermark,
             "silentMs": self.silent_ms,
-            "began": self.began_ms,
-            "tipSeen": self.tip_seen_ms,
+            "beganMs": self.began_ms,
+            "tipSeenMs": self.tip_seen_ms,
             "millisBehindLatest": self.behind_ms,
             "children": [shard_to_json(child) for child in self.children],
         }
 
     @classmethod
-    def from_json(cls, entries: Mapping[str, Any]) -> ShardClaim:
+    def from_json(cls, entries: Mapping[str, Any]) -> ShardReadRange:
         """The inverse of `to_json`."""
         return cls(
             start=ShardState.from_json(entries["start"]),
             end=ShardState.from_json(entries["end"]),
             records=entries["records"],
-            first=_row(entries["first"]),
-            last=_row(entries["last"]),
+            first=_row_id(entries["first"]),
+            last=_row_id(entries["last"]),
             at_tip=entries["atTip"],
             past_event_time=entries["pastEventTime"],
-            head=entries["head"],
+            next_watermark=entries["nextWatermark"],
             silent_ms=entries["silentMs"],
-            began_ms=entries["began"],
-            tip_seen_ms=_span(entries["tipSeen"]),
+            began_ms=entries["beganMs"],
+            tip_seen_ms=_first_and_last(entries["tipSeenMs"]),
             behind_ms=entries["millisBehindLatest"],
             children=tuple(shard_from_json(child) for child in entries["children"]),
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """What one group of shards gave, by `Shard.key`, and whether it was `subscribed`: read by fan-out."""
+class ReadClaim:
+    """The read ranges of one task, by `Shard.key`, and whether it was `subscribed`: read by fan-out."""
 
-    shards: Mapping[str, ShardClaim]
+    shards: Mapping[str, ShardReadRange]
     subscribed: bool = False
 
     def to_bytes(self) -> bytes:
         """As stored."""
-        shards = {key: claim.to_json() for key, claim in self.shards.items()}
-        return json.dumps({"shards": shards, "subscribed": self.subscribed}).encode()
+        shards = {key: read.to_json() for key, read in self.shards.items()}
+        return json.dumps({"v": VERSION, "shards": shards, "subscribed": self.subscribed}).encode()
 
     @classmethod
-    def from_bytes(cls, stored: bytes) -> Claim:
+    def from_bytes(cls, stored: bytes) -> ReadClaim:
         """The inverse of `to_bytes`. Raises: StateError when it does not fit."""
         try:
             plain = json.loads(stored)
-            shards = {key: ShardClaim.from_json(entry) for key, entry in plain["shards"].items()}
+            _check_version(plain.get("v", 1))
+            shards = {key: ShardReadRange.from_json(entry) for key, entry in plain["shards"].items()}
             return cls(shards, plain["subscribed"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StateError(f"a claim cannot be read: {stored[:200]!r}: {error}") from error
 
     @property
     def records(self) -> int:
-        """Rows of the claim."""
-        return sum(claim.records for claim in self.shards.values())
+        """Rows of all shards."""
+        return sum(read.records for read in self.shards.values())
 
 
-def _span(entry: list[int] | None) -> tuple[int, int] | None:
+def _check_version(version: object) -> None:
+    if version != VERSION:
+        raise StateError(
+            f"metadataLocation has a claim of version {version}, and this release reads version {VERSION} only: "
+            "use the release that wrote it, or start with a new checkpointLocation and a new metadataLocation"
+        )
+
+
+def _first_and_last(entry: list[int] | None) -> tuple[int, int] | None:
     return None if entry is None else (entry[0], entry[1])
 
 
-def _row(entry: list[Any] | None) -> RowId | None:
+def _row_id(entry: list[Any] | None) -> RowId | None:
     return None if entry is None else (str(entry[0]), int(entry[1]))
 
 
-_EVERYTHING = HashRange()
+_ALL_HASH_KEYS = HashRange()
 
 
 def shard_to_json(shard: Shard) -> dict[str, Any]:
-    """Without empty entries; the hash range in hexadecimal, since JSON numbers end at 2**53 for many readers."""
+    """A plain dict without empty entries. The hash range is hexadecimal text: many readers of JSON lose digits of numbers above 2**53."""
     entries = {
         "stream": shard.stream,
         "id": shard.shard_id,
         "parents": list(shard.parents),
-        "range": None if shard.hash_range == _EVERYTHING else f"{shard.hash_range.start:x}-{shard.hash_range.end:x}",
+        "range": None if shard.hash_range == _ALL_HASH_KEYS else f"{shard.hash_range.start:x}-{shard.hash_range.end:x}",
         "arn": shard.stream_arn,
     }
     return {name: value for name, value in entries.items() if value}
@@ -138,13 +158,13 @@ def shard_from_json(entries: Mapping[str, Any]) -> Shard:
         stream=entries["stream"],
         shard_id=entries["id"],
         parents=tuple(entries.get("parents", ())),
-        hash_range=_range(entries.get("range")),
+        hash_range=_range_from_text(entries.get("range")),
         stream_arn=entries.get("arn"),
     )
 
 
-def _range(text: str | None) -> HashRange:
+def _range_from_text(text: str | None) -> HashRange:
     if text is None:
-        return _EVERYTHING
+        return _ALL_HASH_KEYS
     start, end = text.split("-")
     return HashRange(int(start, 16), int(end, 16))
