@@ -66,7 +66,9 @@ class KillableSpoolReader(SpoolStreamReader):
 
     def _store(self) -> StandingFolder:
         folder = Path(str(self._options.properties[FOLDER]))
-        return worker_loop().cached(("standing",), lambda: StandingFolder(Path(self._options.metadata_location), folder))
+        return worker_loop().cached(
+            ("standing",), lambda: StandingFolder(Path(self._options.metadata_location), folder)
+        )
 
 
 class StandingFolder(FolderObjects):
