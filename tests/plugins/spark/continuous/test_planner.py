@@ -10,7 +10,7 @@ from recordpublisher.plugins.spark.continuous.admission import Limits
 from recordpublisher.plugins.spark.continuous.names import failure_name, manifests_of
 from recordpublisher.plugins.spark.continuous.offset import SpoolOffset
 from recordpublisher.plugins.spark.continuous.planner import MOST_QUIET_STEPS, SpoolPlanner
-from recordpublisher.plugins.spark.source.batch_offset import Offset
+from recordpublisher.plugins.spark.source.batch_offset import BatchOffset
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.shards import Shard
 
@@ -211,4 +211,4 @@ def test_offsets_of_another_mode_and_of_a_newer_release_are_refused():
     with pytest.raises(StateError, match="cannot be read"):
         SpoolOffset.from_json({"spoolVersion": 1, "lanes": [1]})
     with pytest.raises(StateError, match="mode CONTINUOUS"):
-        Offset.from_json(replace(offset).to_json())
+        BatchOffset.from_json(replace(offset).to_json())
