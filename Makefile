@@ -10,7 +10,7 @@ BELOW := tests/publishers tests/consumer tests/fetcher tests/conformance
 CORE := tests/publishers tests/consumer tests/fetcher tests/local tests/testing
 LONG := kills or sinks or time or simulation or faults or benchmark
 
-.PHONY: demo minimums test test-below test-above test-beside lint types imports check kills sinks sinks-soak time simulation nightly faults soak soak-spark proof peers bench bench-spark report flames coverage docs pins clean servers
+.PHONY: demo minimums test test-below test-above test-beside lint types imports check kills sinks sinks-soak time outage-pictures simulation nightly faults soak soak-spark proof peers bench bench-spark report flames coverage docs pins clean servers
 
 demo: $(STAMP)  ## the main job, live: PUBLISHER=EFO (default) or POLLING
 	$(BIN)/recordpublisher demo --publisher $(PUBLISHER)
@@ -44,6 +44,10 @@ kills: $(STAMP)  ## real processes killed for real
 
 time: $(STAMP)  ## the outage replayed with real processes, by Flink's old rule and by ours (a minute)
 	$(BIN)/pytest -m time
+
+outage-pictures: $(STAMP)  ## the same, and draws the pictures of docs/explanation/watermarks.md
+	PYTHONPATH=tests $(BIN)/python -m outage.replay --rule flink --pictures docs/images
+	PYTHONPATH=tests $(BIN)/python -m outage.replay --rule ours --pictures docs/images
 
 faults: $(STAMP)  ## random faults, reshards and restarts: 600 seeds in memory, 24 over sockets; prints what struck (three minutes)
 	$(BIN)/pytest -m faults -s tests/soak

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 
-def play(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def demo(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "recordpublisher", "demo", *arguments]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=600, check=False, env={**os.environ, **environment}
@@ -19,7 +19,7 @@ def play(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str
 @pytest.mark.timeout(700)
 @pytest.mark.parametrize("publisher", ["EFO", "POLLING"])
 def test_a_job_killed_in_mid_run_and_started_again_loses_and_repeats_nothing(publisher):
-    done = play("--publisher", publisher, "--seconds", "60", "--kill")
+    done = demo("--publisher", publisher, "--seconds", "60", "--kill")
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "killed with kill -9 and is started again" in done.stderr
@@ -28,7 +28,7 @@ def test_a_job_killed_in_mid_run_and_started_again_loses_and_repeats_nothing(pub
 
 
 def test_without_java_one_sentence_says_what_to_install(tmp_path):
-    done = play(PATH=str(tmp_path), JAVA_HOME="")
+    done = demo(PATH=str(tmp_path), JAVA_HOME="")
 
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
@@ -36,7 +36,7 @@ def test_without_java_one_sentence_says_what_to_install(tmp_path):
 
 
 def test_another_publisher_is_refused_in_one_line():
-    done = play("--publisher", "PIGEON")
+    done = demo("--publisher", "PIGEON")
 
     assert done.returncode == 2
     assert done.stderr.splitlines() == [

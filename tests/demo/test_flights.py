@@ -1,10 +1,10 @@
-"""The data set is whole, and each flight has its place."""
+"""The data set is whole, and each flight goes to its shard."""
 
 from recordpublisher.demo.flights import all_flights, flights_by_carrier
-from recordpublisher.demo.schedule import SILENT, TAKES_OVER, Score, route
+from recordpublisher.demo.schedule import SILENT, TAKES_OVER, ProductionSchedule, route
 
 
-def test_every_flight_is_played_in_the_order_of_its_scheduled_departure():
+def test_every_flight_is_sent_in_the_order_of_its_scheduled_departure():
     flights = all_flights()
 
     assert len(flights) == 336_776
@@ -33,13 +33,13 @@ def test_the_silent_shards_flights_go_elsewhere_in_the_second_half():
     assert int(moved.explicit_hash_key) * 4 >> 128 == TAKES_OVER
 
 
-def test_the_score_goes_forward_and_ends_at_the_last_flight():
-    score = Score(1_000, 1_000_000_000, seconds=100, largest_lag_ms=50_000_000)
+def test_the_schedule_goes_forward_and_ends_at_the_last_flight():
+    schedule = ProductionSchedule(1_000, 1_000_000_000, seconds=100, largest_lag_ms=50_000_000)
 
-    reached = [score.reached(second) for second in range(101)]
+    times = [schedule.event_time_at(second) for second in range(101)]
 
-    assert reached == sorted(reached)
-    assert reached[0] == 1_000
-    assert reached[-1] >= 1_000_000_000
-    assert score.reached_by_lagging(100) >= 1_000_000_000
-    assert score.reached_by_lagging(50) < score.reached(50) - 40_000_000
+    assert times == sorted(times)
+    assert times[0] == 1_000
+    assert times[-1] >= 1_000_000_000
+    assert schedule.lagging_event_time_at(100) >= 1_000_000_000
+    assert schedule.lagging_event_time_at(50) < schedule.event_time_at(50) - 40_000_000

@@ -1,7 +1,7 @@
-"""What the demo's screen and verdict know of the shards."""
+"""What the demo keeps of the shards' progress."""
 
 from recordpublisher.demo.display import lag_days, state_of
-from recordpublisher.demo.progress import Story
+from recordpublisher.demo.progress import DemoProgress
 
 QUARTER = "0-3fffffffffffffffffffffffffffffff"
 
@@ -16,36 +16,36 @@ def entry(**more):
 
 
 def test_rows_are_those_of_all_batches_before_and_of_this_one():
-    story = Story(15)
+    state = DemoProgress(15)
 
-    story.hear_query(progress({"f/a": entry()}))
+    state.add_query_progress(progress({"f/a": entry()}))
 
-    assert story.rows == {"flights": 15}
+    assert state.rows == {"flights": 15}
 
 
 def test_a_shard_that_the_offset_drops_has_ended():
-    story = Story(15)
-    story.hear_query(progress({"f/a": entry(head=5)}))
-    story.hear_query(progress({"f/b": entry(parents=["shardId-0"])}))
+    state = DemoProgress(15)
+    state.add_query_progress(progress({"f/a": entry(head=5)}))
+    state.add_query_progress(progress({"f/b": entry(parents=["shardId-0"])}))
 
-    assert state_of(story.shards["f/a"]).plain == "ended"
-    assert state_of(story.shards["f/b"]).plain == "reading"
+    assert state_of(state.shards["f/a"]).plain == "ended"
+    assert state_of(state.shards["f/b"]).plain == "reading"
 
 
-def test_a_shard_is_behind_what_was_played_into_it():
-    story = Story(15)
-    story.hear_producer(
-        {"sent": [1, 0, 0, 0], "reachedByQuarter": [3 * 86_400_000, 0, 0, 0], "elapsed": 1.0, "done": False}
+def test_the_lag_of_a_shard_is_to_the_last_record_sent_to_it():
+    state = DemoProgress(15)
+    state.add_producer_report(
+        {"sent": [1, 0, 0, 0], "sentUpToByQuarter": [3 * 86_400_000, 0, 0, 0], "elapsed": 1.0, "done": False}
     )
-    story.hear_query(progress({"f/a": entry()}))
+    state.add_query_progress(progress({"f/a": entry()}))
 
-    assert lag_days(story, story.shards["f/a"]) == 2.0
+    assert lag_days(state, state.shards["f/a"]) == 2.0
 
 
 def test_idle_shards_are_remembered():
-    story = Story(15)
-    story.hear_query(progress({"f/a": entry(idle=True)}))
-    story.hear_query(progress({"f/a": entry()}))
+    state = DemoProgress(15)
+    state.add_query_progress(progress({"f/a": entry(idle=True)}))
+    state.add_query_progress(progress({"f/a": entry()}))
 
-    assert story.seen_idle == {"f/a"}
-    assert not story.shards["f/a"]["idle"]
+    assert state.seen_idle == {"f/a"}
+    assert not state.shards["f/a"]["idle"]

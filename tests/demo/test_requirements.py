@@ -1,4 +1,4 @@
-"""What the demo needs is said before anything starts."""
+"""What the demo needs is checked before anything starts."""
 
 import stat
 
@@ -18,7 +18,7 @@ def java(tmp_path, text):
 
 
 @pytest.mark.parametrize("text", ['openjdk version "17.0.15" 2025-04-15', 'java version "21"'])
-def test_a_java_that_is_new_enough_will_do(tmp_path, monkeypatch, text):
+def test_a_java_that_is_new_enough_passes(tmp_path, monkeypatch, text):
     monkeypatch.setenv("JAVA_HOME", java(tmp_path, text))
 
     requirements.check_java()

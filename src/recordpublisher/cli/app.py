@@ -1,4 +1,4 @@
-"""The `recordpublisher` command: puts the commands together, and says what went wrong in one line."""
+"""The `recordpublisher` command and its subcommands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.add_typer(demo.app, name="demo")
+app.command("demo")(demo.demo)
 app.command("local")(local.local)
 app.command("tail")(tail.tail)
 app.command("run")(run.run)

@@ -35,7 +35,7 @@ class Commands(TyperGroup):
         except (RecordPublisherError, ImportError, OSError) as error:
             if _is_debugging(ctx):
                 raise
-            tell(one_line(error))
+            print_error(one_line(error))
             raise typer.Exit(exit_code(error)) from None
         return result
 
@@ -53,7 +53,7 @@ def one_line(error: BaseException) -> str:
     return words if isinstance(error, RecordPublisherError) else f"{type(error).__name__}: {words}"
 
 
-def tell(line: str) -> None:
+def print_error(line: str) -> None:
     """One line on stderr, under the command's name."""
     typer.echo(f"recordpublisher: {line}", err=True)
 
@@ -69,7 +69,7 @@ def show_warnings_in_one_line() -> None:
         file: TextIO | None = None,
         line: str | None = None,
     ) -> None:
-        tell(f"warning: {message}")
+        print_error(f"warning: {message}")
 
     warnings.showwarning = show
 

@@ -15,7 +15,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import ALARM_INTERVAL, CHECKPOINT_INTERVAL, STATE_URI
 
-from .execution import ALARM, run_until_signal, tell
+from .execution import ALARM, print_error, run_until_signal
 from .options import Pairs, PropertiesFile, read_properties
 
 LEAST_PATIENCE_SECONDS = 30.0
@@ -57,7 +57,7 @@ def lag(
     typer.echo(_json_lines(lags) if as_json else table(lags))
     alarms = [each for each in lags if each.alarm]
     for each in alarms:
-        tell(f"ALARM {each.shard}: {each.alarm}")
+        print_error(f"ALARM {each.shard}: {each.alarm}")
     if check and alarms:
         raise typer.Exit(ALARM)
 

@@ -9,7 +9,7 @@ import typer
 
 from recordpublisher.publishers.errors import ConfigurationError
 
-from .execution import run_until_signal, tell
+from .execution import print_error, run_until_signal
 
 
 def local(
@@ -43,13 +43,13 @@ async def _serve(host: str, port: int, streams: dict[str, int], options: dict[st
     from recordpublisher.local import LocalKinesis
 
     async with LocalKinesis(host, port, streams, **options) as endpoint:
-        tell(f"the embedded Kinesis endpoint listens at {endpoint.url}")
+        print_error(f"the embedded Kinesis endpoint listens at {endpoint.url}")
         try:
             await asyncio.Event().wait()
         finally:
             struck = endpoint.faults.counts
             if options["faults"]:
-                tell("faults: " + (", ".join(f"{kind} {struck[kind]}" for kind in sorted(struck)) or "none"))
+                print_error("faults: " + (", ".join(f"{kind} {struck[kind]}" for kind in sorted(struck)) or "none"))
 
 
 def shards_by_stream(given: list[str]) -> dict[str, int]:

@@ -12,7 +12,7 @@ import typer
 
 from recordpublisher.publishers.errors import ConfigurationError
 
-from .execution import run_until_signal, tell
+from .execution import print_error, run_until_signal
 
 VARIABLE = "RECORDPUBLISHER_TRACKER_TOKEN"
 
@@ -36,7 +36,7 @@ async def _serve(host: str, port: int, token: str) -> None:
 
     logging.getLogger("recordpublisher.tracker").setLevel(logging.INFO)
     async with TrackerServer(token, host, port) as server:
-        tell(f"the tracker listens at {server.address}")
+        print_error(f"the tracker listens at {server.address}")
         await asyncio.Event().wait()
 
 

@@ -1,1 +1,1 @@
-"""The demo: the main job, live, on real flights, with a verdict."""
+"""The flights demo: a Spark job on real flights, with checks of its output. Start reading in runner.py; needs the extra `demo`."""

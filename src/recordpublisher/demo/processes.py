@@ -1,4 +1,4 @@
-"""The processes that play in the demo: started, heard line by line, stopped, killed."""
+"""ChildProcess: a process of the demo. Its JSON lines are read; it can be paused, stopped and killed."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 
-class Actor:
-    """One process in a group of its own; owns its pipes. JSON lines of stdout are kept until asked for and written
-    beside the log, which takes stderr."""
+class ChildProcess:
+    """One process in a group of its own; owns its pipes. JSON lines of stdout wait for `read_messages`, and are also written to a file
+    beside the log; stderr goes to the log."""
 
     def __init__(self, module: str, arguments: list[str], log: Path) -> None:
         self._log = log
@@ -34,7 +34,7 @@ class Actor:
                 start_new_session=True,
                 env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONUNBUFFERED": "1"},
             )
-        threading.Thread(target=self._listen, daemon=True).start()
+        threading.Thread(target=self._read_stdout, daemon=True).start()
 
     @property
     def has_failed(self) -> bool:
@@ -46,20 +46,20 @@ class Actor:
         """Whether it ended."""
         return self.process.poll() is not None
 
-    def last_words(self) -> str:
-        """The end of what it wrote to stderr."""
+    def log_tail(self) -> str:
+        """The end of what it wrote to stderr, without warnings."""
         lines = self._log.read_text(errors="replace").strip().splitlines()
         return "\n".join(line for line in lines if " WARN " not in line)[-2_000:]
 
-    def heard(self) -> Iterator[dict[str, Any]]:
-        """The JSON documents said since the last call."""
+    def read_messages(self) -> Iterator[dict[str, Any]]:
+        """The JSON documents written to stdout since the last call."""
         while not self._lines.empty():
             with contextlib.suppress(ValueError):
                 document = json.loads(self._lines.get_nowait())
                 if isinstance(document, dict):
                     yield document
 
-    def say(self, line: str) -> None:
+    def write_line(self, line: str) -> None:
         """Write a line to its stdin."""
         with contextlib.suppress(BrokenPipeError, ValueError):
             if self.process.stdin is not None:
@@ -73,24 +73,24 @@ class Actor:
         self.process.wait()
 
     def pause(self) -> None:
-        """SIGSTOP: from now on it does not run, and does not know."""
+        """Send SIGSTOP: it does not run until `resume`."""
         os.killpg(self.process.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT: it runs again."""
+        """Send SIGCONT: it runs again."""
         os.killpg(self.process.pid, signal.SIGCONT)
 
-    def ask_to_stop(self) -> None:
-        """SIGTERM: a good end."""
+    def terminate(self) -> None:
+        """Send SIGTERM."""
         self.process.terminate()
 
-    def end(self, seconds: float) -> None:
-        """Wait for it to end by itself, then make it."""
+    def wait_or_kill(self, seconds: float) -> None:
+        """Wait for it to end by itself; kill it after `seconds`."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(seconds)
         self.kill()
 
-    def _listen(self) -> None:
+    def _read_stdout(self) -> None:
         assert self.process.stdout is not None
         with self._log.with_suffix(".jsonl").open("a") as transcript:
             for line in self.process.stdout:
@@ -99,17 +99,17 @@ class Actor:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens on."""
+    """A free port of this machine."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
 
 
-def wait_for_port(port: int, actor: Actor, seconds: float = 20.0) -> bool:
-    """Whether somebody listens at the port before the time is up and the actor has ended."""
+def wait_for_port(port: int, process: ChildProcess, seconds: float = 20.0) -> bool:
+    """Wait until the port accepts connections. False when the time is up or the process has ended."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and not actor.has_ended:
+    while time.monotonic() < deadline and not process.has_ended:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
             return True
         time.sleep(0.05)

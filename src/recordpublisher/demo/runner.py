@@ -1,4 +1,4 @@
-"""The stage: starts the endpoint, the producer and the Spark job, watches them, and asks for the verdict at the end."""
+"""Runs the demo: starts the endpoint, the producer and the Spark job, waits for the output, and checks it."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from pathlib import Path
 
 from recordpublisher.publishers.errors import RecordPublisherError
 
-from .display import Screen
-from .processes import Actor, free_port, wait_for_port
-from .progress import Story
+from .display import ProgressDisplay
+from .processes import ChildProcess, free_port, wait_for_port
+from .progress import DemoProgress
 from .requirements import check_java, check_packages
-from .result_checks import Finding, findings
+from .result_checks import CheckResult, check_results
 from .schedule import SHARDS
 from .spark_job import DAY_MS, LOOKAHEAD_DAYS, OUT_OF_ORDERNESS_MS
 
 STREAM = "flights"
 TOTAL = 336_776
-PATIENCE_SECONDS = 90.0
-"""How long no new row may come out before the demo is given up; a Java start on a loaded machine takes most of it."""
+STALL_TIMEOUT_SECONDS = 90.0
+"""Without a new row for so long the demo fails; a Java start on a loaded machine takes most of it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Play:
-    """How the demo is played: by which publisher, how many seconds, and whether the job is killed in the middle."""
+class DemoConfig:
+    """The publisher, how many seconds the year of flights takes, and whether the job is killed in the middle."""
 
     publisher: str
     seconds: float
@@ -35,103 +35,105 @@ class Play:
 
 
 class DemoFailedError(RecordPublisherError):
-    """The demo could not be played to its end."""
+    """The demo could not be run to its end."""
 
 
-def perform(play: Play) -> list[Finding]:
-    """Play it. Raises: ConfigurationError when Java is missing; DemoFailedError when somebody ends too early or nothing comes out."""
+def run_demo(config: DemoConfig) -> list[CheckResult]:
+    """Run it. Raises: ConfigurationError when Java is missing; DemoFailedError when a process ends too early or there is no output."""
     check_packages()
     check_java()
     with ExitStack() as stack:
-        folder = play.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="recordpublisher-demo-")))
+        folder = config.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="recordpublisher-demo-")))
         folder.mkdir(parents=True, exist_ok=True)
-        story = Story(TOTAL)
-        screen = stack.enter_context(Screen(story, f"{TOTAL:,} flights through {play.publisher}"))
+        progress = DemoProgress(TOTAL)
+        display = stack.enter_context(ProgressDisplay(progress, f"{TOTAL:,} flights through {config.publisher}"))
         url = _endpoint(folder, stack)
-        stage = Stage(play, folder, url, story, screen)
-        stack.callback(stage.clear)
-        stage.play()
-        screen.say("everything has arrived; reading it back")
-        return findings(story, folder, LOOKAHEAD_DAYS * DAY_MS + OUT_OF_ORDERNESS_MS)
+        runner = DemoRunner(config, folder, url, progress, display)
+        stack.callback(runner.stop)
+        runner.run()
+        display.print_line("everything has arrived; reading it back")
+        return check_results(progress, folder, LOOKAHEAD_DAYS * DAY_MS + OUT_OF_ORDERNESS_MS)
 
 
 def _endpoint(folder: Path, stack: ExitStack) -> str:
-    """Start `recordpublisher local` and answer its URL."""
+    """Start `recordpublisher local`; returns its URL."""
     port = free_port()
     arguments = ["local", "--port", str(port), "--stream", f"{STREAM}:{SHARDS}"]
-    actor = Actor("recordpublisher", arguments, folder / "endpoint.log")
-    stack.callback(actor.kill)
-    if not wait_for_port(port, actor):
-        raise DemoFailedError(f"the embedded endpoint did not start:\n{actor.last_words()}")
+    process = ChildProcess("recordpublisher", arguments, folder / "endpoint.log")
+    stack.callback(process.kill)
+    if not wait_for_port(port, process):
+        raise DemoFailedError(f"the embedded endpoint did not start:\n{process.log_tail()}")
     return f"http://127.0.0.1:{port}"
 
 
-class Stage:
+class DemoRunner:
     """Owns the two processes."""
 
-    def __init__(self, play: Play, folder: Path, url: str, story: Story, screen: Screen) -> None:
-        self._play = play
+    def __init__(
+        self, config: DemoConfig, folder: Path, url: str, progress: DemoProgress, display: ProgressDisplay
+    ) -> None:
+        self._config = config
         self._folder = folder
         self._url = url
-        self._story = story
-        self._screen = screen
+        self._progress = progress
+        self._display = display
         self._job = self._start_job()
-        self._producer = Actor(
+        self._producer = ChildProcess(
             "recordpublisher.demo.producer",
-            ["--endpoint", url, "--stream", STREAM, "--seconds", str(play.seconds)],
+            ["--endpoint", url, "--stream", STREAM, "--seconds", str(config.seconds)],
             folder / "producer.log",
         )
-        self._has_killed = not play.kill
+        self._has_killed = not config.kill
 
-    def play(self) -> None:
-        """Watch until everything has arrived."""
-        begun, rows, moved = time.monotonic(), 0, 0.0
-        while not self._story.has_arrived:
-            elapsed = time.monotonic() - begun
-            self._hear()
-            self._screen.show(elapsed)
+    def run(self) -> None:
+        """Wait until every row has come out of both queries."""
+        began, rows, changed_at = time.monotonic(), 0, 0.0
+        while not self._progress.is_complete:
+            elapsed = time.monotonic() - began
+            self._read_messages()
+            self._display.show(elapsed)
             self._kill_when_due()
-            self._check_actors()
-            if sum(self._story.rows.values()) != rows:
-                rows, moved = sum(self._story.rows.values()), elapsed
-            if elapsed - moved > PATIENCE_SECONDS:
-                raise DemoFailedError(self._what_is_missing())
+            self._check_processes()
+            if sum(self._progress.rows.values()) != rows:
+                rows, changed_at = sum(self._progress.rows.values()), elapsed
+            if elapsed - changed_at > STALL_TIMEOUT_SECONDS:
+                raise DemoFailedError(self._stall_message())
             time.sleep(0.25)
-        self._screen.show(time.monotonic() - begun)
-        self._job.say("stop")
-        self._job.end(20)
+        self._display.show(time.monotonic() - began)
+        self._job.write_line("stop")
+        self._job.wait_or_kill(20)
 
-    def clear(self) -> None:
-        """Leave no process behind."""
+    def stop(self) -> None:
+        """Kill both processes."""
         self._job.kill()
         self._producer.kill()
 
-    def _start_job(self) -> Actor:
-        given = ["--endpoint", self._url, "--stream", STREAM, "--publisher", self._play.publisher]
-        return Actor(
+    def _start_job(self) -> ChildProcess:
+        given = ["--endpoint", self._url, "--stream", STREAM, "--publisher", self._config.publisher]
+        return ChildProcess(
             "recordpublisher.demo.spark_job", [*given, "--folder", str(self._folder)], self._folder / "job.log"
         )
 
-    def _hear(self) -> None:
-        for told in self._producer.heard():
-            self._story.hear_producer(told)
-        for told in self._job.heard():
-            self._story.hear_query(told)
+    def _read_messages(self) -> None:
+        for message in self._producer.read_messages():
+            self._progress.add_producer_report(message)
+        for message in self._job.read_messages():
+            self._progress.add_query_progress(message)
 
     def _kill_when_due(self) -> None:
         """kill -9 the job once a quarter of the flights came out, and start it again."""
-        if not self._has_killed and self._story.rows.get("flights", 0) > self._story.total / 4:
+        if not self._has_killed and self._progress.rows.get("flights", 0) > self._progress.total / 4:
             self._has_killed = True
             self._job.kill()
-            self._screen.say("the Spark job was killed with kill -9 and is started again")
+            self._display.print_line("the Spark job was killed with kill -9 and is started again")
             self._job = self._start_job()
 
-    def _check_actors(self) -> None:
+    def _check_processes(self) -> None:
         if self._job.has_ended:
-            raise DemoFailedError(f"the Spark job ended early:\n{self._job.last_words()}")
+            raise DemoFailedError(f"the Spark job ended early:\n{self._job.log_tail()}")
         if self._producer.has_failed:
-            raise DemoFailedError(f"the producer failed:\n{self._producer.last_words()}")
+            raise DemoFailedError(f"the producer failed:\n{self._producer.log_tail()}")
 
-    def _what_is_missing(self) -> str:
-        rows = ", ".join(f"{name} {count:,}" for name, count in self._story.rows.items()) or "nothing"
-        return f"nothing came out for {PATIENCE_SECONDS:.0f} s: {rows} of {TOTAL:,}\n{self._job.last_words()}"
+    def _stall_message(self) -> str:
+        rows = ", ".join(f"{name} {count:,}" for name, count in self._progress.rows.items()) or "nothing"
+        return f"nothing came out for {STALL_TIMEOUT_SECONDS:.0f} s: {rows} of {TOTAL:,}\n{self._job.log_tail()}"

@@ -1,4 +1,4 @@
-"""The score that the producer plays: which event time it has reached after how many seconds, and how far one shard lags."""
+"""When the producer sends which flight, how far one shard lags, and which shard a flight goes to."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class ProductionSchedule:
     """A year of flights in `seconds`, unevenly: the pace swings by half around its mean.
 
-    The lagging shard falls behind by up to `largest_lag_ms` of event time in the middle of the performance and has caught up at the end.
+    The lagging shard falls behind by up to `largest_lag_ms` of event time in the middle of the run and has caught up at the end.
     """
 
     first: int
@@ -23,17 +23,17 @@ class Score:
     seconds: float
     largest_lag_ms: int = 60 * DAY_MS
 
-    def reached(self, elapsed: float) -> int:
-        """The event time (epoch ms) up to which flights have been played after `elapsed` seconds."""
+    def event_time_at(self, elapsed: float) -> int:
+        """The event time (epoch ms) up to which flights have been sent after `elapsed` seconds."""
         part = min(max(elapsed / self.seconds, 0.0), 1.0)
         swing = math.sin(6 * math.pi * part) / (12 * math.pi)
         return self.first + math.ceil((part + swing) * (self.last - self.first))
 
-    def reached_by_lagging(self, elapsed: float) -> int:
+    def lagging_event_time_at(self, elapsed: float) -> int:
         """The same for the lagging shard."""
         part = min(max(elapsed / self.seconds, 0.0), 1.0)
         lag = self.largest_lag_ms * math.sin(math.pi * part) ** 2
-        return self.reached(elapsed) - math.floor(lag)
+        return self.event_time_at(elapsed) - math.floor(lag)
 
     @property
     def half_way(self) -> int:
@@ -47,7 +47,7 @@ class Score:
 
 SHARDS = 4
 SPLIT, LAGGING, SILENT, TAKES_OVER = 0, 1, 2, 3
-"""Which of the four shards, by the order of their hash ranges, plays which part."""
+"""Which of the four shards, by the order of their hash ranges, has which role."""
 
 
 @dataclass(frozen=True, slots=True)

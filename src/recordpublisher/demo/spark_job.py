@@ -1,6 +1,6 @@
 """The demo's Spark job, as a user would write it: read aligned in event time, write Parquet and a windowed aggregate.
 
-A process of its own, so that it can be killed and started again. Says each micro-batch's progress on stdout; ends when stdin says `stop`.
+A process of its own, so that it can be killed and started again. Prints each micro-batch's progress; ends when stdin gets `stop`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DAY_MS = 86_400_000
 
 
 def main() -> None:
-    """Run both queries until told to stop."""
+    """Run both queries until a line arrives on stdin."""
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("--endpoint", "--stream", "--publisher", "--folder"):
         parser.add_argument(name, required=True)
@@ -27,7 +27,7 @@ def main() -> None:
     folder = Path(arguments.folder)
     session = _session(folder)
     queries = [_flights(session, arguments, folder), _departures(session, arguments, folder)]
-    _watch(queries)
+    _print_progress(queries)
     for query in queries:
         query.stop()
     session.stop()
@@ -103,8 +103,8 @@ def _departures(session: Any, arguments: argparse.Namespace, folder: Path) -> An
     return writer.option("checkpointLocation", str(folder / "checkpoint-departures")).start()
 
 
-def _watch(queries: list[Any]) -> None:
-    """Hand on every progress report until stdin says something or closes; raise what a query died of."""
+def _print_progress(queries: list[Any]) -> None:
+    """Print every progress report until stdin gets a line or closes; raise a query's error."""
     seen = dict.fromkeys((query.name for query in queries), -1)
     while not select.select([sys.stdin], [], [], 0.25)[0]:
         for query in queries:
@@ -113,7 +113,7 @@ def _watch(queries: list[Any]) -> None:
             for progress in query.recentProgress:
                 if progress.batchId > seen[query.name]:
                     seen[query.name] = progress.batchId
-                    print(_one_line(progress), flush=True)  # noqa: T201 - stdout is the pipe to the screen
+                    print(_one_line(progress), flush=True)  # noqa: T201 - stdout is the pipe to the display
 
 
 def _one_line(progress: Any) -> str:

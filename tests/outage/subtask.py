@@ -1,4 +1,4 @@
-"""One subtask as a process of its own: reads its shards, counts what it writes, and says on stdout where it stands."""
+"""One subtask as a process of its own: reads its shards, counts what it writes, and reports on stdout."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from recordpublisher.plugins.runtime.data_fetcher import DataFetcher
 from recordpublisher.plugins.stores.file.state_store import FileStateStore
 from recordpublisher.publishers.records import RecordBatch
 
-from .flink_tracker import flink_tracker
+from .flink_model.tracker import flink_tracker
 
 REPORT_SECONDS = 0.2
 FLINK = "FLINK"
-"""The name of the model among the trackers."""
+"""The name under which the model of Flink's old rule is registered as a tracker."""
 
 
 def main() -> None:
@@ -39,8 +39,8 @@ def main() -> None:
     asyncio.run(_run(parser.parse_args()))
 
 
-class Counting(Sink):
-    """Owns how many records of each shard were written, and how many of them twice."""
+class CountingSink(Sink):
+    """Counts the records written of each shard, and those written twice."""
 
     def __init__(self) -> None:
         self.rows: Counter[str] = Counter()
@@ -57,7 +57,7 @@ class Counting(Sink):
 
 async def _run(given: argparse.Namespace) -> None:
     running: list[DataFetcher] = []
-    sink = Counting()
+    sink = CountingSink()
     fetcher = DataFetcher(
         [given.stream],
         given.properties,
@@ -65,8 +65,8 @@ async def _run(given: argparse.Namespace) -> None:
         state_store=FileStateStore(given.state),
         subtask=given.subtask,
         parallelism=given.parallelism,
-        on_alarm=lambda alarm: _say({"alarm": asdict(alarm), "subtask": given.subtask, "at": time.time()}),
-        registry=load_registry([_Model(running)]),
+        on_alarm=lambda alarm: _print_json({"alarm": asdict(alarm), "subtask": given.subtask, "at": time.time()}),
+        registry=load_registry([_FlinkPlugin(running)]),
     )
     running.append(fetcher)
     async with fetcher:
@@ -74,33 +74,33 @@ async def _run(given: argparse.Namespace) -> None:
         reports = asyncio.create_task(_report(given.subtask, fetcher, sink))
         await fetcher.run()
         reports.cancel()
-        _say(_standing(given.subtask, fetcher, sink))
+        _print_json(_status(given.subtask, fetcher, sink))
 
 
-class _Model:
-    """The model as a plugin: it goes by the metrics of the one fetcher of this process."""
+class _FlinkPlugin:
+    """Registers the model as a tracker; it reads the metrics of the one fetcher of this process."""
 
     def __init__(self, running: list[DataFetcher]) -> None:
         self._tracker = flink_tracker(lambda: running[0].metrics()["shards"])
 
     @hookimpl
     def recordpublisher_register_trackers(self, registry: Registrar[WatermarkTracker]) -> None:
-        """FLINK."""
+        """Register FLINK."""
         registry.add(FLINK, self._tracker)
 
 
-async def _report(subtask: int, fetcher: DataFetcher, sink: Counting) -> None:
+async def _report(subtask: int, fetcher: DataFetcher, sink: CountingSink) -> None:
     while True:
-        _say(_standing(subtask, fetcher, sink))
+        _print_json(_status(subtask, fetcher, sink))
         await asyncio.sleep(REPORT_SECONDS)
 
 
-def _standing(subtask: int, fetcher: DataFetcher, sink: Counting) -> dict[str, Any]:
+def _status(subtask: int, fetcher: DataFetcher, sink: CountingSink) -> dict[str, Any]:
     metrics = fetcher.metrics()
     return {"subtask": subtask, "at": time.time(), "rows": sink.rows, "repeated": sink.repeated, "metrics": metrics}
 
 
-def _say(document: dict[str, Any]) -> None:
+def _print_json(document: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(document) + "\n")
     sys.stdout.flush()
 

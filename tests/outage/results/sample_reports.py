@@ -1,4 +1,4 @@
-"""Reports of subtasks, as the demo hears them."""
+"""Reports and alarms of subtasks, as the replay reads them."""
 
 
 def shard_report(watermark=None, **more):

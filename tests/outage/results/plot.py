@@ -1,4 +1,4 @@
-"""The picture: event time over wall time for each subtask, the global watermark, and who was stopped, idle or held. Needs matplotlib."""
+"""Draws event time over wall time for each subtask, the global watermark, and when it was stopped, idle or held. Needs matplotlib."""
 
 from __future__ import annotations
 
@@ -7,42 +7,42 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from .event_log import Moment, Recording
-from .scenario import DAY_MS, MINUTE_MS
+from ..scenario import DAY_MS, MINUTE_MS
+from .event_log import EventLog, SubtaskReport
 
 COLOURS = ("tab:blue", "tab:red", "tab:green")
 STATES = {"stopped": "black", "idle": "lightgrey", "held": "tab:orange"}
 REPORT_SECONDS = 0.25
-"""A little more than between two reports: so long a state lasts at least."""
-LONGEST_GAP = 1.0
-"""Between two reports of a subtask, in seconds; a longer one shows as a break in its line."""
+"""A little more than between two reports: the shortest bar of a state."""
+MAX_GAP_SECONDS = 1.0
+"""Between two reports of a subtask, in seconds; a longer one is a break in its line."""
 
 
-def draw(recording: Recording, title: str, unit: str, path: Path) -> None:
-    """Write the picture of a play as PNG; `unit` of event time is minutes or days."""
+def draw(log: EventLog, title: str, unit: str, path: Path) -> None:
+    """Write the picture of a replay as PNG; `unit` of event time is minutes or days."""
     figure, (above, below) = _canvas()
     unit_ms = MINUTE_MS if unit == "minutes" else DAY_MS
-    moments = [moment for moment in recording.moments if moment.at >= 0]
-    origin = _origin(moments)
+    reports = [report for report in log.reports if report.at >= 0]
+    origin = _origin(reports)
 
     def event_time(value: int | None) -> float:
         return float("nan") if value is None else (value - origin) / unit_ms
 
-    numbers = sorted({moment.subtask for moment in moments})
+    numbers = sorted({report.subtask for report in reports})
     for number in numbers:
-        own = _with_breaks(moment for moment in moments if moment.subtask == number)
+        own = _with_breaks(report for report in reports if report.subtask == number)
         _draw_subtask(above, number, own, event_time)
-        _draw_lane(below, number, [each for each in own if each is not None])
-    _draw_acts(above, below, recording)
-    _draw_alarms(below, recording)
+        _draw_states(below, number, [each for each in own if each is not None])
+    _draw_actions(above, below, log)
+    _draw_alarms(below, log)
     above.set_title(title, loc="left", fontsize=11)
     above.set_ylabel(f"event time, {unit}")
     figure.legend(handles=_legend(numbers), loc="outside right upper", fontsize=8)
     below.set_yticks(numbers, [f"subtask {number}" for number in numbers], fontsize=8)
     below.set_ylim(max(numbers) + 0.6, min(numbers) - 0.6)
-    below.set_xlim(0, max((moment.at for moment in moments), default=1.0))
-    acts = [f"{place}  {what}" for place, (_, what, _) in enumerate(recording.acts, start=1)]
-    below.set_xlabel("\n".join(["wall time, seconds", *acts]), fontsize=8)
+    below.set_xlim(0, max((report.at for report in reports), default=1.0))
+    actions = [f"{place}  {what}" for place, (_, what, _) in enumerate(log.actions, start=1)]
+    below.set_xlabel("\n".join(["wall time, seconds", *actions]), fontsize=8)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=90)
 
@@ -56,66 +56,66 @@ def _canvas() -> Any:
     return figure, figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
 
 
-def _origin(moments: Iterable[Moment]) -> int:
-    known = [each for moment in moments for each in (moment.watermark, moment.waiting) if each is not None]
+def _origin(reports: Iterable[SubtaskReport]) -> int:
+    known = [each for report in reports for each in (report.watermark, report.held_watermark) if each is not None]
     return min(known, default=0)
 
 
-def _with_breaks(moments: Iterable[Moment]) -> list[Moment | None]:
-    """The reports of one subtask, with None where it was silent for long."""
-    found: list[Moment | None] = []
-    for moment in moments:
+def _with_breaks(reports: Iterable[SubtaskReport]) -> list[SubtaskReport | None]:
+    """The reports of one subtask, with None in each gap."""
+    found: list[SubtaskReport | None] = []
+    for report in reports:
         last = found[-1] if found else None
-        if last is not None and moment.at - last.at > LONGEST_GAP:
+        if last is not None and report.at - last.at > MAX_GAP_SECONDS:
             found.append(None)
-        found.append(moment)
+        found.append(report)
     return found
 
 
 def _draw_subtask(
-    axes: Any, number: int, moments: list[Moment | None], event_time: Callable[[int | None], float]
+    axes: Any, number: int, reports: list[SubtaskReport | None], event_time: Callable[[int | None], float]
 ) -> None:
     colour, nan = COLOURS[number % len(COLOURS)], float("nan")
-    at = [nan if each is None else each.at for each in moments]
-    written = [nan if each is None else event_time(each.watermark) for each in moments]
-    known = [nan if each is None else event_time(each.value) for each in moments]
-    waiting = [nan if each is None else event_time(each.waiting) for each in moments]
+    at = [nan if each is None else each.at for each in reports]
+    written = [nan if each is None else event_time(each.watermark) for each in reports]
+    known = [nan if each is None else event_time(each.global_watermark) for each in reports]
+    waiting = [nan if each is None else event_time(each.held_watermark) for each in reports]
     axes.plot(at, written, color=colour, linewidth=2.5, alpha=0.6)
     axes.plot(at, known, color=colour, linewidth=1.2, linestyle=":")
     axes.plot(at, waiting, color=colour, linestyle="none", marker="x", markersize=4)
 
 
-def _draw_lane(axes: Any, number: int, moments: list[Moment]) -> None:
-    """What a subtask was: stopped (no reports), idle, held."""
-    for earlier, later in itertools.pairwise(moments):
-        if later.at - earlier.at > LONGEST_GAP:
+def _draw_states(axes: Any, number: int, reports: list[SubtaskReport]) -> None:
+    """Bars of the states of a subtask: stopped (no reports), idle, held."""
+    for earlier, later in itertools.pairwise(reports):
+        if later.at - earlier.at > MAX_GAP_SECONDS:
             _bar(axes, number, earlier.at, later.at - earlier.at, "stopped")
-    for moment in moments:
-        if moment.waiting is not None:
-            _bar(axes, number, moment.at, REPORT_SECONDS, "held")
-        elif moment.is_idle:
-            _bar(axes, number, moment.at, REPORT_SECONDS, "idle")
+    for report in reports:
+        if report.held_watermark is not None:
+            _bar(axes, number, report.at, REPORT_SECONDS, "held")
+        elif report.is_idle:
+            _bar(axes, number, report.at, REPORT_SECONDS, "idle")
 
 
 def _bar(axes: Any, number: int, at: float, seconds: float, state: str) -> None:
     axes.barh(number, seconds, left=at, height=0.7, color=STATES[state], linewidth=0)
 
 
-def _draw_acts(above: Any, below: Any, recording: Recording) -> None:
-    for place, (at, _, _) in enumerate(recording.acts, start=1):
+def _draw_actions(above: Any, below: Any, log: EventLog) -> None:
+    for place, (at, _, _) in enumerate(log.actions, start=1):
         for axes in (above, below):
             axes.axvline(at, color="grey", linewidth=0.8, linestyle="--")
         above.annotate(f" {place}", (at, 0.98), xycoords=("data", "axes fraction"), va="top", fontsize=9)
 
 
-def _draw_alarms(axes: Any, recording: Recording) -> None:
-    for at, number, alarm in recording.alarms:
+def _draw_alarms(axes: Any, log: EventLog) -> None:
+    for at, number, alarm in log.alarms:
         if not alarm["is_over"]:
             axes.plot(at, number, marker="^", color="tab:red", markersize=7, zorder=3)
 
 
 def _legend(numbers: Iterable[int]) -> list[Any]:
-    """Colours are subtasks, strokes are what of them."""
+    """Colours are subtasks; line styles and bars are explained below them."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 

@@ -1,6 +1,6 @@
-"""A model of the old rule of Flink's Kinesis connector, before FLINK-29099: what a subtask says of its watermark, and when it asks.
+"""A model of the old rule of Flink's Kinesis connector (before FLINK-29099): which watermark a subtask sends, and when.
 
-Written after `KinesisDataFetcher.emitWatermark` and its `WatermarkSyncCallback`. It serves as a counter-example: only the demo uses it.
+Written after `KinesisDataFetcher.emitWatermark` and its `WatermarkSyncCallback`. It serves as a counter-example.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class FlinkShard:
 
 @dataclass
 class FlinkSubtask:
-    """What the connector keeps for each subtask. Times of shards are epoch ms of this machine, watermarks of events."""
+    """The state of one subtask in the connector. Shards' times are epoch ms of this machine, watermarks epoch ms of event time."""
 
     idle_interval_ms: int
     last_watermark: int | None = None
@@ -36,7 +36,7 @@ class FlinkSubtask:
     is_idle: bool = False
 
     def emit_watermark(self, shards: Iterable[FlinkShard], now_ms: int) -> None:
-        """Every watermark interval: idle is whoever has not heard of a record for the idle interval, whatever the reason (W3 is ours)."""
+        """Called every watermark interval. A shard without a record for the idle interval is idle, whatever the reason (W3 is ours)."""
         counting = [shard for shard in shards if self._counts(shard, now_ms)]
         if not counting:
             self.is_idle = True
@@ -47,10 +47,10 @@ class FlinkSubtask:
             self.is_idle = False  # and nowhere else: data that arrives does not end idleness (W4 is ours)
         self.next_watermark = min(_next(shard) for shard in counting)
 
-    def question(self) -> int | None:
-        """Every sync interval: what to tell the coordinator, None when it is not asked at all.
+    def watermark_to_send(self) -> int | None:
+        """Called every sync interval: the watermark to send to the coordinator, None to send nothing.
 
-        This is the defect: an idle subtask whose own value has not changed does not ask, and goes on by the global watermark that it heard
+        This is the defect: an idle subtask whose own value has not changed sends nothing, and keeps the global watermark that it received
         last. The connector's source said "TODO: refresh watermark while idle" here.
         """
         if self.next_watermark is None or (self.is_idle and self.next_watermark == self.propagated):
@@ -58,12 +58,12 @@ class FlinkSubtask:
         self.propagated = self.next_watermark
         return self.next_watermark
 
-    def answered(self, value: int | None) -> None:
-        """The coordinator's answer is the gate from now on: it may be lower than the last one (W6 is ours)."""
+    def receive_global_watermark(self, value: int | None) -> None:
+        """Keep the coordinator's response as the limit from now on: it may be lower than the last one (W6 is ours)."""
         self.last_global = value
 
     def _counts(self, shard: FlinkShard, now_ms: int) -> bool:
-        """A shard that has emitted nothing is never looked at, also when its queue is full."""
+        """A shard that has emitted nothing does not count, even when its queue is full."""
         if shard.emitted is None:
             return False
         is_fresh = shard.updated_ms >= now_ms - self.idle_interval_ms
@@ -72,7 +72,7 @@ class FlinkSubtask:
 
 @dataclass
 class FlinkCoordinator:
-    """The accumulator in the job manager: the last word of each subtask, and the lowest of those that are fresh."""
+    """The accumulator in the job manager: the last watermark of each subtask, and the lowest of the recent ones."""
 
     timeout_ms: int
 
@@ -80,13 +80,13 @@ class FlinkCoordinator:
         self._entries: dict[int, tuple[int, int]] = {}
 
     def update(self, subtask: int, watermark: int, now_ms: int) -> int:
-        """Overwrite the subtask's entry, also by a lower value, and answer the global watermark."""
+        """Overwrite the subtask's entry, also by a lower value, and return the global watermark."""
         self._entries[subtask] = (watermark, now_ms)
-        return min(value for value, told_ms in self._entries.values() if told_ms + self.timeout_ms >= now_ms)
+        return min(value for value, sent_ms in self._entries.values() if sent_ms + self.timeout_ms >= now_ms)
 
 
 def _next(shard: FlinkShard) -> int:
-    """The head of the queue speaks for its shard, so that a held record can raise the global value."""
+    """The head of the queue stands for its shard, so that a held record can raise the global value."""
     value = shard.head if shard.head is not None else shard.emitted
     assert value is not None
     return value
@@ -102,15 +102,15 @@ def main() -> None:
 
 
 async def _serve(port: int, coordinator: FlinkCoordinator) -> None:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve_client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.closing(writer), contextlib.suppress(ConnectionError):
             async for line in reader:
-                told = json.loads(line)
-                value = coordinator.update(told["subtask"], told["watermark"], round(time.time() * 1000))
+                message = json.loads(line)
+                value = coordinator.update(message["subtask"], message["watermark"], round(time.time() * 1000))
                 writer.write(json.dumps({"global": value}).encode() + b"\n")
                 await writer.drain()
 
-    async with await asyncio.start_server(answer, "127.0.0.1", port) as server:
+    async with await asyncio.start_server(serve_client, "127.0.0.1", port) as server:
         await server.serve_forever()
 
 

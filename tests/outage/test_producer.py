@@ -1,7 +1,8 @@
-"""The demo's producer, against the embedded endpoint."""
+"""The producer, against the embedded endpoint."""
 
-from recordpublisher.demo.outage.producer import Producer
 from recordpublisher.local import serve_in_thread
+
+from outage.producer import Producer
 
 
 def test_events_go_into_their_shards_when_they_are_due():

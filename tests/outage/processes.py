@@ -1,0 +1,123 @@
+"""Starts the embedded endpoint, the tracker and the subtasks, each as a process of its own, and reads their reports."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from recordpublisher.demo.processes import ChildProcess, free_port, wait_for_port
+from recordpublisher.publishers.errors import RecordPublisherError
+
+from .results.event_log import EventLog
+from .subtask import FLINK
+
+START_SECONDS = 40.0
+"""How long processes may take to start on a loaded machine."""
+
+
+class ReplayFailedError(RecordPublisherError):
+    """The replay could not be run to its end."""
+
+
+class ReplayProcesses:
+    """Owns the processes. Everything listens on this machine only."""
+
+    def __init__(self, folder: Path, streams: dict[str, int], tracker: str, timeout_ms: int) -> None:
+        self._folder = folder
+        self._streams = streams
+        self._tracker = tracker
+        self._timeout_ms = timeout_ms
+        self._stack = ExitStack()
+        self.subtasks: list[ChildProcess] = []
+        self.log = EventLog()
+
+    def __enter__(self) -> Self:
+        try:
+            port = free_port()
+            named = [part for name, count in self._streams.items() for part in ("--stream", f"{name}:{count}")]
+            self._start_server("recordpublisher", ["local", "--port", str(port), *named], "endpoint", port)
+            self.url = f"http://127.0.0.1:{port}"
+            self._tracker_properties = self._start_tracker()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @property
+    def connection(self) -> dict[str, str]:
+        """The properties that reach the endpoint."""
+        return {
+            "aws.endpoint": self.url,
+            "aws.region": "us-east-1",
+            "aws.credentials.provider.basic.accesskeyid": "demo",
+            "aws.credentials.provider.basic.secretkey": "demo",
+        }
+
+    def start_subtasks(self, stream: str, parallelism: int, properties: dict[str, Any]) -> None:
+        """Start every subtask and wait for the first report of each."""
+        given = json.dumps({**self.connection, **self._tracker_properties, **properties})
+        self.subtasks = [
+            self._start(
+                "outage.subtask",
+                [
+                    *("--stream", stream, "--subtask", str(number), "--parallelism", str(parallelism)),
+                    *("--state", str(self._folder / "state"), "--properties", given),
+                ],
+                f"subtask-{number}",
+            )
+            for number in range(parallelism)
+        ]
+        deadline = time.monotonic() + START_SECONDS
+        while len(self.log.latest) < parallelism:
+            self.read_messages()
+            if time.monotonic() > deadline:
+                raise ReplayFailedError(f"only subtasks {sorted(self.log.latest)} started")
+            time.sleep(0.05)
+
+    def stop_subtasks(self) -> None:
+        """Stop them with SIGTERM: each takes its last checkpoint."""
+        for process in self.subtasks:
+            process.terminate()
+        for process in self.subtasks:
+            process.wait_or_kill(20)
+        self.read_messages()
+
+    def read_messages(self) -> None:
+        """Add what the subtasks have written to the log. Raises: ReplayFailedError when one has failed."""
+        for process in self.subtasks:
+            for message in process.read_messages():
+                self.log.add_message(message)
+            if process.has_failed:
+                raise ReplayFailedError(f"a subtask ended early:\n{process.log_tail()}")
+
+    def _start_tracker(self) -> dict[str, str]:
+        """Start our tracker or the model of Flink's coordinator; returns the properties that name it."""
+        port, name, token = free_port(), self._tracker, secrets.token_urlsafe(16)
+        if name == FLINK:
+            arguments = ["--port", str(port), "--timeout-ms", str(self._timeout_ms)]
+            self._start_server("outage.flink_model.rule", arguments, "tracker", port)
+        else:
+            self._start_server("recordpublisher", ["tracker", "--port", str(port), "--token", token], "tracker", port)
+        address = f"127.0.0.1:{port}"
+        keys = {"tracker": name, "tracker.address": address, "tracker.token": token, "group": "outage"}
+        return {f"flink.watermark.{key}": value for key, value in keys.items()}
+
+    def _start_server(self, module: str, arguments: list[str], name: str, port: int) -> None:
+        process = self._start(module, arguments, name)
+        if not wait_for_port(port, process, START_SECONDS):
+            raise ReplayFailedError(f"the {name} did not start:\n{process.log_tail()}")
+
+    def _start(self, module: str, arguments: list[str], name: str) -> ChildProcess:
+        process = ChildProcess(module, arguments, self._folder / f"{name}.log")
+        self._stack.callback(process.kill)
+        return process

@@ -1,0 +1,107 @@
+"""EventLog: the reports, alarms and actions of one replay. The checks and the picture are made from it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskReport:
+    """One report of one subtask: `at` in seconds since the replay began, watermarks in epoch ms of event time."""
+
+    at: float
+    subtask: int
+    global_watermark: int | None
+    shards: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every open shard of the subtask is idle."""
+        flags = [one["idle"] for one in self.shards.values() if one["stage"] in ("READING", "DRAINING")]
+        return bool(flags) and all(flags)
+
+    @property
+    def watermark(self) -> int | None:
+        """The highest watermark that was written of any of its shards."""
+        return max((one["watermark"] for one in self.shards.values() if one["watermark"] is not None), default=None)
+
+    @property
+    def held_watermark(self) -> int | None:
+        """The watermark of the lowest record that is held back."""
+        heads = [one["headWatermark"] for one in self.shards.values() if one["held"]]
+        return min((head for head in heads if head is not None), default=None)
+
+
+@dataclass
+class EventLog:
+    """Owns what the subtasks reported, in order. `actions`: (seconds, what was done, to which subtask)."""
+
+    began: float = 0.0
+    reports: list[SubtaskReport] = field(default_factory=list)
+    actions: list[tuple[float, str, int | None]] = field(default_factory=list)
+    alarms: list[tuple[float, int, Mapping[str, Any]]] = field(default_factory=list)
+    latest: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+    earlier_rows: Counter[str] = field(default_factory=Counter)
+
+    def begin(self, now: float) -> None:
+        """Set the start of the replay; reports from before it are dropped."""
+        self.began = now
+        self.reports.clear()
+
+    def add_message(self, message: Mapping[str, Any]) -> None:
+        """Add one JSON message of a subtask: a report or an alarm."""
+        at = message["at"] - self.began
+        if "alarm" in message:
+            self.alarms.append((at, message["subtask"], message["alarm"]))
+            return
+        self.latest[message["subtask"]] = message
+        metrics = message["metrics"]
+        watermark = metrics["subtask"]["globalWatermark"]
+        self.reports.append(SubtaskReport(at, message["subtask"], watermark, metrics["shards"]))
+
+    def add_action(self, now: float, what: str, subtask: int | None = None) -> None:
+        """Add something that the replay did."""
+        self.actions.append((now - self.began, what, subtask))
+
+    def restart(self) -> None:
+        """The subtasks are started again: keep the counts of what they wrote so far."""
+        self.earlier_rows += Counter(self.rows_since_restart)
+        self.latest.clear()
+
+    @property
+    def rows_since_restart(self) -> dict[str, int]:
+        """Records written by the running processes, by shard."""
+        return dict(sum((Counter(message["rows"]) for message in self.latest.values()), Counter()))
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """Records written, by shard."""
+        return dict(self.earlier_rows + Counter(self.rows_since_restart))
+
+    @property
+    def repeated(self) -> int:
+        """Records written twice by one process."""
+        return sum(message["repeated"] for message in self.latest.values())
+
+    @property
+    def shards(self) -> dict[str, Mapping[str, Any]]:
+        """The latest metrics of every shard."""
+        return {key: one for message in self.latest.values() for key, one in message["metrics"]["shards"].items()}
+
+    def shards_of(self, subtask: int) -> list[str]:
+        """The shards of a subtask, by id."""
+        return sorted(self.latest[subtask]["metrics"]["shards"])
+
+    def largest_watermark_regression(self) -> int:
+        """By how much the global watermark fell at most, as any one subtask saw it, ms of event time."""
+        highest: dict[int, int] = {}
+        largest = 0
+        for report in self.reports:
+            if report.global_watermark is not None:
+                before = highest.get(report.subtask, report.global_watermark)
+                largest = max(largest, before - report.global_watermark)
+                highest[report.subtask] = max(before, report.global_watermark)
+        return largest
