@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class SubtaskReport:
+class MetricsSample:
     """One report of one subtask: `at` in seconds since the replay began, watermarks in epoch ms of event time."""
 
     at: float
@@ -40,7 +40,7 @@ class EventLog:
     """Owns what the subtasks reported, in order. `actions`: (seconds, what was done, to which subtask)."""
 
     began: float = 0.0
-    reports: list[SubtaskReport] = field(default_factory=list)
+    reports: list[MetricsSample] = field(default_factory=list)
     actions: list[tuple[float, str, int | None]] = field(default_factory=list)
     alarms: list[tuple[float, int, Mapping[str, Any]]] = field(default_factory=list)
     latest: dict[int, Mapping[str, Any]] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class EventLog:
         self.latest[message["subtask"]] = message
         metrics = message["metrics"]
         watermark = metrics["subtask"]["globalWatermark"]
-        self.reports.append(SubtaskReport(at, message["subtask"], watermark, metrics["shards"]))
+        self.reports.append(MetricsSample(at, message["subtask"], watermark, metrics["shards"]))
 
     def add_action(self, now: float, what: str, subtask: int | None = None) -> None:
         """Add something that the replay did."""

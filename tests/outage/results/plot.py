@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..scenario import DAY_MS, MINUTE_MS
-from .event_log import EventLog, SubtaskReport
+from .event_log import EventLog, MetricsSample
 
 COLOURS = ("tab:blue", "tab:red", "tab:green")
 STATES = {"stopped": "black", "idle": "lightgrey", "held": "tab:orange"}
@@ -56,14 +56,14 @@ def _canvas() -> Any:
     return figure, figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
 
 
-def _origin(reports: Iterable[SubtaskReport]) -> int:
+def _origin(reports: Iterable[MetricsSample]) -> int:
     known = [each for report in reports for each in (report.watermark, report.held_watermark) if each is not None]
     return min(known, default=0)
 
 
-def _with_breaks(reports: Iterable[SubtaskReport]) -> list[SubtaskReport | None]:
+def _with_breaks(reports: Iterable[MetricsSample]) -> list[MetricsSample | None]:
     """The reports of one subtask, with None in each gap."""
-    found: list[SubtaskReport | None] = []
+    found: list[MetricsSample | None] = []
     for report in reports:
         last = found[-1] if found else None
         if last is not None and report.at - last.at > MAX_GAP_SECONDS:
@@ -73,7 +73,7 @@ def _with_breaks(reports: Iterable[SubtaskReport]) -> list[SubtaskReport | None]
 
 
 def _draw_subtask(
-    axes: Any, number: int, reports: list[SubtaskReport | None], event_time: Callable[[int | None], float]
+    axes: Any, number: int, reports: list[MetricsSample | None], event_time: Callable[[int | None], float]
 ) -> None:
     colour, nan = COLOURS[number % len(COLOURS)], float("nan")
     at = [nan if each is None else each.at for each in reports]
@@ -85,7 +85,7 @@ def _draw_subtask(
     axes.plot(at, waiting, color=colour, linestyle="none", marker="x", markersize=4)
 
 
-def _draw_states(axes: Any, number: int, reports: list[SubtaskReport]) -> None:
+def _draw_states(axes: Any, number: int, reports: list[MetricsSample]) -> None:
     """Bars of the states of a subtask: stopped (no reports), idle, held."""
     for earlier, later in itertools.pairwise(reports):
         if later.at - earlier.at > MAX_GAP_SECONDS:
