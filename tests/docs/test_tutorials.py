@@ -44,7 +44,7 @@ NOT_OF_THE_PACKAGE = (None, "test_lines.py", "job.properties")
 def test_the_page_shows_the_package_that_is_tested(page):
     for block in blocks(page, {}):
         if block.file_name not in NOT_OF_THE_PACKAGE:
-            sample = ROOT / "tests/plugins" / SAMPLES[page] / block.file_name
+            sample = ROOT / "examples" / SAMPLES[page] / block.file_name
             assert block.text.partition("\n")[2] == sample.read_text(), block.file_name
 
 

@@ -4,7 +4,6 @@ import asyncio
 import sys
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -20,6 +19,8 @@ from recordpublisher import (
     UserRecord,
 )
 from recordpublisher.testing import PublisherCase, PublisherContract, run_virtual
+
+from processes.command_line import ROOT
 
 PAYLOADS = [b"%d" % number for number in range(10)]
 
@@ -71,7 +72,7 @@ class TestThePublisherOfLines(PublisherContract):
 
     @pytest.fixture(autouse=True)
     def _folder(self, tmp_path, monkeypatch):
-        monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "sample_publisher"))
+        monkeypatch.syspath_prepend(str(ROOT / "examples" / "sample_publisher"))
         (tmp_path / "orders").mkdir()
         (tmp_path / "orders" / "a.txt").write_bytes(b"".join(payload + b"\n" for payload in PAYLOADS))
         (tmp_path / "orders" / "b.txt").write_bytes(b"other\n")

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import sys
-from pathlib import Path
 from uuid import uuid4
 
 import boto3
@@ -13,7 +12,9 @@ from botocore.exceptions import ClientError
 import recordpublisher as rp
 from recordpublisher.plugins.host.manager import load_registry
 
-sys.path.append(str(Path(__file__).parent / "dynamodb_publisher"))
+from processes.command_line import ROOT
+
+sys.path.append(str(ROOT / "examples" / "dynamodb_publisher"))
 
 from dynamodb_publisher import plugin, streams
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from processes.command_line import command, process_environment
+from processes.command_line import ROOT, command, process_environment
 
-SAMPLE = Path(__file__).parent / "sample_publisher"
+SAMPLE = ROOT / "examples" / "sample_publisher"
 
 
 @pytest.fixture(scope="session")
