@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.snapshot import to_json
+from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import serve_in_thread
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
@@ -44,7 +44,7 @@ def state(endpoint, tmp_path):
         )
         for number, (shard, sequence) in enumerate(zip(IDS, positions, strict=True))
     }
-    (tmp_path / "subtask-0.json").write_text(json.dumps(to_json(states, None, 1, 0, 1)))
+    (tmp_path / "subtask-0.json").write_text(json.dumps(snapshot_to_json(states, None, 1, 0, 1)))
     return str(tmp_path)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from recordpublisher.consumer.event_time import ArrivalTimes, AssignedTimes, JsonFieldTimes, event_times
+from recordpublisher.consumer.event_time import ArrivalTimestamps, FunctionTimestamps, JsonFieldTimestamps, event_times
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -12,14 +12,14 @@ FIELD = {"flink.watermark.timestamp.field": "at"}
 
 
 def test_arrival_is_the_default():
-    assert isinstance(event_times(Properties(), None), ArrivalTimes)
-    assert ArrivalTimes().of(batch(b"a")) == [1_700_000_000_500]
+    assert isinstance(event_times(Properties(), None), ArrivalTimestamps)
+    assert ArrivalTimestamps().of(batch(b"a")) == [1_700_000_000_500]
 
 
 def test_a_users_function_wins_over_the_field():
     made = event_times(Properties(FIELD), lambda record: len(record.data))
 
-    assert isinstance(made, AssignedTimes)
+    assert isinstance(made, FunctionTimestamps)
     assert made.of(batch(b"abc", b"")) == [3, 0]
 
 
@@ -44,12 +44,12 @@ def test_a_field_is_epoch_ms_or_iso_8601(document, millis):
 )
 def test_what_has_no_time_raises_and_names_the_field(document):
     with pytest.raises(ValueError, match=r"field 'at' \(flink.watermark.timestamp.field\)"):
-        JsonFieldTimes("at").of(batch(document))
+        JsonFieldTimestamps("at").of(batch(document))
 
 
 def test_a_function_that_answers_no_number_raises():
     with pytest.raises(TypeError):
-        AssignedTimes(lambda record: None).of(batch(b"a"))
+        FunctionTimestamps(lambda record: None).of(batch(b"a"))
 
 
 @pytest.mark.parametrize("field", ["\x00", 'quo"te', "back\\slash"])

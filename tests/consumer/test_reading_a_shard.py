@@ -6,8 +6,8 @@ import pytest
 
 from recordpublisher.consumer.bad_records import OnPoison
 from recordpublisher.consumer.deserialization import BytesDeserializer
-from recordpublisher.consumer.event_time import ArrivalTimes
-from recordpublisher.consumer.shard_consumer import ShardConsumer, Stamping
+from recordpublisher.consumer.event_time import ArrivalTimestamps
+from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import ExpiredIteratorError
@@ -50,7 +50,9 @@ class Output:
 
 async def consume(publisher, metrics):
     options = {"on_poison": OnPoison.FAIL, "future_limit_ms": -1}
-    stamping = Stamping(BytesDeserializer(), ArrivalTimes(), BoundedOutOfOrderness(Properties()), metrics, **options)
+    stamping = BatchDecorator(
+        BytesDeserializer(), ArrivalTimestamps(), BoundedOutOfOrderness(Properties()), metrics, **options
+    )
     output = Output()
     assert await ShardConsumer(publisher, stamping, output).run() is RunResult.COMPLETE
     assert output.ended is not None
@@ -221,8 +223,8 @@ def test_a_reader_that_is_told_to_stop_ends_no_shard():
         fake, output = FakeShard(*texts(5)), Output()
         metrics = ShardMetrics()
         options = {"on_poison": OnPoison.FAIL, "future_limit_ms": -1}
-        stamping = Stamping(
-            BytesDeserializer(), ArrivalTimes(), BoundedOutOfOrderness(Properties()), metrics, **options
+        stamping = BatchDecorator(
+            BytesDeserializer(), ArrivalTimestamps(), BoundedOutOfOrderness(Properties()), metrics, **options
         )
         publisher = PollingRecordPublisher(
             fake, SHARD, BEGINNING, PollingConfig.of(Properties()), metrics, VirtualClock()

@@ -6,8 +6,8 @@ import pytest
 
 from recordpublisher.consumer.bad_records import OnPoison
 from recordpublisher.consumer.deserialization import JsonDeserializer
-from recordpublisher.consumer.event_time import ArrivalTimes, JsonFieldTimes
-from recordpublisher.consumer.shard_consumer import ShardConsumer, Stamping
+from recordpublisher.consumer.event_time import ArrivalTimestamps, JsonFieldTimestamps
+from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.publishers.base import RecordPublisher, RunResult
 from recordpublisher.publishers.errors import DeserializationError
@@ -52,7 +52,9 @@ class Output:
 def stamping(times=None, metrics=None, **more):
     strategy = BoundedOutOfOrderness(Properties())
     options = {"on_poison": OnPoison.FAIL, "future_limit_ms": 3_600_000, **more}
-    return Stamping(JsonDeserializer(), times or ArrivalTimes(), strategy, metrics or ShardMetrics(), **options)
+    return BatchDecorator(
+        JsonDeserializer(), times or ArrivalTimestamps(), strategy, metrics or ShardMetrics(), **options
+    )
 
 
 async def run(*steps, with_stamping=None):
@@ -131,14 +133,14 @@ async def test_a_batch_that_was_put_is_not_held_while_the_output_waits_for_room(
 
 async def test_an_unreadable_event_time_is_poison_too():  # S7
     with pytest.raises(DeserializationError, match="field 'at'") as raised:
-        await run(batch(b'{"at": 1}', b"{}"), with_stamping=stamping(JsonFieldTimes("at")))
+        await run(batch(b'{"at": 1}', b"{}"), with_stamping=stamping(JsonFieldTimestamps("at")))
 
     assert raised.value.sequence_number == "2"
 
 
 async def test_skipped_records_move_the_position_and_no_watermark():  # S7
     metrics = ShardMetrics()
-    given = stamping(JsonFieldTimes("at"), metrics, on_poison=OnPoison.SKIP, future_limit_ms=-1)
+    given = stamping(JsonFieldTimestamps("at"), metrics, on_poison=OnPoison.SKIP, future_limit_ms=-1)
     publisher, output, _ = await run(
         batch(b'{"at": 5}', b"{", b'{"at": 9}', b"{}"), batch(b"{}"), RunResult.CANCELLED, with_stamping=given
     )
@@ -151,12 +153,12 @@ async def test_skipped_records_move_the_position_and_no_watermark():  # S7
 
 async def test_absurd_event_times_are_counted_and_shown_unchanged():  # W12
     metrics = ShardMetrics()
-    given = stamping(JsonFieldTimes("at"), metrics, future_limit_ms=0)
+    given = stamping(JsonFieldTimestamps("at"), metrics, future_limit_ms=0)
     _, output, _ = await run(batch(b'{"at": 9999999999999}'), RunResult.CANCELLED, with_stamping=given)
 
     assert output.batches[0].event_times == [9_999_999_999_999]
     assert output.batches[0].watermarks == [1_700_000_000_500]
-    assert metrics.absurd_event_times == 1
+    assert metrics.future_event_times == 1
 
 
 async def test_a_deserialiser_that_answers_too_few_values_is_an_error():

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.snapshot import to_json, union
+from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots, snapshot_to_json
 from recordpublisher.plugins.sinks import memory, reactive  # noqa: F401 - declare properties
 from recordpublisher.plugins.spark import options  # noqa: F401 - declares properties
 from recordpublisher.plugins.spark.writer import write_options as writing_options  # noqa: F401 - declares properties
@@ -94,9 +94,9 @@ def test_the_example_of_a_snapshot_is_one():
     (example,) = re.findall(r"```json\n(.*?)```", (ROOT / "docs/explanation/state.md").read_text(), re.DOTALL)
     snapshot = json.loads(example)
 
-    restored = union([snapshot])
+    restored = merge_snapshots([snapshot])
 
-    assert to_json(restored.shards, restored.pinned_ms, restored.generation, 0, 1) == snapshot
+    assert snapshot_to_json(restored.shards, restored.pinned_ms, restored.generation, 0, 1) == snapshot
 
 
 def test_every_rule_that_the_code_cites_is_on_the_page():

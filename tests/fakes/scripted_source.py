@@ -9,15 +9,15 @@ from typing import Any
 
 from recordpublisher.consumer.bad_records import OnPoison
 from recordpublisher.consumer.deserialization import BytesDeserializer
-from recordpublisher.consumer.event_time import AssignedTimes
-from recordpublisher.consumer.shard_consumer import Stamping
+from recordpublisher.consumer.event_time import FunctionTimestamps
+from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.data_fetcher import DataFetcher
-from recordpublisher.fetcher.dependencies import FetcherParts
+from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.assignment import uniform
-from recordpublisher.fetcher.shards.discovery import Discovery
+from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, RunResult
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
@@ -142,10 +142,12 @@ class RecordingSink(Sink):
 
 def a_fetcher(source: ScriptedSource, sink: Sink, properties: dict[str, Any] | None = None, **more: Any) -> DataFetcher:
     """A fetcher over a scripted source; event times are the payloads."""
-    return DataFetcher(fetcher_parts(source, sink, properties, **more))
+    return DataFetcher(fetcher_dependencies(source, sink, properties, **more))
 
 
-def fetcher_parts(source: Any, sink: Sink, properties: dict[str, Any] | None = None, **more: Any) -> FetcherParts:
+def fetcher_dependencies(
+    source: Any, sink: Sink, properties: dict[str, Any] | None = None, **more: Any
+) -> FetcherDependencies:
     """What a fetcher over a scripted source is put together from."""
     given = Properties(
         {"flink.stream.initpos": "TRIM_HORIZON", "flink.watermark.future.limit": -1, **(properties or {})}
@@ -155,17 +157,19 @@ def fetcher_parts(source: Any, sink: Sink, properties: dict[str, Any] | None = N
     async def pinned(stream: str) -> int:
         return EPOCH_MS
 
-    def stamping(shard: Shard, metrics: ShardMetrics) -> Stamping:
-        times = AssignedTimes(lambda record: int(record.data))
+    def stamping(shard: Shard, metrics: ShardMetrics) -> BatchDecorator:
+        times = FunctionTimestamps(lambda record: int(record.data))
         strategy = BoundedOutOfOrderness(given)
-        return Stamping(BytesDeserializer(), times, strategy, metrics, on_poison=OnPoison.FAIL, future_limit_ms=-1)
+        return BatchDecorator(
+            BytesDeserializer(), times, strategy, metrics, on_poison=OnPoison.FAIL, future_limit_ms=-1
+        )
 
     parts: dict[str, Any] = {
         "factory": source,
-        "discovery": Discovery(source, more.get("streams", ("s",)), settings.discovery_interval_ms),
+        "discovery": ShardDiscovery(source, more.get("streams", ("s",)), settings.discovery_interval_ms),
         "sink": sink,
         "tracker": InProcessTracker(clock=VirtualClock()),
-        "stamping_of": stamping,
+        "decorator_for": stamping,
         "settings": settings,
         "clock": VirtualClock(),
         "assigner": uniform,
@@ -174,4 +178,4 @@ def fetcher_parts(source: Any, sink: Sink, properties: dict[str, Any] | None = N
         "pin_latest": pinned,
         **more,
     }
-    return FetcherParts(**parts)
+    return FetcherDependencies(**parts)

@@ -1,7 +1,7 @@
 """Shard entries and stamped batches, as the fetcher's parts see them."""
 
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.fetcher.shards.shard_table import ShardEntry, Stage
+from recordpublisher.fetcher.shards.shard_table import ShardEntry, ShardStage
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
@@ -13,7 +13,9 @@ def shard(shard_id: str = "a", *parents: str, **more) -> Shard:
     return Shard("s", shard_id, parents, **more)
 
 
-def entry(shard_id: str = "a", *parents: str, stage: Stage = Stage.READING, watermark: int | None = None) -> ShardEntry:
+def entry(
+    shard_id: str = "a", *parents: str, stage: ShardStage = ShardStage.READING, watermark: int | None = None
+) -> ShardEntry:
     return ShardEntry(shard(shard_id, *parents), ShardState(START, watermark=watermark), stage)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from recordpublisher.fetcher.checkpoints.snapshot import to_json
+from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Checkpoint, SinkContext
 from recordpublisher.plugins.spark.continuous.admission import Limits
@@ -171,7 +171,7 @@ class Fetcher:
             self._states[shard.key] = ShardState(StartingPosition.trim_horizon(), last, parents=shard.parents)
 
     async def flush(self) -> None:
-        state = to_json(self._states, None, self._generation, self.lane, 1)
+        state = snapshot_to_json(self._states, None, self._generation, self.lane, 1)
         await self.sink.flush(Checkpoint(state))
 
     async def read_all(self, until: int) -> None:

@@ -2,7 +2,7 @@
 
 import logging
 
-from recordpublisher.fetcher.alarms import NAMED, Alarm, AlarmBoard, AlarmKind
+from recordpublisher.fetcher.alarms import NAMED, ActiveAlarms, Alarm, AlarmKind
 
 
 def alarm(subject="s/a", lasting_ms=10_000):
@@ -11,7 +11,7 @@ def alarm(subject="s/a", lasting_ms=10_000):
 
 def told(*shows):
     heard = []
-    board = AlarmBoard(10_000, heard.append)
+    board = ActiveAlarms(10_000, heard.append)
     for found in shows:
         board.show(found)
     return heard
@@ -30,7 +30,7 @@ def test_it_is_told_when_it_is_over():
 
 
 def test_the_board_counts_and_knows_its_subjects():
-    board = AlarmBoard(10_000)
+    board = ActiveAlarms(10_000)
     board.show([alarm()])
     assert (len(board), "s/a" in board, "s/b" in board) == (1, True, False)
     board.show([])
@@ -39,7 +39,7 @@ def test_the_board_counts_and_knows_its_subjects():
 
 def test_the_log_names_what_for_how_long_and_why(caplog):
     caplog.set_level(logging.INFO)
-    board = AlarmBoard(10_000)
+    board = ActiveAlarms(10_000)
     board.show([alarm()])
     board.show([])
 
@@ -53,7 +53,7 @@ def test_a_listener_that_fails_is_logged_and_nothing_else(caplog):
     def listener(alarm):
         raise ValueError("no pager")
 
-    board = AlarmBoard(10_000, listener)
+    board = ActiveAlarms(10_000, listener)
     board.show([alarm()])
 
     assert len(board) == 1
@@ -62,7 +62,7 @@ def test_a_listener_that_fails_is_logged_and_nothing_else(caplog):
 
 def test_a_job_that_stands_as_a_whole_does_not_flood_the_log_but_every_alarm_is_told(caplog):
     heard = []
-    board = AlarmBoard(10_000, heard.append)
+    board = ActiveAlarms(10_000, heard.append)
     board.show([alarm(f"s/{number}") for number in range(NAMED + 5)])
 
     assert len(heard) == NAMED + 5

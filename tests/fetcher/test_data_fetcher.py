@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.store import Checkpoints, StateStore
+from recordpublisher.fetcher.checkpoints.store import StateStore, SubtaskCheckpoints
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
 from recordpublisher.publishers.errors import FatalKinesisError, FencedError, StreamNotFoundError
 from recordpublisher.publishers.positions import StartingPosition
@@ -180,7 +180,7 @@ def test_an_event_time_bound_stops_every_shard_before_it():
 
     assert result.reason is EndReason.EVENT_TIME
     assert [time for shard, time in sink.rows if shard == "b"] == list(range(60, 70))
-    assert result.shards["s/a"].head_watermark == 70
+    assert result.shards["s/a"].next_watermark == 70
     assert result.shards["s/a"].past_event_time
 
 
@@ -210,7 +210,7 @@ def test_the_pinned_start_is_stored_before_the_first_read():  # P3
 
     async def job():
         latest = StartingPosition.latest()
-        fetcher = a_fetcher(source, sink, start=latest, checkpoints=Checkpoints(store, 0))
+        fetcher = a_fetcher(source, sink, start=latest, checkpoints=SubtaskCheckpoints(store, 0))
         await fetcher.open()
 
     run_virtual(job())
@@ -225,7 +225,7 @@ def test_checkpoints_are_kept_in_the_interval_and_flush_the_sink_first():  # S6
     source, sink, store = ScriptedSource(per_read=1, latency=1.0), RecordingSink(), MemoryStore()
     source.add("a", *range(100))
 
-    run_virtual(read(source, sink, Bounds(max_time=35), checkpoints=Checkpoints(store, 0)))
+    run_virtual(read(source, sink, Bounds(max_time=35), checkpoints=SubtaskCheckpoints(store, 0)))
 
     positions = [int(state["shards"]["s/a"].get("position", -1)) for state in store.kept]
     assert positions == sorted(positions)
@@ -238,7 +238,7 @@ def test_a_fenced_subtask_stops_emitting():  # S6
     source.add("a", *range(100))
 
     async def job():
-        fetcher = a_fetcher(source, sink, checkpoints=Checkpoints(store, 0))
+        fetcher = a_fetcher(source, sink, checkpoints=SubtaskCheckpoints(store, 0))
         await fetcher.open()
         asyncio.get_running_loop().call_later(15, setattr, store, "opened", 2)
         with pytest.raises(FencedError):
@@ -258,8 +258,8 @@ def test_a_checkpoint_of_a_later_generation_wins_over_restore():  # S5
     async def job():
         fetcher, _ = await read(source, first, Bounds(max_records=5))
         seed = fetcher.snapshot()
-        await read(source, second, Bounds(max_records=10), restore=(seed,), checkpoints=Checkpoints(store, 0))
-        await read(source, third, restore=(seed,), checkpoints=Checkpoints(store, 0))
+        await read(source, second, Bounds(max_records=10), restore=(seed,), checkpoints=SubtaskCheckpoints(store, 0))
+        await read(source, third, restore=(seed,), checkpoints=SubtaskCheckpoints(store, 0))
 
     run_virtual(job())
 

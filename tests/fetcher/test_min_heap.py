@@ -3,14 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.fetcher.min_heap import LowestOf
+from recordpublisher.fetcher.min_heap import IndexedMinHeap
 
 KEYS = st.sampled_from("abcde")
 
 
 @given(st.lists(st.tuples(KEYS, st.none() | st.integers(-5, 5)), max_size=400))
 def test_it_is_min_of_what_was_set_last(changes):
-    lowest, expected = LowestOf(), {}
+    lowest, expected = IndexedMinHeap(), {}
     for key, value in changes:
         lowest.set(key, value)
         expected[key] = value
@@ -20,7 +20,7 @@ def test_it_is_min_of_what_was_set_last(changes):
 
 
 def test_replaced_values_do_not_pile_up():
-    lowest = LowestOf()
+    lowest = IndexedMinHeap()
     for value in range(10_000):
         lowest.set("a", -value)
 

@@ -10,7 +10,7 @@ from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.testing.virtual_time import run_virtual
 
-from fakes.scripted_source import RecordingSink, ScriptedSource, a_fetcher, fetcher_parts
+from fakes.scripted_source import RecordingSink, ScriptedSource, a_fetcher, fetcher_dependencies
 
 
 class Closing:
@@ -46,7 +46,7 @@ def test_a_stop_ends_a_wait_for_the_next_look_at_the_shards():
 def test_every_part_is_closed_whatever_the_others_do():
     source, sink, tracker = ScriptedSource(), RecordingSink(), InProcessTracker()
     closing = Closing(failing=("factory",))
-    parts = fetcher_parts(
+    parts = fetcher_dependencies(
         closing.watch(source, "factory"), closing.watch(sink, "sink"), tracker=closing.watch(tracker, "tracker")
     )
 
@@ -63,7 +63,7 @@ def test_every_part_is_closed_whatever_the_others_do():
 
 def test_closing_before_opening_is_nothing():
     closing = Closing()
-    parts = fetcher_parts(closing.watch(ScriptedSource(), "factory"), RecordingSink())
+    parts = fetcher_dependencies(closing.watch(ScriptedSource(), "factory"), RecordingSink())
 
     async def job():
         await DataFetcher(parts).close()

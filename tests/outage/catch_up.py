@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from recordpublisher.fetcher.checkpoints.snapshot import to_json
+from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.stores.file.state_store import FileStateStore
 from recordpublisher.publishers.positions import StartingPosition
@@ -75,14 +75,14 @@ class _CatchUp:
         held = dict(self._log.shards)
         subtasks = [message["metrics"]["subtask"] for message in self._log.latest.values()]
         lag_ms = max(each["alignmentLagMs"] or 0 for each in subtasks)
-        lowest = next((each["globalHolder"] for each in subtasks if each["globalHolder"] is not None), None)
+        lowest = next((each["blockingSubtask"] for each in subtasks if each["blockingSubtask"] is not None), None)
         self._processes.stop_subtasks()
         self._log.restart()
         began = self._start("and once more, with flink.watermark.alignment.max.lag", WITH_MAX_LAG)
         released = self._run_until(self._others_are_written)
         if released is not None:
             self._log_line(f"{released - self._log.began:5.1f} s  the other shards have written what they had")
-        was_excluded = self._log.shards[_key(BEHIND)]["leftOut"]
+        was_excluded = self._log.shards[_key(BEHIND)]["excluded"]
         self._run_until(lambda: self._log.rows == dict(self._producer.sent))
         self._run_for(1.0)
         seconds = None if released is None else released - began
@@ -108,7 +108,7 @@ class _CatchUp:
         }
         store = FileStateStore(self._folder / "state")
         generation = await store.open_generation(0)
-        await store.store(0, generation, to_json(states, None, generation, 0, SUBTASKS))
+        await store.store(0, generation, snapshot_to_json(states, None, generation, 0, SUBTASKS))
 
     def _start(self, line: str, properties: Mapping[str, Any]) -> float:
         self._processes.start_subtasks(CATCH_UP_STREAM, SUBTASKS, dict(properties))

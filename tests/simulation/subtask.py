@@ -9,16 +9,16 @@ from typing import Any
 
 from recordpublisher.consumer.bad_records import OnPoison
 from recordpublisher.consumer.deserialization import BytesDeserializer
-from recordpublisher.consumer.event_time import AssignedTimes
-from recordpublisher.consumer.shard_consumer import Stamping
+from recordpublisher.consumer.event_time import FunctionTimestamps
+from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
-from recordpublisher.fetcher.checkpoints.store import Checkpoints
+from recordpublisher.fetcher.checkpoints.store import SubtaskCheckpoints
 from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, WatermarkTracker
 from recordpublisher.fetcher.data_fetcher import DataFetcher
-from recordpublisher.fetcher.dependencies import FetcherParts
+from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
-from recordpublisher.fetcher.shards.discovery import Discovery
+from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
@@ -166,24 +166,24 @@ class Subtask:
         await self.fetcher.open()
         await self.fetcher.run_bounded(Bounds())
 
-    def _parts(self, properties: Properties, universe: Universe, world: World, shelf: Shelf) -> FetcherParts:
+    def _parts(self, properties: Properties, universe: Universe, world: World, shelf: Shelf) -> FetcherDependencies:
         life = self._life
         settings = replace(FetcherSettings.of(properties), budget=life.budget)
 
         async def pinned(stream: str) -> int:
             return EPOCH_MS
 
-        def stamping(shard: Shard, metrics: ShardMetrics) -> Stamping:
-            times, strategy = AssignedTimes(lambda record: int(record.data)), BoundedOutOfOrderness(properties)
+        def stamping(shard: Shard, metrics: ShardMetrics) -> BatchDecorator:
+            times, strategy = FunctionTimestamps(lambda record: int(record.data)), BoundedOutOfOrderness(properties)
             more = {"on_poison": OnPoison.FAIL, "future_limit_ms": FUTURE_LIMIT_MS}
-            return Stamping(BytesDeserializer(), times, strategy, metrics, **more)
+            return BatchDecorator(BytesDeserializer(), times, strategy, metrics, **more)
 
-        return FetcherParts(
+        return FetcherDependencies(
             factory=self._source,
-            discovery=Discovery(self._source, ("s",), settings.discovery_interval_ms),
+            discovery=ShardDiscovery(self._source, ("s",), settings.discovery_interval_ms),
             sink=self.sink,
             tracker=self._tracker,
-            stamping_of=stamping,
+            decorator_for=stamping,
             settings=settings,
             clock=Clock(universe),
             assigner=owner_of,
@@ -191,7 +191,7 @@ class Subtask:
             streams=("s",),
             pin_latest=pinned,
             use_continuations=life.continuations,
-            checkpoints=Checkpoints(ShelfStore(shelf, self.process), self.number),
+            checkpoints=SubtaskCheckpoints(ShelfStore(shelf, self.process), self.number),
             subtask=self.number,
             parallelism=life.parallelism,
         )

@@ -11,10 +11,10 @@ from typing import Any
 
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.data_fetcher import DataFetcher
-from recordpublisher.fetcher.dependencies import FetcherParts
+from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
-from recordpublisher.fetcher.shards.discovery import Discovery
+from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import Registry
@@ -141,12 +141,12 @@ def fetcher_over(
     lister = StreamLister(factory, given, {STREAM: stream}, clock, client)
     settings = FetcherSettings.of(given)
     return DataFetcher(
-        FetcherParts(
+        FetcherDependencies(
             factory=factory,
-            discovery=Discovery(lister, [STREAM], settings.discovery_interval_ms),
+            discovery=ShardDiscovery(lister, [STREAM], settings.discovery_interval_ms),
             sink=sink,
             tracker=tracker or InProcessTracker(),
-            stamping_of=stamping_maker(registry(), given),
+            decorator_for=stamping_maker(registry(), given),
             settings=settings,
             clock=clock,
             assigner=registry().shard_assigners.get("UNIFORM", "")(given),

@@ -11,8 +11,8 @@ from recordpublisher.fetcher import startup as opening
 from recordpublisher.fetcher.checkpoints import restore as seeding
 from recordpublisher.fetcher.data_fetcher import DataFetcher
 from recordpublisher.fetcher.shards import shard_table
-from recordpublisher.fetcher.shards.discovery import Discovery
-from recordpublisher.fetcher.shards.owned_shards import Roster
+from recordpublisher.fetcher.shards.discovery import ShardDiscovery
+from recordpublisher.fetcher.shards.owned_shards import OwnedShards
 from recordpublisher.publishers.positions import StartingPosition
 
 from .mutation import Patches, nothing, replaced
@@ -22,7 +22,7 @@ def failed_discovery_never_ends_a_job() -> Patches:
     async def look(self: Any, stream: str, looked: Any) -> None:
         await looked(stream, await self._lister._client.list_shards(self._lister._names[stream]))
 
-    return [replaced(Discovery, "_look", look)]
+    return [replaced(ShardDiscovery, "_look", look)]
 
 
 def child_shards_are_used_at_once() -> Patches:
@@ -47,7 +47,7 @@ def other_subtasks_hear_of_children_by_looking() -> Patches:
     async def run(self: Any, looked: Any) -> None:
         await asyncio.get_running_loop().create_future()
 
-    return [replaced(Discovery, "run", run)]
+    return [replaced(ShardDiscovery, "run", run)]
 
 
 def latest_is_pinned_once_for_the_job() -> Patches:
@@ -57,20 +57,20 @@ def latest_is_pinned_once_for_the_job() -> Patches:
         return await pinned(replace(restored, pinned_ms=None), parts)
 
     def from_now(listed: Any, restored: Any, start: Any) -> Any:
-        states = seeding.seeded_states(listed, restored, start)
+        states = seeding.initial_states(listed, restored, start)
         return {key: replace(state, start=start) if state.position is None else state for key, state in states.items()}
 
-    return [replaced(opening, "_pinned_start", anew), replaced(opening, "seeded_states", from_now)]
+    return [replaced(opening, "_pinned_start", anew), replaced(opening, "initial_states", from_now)]
 
 
 def found_shards_are_read_from_their_beginning() -> Patches:
-    take = Roster.take
+    take = OwnedShards.take
 
-    def from_the_tip(self: Roster, shards: Any) -> None:
+    def from_the_tip(self: OwnedShards, shards: Any) -> None:
         with patch.object(StartingPosition, "trim_horizon", StartingPosition.latest):
             take(self, shards)
 
-    return [replaced(Roster, "take", from_the_tip)]
+    return [replaced(OwnedShards, "take", from_the_tip)]
 
 
 def an_old_listing_is_asked_for_again_at_the_start() -> Patches:

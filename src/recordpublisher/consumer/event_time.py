@@ -14,7 +14,7 @@ from recordpublisher.publishers.properties.table import TIMESTAMP_FIELD
 from recordpublisher.publishers.records import Record, RecordBatch
 
 
-class EventTimes(Protocol):
+class TimestampAssigner(Protocol):
     """Answers the event time of each record of a batch (epoch ms); any exception counts as a poisoned record (S7)."""
 
     def of(self, batch: RecordBatch) -> Sequence[int]:
@@ -22,7 +22,7 @@ class EventTimes(Protocol):
         ...
 
 
-class ArrivalTimes:
+class ArrivalTimestamps:
     """The approximate arrival at the service."""
 
     def of(self, batch: RecordBatch) -> Sequence[int]:
@@ -30,7 +30,7 @@ class ArrivalTimes:
         return batch.arrival_millis
 
 
-class AssignedTimes:
+class FunctionTimestamps:
     """A user's function from a record to epoch ms."""
 
     def __init__(self, assigner: Callable[[Record], int]) -> None:
@@ -41,7 +41,7 @@ class AssignedTimes:
         return [int(self._assigner(record)) for record in batch]
 
 
-class JsonFieldTimes:
+class JsonFieldTimestamps:
     """A top-level field of JSON records: a number is epoch ms, a text is ISO-8601 (UTC when it names no zone)."""
 
     def __init__(self, field: str) -> None:
@@ -57,13 +57,13 @@ class JsonFieldTimes:
             raise ValueError(f"no event time in field '{self._field}' ({TIMESTAMP_FIELD.key}): {error}") from error
 
 
-def event_times(properties: Properties, assigner: Callable[[Record], int] | None) -> EventTimes:
+def event_times(properties: Properties, assigner: Callable[[Record], int] | None) -> TimestampAssigner:
     """What stamps a job's records: the user's function, the named field, or arrival. Raises: ConfigurationError for a bad name."""
     field = properties.value(TIMESTAMP_FIELD)
     if assigner is not None:
-        return AssignedTimes(assigner)
+        return FunctionTimestamps(assigner)
     try:
-        return ArrivalTimes() if field is None else JsonFieldTimes(field)
+        return ArrivalTimestamps() if field is None else JsonFieldTimestamps(field)
     except ValueError as error:
         valid = "a name without quotes, backslashes and control characters"
         raise ConfigurationError(TIMESTAMP_FIELD.key, field, valid) from error

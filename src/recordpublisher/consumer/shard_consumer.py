@@ -13,11 +13,11 @@ from recordpublisher.publishers.shards import Shard
 
 from .bad_records import OnPoison, PoisonPolicy
 from .deserialization import Deserializer
-from .event_time import EventTimes
-from .watermark_strategies import WatermarkStrategy, without_absurd_futures
+from .event_time import TimestampAssigner
+from .watermark_strategies import WatermarkStrategy, cap_future_event_times
 
 
-class Stamping:
+class BatchDecorator:
     """What turns one shard's bytes into values with times: deserialiser, event times, watermark strategy, and what to do with poison.
 
     Counts skipped records (S7) and event times too far ahead of their arrival to move the watermark (W12) into the shard's metrics.
@@ -26,7 +26,7 @@ class Stamping:
     def __init__(
         self,
         deserializer: Deserializer,
-        event_times: EventTimes,
+        event_times: TimestampAssigner,
         strategy: WatermarkStrategy,
         metrics: ShardMetrics,
         *,
@@ -66,8 +66,8 @@ class Stamping:
 
     def _with_watermarks(self, batch: RecordBatch) -> RecordBatch:
         times = batch.watermarks or ()
-        believed, absurd = without_absurd_futures(times, batch.arrival_millis, self._future_limit_ms)
-        self._metrics.absurd_event_times += absurd
+        believed, absurd = cap_future_event_times(times, batch.arrival_millis, self._future_limit_ms)
+        self._metrics.future_event_times += absurd
         return batch.with_columns(watermarks=self.strategy.advance(believed))
 
 
@@ -77,7 +77,7 @@ class ShardConsumer:
     Owns nothing but the run: positions and queues belong to the fetcher, behind the ShardOutput port.
     """
 
-    def __init__(self, publisher: RecordPublisher, stamping: Stamping, output: ShardOutput) -> None:
+    def __init__(self, publisher: RecordPublisher, stamping: BatchDecorator, output: ShardOutput) -> None:
         self._publisher = publisher
         self._stamping = stamping
         self._output = output

@@ -83,7 +83,7 @@ class AssignedWatermarks(Monotonous):
         return [int(self._assigner(record)) for record in batch]
 
 
-def without_absurd_futures(
+def cap_future_event_times(
     event_times: Sequence[int], arrivals: Sequence[int], limit_ms: int
 ) -> tuple[Sequence[int], int]:
     """Event times for watermarks: those more than `limit_ms` ahead of their arrival count as the arrival; and how many (W12)."""

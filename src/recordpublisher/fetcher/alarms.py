@@ -19,7 +19,7 @@ class AlarmKind(StrEnum):
 
     UNREAD = "a shard is written to, and nothing of it comes out"
     STALLED = "the global watermark stands still while there is something to emit"
-    ALONE = "the tracker was never reached, and the subtask goes by its own watermark"
+    TRACKER_UNREACHABLE = "the tracker was never reached, and the subtask goes by its own watermark"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ AlarmListener = Callable[[Alarm], None]
 """Called when an alarm is raised, again each interval while it lasts, and once when it is over; it must return soon."""
 
 
-class AlarmBoard:
+class ActiveAlarms:
     """Owns what is raised; tells the log and the listener, and reminds once an interval."""
 
     def __init__(self, interval_ms: int, listener: AlarmListener | None = None) -> None:

@@ -10,28 +10,28 @@ from typing import Any
 from recordpublisher.consumer.bad_records import OnPoison
 from recordpublisher.publishers.shards import Shard
 
-from .checkpoints.store import CheckpointKeeper
+from .checkpoints.store import CheckpointScheduler
 from .coordination.watermark_tracker import SubtaskReport, SubtaskStatus
-from .dependencies import FetcherParts
+from .dependencies import FetcherDependencies
 from .monitoring.metric_views import SubtaskView
 from .monitoring.metrics import metrics_of
 from .monitoring.monitor import Monitor
-from .monitoring.status_log import Watch
+from .monitoring.status_log import StatusLogger
 from .pipeline.bounds import BoundedResult, Bounds, EndReason, outcome_of
-from .pipeline.dead_letters import Rejections
+from .pipeline.dead_letters import BadRecordHandler
 from .pipeline.emitter import Emitter
-from .pipeline.memory_budget import ByteBudget
-from .pipeline.shard_queues import Intake
-from .pipeline.shard_readers import Readers, is_deleted_stream
-from .pipeline.suspension import Pulse
-from .pipeline.termination import Ending, FinishLine
-from .shards.owned_shards import Roster
+from .pipeline.memory_budget import MemoryBudget
+from .pipeline.shard_queues import ShardQueues
+from .pipeline.shard_readers import ShardReaders, is_deleted_stream
+from .pipeline.suspension import SuspensionDetector
+from .pipeline.termination import RunCompletion, TerminationCondition
+from .shards.owned_shards import OwnedShards
 from .shards.shard_table import ShardEntry, ShardTable
-from .snapshotter import Snapshots
-from .startup import close_parts, open_job
+from .snapshotter import Snapshotter
+from .startup import close_dependencies, open_job
 from .watermarks.alignment import Alignment
-from .watermarks.reshard_handover import Succession
-from .watermarks.stragglers import Laggards
+from .watermarks.reshard_handover import ReshardHandover
+from .watermarks.stragglers import StragglerDetector
 
 log = logging.getLogger("recordpublisher.fetcher")
 
@@ -39,23 +39,23 @@ log = logging.getLogger("recordpublisher.fetcher")
 class DataFetcher:
     """Reads the shards of one subtask. Owns their table and the life of everything that runs."""
 
-    def __init__(self, parts: FetcherParts) -> None:
+    def __init__(self, parts: FetcherDependencies) -> None:
         self._parts = parts
         settings, clock = parts.settings, parts.clock
         self._table = ShardTable(parts.tracker.is_finished)
-        self._pulse = Pulse(clock, self._woke_up)
+        self._pulse = SuspensionDetector(clock, self._woke_up)
         self._alignment = Alignment(
             parts.tracker, parts.subtask, settings.lookahead_ms, settings.startup_timeout_ms, clock
         )
-        self._intake = Intake(
-            ByteBudget(settings.budget),
+        self._intake = ShardQueues(
+            MemoryBudget(settings.budget),
             settings.idle_interval_ms,
             clock,
             self._pulse,
             self._changed,
             self._found_children,
         )
-        self._rejections = Rejections(self._table, settings.on_poison is OnPoison.SKIP, parts.dead_letters)
+        self._rejections = BadRecordHandler(self._table, settings.on_poison is OnPoison.SKIP, parts.dead_letters)
         self._emitter = Emitter(
             parts.sink,
             self._alignment,
@@ -66,29 +66,29 @@ class DataFetcher:
             self._shard_ended,
             self._rejections.poisoned,
         )
-        self._readers = Readers(
+        self._readers = ShardReaders(
             parts.factory,
             self._table,
             self._intake,
-            parts.stamping_of,
+            parts.decorator_for,
             parts.use_continuations,
             parts.tracker.final_watermark,
         )
-        self._succession = Succession(
+        self._succession = ReshardHandover(
             self._table, parts.tracker, settings.tracker_timeout_ms, clock, self._note, self._alignment.report
         )
-        self._laggards = Laggards(self._table, parts.tracker, settings.max_lag_ms, self._note)
-        self._roster = Roster(
+        self._laggards = StragglerDetector(self._table, parts.tracker, settings.max_lag_ms, self._note)
+        self._roster = OwnedShards(
             self._table, parts.discovery, parts.is_ours, clock, self._changed_quietly, self._forgotten
         )
-        self._keeper = CheckpointKeeper(settings.checkpoint_interval_ms, self.checkpoint)
+        self._keeper = CheckpointScheduler(settings.checkpoint_interval_ms, self.checkpoint)
         self._monitor = Monitor(parts, self._table, self._alignment, self._emitter)
         self._view = SubtaskView(
             self._table, parts.tracker, self._alignment, self._emitter, self._intake, self._monitor, self._pulse
         )
-        self._snapshots = Snapshots(parts, self._table, self._emitter, self._rejections)
-        self._finish_line = FinishLine(Bounds())
-        self._ending = Ending()
+        self._snapshots = Snapshotter(parts, self._table, self._emitter, self._rejections)
+        self._finish_line = TerminationCondition(Bounds())
+        self._ending = RunCompletion()
         self._stopped = False
         self._last_heads: dict[str, int | None] = {}
 
@@ -106,7 +106,7 @@ class DataFetcher:
         parts.tracker.on_advance(self._emitter.wake)
         self._alignment.begin()
         self._monitor.sightings.start = opened.start
-        self._watch = Watch(
+        self._watch = StatusLogger(
             parts.subtask, self._table, self._alignment, self._emitter.local_watermark, parts.tracker, parts.clock
         )
         await self.checkpoint()
@@ -160,7 +160,7 @@ class DataFetcher:
         """Close publishers, tracker and sink; every one of them, whatever the others do."""
         parts = self._parts
         parts.tracker.report(SubtaskReport(parts.subtask, SubtaskStatus.LEFT))
-        await close_parts(parts, self._rejections.close())
+        await close_dependencies(parts, self._rejections.close())
 
     def metrics(self) -> dict[str, Any]:
         """Metrics as a plain dict: `subtask` and `shards` by `stream/shard-id` (A1)."""
@@ -170,7 +170,7 @@ class DataFetcher:
 
     def _begin(self, bounds: Bounds) -> None:
         self._ending.begin()
-        self._finish_line = FinishLine(bounds)
+        self._finish_line = TerminationCondition(bounds)
         self._alignment.until = bounds.until_event_time
         self._emitter.begin()
         self._keeper.begin()
@@ -279,7 +279,7 @@ class DataFetcher:
         await asyncio.gather(*others, return_exceptions=True)
         await asyncio.shield(asyncio.gather(emitter, keeper, return_exceptions=True))
         self._last_heads = {
-            entry.key: entry.head_watermark for entry in self._table if self._finish_line.is_past_event_time(entry)
+            entry.key: entry.next_watermark for entry in self._table if self._finish_line.is_past_event_time(entry)
         }
         for entry in self._table:
             entry.at_tip = entry.at_tip and not entry.queue

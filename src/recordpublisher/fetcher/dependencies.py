@@ -1,11 +1,11 @@
-"""FetcherParts: what a fetcher is put together from."""
+"""FetcherDependencies: what a fetcher is put together from."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from recordpublisher.consumer.shard_consumer import Stamping
+from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.positions import StartingPosition
@@ -14,16 +14,16 @@ from recordpublisher.publishers.shard_tip import Tip
 from recordpublisher.publishers.shards import Shard
 
 from .alarms import AlarmListener
-from .checkpoints.store import Checkpoints
+from .checkpoints.store import SubtaskCheckpoints
 from .coordination.watermark_tracker import WatermarkTracker
 from .settings import FetcherSettings
 from .shards.assignment import ShardAssigner
-from .shards.discovery import Discovery
+from .shards.discovery import ShardDiscovery
 from .sink import Sink, SinkContext, State
 
 
 @dataclass(frozen=True, slots=True)
-class FetcherParts:
+class FetcherDependencies:
     """Made from properties by plugins/runtime/data_fetcher.py, from fakes by tests.
 
     `pin_latest` answers the server's time (epoch ms) for a LATEST start (P3), `oldest_retained` the arrival time (epoch ms) before which
@@ -34,10 +34,10 @@ class FetcherParts:
     """
 
     factory: RecordPublisherFactory
-    discovery: Discovery
+    discovery: ShardDiscovery
     sink: Sink
     tracker: WatermarkTracker
-    stamping_of: Callable[[Shard, ShardMetrics], Stamping]
+    decorator_for: Callable[[Shard, ShardMetrics], BatchDecorator]
     settings: FetcherSettings
     clock: Clock
     assigner: ShardAssigner
@@ -49,7 +49,7 @@ class FetcherParts:
     tip: Callable[[Shard, StartingPosition], Awaitable[Tip | None]] | None = None
     retention_ms: Callable[[str], Awaitable[int | None]] | None = None
     on_alarm: AlarmListener | None = None
-    checkpoints: Checkpoints | None = None
+    checkpoints: SubtaskCheckpoints | None = None
     dead_letters: Sink | None = None
     restore: tuple[State, ...] = ()
     subtask: int = 0

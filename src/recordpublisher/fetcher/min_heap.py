@@ -1,4 +1,4 @@
-"""LowestOf: the lowest of many changing values, kept in a heap (W9a)."""
+"""IndexedMinHeap: the lowest of many changing values, kept in a heap (W9a)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 K = TypeVar("K", str, int)
 
 
-class LowestOf(Generic[K]):
+class IndexedMinHeap(Generic[K]):
     """Values by key; setting one and asking for the lowest cost O(log n).
 
     Entries that were replaced stay in the heap until they reach its top or outnumber the live ones.

@@ -6,19 +6,21 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from .checkpoints.snapshot import to_json
-from .dependencies import FetcherParts
-from .pipeline.dead_letters import Rejections
+from .checkpoints.snapshot import snapshot_to_json
+from .dependencies import FetcherDependencies
+from .pipeline.dead_letters import BadRecordHandler
 from .pipeline.emitter import Emitter
 from .shards.shard_table import ShardTable
 from .sink import Checkpoint, State
 from .startup import OpenedJob
 
 
-class Snapshots:
+class Snapshotter:
     """Owns the generation, the pinned start and what is still kept for others; one checkpoint is taken at a time."""
 
-    def __init__(self, parts: FetcherParts, table: ShardTable, emitter: Emitter, rejections: Rejections) -> None:
+    def __init__(
+        self, parts: FetcherDependencies, table: ShardTable, emitter: Emitter, rejections: BadRecordHandler
+    ) -> None:
         self._parts = parts
         self._table = table
         self._emitter = emitter
@@ -35,7 +37,9 @@ class Snapshots:
     def take(self) -> dict[str, Any]:
         """Exactly what `write` has returned for (S1). Raises: StateError before the job was opened."""
         parts, states = self._parts, self._table.states()
-        return to_json(states, self._pinned_ms, self._generation, parts.subtask, parts.parallelism, self._earlier)
+        return snapshot_to_json(
+            states, self._pinned_ms, self._generation, parts.subtask, parts.parallelism, self._earlier
+        )
 
     async def keep(self) -> dict[str, Any]:
         """Flush, take, store: kept only after the sink confirmed everything before it (S6). Raises: FencedError, SinkError."""

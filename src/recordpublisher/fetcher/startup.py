@@ -10,9 +10,15 @@ from dataclasses import dataclass
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.shards import Shard
 
-from .checkpoints.restore import data_loss, not_listed_yet, past_retention, seeded_states, vanished
-from .checkpoints.snapshot import Restored, handed_over, overlaid, union
-from .dependencies import FetcherParts
+from .checkpoints.restore import (
+    data_loss_error,
+    initial_states,
+    shards_missing_from_listing,
+    shards_no_longer_listed,
+    shards_past_retention,
+)
+from .checkpoints.snapshot import RestoredState, merge_snapshots, overlay, states_for_other_subtasks
+from .dependencies import FetcherDependencies
 from .shards.shard_state import ShardState
 from .sink import SinkContext, State
 
@@ -40,7 +46,7 @@ class OpenedJob:
         return min((state.watermark for state in open_states if state.watermark is not None), default=None)
 
 
-async def open_job(parts: FetcherParts, context: SinkContext) -> OpenedJob:
+async def open_job(parts: FetcherDependencies, context: SinkContext) -> OpenedJob:
     """Open the sink, restore, look for shards, pin a LATEST start.
 
     Of `restore=` and the state store the newer generation wins for each shard, so that a job started again with the same arguments goes
@@ -48,24 +54,24 @@ async def open_job(parts: FetcherParts, context: SinkContext) -> OpenedJob:
     """
     stored = await parts.sink.open(context)
     generation, kept = (0, []) if parts.checkpoints is None else await parts.checkpoints.open()
-    restored = union([*parts.restore, *kept], parts.factory.order_of)
+    restored = merge_snapshots([*parts.restore, *kept], parts.factory.order_of)
     in_sink = [] if stored is None else [stored] if isinstance(stored, Mapping) else list(stored)
     if in_sink:
-        restored = overlaid(restored, union(in_sink, parts.factory.order_of))
+        restored = overlay(restored, merge_snapshots(in_sink, parts.factory.order_of))
     listed = await _listed(restored, parts)
     await _check_for_gaps(listed, restored, parts)
     start, pinned_ms = await _pinned_start(restored, parts)
-    states = seeded_states(listed, restored, start)
+    states = initial_states(listed, restored, start)
     foreign = {shard.key for shard in listed if parts.assigner(shard, parts.parallelism) != parts.subtask}
-    earlier = handed_over([*kept, *in_sink], parts.subtask, foreign)
+    earlier = states_for_other_subtasks([*kept, *in_sink], parts.subtask, foreign)
     return OpenedJob(listed, states, start, pinned_ms, max(generation, restored.generation + 1), earlier)
 
 
-async def _listed(restored: Restored, parts: FetcherParts) -> Sequence[Shard]:
+async def _listed(restored: RestoredState, parts: FetcherDependencies) -> Sequence[Shard]:
     """Every shard, listed again while the listing is older than the state: what it lacks would seem lost, or new."""
     for _ in range(LOOKS):
         listed = await parts.discovery.initial()
-        unheard = not_listed_yet(listed, restored, parts.streams)
+        unheard = shards_missing_from_listing(listed, restored, parts.streams)
         if not unheard:
             break
         log.warning(
@@ -75,18 +81,18 @@ async def _listed(restored: Restored, parts: FetcherParts) -> Sequence[Shard]:
     return listed
 
 
-async def _check_for_gaps(listed: Sequence[Shard], restored: Restored, parts: FetcherParts) -> None:
+async def _check_for_gaps(listed: Sequence[Shard], restored: RestoredState, parts: FetcherDependencies) -> None:
     oldest: dict[str, int | None] = {}
     if parts.oldest_retained is not None:
         oldest = {stream: await parts.oldest_retained(stream) for stream in restored.streams & set(parts.streams)}
-    gone = vanished(listed, restored, parts.streams) + past_retention(listed, restored, oldest)
+    gone = shards_no_longer_listed(listed, restored, parts.streams) + shards_past_retention(listed, restored, oldest)
     if gone and not parts.settings.continue_on_data_loss:
-        raise data_loss(gone, restored)
+        raise data_loss_error(gone, restored)
     if gone:
-        log.error("%s; going on because flink.state.dataloss=CONTINUE", data_loss(gone, restored))
+        log.error("%s; going on because flink.state.dataloss=CONTINUE", data_loss_error(gone, restored))
 
 
-async def _pinned_start(restored: Restored, parts: FetcherParts) -> tuple[StartingPosition, int | None]:
+async def _pinned_start(restored: RestoredState, parts: FetcherDependencies) -> tuple[StartingPosition, int | None]:
     """LATEST becomes AT_TIMESTAMP once for the job, from the server's clock (P3)."""
     if parts.start.type is not PositionType.LATEST:
         return parts.start, restored.pinned_ms
@@ -96,7 +102,7 @@ async def _pinned_start(restored: Restored, parts: FetcherParts) -> tuple[Starti
     return StartingPosition.at_timestamp(pinned_ms), pinned_ms
 
 
-async def close_parts(parts: FetcherParts, *more: Awaitable[None]) -> None:
+async def close_dependencies(parts: FetcherDependencies, *more: Awaitable[None]) -> None:
     """Close publishers, tracker, sink and state store, and await `more`. Raises: the first error, when all are closed."""
     stores = [] if parts.checkpoints is None else [parts.checkpoints.close()]
     every = [parts.factory.close(), parts.tracker.close(), parts.sink.close(), *stores, *more]

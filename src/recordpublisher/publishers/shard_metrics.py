@@ -35,7 +35,7 @@ class ShardMetrics:
     """Counter: records without a readable value or time that were skipped (S7)."""
     dead_letters: int = 0
     """Counter: records given to the dead-letter sink (S7)."""
-    absurd_event_times: int = 0
+    future_event_times: int = 0
     """Counter: event times too far ahead of their arrival to move the watermark (W12)."""
     subscribed: int = 0
     """Gauge: 1 while a fan-out subscription is open."""

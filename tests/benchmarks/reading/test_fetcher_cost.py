@@ -11,8 +11,8 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.consumer.bad_records import OnPoison
 from recordpublisher.consumer.deserialization import BytesDeserializer
-from recordpublisher.consumer.event_time import ArrivalTimes
-from recordpublisher.consumer.shard_consumer import Stamping
+from recordpublisher.consumer.event_time import ArrivalTimestamps
+from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.publishers.clock import SystemClock
@@ -76,12 +76,17 @@ def test_cpu_per_record(lookahead, capsys):
 
     def stamping(shard, metrics):
         strategy = BoundedOutOfOrderness(given)
-        return Stamping(
-            BytesDeserializer(), ArrivalTimes(), strategy, metrics, on_poison=OnPoison.FAIL, future_limit_ms=3_600_000
+        return BatchDecorator(
+            BytesDeserializer(),
+            ArrivalTimestamps(),
+            strategy,
+            metrics,
+            on_poison=OnPoison.FAIL,
+            future_limit_ms=3_600_000,
         )
 
     async def job() -> float:
-        fetcher = a_fetcher(source, sink, given, clock=SystemClock(), stamping_of=stamping, assigner=lambda *_: 0)
+        fetcher = a_fetcher(source, sink, given, clock=SystemClock(), decorator_for=stamping, assigner=lambda *_: 0)
         await fetcher.open()
         began = time.process_time()
         result = await fetcher.run_bounded(Bounds(max_time=60))

@@ -2,8 +2,13 @@
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.restore import data_loss, past_retention, seeded_states, vanished
-from recordpublisher.fetcher.checkpoints.snapshot import Restored
+from recordpublisher.fetcher.checkpoints.restore import (
+    data_loss_error,
+    initial_states,
+    shards_no_longer_listed,
+    shards_past_retention,
+)
+from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.shards import Shard
@@ -15,25 +20,25 @@ KNOWN = ShardState(START, SequenceNumber("5"))
 
 
 def test_a_fresh_job_starts_every_shard_at_its_start():
-    assert seeded_states([shard("a"), shard("b", "a")], Restored(), PINNED) == {
+    assert initial_states([shard("a"), shard("b", "a")], RestoredState(), PINNED) == {
         "s/a": ShardState(PINNED),
         "s/b": ShardState(PINNED),
     }
 
 
 def test_a_known_shard_goes_on():
-    assert seeded_states([shard("a")], Restored({"s/a": KNOWN}), PINNED)["s/a"] is KNOWN
+    assert initial_states([shard("a")], RestoredState({"s/a": KNOWN}), PINNED)["s/a"] is KNOWN
 
 
 def test_a_descendant_starts_at_trim_horizon():
-    states = seeded_states([shard("a"), shard("b", "a"), shard("c", "b")], Restored({"s/a": KNOWN}), PINNED)
+    states = initial_states([shard("a"), shard("b", "a"), shard("c", "b")], RestoredState({"s/a": KNOWN}), PINNED)
 
     assert states["s/b"] == states["s/c"] == ShardState(StartingPosition.trim_horizon())
 
 
 def test_an_ancestor_that_the_state_dropped_is_finished():
     listed = [shard("g"), shard("p", "g"), shard("q"), shard("a", "p", "q")]
-    states = seeded_states(listed, Restored({"s/a": KNOWN}), PINNED)
+    states = initial_states(listed, RestoredState({"s/a": KNOWN}), PINNED)
 
     assert [states[f"s/{each}"].ended for each in "gpqa"] == [True, True, True, False]
 
@@ -42,21 +47,21 @@ def test_a_shard_that_waits_does_not_say_that_its_parents_are_finished():
     """The owner of `q` had not heard of it yet when the owner of their child had: taken as finished, `q` would be lost."""
     listed = [shard("p"), shard("q"), shard("c", "p", "q")]
     ended, waiting = ShardState(START, KNOWN.position, ended=True), ShardState(START, waiting=True)
-    states = seeded_states(listed, Restored({"s/p": ended, "s/c": waiting}), PINNED)
+    states = initial_states(listed, RestoredState({"s/p": ended, "s/c": waiting}), PINNED)
 
     assert states["s/q"] == ShardState(StartingPosition.trim_horizon())
 
 
 def test_a_new_stream_starts_at_the_pinned_start():
-    states = seeded_states([shard("a"), Shard("t", "a")], Restored({"s/a": KNOWN}), PINNED)
+    states = initial_states([shard("a"), Shard("t", "a")], RestoredState({"s/a": KNOWN}), PINNED)
 
     assert states["t/a"] == ShardState(PINNED)
 
 
 def test_a_shard_that_vanished_unread_is_a_gap():
-    restored = Restored({"s/a": KNOWN, "s/b": ShardState(START, ended=True), "t/a": KNOWN})
+    restored = RestoredState({"s/a": KNOWN, "s/b": ShardState(START, ended=True), "t/a": KNOWN})
 
-    assert vanished([], restored, ["s"]) == ["s/a"]
+    assert shards_no_longer_listed([], restored, ["s"]) == ["s/a"]
 
 
 @pytest.mark.parametrize(
@@ -64,23 +69,28 @@ def test_a_shard_that_vanished_unread_is_a_gap():
     [(5, None, True), (5, 9, True), (5, 10, False), (10, 3, False), (None, 9, True), (None, None, False)],
 )
 def test_the_later_of_position_and_tip_past_retention_is_a_gap(arrival, tip, is_lost):
-    restored = Restored({"s/a": ShardState(START, SequenceNumber("5"), arrival_ms=arrival, tip_ms=tip)})
+    restored = RestoredState({"s/a": ShardState(START, SequenceNumber("5"), arrival_ms=arrival, tip_ms=tip)})
 
-    assert past_retention([shard("a")], restored, {"s": 10}) == (["s/a"] if is_lost else [])
+    assert shards_past_retention([shard("a")], restored, {"s": 10}) == (["s/a"] if is_lost else [])
 
 
 def test_without_a_known_retention_there_is_no_judgement():
-    old = Restored({"s/a": ShardState(START, SequenceNumber("5"), arrival_ms=1)})
+    old = RestoredState({"s/a": ShardState(START, SequenceNumber("5"), arrival_ms=1)})
 
-    assert past_retention([shard("a")], old, {"s": None}) == past_retention([shard("a")], old, {}) == []
+    assert shards_past_retention([shard("a")], old, {"s": None}) == shards_past_retention([shard("a")], old, {}) == []
 
 
 def test_an_ended_shard_has_no_gap():
-    assert past_retention([shard("a")], Restored({"s/a": ShardState(START, ended=True, arrival_ms=1)}), {"s": 9}) == []
+    assert (
+        shards_past_retention(
+            [shard("a")], RestoredState({"s/a": ShardState(START, ended=True, arrival_ms=1)}), {"s": 9}
+        )
+        == []
+    )
 
 
 def test_the_error_names_the_gap_and_the_way_out():
-    error = data_loss(["s/a"], Restored({"s/a": KNOWN}))
+    error = data_loss_error(["s/a"], RestoredState({"s/a": KNOWN}))
 
     assert "s/a after 5" in str(error)
     assert "flink.state.dataloss=CONTINUE" in str(error)
@@ -88,22 +98,22 @@ def test_the_error_names_the_gap_and_the_way_out():
 
 def test_an_ancestor_of_a_shard_that_only_waits_is_not_finished():  # S5: its owner may have stored nothing yet
     waiting = ShardState(StartingPosition.trim_horizon(), parents=("p",), waiting=True)
-    states = seeded_states([shard("p"), shard("a", "p")], Restored({"s/a": waiting}), PINNED)
+    states = initial_states([shard("p"), shard("a", "p")], RestoredState({"s/a": waiting}), PINNED)
 
     assert not states["s/p"].ended
 
 
 def test_an_ancestor_of_an_empty_shard_that_was_read_is_finished():  # S5
     read = ShardState(StartingPosition.trim_horizon(), continuation="5", parents=("p",))
-    states = seeded_states([shard("p"), shard("a", "p")], Restored({"s/a": read}), PINNED)
+    states = initial_states([shard("p"), shard("a", "p")], RestoredState({"s/a": read}), PINNED)
 
     assert states["s/p"].ended
 
 
 def test_a_child_begins_at_the_lowest_watermark_of_its_ended_parents():  # W5
     ended = [ShardState(START, SequenceNumber("5"), watermark=at, ended=True) for at in (30, 20)]
-    states = seeded_states(
-        [shard("p"), shard("q"), shard("a", "p", "q")], Restored({"s/p": ended[0], "s/q": ended[1]}), PINNED
+    states = initial_states(
+        [shard("p"), shard("q"), shard("a", "p", "q")], RestoredState({"s/p": ended[0], "s/q": ended[1]}), PINNED
     )
 
     assert states["s/a"].watermark == 20

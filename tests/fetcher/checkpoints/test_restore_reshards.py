@@ -17,7 +17,7 @@ from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.reshard_generations import Family, FamilySource, Row
-from fakes.scripted_source import fetcher_parts
+from fakes.scripted_source import fetcher_dependencies
 
 PATIENCE_SECONDS = 120
 ALIGNED = {"flink.watermark.lookahead.millis": 1}
@@ -110,7 +110,7 @@ class Job:
     def _fetcher(self, number: int, parallelism: int, after: Step, given: dict) -> DataFetcher:
         sink = SlowSink(self._cost, self._write)
         properties = {"flink.shard.discovery.intervalmillis": 2_000, **given}
-        parts = fetcher_parts(self._source, sink, properties, tracker=self._tracker)
+        parts = fetcher_dependencies(self._source, sink, properties, tracker=self._tracker)
         return DataFetcher(
             replace(
                 parts,

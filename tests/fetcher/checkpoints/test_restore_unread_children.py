@@ -2,8 +2,8 @@
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.restore import past_retention, with_unread_children
-from recordpublisher.fetcher.checkpoints.snapshot import Restored
+from recordpublisher.fetcher.checkpoints.restore import shards_past_retention, shards_with_unread_children
+from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.positions import SequenceNumber
 
@@ -15,7 +15,7 @@ ENDED = ShardState(START, SequenceNumber("5"), ended=True, arrival_ms=5)
 def test_children_that_came_and_went_unread_are_a_gap():
     later = shard("z", "y")
 
-    assert with_unread_children([later], Restored({"s/a": ENDED}), {"s": 10}) == ["s/a"]
+    assert shards_with_unread_children([later], RestoredState({"s/a": ENDED}), {"s": 10}) == ["s/a"]
 
 
 @pytest.mark.parametrize(
@@ -29,13 +29,18 @@ def test_children_that_came_and_went_unread_are_a_gap():
     ids=["child listed", "still listed", "child in the state", "the state is young"],
 )
 def test_there_is_no_such_gap_while_something_speaks_against_it(listed, more):
-    assert with_unread_children(listed, Restored({"s/a": ENDED, **more}), {"s": 10}) == []
+    assert shards_with_unread_children(listed, RestoredState({"s/a": ENDED, **more}), {"s": 10}) == []
 
 
 def test_without_a_known_retention_or_any_time_nobody_judges_of_children():
-    assert with_unread_children([], Restored({"s/a": ENDED, "s/b": ShardState(START, ended=True)}), {"s": None}) == []
-    assert with_unread_children([], Restored({"s/a": ShardState(START, ended=True)}), {"s": 10}) == []
+    assert (
+        shards_with_unread_children(
+            [], RestoredState({"s/a": ENDED, "s/b": ShardState(START, ended=True)}), {"s": None}
+        )
+        == []
+    )
+    assert shards_with_unread_children([], RestoredState({"s/a": ShardState(START, ended=True)}), {"s": 10}) == []
 
 
 def test_they_are_among_what_is_past_retention():
-    assert past_retention([shard("z", "y")], Restored({"s/a": ENDED}), {"s": 10}) == ["s/a"]
+    assert shards_past_retention([shard("z", "y")], RestoredState({"s/a": ENDED}), {"s": 10}) == ["s/a"]

@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.fetcher.checkpoints.snapshot import Restored, handed_over, overlaid, to_json, union
+from recordpublisher.fetcher.checkpoints.snapshot import (
+    RestoredState,
+    merge_snapshots,
+    overlay,
+    snapshot_to_json,
+    states_for_other_subtasks,
+)
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import SequenceNumber
@@ -17,7 +23,7 @@ def at(sequence: int | None, sub: int = -1, ended: bool = False) -> ShardState:
 
 
 def snapshot(shards, generation=1, pinned=None, subtask=0, parallelism=1):
-    return to_json(shards, pinned, generation, subtask, parallelism)
+    return snapshot_to_json(shards, pinned, generation, subtask, parallelism)
 
 
 POSITIONS = st.builds(at, st.none() | st.integers(0, 30), st.integers(-1, 3))
@@ -35,7 +41,7 @@ def rank(state: ShardState):
 def test_the_newest_generation_wins_then_the_furthest_position_in_any_order(parts, random):
     snapshots = [snapshot(shards, generation) for generation, shards in parts]
     random.shuffle(snapshots)
-    restored = union(snapshots)
+    restored = merge_snapshots(snapshots)
 
     for key in {key for _, shards in parts for key in shards}:
         newest = max(generation for generation, shards in parts if key in shards)
@@ -54,35 +60,38 @@ def test_any_split_over_subtasks_gives_the_same_state(shards, parallelism, seed)
         for n in range(parallelism)
     ]
 
-    assert union(parts).shards == shards
+    assert merge_snapshots(parts).shards == shards
 
 
 def test_an_ended_shard_is_further_than_any_position():
-    assert union([snapshot({"s/a": at(9)}), snapshot({"s/a": at(3, ended=True)})]).shards["s/a"].ended
+    assert merge_snapshots([snapshot({"s/a": at(9)}), snapshot({"s/a": at(3, ended=True)})]).shards["s/a"].ended
 
 
 def test_an_older_generation_does_not_count_however_far():
-    assert union([snapshot({"s/a": at(90)}, 1), snapshot({"s/a": at(5)}, 2)]).shards["s/a"] == at(5)
+    assert merge_snapshots([snapshot({"s/a": at(90)}, 1), snapshot({"s/a": at(5)}, 2)]).shards["s/a"] == at(5)
 
 
 def test_the_earliest_pinned_start_is_kept():  # P3
-    assert union([snapshot({}, pinned=9), snapshot({}), snapshot({}, pinned=5)]).pinned_ms == 5
+    assert merge_snapshots([snapshot({}, pinned=9), snapshot({}), snapshot({}, pinned=5)]).pinned_ms == 5
 
 
 def test_nothing_is_nothing():
-    assert union([]) == Restored()
+    assert merge_snapshots([]) == RestoredState()
 
 
 def test_sequence_numbers_that_are_not_numbers_are_ordered_by_the_factory():
     parts = [snapshot({"s/a": ShardState(START, SequenceNumber(each))}) for each in ("x-10", "x-9")]
 
-    assert union(parts, lambda each: int(each[2:])).shards["s/a"].position.sequence == "x-10"
+    assert merge_snapshots(parts, lambda each: int(each[2:])).shards["s/a"].position.sequence == "x-10"
 
 
 def test_what_a_sink_stored_wins_shard_by_shard():
-    below, above = union([snapshot({"s/a": at(9), "s/b": at(1)}, 3)]), union([snapshot({"s/a": at(2)}, 1, pinned=7)])
+    below, above = (
+        merge_snapshots([snapshot({"s/a": at(9), "s/b": at(1)}, 3)]),
+        merge_snapshots([snapshot({"s/a": at(2)}, 1, pinned=7)]),
+    )
 
-    assert overlaid(below, above) == Restored({"s/a": at(2), "s/b": at(1)}, 7, 3)
+    assert overlay(below, above) == RestoredState({"s/a": at(2), "s/b": at(1)}, 7, 3)
 
 
 @pytest.mark.parametrize(
@@ -98,27 +107,27 @@ def test_what_a_sink_stored_wins_shard_by_shard():
 )
 def test_what_cannot_be_read_is_a_state_error(wrong, told):
     with pytest.raises(StateError, match=told):
-        union([wrong, wrong])
+        merge_snapshots([wrong, wrong])
 
 
 def test_what_a_subtask_stored_for_shards_that_moved_is_kept_along():  # S5: their new owner may not have started yet
     stored = [snapshot({"s/a": at(9), "s/b": at(4)}, 3, subtask=0), snapshot({"s/c": at(7)}, 3, subtask=1)]
-    kept = handed_over(stored, 0, {"s/b", "s/c"})
+    kept = states_for_other_subtasks(stored, 0, {"s/b", "s/c"})
 
     assert kept == [{"generation": 3, "shards": {"s/b": at(4).to_json()}}]
-    after = union([to_json({"s/a": at(10)}, None, 4, 0, 2, kept), stored[1]])
+    after = merge_snapshots([snapshot_to_json({"s/a": at(10)}, None, 4, 0, 2, kept), stored[1]])
     assert after.shards == {"s/a": at(10), "s/b": at(4), "s/c": at(7)}
 
 
 def test_once_the_new_owner_has_stored_a_shard_it_is_not_kept_along():  # S5
     kept = [{"generation": 3, "shards": {"s/b": at(4).to_json()}}]
-    mine, other = to_json({"s/a": at(10)}, None, 4, 0, 2, kept), snapshot({"s/b": at(2)}, 5, subtask=1)
+    mine, other = snapshot_to_json({"s/a": at(10)}, None, 4, 0, 2, kept), snapshot({"s/b": at(2)}, 5, subtask=1)
 
-    assert handed_over([mine, other], 0, {"s/b"}) == []
-    assert union([mine, other]).shards["s/b"] == at(2), "of a later start, however far"
+    assert states_for_other_subtasks([mine, other], 0, {"s/b"}) == []
+    assert merge_snapshots([mine, other]).shards["s/b"] == at(2), "of a later start, however far"
 
 
 def test_what_is_kept_along_survives_a_second_start():  # S5
     kept = [{"generation": 3, "shards": {"s/b": at(4).to_json()}}]
 
-    assert handed_over([to_json({"s/a": at(10)}, None, 4, 0, 2, kept)], 0, {"s/b"}) == kept
+    assert states_for_other_subtasks([snapshot_to_json({"s/a": at(10)}, None, 4, 0, 2, kept)], 0, {"s/b"}) == kept

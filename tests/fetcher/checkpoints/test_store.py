@@ -2,7 +2,7 @@
 
 import asyncio
 
-from recordpublisher.fetcher.checkpoints.store import CheckpointKeeper, Checkpoints
+from recordpublisher.fetcher.checkpoints.store import CheckpointScheduler, SubtaskCheckpoints
 from recordpublisher.testing.virtual_time import run_virtual
 
 
@@ -18,7 +18,7 @@ def keep(interval_ms, *events, cost=0.0, seconds=10.0):
             await asyncio.sleep(cost)
             taken.append((began, loop.time()))
 
-        keeper = CheckpointKeeper(interval_ms, take)
+        keeper = CheckpointScheduler(interval_ms, take)
         for moment, name in [*events, (seconds, "stop")]:
             loop.call_later(moment, getattr(keeper, name))
         await keeper.run()
@@ -64,7 +64,7 @@ def test_a_store_sees_this_starts_generation():  # S6
             calls.append((subtask, generation, state))
 
     async def job():
-        checkpoints = Checkpoints(Store(), 2)
+        checkpoints = SubtaskCheckpoints(Store(), 2)
         opened = await checkpoints.open()
         await checkpoints.store({"new": 1})
         return opened

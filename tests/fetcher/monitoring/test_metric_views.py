@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from recordpublisher.fetcher.monitoring.metric_views import ShardView
-from recordpublisher.fetcher.shards.shard_table import Stage
+from recordpublisher.fetcher.shards.shard_table import ShardStage
 from recordpublisher.publishers.positions import StartingPosition
 
 from fakes.shard_entries import entry, stamped
@@ -48,7 +48,7 @@ def test_before_the_first_answer_it_is_flinks_minus_one(made):
 
 def test_an_ended_shard_stands():
     made = answered(0)
-    made.stage = Stage.ENDED
+    made.stage = ShardStage.ENDED
     assert behind(made, 10**9) == 0
 
 

@@ -22,7 +22,7 @@ A1_SHARD = [
     "lastEmitAgeMs",
     "timeToRetentionLossMs",
 ]
-A1_SUBTASK = ["localWatermark", "globalWatermark", "holder", "trackerAgeMs", "loopLagMs", "budgetUsedBytes"]
+A1_SUBTASK = ["localWatermark", "globalWatermark", "blockingShard", "trackerAgeMs", "loopLagMs", "budgetUsedBytes"]
 
 
 def names(table):

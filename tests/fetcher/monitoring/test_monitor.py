@@ -136,7 +136,7 @@ def test_a_subtask_that_goes_alone_is_raised_at_once_and_over_when_the_tracker_a
     properties = {**ALIGNED, "flink.watermark.startup.timeout": 5_000}
     alarms = alarms_of(source, properties=properties, during=reached_later, tracker=tracker, seconds=10)
 
-    told = [(alarm.subject, alarm.is_over) for alarm in alarms if alarm.kind is AlarmKind.ALONE]
+    told = [(alarm.subject, alarm.is_over) for alarm in alarms if alarm.kind is AlarmKind.TRACKER_UNREACHABLE]
     assert told == [("tracker", False), ("tracker", True)]
 
 

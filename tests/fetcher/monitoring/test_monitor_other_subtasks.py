@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.store import Checkpoints
+from recordpublisher.fetcher.checkpoints.store import SubtaskCheckpoints
 from recordpublisher.publishers.errors import StateError
 
 from fakes.scripted_source import ScriptedSource
@@ -28,7 +28,7 @@ def others(source, stored, during=None, tips=None, subtask=0, checkpoint_ms=1_00
         parallelism=2,
         subtask=subtask,
         assigner=lambda shard, _: int(shard.shard_id == "b"),
-        checkpoints=Checkpoints(stored, subtask) if stored else None,
+        checkpoints=SubtaskCheckpoints(stored, subtask) if stored else None,
     )
 
 

@@ -1,6 +1,6 @@
 """A2, W10: the global watermark stands still only while there is something to emit."""
 
-from recordpublisher.fetcher.monitoring.stall_detector import Standstill
+from recordpublisher.fetcher.monitoring.stall_detector import WatermarkStallDetector
 
 from fakes.shard_entries import entry, stamped
 
@@ -14,7 +14,7 @@ def held(shard_id="a"):
 
 def stands(looks, value=50):
     """Seconds after looks of 1 s, each `(entries, records emitted in all)`."""
-    standstill = Standstill(2.0)
+    standstill = WatermarkStallDetector(2.0)
     return [standstill.look(value, *each, float(second)) for second, each in enumerate(looks)]
 
 
@@ -42,7 +42,7 @@ def test_before_any_value_records_are_above_it():
 
 
 def test_a_rise_ends_it():
-    standstill = Standstill(2.0)
+    standstill = WatermarkStallDetector(2.0)
     for second in range(4):
         standstill.look(50, [held()], 0, float(second))
     assert standstill.look(51, [held()], 0, 4.0) == 0

@@ -1,10 +1,10 @@
 """A2: how long a thing was seen unchanged, by looks that took place."""
 
-from recordpublisher.fetcher.monitoring.stall_detector import Standing
+from recordpublisher.fetcher.monitoring.stall_detector import UnchangedTimer
 
 
 def seen(*looks, longest_gap=2.0):
-    standing = Standing(longest_gap)
+    standing = UnchangedTimer(longest_gap)
     return [standing.saw(thing, now) for thing, now in looks]
 
 
@@ -21,7 +21,7 @@ def test_a_process_that_did_not_look_has_not_seen():
 
 
 def test_a_look_that_found_nothing_out_keeps_what_is_known_and_adds_nothing():
-    standing = Standing(5.0)
+    standing = UnchangedTimer(5.0)
     standing.saw("a", 0)
     standing.saw("a", 3)
 
@@ -30,7 +30,7 @@ def test_a_look_that_found_nothing_out_keeps_what_is_known_and_adds_nothing():
 
 
 def test_a_change_is_seen_also_by_a_look_that_found_nothing_else_out():
-    standing = Standing(5.0)
+    standing = UnchangedTimer(5.0)
     standing.saw("a", 0)
     standing.saw("a", 3)
 

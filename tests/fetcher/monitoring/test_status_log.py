@@ -6,9 +6,9 @@ import pytest
 
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus
-from recordpublisher.fetcher.monitoring.status_log import Watch
+from recordpublisher.fetcher.monitoring.status_log import StatusLogger
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.fetcher.shards.shard_table import ShardTable, Stage
+from recordpublisher.fetcher.shards.shard_table import ShardStage, ShardTable
 from recordpublisher.fetcher.watermarks.alignment import Alignment
 from recordpublisher.fetcher.watermarks.local_watermark import LocalWatermark
 from recordpublisher.publishers.errors import ConfigurationError
@@ -23,9 +23,9 @@ class Scene:
         self.clock, self.tracker, self.table = StoppedClock(), InProcessTracker(parallelism=parallelism), ShardTable()
         self.alignment = Alignment(self.tracker, 0, 0, 30_000, self.clock)
         self.alignment.begin()
-        self.watch = Watch(0, self.table, self.alignment, LocalWatermark(), self.tracker, self.clock)
+        self.watch = StatusLogger(0, self.table, self.alignment, LocalWatermark(), self.tracker, self.clock)
         for name in ("late", "quiet"):
-            self.table.add(shard(name), ShardState(START)).stage = Stage.READING
+            self.table.add(shard(name), ShardState(START)).stage = ShardStage.READING
         self.table["s/late"].push(stamped(9))
         for each in self.table:
             self.alignment.changed(each)

@@ -4,9 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from recordpublisher.fetcher.monitoring.unread_shards import ShardSight, UnreadWatch, family_mark, sight_of
+from recordpublisher.fetcher.monitoring.unread_shards import (
+    ShardObservation,
+    UnreadShardDetector,
+    lineage_progress,
+    sight_of,
+)
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.fetcher.shards.shard_table import Stage
+from recordpublisher.fetcher.shards.shard_table import ShardStage
 from recordpublisher.publishers.positions import SequenceNumber
 
 from fakes.shard_entries import START, entry, shard, stamped
@@ -14,10 +19,10 @@ from fakes.shard_entries import START, entry, shard, stamped
 
 def watched(*sights, seconds=1.0):
     """Lengths (s) of the alarms after looks one second apart, at an alarm interval of 3 s; a sight is (emitted, unread)."""
-    watch = UnreadWatch(3_000, 2.0)
+    watch = UnreadShardDetector(3_000, 2.0)
     found = []
     for number, (emitted, unread) in enumerate(sights):
-        alarms = watch.look([ShardSight("s/a", emitted, unread, "why")], number * seconds)
+        alarms = watch.look([ShardObservation("s/a", emitted, unread, "why")], number * seconds)
         found.append([alarm.lasting_ms / 1000 for alarm in alarms])
     return found
 
@@ -44,14 +49,14 @@ def test_a_look_that_did_not_find_out_neither_counts_nor_clears():
 
 
 def test_a_watcher_that_was_asleep_has_not_watched():
-    watch = UnreadWatch(3_000, 2.0)
-    sight = ShardSight("s/a", "p", True, "why")
+    watch = UnreadShardDetector(3_000, 2.0)
+    sight = ShardObservation("s/a", "p", True, "why")
     assert watch.look([sight], 0.0) == watch.look([sight], 900.0) == []
 
 
 def test_a_shard_that_is_not_seen_any_more_is_forgotten():
-    watch = UnreadWatch(3_000, 2.0)
-    sight = ShardSight("s/a", "p", True, "why")
+    watch = UnreadShardDetector(3_000, 2.0)
+    sight = ShardObservation("s/a", "p", True, "why")
     for second in range(3):
         watch.look([sight], float(second))
     watch.look([], 3.0)
@@ -99,11 +104,11 @@ def test_an_answer_behind_the_tip_says_that_something_is():
 
 
 def test_a_waiting_child_is_asked_for_with_its_reason():
-    assert seen(entry("c", "a", stage=Stage.WAITING)) == (None, "it waits for the end of its parents ['a']")
+    assert seen(entry("c", "a", stage=ShardStage.WAITING)) == (None, "it waits for the end of its parents ['a']")
 
 
 def test_an_ended_shard_has_nothing_unread():
-    assert seen(entry(stage=Stage.ENDED))[0] is False
+    assert seen(entry(stage=ShardStage.ENDED))[0] is False
 
 
 def test_a_shard_that_a_bounded_run_is_done_with_has_nothing_unread():
@@ -122,7 +127,7 @@ def test_a_child_that_waits_is_well_while_its_parent_or_grandparent_is_read():  
     child = shard("c", "b")
     moved = {**states, "s/a": replace(states["s/a"], position=SequenceNumber("1"))}
 
-    assert family_mark(child, moved) != family_mark(child, states)
+    assert lineage_progress(child, moved) != lineage_progress(child, states)
 
 
 def test_elders_of_a_parent_that_ended_do_not_count():
@@ -132,4 +137,4 @@ def test_elders_of_a_parent_that_ended_do_not_count():
     }
     moved = {**states, "s/a": replace(states["s/a"], position=SequenceNumber("1"))}
 
-    assert family_mark(shard("c", "b"), moved) == family_mark(shard("c", "b"), states)
+    assert lineage_progress(shard("c", "b"), moved) == lineage_progress(shard("c", "b"), states)

@@ -8,10 +8,10 @@ import pytest
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.pipeline.emitter import Emitter
-from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, ByteBudget
-from recordpublisher.fetcher.pipeline.shard_queues import Intake
-from recordpublisher.fetcher.pipeline.suspension import Pulse
-from recordpublisher.fetcher.pipeline.termination import FinishLine
+from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, MemoryBudget
+from recordpublisher.fetcher.pipeline.shard_queues import ShardQueues
+from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
+from recordpublisher.fetcher.pipeline.termination import TerminationCondition
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.watermarks.alignment import Alignment
 from recordpublisher.publishers.clock import SystemClock
@@ -42,10 +42,10 @@ class Scene:
     def __init__(self, sink=None, clock=None, emit_interval_ms=200, **bounds):
         clock = clock or VirtualClock()
         self.sink, self.ended = sink or Journal(), []
-        self.line = FinishLine(Bounds(**bounds))
+        self.line = TerminationCondition(Bounds(**bounds))
         self.alignment = Alignment(InProcessTracker(), 0, None, 60_000, clock)
-        budget, pulse = ByteBudget(BudgetLimits(10**6, 10**6, 100)), Pulse(clock, lambda gap: None)
-        intake = Intake(budget, -1, clock, pulse, lambda _: None, lambda _: None)
+        budget, pulse = MemoryBudget(BudgetLimits(10**6, 10**6, 100)), SuspensionDetector(clock, lambda gap: None)
+        intake = ShardQueues(budget, -1, clock, pulse, lambda _: None, lambda _: None)
         self.emitter = Emitter(
             self.sink, self.alignment, intake, clock, pulse, emit_interval_ms, self.ended.append, self.poisoned
         )

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, ByteBudget
+from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, MemoryBudget
 
 from fakes.shard_entries import entry, marker, stamped
 
@@ -20,20 +20,20 @@ def full_entry(budget, shard_id="a", records=3, head=0):
 
 
 def test_a_shard_with_an_empty_queue_may_always_read():
-    budget = ByteBudget(LARGE)
+    budget = MemoryBudget(LARGE)
     budget.used = 10_000_000
 
     assert budget.room_for(entry(), readers=4) == 250_000
 
 
 def test_a_first_read_gets_a_fair_share():
-    assert ByteBudget(LARGE).room_for(entry(), readers=5) == 200_000
-    assert ByteBudget(LARGE).room_for(entry(), readers=1) == 400_000
-    assert ByteBudget(LARGE).room_for(entry(), readers=1_000) == 65_536
+    assert MemoryBudget(LARGE).room_for(entry(), readers=5) == 200_000
+    assert MemoryBudget(LARGE).room_for(entry(), readers=1) == 400_000
+    assert MemoryBudget(LARGE).room_for(entry(), readers=1_000) == 65_536
 
 
 def test_a_marker_in_the_queue_is_no_reason_to_wait():
-    budget, one = ByteBudget(LIMITS), entry()
+    budget, one = MemoryBudget(LIMITS), entry()
     one.push(marker())
     budget.used = 1_000_000
 
@@ -41,7 +41,7 @@ def test_a_marker_in_the_queue_is_no_reason_to_wait():
 
 
 def test_a_shard_with_records_queued_waits_when_the_budget_is_used_up():
-    budget = ByteBudget(LIMITS)
+    budget = MemoryBudget(LIMITS)
     one = full_entry(budget)
     assert budget.room_for(one, readers=1) > 0
     budget.settle(one, 0)
@@ -52,7 +52,7 @@ def test_a_shard_with_records_queued_waits_when_the_budget_is_used_up():
 
 
 def test_a_held_shard_borrows_nothing():
-    budget = ByteBudget(LIMITS)
+    budget = MemoryBudget(LIMITS)
     one = full_entry(budget)
     one.held_since = 1.0
 
@@ -60,14 +60,14 @@ def test_a_held_shard_borrows_nothing():
 
 
 def test_a_shard_has_a_bound_of_records():
-    budget = ByteBudget(BudgetLimits(10**9, 10**9, 8))
+    budget = MemoryBudget(BudgetLimits(10**9, 10**9, 8))
 
     assert budget.room_for(full_entry(budget, records=7), readers=1) > 0
     assert budget.room_for(full_entry(budget, records=8), readers=1) == 0
 
 
 def test_a_reservation_becomes_what_the_read_brought():
-    budget, one = ByteBudget(LIMITS), entry()
+    budget, one = MemoryBudget(LIMITS), entry()
     one.expected_bytes = 1_000
     budget.room_for(one, 1)
     assert budget.used == 2_000
@@ -77,7 +77,7 @@ def test_a_reservation_becomes_what_the_read_brought():
 
 
 def test_asking_again_reserves_once():
-    budget, one = ByteBudget(LIMITS), entry()
+    budget, one = MemoryBudget(LIMITS), entry()
     one.expected_bytes = 1_000
     budget.room_for(one, 1)
     budget.room_for(one, 1)
@@ -86,7 +86,7 @@ def test_asking_again_reserves_once():
 
 
 def test_a_silent_shard_reserves_less_and_less():
-    budget, one = ByteBudget(LIMITS), entry()
+    budget, one = MemoryBudget(LIMITS), entry()
     one.expected_bytes = 1_000
     for _ in range(12):
         budget.room_for(one, 1)
@@ -98,7 +98,7 @@ def test_a_silent_shard_reserves_less_and_less():
 
 def test_who_has_records_queued_gets_what_is_reserved_and_no_more():
     """Otherwise a thousand shards, each lent a fair share on top of its queue, hold nearly twice the budget."""
-    budget = ByteBudget(LARGE)
+    budget = MemoryBudget(LARGE)
     one = full_entry(budget)
     one.expected_bytes = 50_000
     room = budget.room_for(one, readers=1)
@@ -108,7 +108,7 @@ def test_who_has_records_queued_gets_what_is_reserved_and_no_more():
 
 def test_first_reads_are_reserved_for():
     """A thousand of them are on their way when the first one is answered: what they will bring is not lent out."""
-    budget, entries = ByteBudget(LARGE), [entry(str(number)) for number in range(10)]
+    budget, entries = MemoryBudget(LARGE), [entry(str(number)) for number in range(10)]
     for one in entries:
         assert budget.room_for(one, readers=10) == 100_000
 
@@ -118,7 +118,7 @@ def test_first_reads_are_reserved_for():
 @given(st.integers(2, 40), st.integers(1, 50))
 def test_shards_that_fill_what_they_are_given_end_at_the_budget(shards, records):
     limits = BudgetLimits(subtask_bytes=shards * 65_536, shard_bytes=10**9, shard_records=10**9)
-    budget = ByteBudget(limits)
+    budget = MemoryBudget(limits)
     entries = [entry(str(number)) for number in range(shards)]
     first = stamped(*range(records))
     for one in entries:
@@ -136,7 +136,7 @@ def test_shards_that_fill_what_they_are_given_end_at_the_budget(shards, records)
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6), st.booleans()), max_size=60))
 def test_queued_bytes_stay_within_the_budget_and_one_batch_for_each_shard(steps):
-    budget = ByteBudget(LIMITS)
+    budget = MemoryBudget(LIMITS)
     entries = [entry(str(number)) for number in range(5)]
     for which, records, emits in steps:
         one = entries[which]

@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import asynccontextmanager
 
-from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, ByteBudget, WaitingRoom
+from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, MemoryBudget, PendingReads
 
 from fakes.shard_entries import entry, stamped
 
@@ -15,8 +15,8 @@ class Scene:
 
     def __init__(self, subtask_batches=2):
         size = BATCH.held_bytes
-        self.budget = ByteBudget(BudgetLimits(subtask_batches * size, 2 * size, 100))
-        self.room = WaitingRoom(self.budget)
+        self.budget = MemoryBudget(BudgetLimits(subtask_batches * size, 2 * size, 100))
+        self.room = PendingReads(self.budget)
         self.entries = {}
         self.tasks = {}
 

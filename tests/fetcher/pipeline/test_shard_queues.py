@@ -1,13 +1,13 @@
-"""Intake: queues, evidence of silence, room."""
+"""ShardQueues: queues, evidence of silence, room."""
 
 import asyncio
 import weakref
 from dataclasses import replace
 
-from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, ByteBudget
-from recordpublisher.fetcher.pipeline.shard_queues import Intake
-from recordpublisher.fetcher.pipeline.suspension import Pulse
-from recordpublisher.fetcher.shards.shard_table import Stage
+from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, MemoryBudget
+from recordpublisher.fetcher.pipeline.shard_queues import ShardQueues
+from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
+from recordpublisher.fetcher.shards.shard_table import ShardStage
 
 from fakes.shard_entries import StoppedClock, entry, marker, shard, stamped
 
@@ -15,10 +15,10 @@ from fakes.shard_entries import StoppedClock, entry, marker, shard, stamped
 class Scene:
     def __init__(self, budget=10**6, idle_interval_ms=2_000):
         self.clock, self.changed, self.children = StoppedClock(), [], []
-        self.pulse = Pulse(self.clock, lambda gap: self.entry.silence.slept())
+        self.pulse = SuspensionDetector(self.clock, lambda gap: self.entry.silence.slept())
         limits = BudgetLimits(budget, budget, 100)
-        self.intake = Intake(
-            ByteBudget(limits), idle_interval_ms, self.clock, self.pulse, self.changed.append, self.children.extend
+        self.intake = ShardQueues(
+            MemoryBudget(limits), idle_interval_ms, self.clock, self.pulse, self.changed.append, self.children.extend
         )
         self.entry = entry()
 
@@ -137,7 +137,7 @@ def test_an_end_with_records_queued_drains_first():  # S2
     scene.entry.push(stamped(1))
     scene.intake.output_of(scene.entry).end([shard("child", "a")])
 
-    assert scene.entry.stage is Stage.DRAINING
+    assert scene.entry.stage is ShardStage.DRAINING
     assert scene.children == [shard("child", "a")]
 
 
@@ -145,7 +145,7 @@ def test_an_end_with_nothing_queued_is_the_end():  # S2
     scene = Scene()
     scene.intake.output_of(scene.entry).end([])
 
-    assert (scene.entry.stage, scene.entry.state.ended) == (Stage.ENDED, True)
+    assert (scene.entry.stage, scene.entry.state.ended) == (ShardStage.ENDED, True)
 
 
 async def test_a_batch_that_was_emitted_is_not_held_while_its_reader_waits_for_room():  # P6

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from recordpublisher.fetcher.pipeline.suspension import BEAT_SECONDS, Pulse
+from recordpublisher.fetcher.pipeline.suspension import BEAT_SECONDS, SuspensionDetector
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 from fakes.shard_entries import StoppedClock
@@ -19,7 +19,7 @@ class SleepyClock(StoppedClock):
 
 def pulse(clock):
     gaps = []
-    return Pulse(clock, gaps.append), gaps
+    return SuspensionDetector(clock, gaps.append), gaps
 
 
 def test_a_gap_is_noticed_once_by_whoever_asks_first():

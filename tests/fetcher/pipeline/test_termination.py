@@ -3,21 +3,21 @@
 import pytest
 
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
-from recordpublisher.fetcher.pipeline.termination import FinishLine
-from recordpublisher.fetcher.shards.shard_table import Stage
+from recordpublisher.fetcher.pipeline.termination import TerminationCondition
+from recordpublisher.fetcher.shards.shard_table import ShardStage
 
 from fakes.shard_entries import entry, shard, stamped
 
 
 def line(*entries, **bounds):
-    made = FinishLine(Bounds(**bounds))
+    made = TerminationCondition(Bounds(**bounds))
     for each in entries:
         made.changed(each)
     return made
 
 
 def test_without_bounds_nothing_ends():
-    assert line(entry(stage=Stage.ENDED)).reason() is None
+    assert line(entry(stage=ShardStage.ENDED)).reason() is None
 
 
 def test_the_number_of_records_is_exact():
@@ -96,7 +96,7 @@ def test_nothing_is_read_past_a_shards_limit_or_the_event_time():
 
 
 def test_an_ended_shard_is_done_and_a_waiting_one_does_not_count():
-    made = line(entry("a", stage=Stage.ENDED), entry("b", "x", stage=Stage.WAITING), stop_at_tip=True)
+    made = line(entry("a", stage=ShardStage.ENDED), entry("b", "x", stage=ShardStage.WAITING), stop_at_tip=True)
 
     assert made.reason() is EndReason.TIP
 
@@ -123,7 +123,7 @@ def test_shard_limits_are_exact_and_the_others_unlimited():
 
 
 def test_a_forgotten_shard_is_not_waited_for():
-    made = line(entry("a", stage=Stage.ENDED), entry("b"), stop_at_tip=True)
+    made = line(entry("a", stage=ShardStage.ENDED), entry("b"), stop_at_tip=True)
     made.forget("s/b")
 
     assert made.reason() is EndReason.TIP

@@ -5,12 +5,12 @@ import asyncio
 import pytest
 
 from recordpublisher.fetcher.pipeline.bounds import EndReason
-from recordpublisher.fetcher.pipeline.termination import Ending
+from recordpublisher.fetcher.pipeline.termination import RunCompletion
 from recordpublisher.publishers.errors import ImpossibleStateError
 
 
 async def test_the_first_reason_wins():
-    ending = Ending()
+    ending = RunCompletion()
     ending.begin()
     ending.finish(EndReason.TIP)
     ending.finish(EndReason.STOPPED)
@@ -24,7 +24,7 @@ async def test_an_error_in_the_background_ends_the_run():
     async def work():
         raise OSError("disk full")
 
-    ending = Ending()
+    ending = RunCompletion()
     ending.begin()
     ending.background(work())
     with pytest.raises(OSError, match="disk full"):
@@ -35,7 +35,7 @@ async def test_a_cancellation_from_within_is_no_endless_wait():
     async def work():
         raise asyncio.CancelledError
 
-    ending = Ending()
+    ending = RunCompletion()
     ending.begin()
     ending.background(work())
     with pytest.raises(ImpossibleStateError, match="cancelled from within"):
@@ -43,7 +43,7 @@ async def test_a_cancellation_from_within_is_no_endless_wait():
 
 
 async def test_before_a_run_nothing_ends():
-    ending = Ending()
+    ending = RunCompletion()
     ending.finish(EndReason.STOPPED)
 
     assert not ending.is_running

@@ -2,7 +2,7 @@
 
 import pytest
 
-from recordpublisher.fetcher.shards.assignment import guarded, guardian_of, unread_by
+from recordpublisher.fetcher.shards.assignment import missing_reader_reason, monitor_of, monitored_shards
 
 from fakes.shard_entries import shard
 
@@ -10,7 +10,7 @@ SHARDS = [shard(str(number)) for number in range(4)]
 
 
 def guarded_by(subtask, parallelism, own=()):
-    return sorted(guarded(SHARDS, own, lambda each, _: int(each.shard_id), subtask, parallelism))
+    return sorted(monitored_shards(SHARDS, own, lambda each, _: int(each.shard_id), subtask, parallelism))
 
 
 def test_the_first_subtask_guards_those_of_all_others_and_the_second_those_of_the_first():
@@ -21,7 +21,7 @@ def test_the_first_subtask_guards_those_of_all_others_and_the_second_those_of_th
 
 @pytest.mark.parametrize("parallelism", range(1, 6))
 def test_every_shard_has_one_guardian_that_exists(parallelism):
-    assert all(0 <= guardian_of(owner, parallelism) < parallelism for owner in range(-2, 9))
+    assert all(0 <= monitor_of(owner, parallelism) < parallelism for owner in range(-2, 9))
 
 
 def test_a_lone_subtask_guards_what_it_does_not_have():
@@ -30,11 +30,11 @@ def test_a_lone_subtask_guards_what_it_does_not_have():
 
 def test_a_shard_without_an_owner_is_judged_with_and_without_a_store():
     for has_store in (True, False):
-        assert unread_by(7, 4, (), (), has_store) == "nobody owns it: it was given to subtask 7 of 4"
-        assert unread_by(2, 4, [2], (), has_store) == "its owner, subtask 2, has not joined"
+        assert missing_reader_reason(7, 4, (), (), has_store) == "nobody owns it: it was given to subtask 7 of 4"
+        assert missing_reader_reason(2, 4, [2], (), has_store) == "its owner, subtask 2, has not joined"
 
 
 def test_a_shard_with_an_owner_is_judged_by_what_that_one_stores():
-    assert unread_by(2, 4, (), (), True) == "its owner, subtask 2, stores no progress"
-    assert unread_by(2, 4, (), (2,), True) == "its owner, subtask 2, is not heard of"
-    assert unread_by(2, 4, (), (2,), False) is None
+    assert missing_reader_reason(2, 4, (), (), True) == "its owner, subtask 2, stores no progress"
+    assert missing_reader_reason(2, 4, (), (2,), True) == "its owner, subtask 2, is not heard of"
+    assert missing_reader_reason(2, 4, (), (2,), False) is None

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.shards.discovery import Discovery
+from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.publishers.errors import (
     FatalKinesisError,
     RetriesExhaustedError,
@@ -32,7 +32,7 @@ class Lister:
 
 
 def look_for(seconds, lister, streams=("s",), interval_ms=1_000):
-    discovery, found = Discovery(lister, streams, interval_ms), []
+    discovery, found = ShardDiscovery(lister, streams, interval_ms), []
 
     async def looked(stream, listed):
         found.append((stream, listed))
@@ -92,4 +92,4 @@ def test_it_can_be_off():
 
 def test_the_first_look_must_succeed():
     with pytest.raises(StreamNotFoundError):
-        run_virtual(Discovery(Lister(StreamNotFoundError("s")), ["s"], 1_000).initial())
+        run_virtual(ShardDiscovery(Lister(StreamNotFoundError("s")), ["s"], 1_000).initial())

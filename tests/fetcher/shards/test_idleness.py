@@ -1,10 +1,10 @@
 """W3: idleness on evidence, never on elapsed time alone."""
 
-from recordpublisher.fetcher.shards.idleness import LONGEST_CREDIT_SECONDS, SilenceClock
+from recordpublisher.fetcher.shards.idleness import LONGEST_CREDIT_SECONDS, IdlenessTimer
 
 
-def seen(*moments: float) -> SilenceClock:
-    clock = SilenceClock()
+def seen(*moments: float) -> IdlenessTimer:
+    clock = IdlenessTimer()
     for moment in moments:
         clock.saw_silence(moment)
     return clock
@@ -41,7 +41,7 @@ def test_an_interruption_keeps_the_evidence_and_credits_nothing_since():
 
 
 def test_time_that_the_process_lost_is_not_credited():  # W3
-    clock = SilenceClock()
+    clock = IdlenessTimer()
     clock.saw_silence(0.0, lost=0.0)
     clock.saw_silence(5.0, lost=4.0)
 

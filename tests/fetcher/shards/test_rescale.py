@@ -2,7 +2,7 @@
 
 import json
 
-from recordpublisher.fetcher.checkpoints.store import Checkpoints, StateStore
+from recordpublisher.fetcher.checkpoints.store import StateStore, SubtaskCheckpoints
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.testing.virtual_time import run_virtual
 
@@ -36,7 +36,7 @@ class Job:
         fetcher = a_fetcher(
             self.source,
             RecordingSink(),
-            checkpoints=Checkpoints(self.store, subtask),
+            checkpoints=SubtaskCheckpoints(self.store, subtask),
             assigner=lambda shard, parallelism: "ab".index(shard.shard_id) % parallelism,
             subtask=subtask,
             parallelism=parallelism,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.fetcher.shards.shard_table import ShardTable, Stage
+from recordpublisher.fetcher.shards.shard_table import ShardStage, ShardTable
 from recordpublisher.publishers.positions import SequenceNumber
 
 from fakes.shard_entries import START, entry, marker, shard, stamped
@@ -51,7 +51,7 @@ def test_the_position_moves_behind_what_was_emitted():  # S1
 
     assert (one.state.position, one.state.watermark, one.state.arrival_ms) == (SequenceNumber("1"), 20, 1000)
     assert (one.records, one.last_emit_ms) == (2, 5)
-    assert one.head_watermark == 30
+    assert one.next_watermark == 30
 
 
 def test_a_marker_moves_the_continuation_only():  # F6
@@ -79,15 +79,15 @@ def test_a_batch_that_became_nothing_still_moves_the_position():  # P1, S7
 
 
 def test_a_shard_ends_with_its_last_emission():  # S2
-    one = entry(stage=Stage.DRAINING)
+    one = entry(stage=ShardStage.DRAINING)
     one.push(stamped(1, 2))
     first, _ = one.pop(1)
     one.emitted(first, 5)
-    assert (one.stage, one.state.ended) == (Stage.DRAINING, False)
+    assert (one.stage, one.state.ended) == (ShardStage.DRAINING, False)
     last, _ = one.pop(1)
     one.emitted(last, 5)
 
-    assert (one.stage, one.state.ended) == (Stage.ENDED, True)
+    assert (one.stage, one.state.ended) == (ShardStage.ENDED, True)
 
 
 def test_an_idle_shard_counts_again_when_records_are_queued_but_not_for_a_marker():  # W4
@@ -121,16 +121,16 @@ def test_a_tip_is_confirmed_beside_the_position():  # S5
 def test_children_wait_for_both_parents():  # S2
     made = table(shard("a"), shard("b"), shard("c", "a", "b"))
     assert [each.key for each in made.startable()] == ["s/a", "s/b"]
-    made["s/a"].stage = Stage.ENDED
+    made["s/a"].stage = ShardStage.ENDED
     assert not made.parents_finished(shard("c", "a", "b"))
-    made["s/b"].stage = Stage.ENDED
+    made["s/b"].stage = ShardStage.ENDED
 
     assert made.parents_finished(shard("c", "a", "b"))
 
 
 def test_the_state_says_which_shards_wait():  # S5
     made = table(shard("a"), shard("b", "a"))
-    made["s/a"].stage = Stage.READING
+    made["s/a"].stage = ShardStage.READING
 
     assert {key: state.waiting for key, state in made.states().items()} == {"s/a": False, "s/b": True}
 
@@ -152,7 +152,7 @@ def test_a_parent_that_a_listing_leaves_out_is_finished():  # past retention
 
 def test_a_parent_that_was_not_heard_of_yet_is_waited_for():  # S2: the other parent's end told of the child first
     made = table(shard("a"), shard("c", "a", "b"))
-    made["s/a"].stage = Stage.ENDED
+    made["s/a"].stage = ShardStage.ENDED
     made.expired("s", [shard("a")])
     assert made.startable() == []
     made.expired("s", [shard("a"), shard("c", "a", "b")])
@@ -185,7 +185,7 @@ class TestExpired:  # S5
         return made
 
     def test_an_ended_shard_goes_when_its_child_has_started(self, made):
-        made["s/a"].stage, made["s/b"].stage = Stage.ENDED, Stage.READING
+        made["s/a"].stage, made["s/b"].stage = ShardStage.ENDED, ShardStage.READING
 
         assert made.expired("s", [shard("b", "a")]) == ["s/a"]
         made.forget("s/a")
@@ -193,24 +193,24 @@ class TestExpired:  # S5
         assert made.expired("s", [shard("b", "a")]) == []
 
     def test_it_stays_while_a_child_waits(self, made):
-        made["s/a"].stage = Stage.ENDED
+        made["s/a"].stage = ShardStage.ENDED
         assert made.expired("s", [shard("b", "a")]) == []
-        made["s/b"].stage = Stage.READING
+        made["s/b"].stage = ShardStage.READING
 
         assert made.expired("s", [shard("b", "a")]) == ["s/a"]
 
     def test_it_stays_while_it_is_listed(self, made):
-        made["s/a"].stage, made["s/b"].stage = Stage.ENDED, Stage.READING
+        made["s/a"].stage, made["s/b"].stage = ShardStage.ENDED, ShardStage.READING
 
         assert made.expired("s", [shard("a"), shard("b", "a")]) == []
 
     def test_a_shard_with_records_to_come_stays(self, made):
-        made["s/a"].stage, made["s/b"].stage = Stage.DRAINING, Stage.READING
+        made["s/a"].stage, made["s/b"].stage = ShardStage.DRAINING, ShardStage.READING
 
         assert made.expired("s", [shard("b", "a")]) == []
 
     def test_other_streams_are_left_alone(self, made):
-        made["s/a"].stage, made["s/b"].stage = Stage.ENDED, Stage.READING
+        made["s/a"].stage, made["s/b"].stage = ShardStage.ENDED, ShardStage.READING
 
         assert made.expired("t", []) == []
 
@@ -219,7 +219,7 @@ class TestExpired:  # S5
         old, young = shard("shardId-000000000000"), shard("shardId-000000000001", "shardId-000000000000")
         made = table(old, young)
         made.expired("s", [old, young])
-        made["s/shardId-000000000001"].stage = Stage.ENDED
+        made["s/shardId-000000000001"].stage = ShardStage.ENDED
 
         assert made.expired("s", [old]) == []
         assert made.expired("s", [old, young]) == []

@@ -54,7 +54,7 @@ def test_exactly_the_records_below_the_ceiling_go_the_lowest_first(heads, lookah
     lowest = min(watermarks[0] for watermarks in heads)
     one, count = made.next_emission()
 
-    assert one.head_watermark == lowest
+    assert one.next_watermark == lowest
     assert count == sum(each <= lowest + lookahead for each in one.queue[0].watermarks)
     assert made.ceiling() == lowest + lookahead
     assert entries

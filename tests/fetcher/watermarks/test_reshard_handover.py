@@ -5,8 +5,8 @@ import asyncio
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.fetcher.shards.shard_table import ShardTable, Stage
-from recordpublisher.fetcher.watermarks.reshard_handover import Succession
+from recordpublisher.fetcher.shards.shard_table import ShardStage, ShardTable
+from recordpublisher.fetcher.watermarks.reshard_handover import ReshardHandover
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, a_fetcher
@@ -19,14 +19,16 @@ class Scene:
     def __init__(self, **more):
         self.tracker, self.clock, self.changed = InProcessTracker(), StoppedClock(), []
         self.table = ShardTable(self.tracker.is_finished)
-        self.succession = Succession(self.table, self.tracker, 30_000, self.clock, self.changed.append, lambda: None)
+        self.succession = ReshardHandover(
+            self.table, self.tracker, 30_000, self.clock, self.changed.append, lambda: None
+        )
         self.a = self.table.add(shard("a", **more), ShardState(START, watermark=50))
-        self.a.stage = Stage.ENDED
+        self.a.stage = ShardStage.ENDED
         self.succession.ended(self.a)
 
     def holds(self):
         self.succession.look()
-        assert self.a.is_active == self.a.awaits_heirs
+        assert self.a.is_active == self.a.awaits_child_takeover
         return self.a.is_active
 
 
@@ -44,7 +46,7 @@ def test_a_parent_holds_until_the_owner_of_its_child_has_taken_it_over():
 
 def test_its_own_child_takes_over_at_once():
     scene = Scene()
-    scene.table.add(shard("c", "a"), ShardState(START)).stage = Stage.READING
+    scene.table.add(shard("c", "a"), ShardState(START)).stage = ShardStage.READING
 
     assert not scene.holds()
 

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.snapshot import handed_over, union
+from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots, states_for_other_subtasks
 
 SHARDS = [f"s/{number}" for number in range(6)]
 
@@ -24,7 +24,7 @@ class Store:
     def start(self, subtask, parallelism):
         """A subtask opens: it reads what is there, stores what it found, goes on by one, and stores that."""
         found = list(self.places.values())
-        restored = union(found)
+        restored = merge_snapshots(found)
         own = [key for key in SHARDS if owner(key, parallelism) == subtask]
         known = {key: restored.shards.get(key) for key in own}
         for key, state in known.items():
@@ -32,7 +32,7 @@ class Store:
             assert position == self.done[key], (
                 f"{key} was written up to {self.done[key]}, {subtask} of {parallelism} begins at {position}"
             )
-        carried = handed_over(found, subtask, set(SHARDS) - set(own))
+        carried = states_for_other_subtasks(found, subtask, set(SHARDS) - set(own))
         for progress in (0, 1):
             entries = {}
             for key in own:

@@ -6,8 +6,8 @@ import logging
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus
 from recordpublisher.fetcher.pipeline.bounds import Bounds
-from recordpublisher.fetcher.shards.shard_table import ShardTable, Stage
-from recordpublisher.fetcher.watermarks.stragglers import Laggards
+from recordpublisher.fetcher.shards.shard_table import ShardStage, ShardTable
+from recordpublisher.fetcher.watermarks.stragglers import StragglerDetector
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, a_fetcher
@@ -24,8 +24,8 @@ class Scene:
         self.table, self.tracker, self.changed = ShardTable(), InProcessTracker(), []
         for name, watermark in watermarks.items():
             made = entry(name, watermark=watermark)
-            self.table.add(made.shard, made.state).stage = Stage.READING
-        self.laggards = Laggards(self.table, self.tracker, max_lag_ms, self.changed.append)
+            self.table.add(made.shard, made.state).stage = ShardStage.READING
+        self.laggards = StragglerDetector(self.table, self.tracker, max_lag_ms, self.changed.append)
         self.laggards.look()
 
     @property
@@ -121,7 +121,7 @@ def test_max_lag_lets_the_others_go_and_reads_the_one_behind_to_its_end():
 
     assert written(sink, "now") == len(NOW)
     assert written(sink, "behind") == len(DAYS_BEHIND)
-    assert metrics["subtask"]["leftOutShards"] == 1
+    assert metrics["subtask"]["excludedShards"] == 1
     assert metrics["shards"]["s/behind"]["lateAfterIdle"] > 0
     first_now = next(index for index, (name, _) in enumerate(sink.rows) if name == "now")
     assert first_now < 300, "they go on at once"

@@ -93,4 +93,4 @@ class FlinkTracker(WatermarkTracker):
         if shard["numberOfDeaggregatedRecords"] != count:
             count, since = shard["numberOfDeaggregatedRecords"], now_ms
         self._counts[key] = (count, since)
-        return FlinkShard(shard["watermark"], shard["headWatermark"], shard["queuedRecords"], since)
+        return FlinkShard(shard["watermark"], shard["nextWatermark"], shard["queuedRecords"], since)

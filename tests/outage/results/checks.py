@@ -104,7 +104,7 @@ def check_catch_up(result: CatchUpResult) -> list[CheckResult]:
     alarmed = {alarm["subject"] for _, _, alarm in log.alarms if not alarm["is_over"]}
     late = sum(one["lateAfterIdle"] for one in log.shards.values())
     total, sent = sum(log.rows.values()), sum(result.sent.values())
-    is_excluded = log.shards[result.behind]["leftOut"]
+    is_excluded = log.shards[result.behind]["excluded"]
     seconds = result.release_seconds
     return [
         CheckResult(

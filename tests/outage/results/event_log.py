@@ -31,7 +31,7 @@ class MetricsSample:
     @property
     def held_watermark(self) -> int | None:
         """The watermark of the lowest record that is held back."""
-        heads = [one["headWatermark"] for one in self.shards.values() if one["held"]]
+        heads = [one["nextWatermark"] for one in self.shards.values() if one["held"]]
         return min((head for head in heads if head is not None), default=None)
 
 

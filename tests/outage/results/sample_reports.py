@@ -5,12 +5,12 @@ def shard_report(watermark=None, **more):
     return {
         "stage": "READING",
         "watermark": watermark,
-        "headWatermark": None,
+        "nextWatermark": None,
         "idle": False,
         "held": False,
         "records": 0,
         "heldMs": 0,
-        "leftOut": False,
+        "excluded": False,
         "lateAfterIdle": 0,
         **more,
     }

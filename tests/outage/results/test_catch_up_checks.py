@@ -48,6 +48,6 @@ def test_the_check_that_fails_is_named(changed, what):
 
 def test_a_shard_that_never_counts_again_is_named():
     caught_up = result()
-    caught_up.log.add_message(report(21, 0, {BEHIND: shard_report(leftOut=True, lateAfterIdle=1)}, rows=SENT))
+    caught_up.log.add_message(report(21, 0, {BEHIND: shard_report(excluded=True, lateAfterIdle=1)}, rows=SENT))
 
     assert failed(caught_up) == ["it counts again once it has caught up"]

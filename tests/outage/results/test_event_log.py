@@ -39,9 +39,9 @@ def test_a_subtask_is_idle_when_all_its_open_shards_are():
 
 def test_the_held_watermark_is_that_of_the_lowest_held_record():
     shards = {
-        "s/a": shard_report(held=True, headWatermark=7),
-        "s/b": shard_report(held=True, headWatermark=5),
-        "s/c": shard_report(headWatermark=1),
+        "s/a": shard_report(held=True, nextWatermark=7),
+        "s/b": shard_report(held=True, nextWatermark=5),
+        "s/c": shard_report(nextWatermark=1),
     }
     assert log_of(report(101, 0, shards)).reports[0].held_watermark == 5
 

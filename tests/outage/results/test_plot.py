@@ -13,7 +13,7 @@ def test_a_log_becomes_a_png(tmp_path):
 
     log = EventLog(0.0)
     for tick in range(20):
-        held = {"held": tick > 10, "headWatermark": 90_000 if tick > 10 else None}
+        held = {"held": tick > 10, "nextWatermark": 90_000 if tick > 10 else None}
         log.add_message(report(tick / 5, 0, {"s/a": shard_report(tick * 6_000, **held)}, tick * 5_000))
         if not 5 < tick < 15:
             log.add_message(report(tick / 5, 1, {"s/b": shard_report(None, idle=True)}))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.snapshot import to_json
+from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.lag.probe import Watcher
 from recordpublisher.publishers.errors import StateError, ThrottledError
@@ -65,7 +65,7 @@ class Store:
             "s/a": ShardState(START, SequenceNumber("9"), watermark=100),
             "s/b": ShardState(START, SequenceNumber(str(self.at)), watermark=7),
         }
-        return [to_json(states, None, 1, 3, 4)]
+        return [snapshot_to_json(states, None, 1, 3, 4)]
 
 
 def watcher(speed=0, **more):

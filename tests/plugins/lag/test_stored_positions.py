@@ -1,6 +1,6 @@
 """What a job has stored, read from outside."""
 
-from recordpublisher.fetcher.checkpoints.snapshot import to_json
+from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.lag.stored_positions import StoredJob
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
@@ -10,7 +10,7 @@ from fakes.shard_entries import START, shard
 
 def snapshot(subtask, generation=1, pinned=None, **states):
     given = {f"s/{name}": state for name, state in states.items()}
-    return to_json(given, pinned, generation, subtask, 2)
+    return snapshot_to_json(given, pinned, generation, subtask, 2)
 
 
 def at(sequence, watermark=None, ended=False):

@@ -117,7 +117,7 @@ async def test_absurd_event_times_are_counted_in_the_metrics():  # W12
         await running.run()
         metrics = running.metrics()
 
-    assert metrics["shards"]["orders/a"]["absurdEventTimes"] == 4
+    assert metrics["shards"]["orders/a"]["futureEventTimes"] == 4
     assert metrics["shards"]["orders/a"]["watermark"] == round(ARRIVAL * 1000)
 
 

@@ -10,10 +10,10 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard, is_too_old_for
 
 from ..shards.shard_state import ShardState
-from .snapshot import Restored
+from .snapshot import RestoredState
 
 
-def seeded_states(listed: Iterable[Shard], restored: Restored, start: StartingPosition) -> dict[str, ShardState]:
+def initial_states(listed: Iterable[Shard], restored: RestoredState, start: StartingPosition) -> dict[str, ShardState]:
     """The state to start from for every listed shard, whoever owns it.
 
     Fresh: every shard at the start. Restored: a known shard at its state; an ancestor of a started shard that the state dropped is
@@ -30,7 +30,7 @@ def seeded_states(listed: Iterable[Shard], restored: Restored, start: StartingPo
     return {key: _with_inherited(state, shards[key], states) for key, state in states.items()}
 
 
-def vanished(listed: Iterable[Shard], restored: Restored, streams: Iterable[str]) -> list[str]:
+def shards_no_longer_listed(listed: Iterable[Shard], restored: RestoredState, streams: Iterable[str]) -> list[str]:
     """Restored shards that were not read to their end and that nobody lists any more: past retention, a gap (S5)."""
     known = {shard.key for shard in listed}
     wanted = set(streams)
@@ -41,7 +41,7 @@ def vanished(listed: Iterable[Shard], restored: Restored, streams: Iterable[str]
     ]
 
 
-def not_listed_yet(listed: Iterable[Shard], restored: Restored, streams: Iterable[str]) -> list[str]:
+def shards_missing_from_listing(listed: Iterable[Shard], restored: RestoredState, streams: Iterable[str]) -> list[str]:
     """Restored shards, ended ones included, that are younger than anything listed of their stream: the listing is an old one."""
     listed, wanted = list(listed), set(streams)
     known = {shard.key for shard in listed}
@@ -50,8 +50,8 @@ def not_listed_yet(listed: Iterable[Shard], restored: Restored, streams: Iterabl
     return [shard.key for shard in unknown if shard.stream in wanted and is_too_old_for(shard, listed)]
 
 
-def past_retention(
-    listed: Iterable[Shard], restored: Restored, oldest_retained_ms: Mapping[str, int | None]
+def shards_past_retention(
+    listed: Iterable[Shard], restored: RestoredState, oldest_retained_ms: Mapping[str, int | None]
 ) -> list[str]:
     """Restored shards whose last record and last confirmed tip are both older than what their stream retains, and those
     whose children came and went unread (S5)."""
@@ -63,10 +63,10 @@ def past_retention(
         seen = [moment for moment in (state.arrival_ms, state.tip_ms) if moment is not None]
         if seen and max(seen) < oldest:
             lost.append(shard.key)
-    return lost + with_unread_children(listed, restored, oldest_retained_ms)
+    return lost + shards_with_unread_children(listed, restored, oldest_retained_ms)
 
 
-def data_loss(keys: list[str], restored: Restored) -> DataLossError:
+def data_loss_error(keys: list[str], restored: RestoredState) -> DataLossError:
     """The error that names the gap."""
     places = ", ".join(f"{key} after {restored.shards[key].position or 'its start'}" for key in sorted(keys))
     return DataLossError(
@@ -74,7 +74,7 @@ def data_loss(keys: list[str], restored: Restored) -> DataLossError:
     )
 
 
-def _state_of_unknown(shard: Shard, is_finished: bool, restored: Restored, start: StartingPosition) -> ShardState:
+def _state_of_unknown(shard: Shard, is_finished: bool, restored: RestoredState, start: StartingPosition) -> ShardState:
     if is_finished:
         return ShardState(start, ended=True)
     if shard.stream in restored.streams:
@@ -103,8 +103,8 @@ def _ancestors(keys: Iterable[str], shards: Mapping[str, Shard]) -> set[str]:
     return found
 
 
-def with_unread_children(
-    listed: Sequence[Shard], restored: Restored, oldest_retained_ms: Mapping[str, int | None]
+def shards_with_unread_children(
+    listed: Sequence[Shard], restored: RestoredState, oldest_retained_ms: Mapping[str, int | None]
 ) -> list[str]:
     """Restored shards that were read to their end and whose children nobody knows.
 

@@ -15,7 +15,7 @@ VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoredState:
     """What the snapshots of a job say together: the pinned start (P3) and each shard's state by `Shard.key`."""
 
     shards: Mapping[str, ShardState] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class Restored:
         return {key.rsplit("/", 1)[0] for key in self.shards}
 
 
-def to_json(
+def snapshot_to_json(
     shards: Mapping[str, ShardState],
     pinned_ms: int | None,
     generation: int,
@@ -36,7 +36,7 @@ def to_json(
     parallelism: int,
     earlier: Sequence[State] = (),
 ) -> dict[str, Any]:
-    """A snapshot of one subtask, with what it still keeps for others (see `handed_over`).
+    """A snapshot of one subtask, with what it still keeps for others (see `states_for_other_subtasks`).
 
     Raises: StateError when it knows neither generation nor shard: it would take a whole one's place.
     """
@@ -54,7 +54,7 @@ def to_json(
     }
 
 
-def union(snapshots: Iterable[State], order_of: Callable[[str], Any] = int) -> Restored:
+def merge_snapshots(snapshots: Iterable[State], order_of: Callable[[str], Any] = int) -> RestoredState:
     """Many snapshots as one: for each shard the newest generation wins, then the furthest position.
 
     Raises: StateError for a snapshot that cannot be read or was written by a newer version.
@@ -73,10 +73,10 @@ def union(snapshots: Iterable[State], order_of: Callable[[str], Any] = int) -> R
                 held = best.get(key)
                 if held is None or _is_ahead(found, held, order_of):
                     best[key] = found
-    return Restored({key: state for key, (_, state) in best.items()}, min(pinned, default=None), newest)
+    return RestoredState({key: state for key, (_, state) in best.items()}, min(pinned, default=None), newest)
 
 
-def handed_over(snapshots: Iterable[State], subtask: int, keys: Container[str]) -> list[State]:
+def states_for_other_subtasks(snapshots: Iterable[State], subtask: int, keys: Container[str]) -> list[State]:
     """The states that `subtask` has stored of shards among `keys`, which others own by now and have not stored themselves.
 
     After a change of the parallelism the first checkpoint of a subtask takes the place of its last one. Whoever owns the shards of that one
@@ -97,10 +97,10 @@ def handed_over(snapshots: Iterable[State], subtask: int, keys: Container[str]) 
     return kept
 
 
-def overlaid(below: Restored, above: Restored) -> Restored:
+def overlay(below: RestoredState, above: RestoredState) -> RestoredState:
     """`above` where it knows a shard, `below` elsewhere: a sink keeps the state of one subtask, a restart may own others' shards."""
     pinned = above.pinned_ms if above.pinned_ms is not None else below.pinned_ms
-    return Restored({**below.shards, **above.shards}, pinned, max(below.generation, above.generation))
+    return RestoredState({**below.shards, **above.shards}, pinned, max(below.generation, above.generation))
 
 
 def _checked_generation(snapshot: State) -> int:

@@ -1,4 +1,4 @@
-"""Checkpoints: snapshots kept in a state store, fenced by generation (S6), and when one is due."""
+"""SubtaskCheckpoints: snapshots kept in a state store, fenced by generation (S6), and when one is due."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REST_SECONDS = 0.1
 thousand shards each."""
 
 
-class Checkpoints:
+class SubtaskCheckpoints:
     """Owns the generation of this start."""
 
     def __init__(self, store: StateStore, subtask: int) -> None:
@@ -40,7 +40,7 @@ class Checkpoints:
         await self._store.close()
 
 
-class CheckpointKeeper:
+class CheckpointScheduler:
     """Takes a checkpoint whenever the interval (ms; -1: never) is over or somebody asks; those who ask soon after one share the next.
 
     Told to stop and never cancelled, so that a flush or store is never cut off.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Generic
 
-from ..min_heap import K, LowestOf
+from ..min_heap import IndexedMinHeap, K
 from .watermark_tracker import SubtaskStatus
 
 
@@ -12,7 +12,7 @@ class ActiveMinimum(Generic[K]):
     """Watermarks by key, of a subtask's shards or a group's subtasks; an active one without a value counts as lowest (W2)."""
 
     def __init__(self) -> None:
-        self._known: LowestOf[K] = LowestOf()
+        self._known: IndexedMinHeap[K] = IndexedMinHeap()
         self._unknown: dict[K, None] = {}
 
     def set(self, key: K, active: bool, watermark: int | None) -> None:

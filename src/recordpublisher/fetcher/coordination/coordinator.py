@@ -5,7 +5,7 @@ No clock and no sockets: whoever carries the messages hands in the time (ms that
 
 from __future__ import annotations
 
-from ..min_heap import LowestOf
+from ..min_heap import IndexedMinHeap
 from .heartbeat_messages import Answer, Refusal, Statement
 from .watermark_group import Patience, WatermarkGroup
 from .watermark_tracker import SubtaskStatus
@@ -26,7 +26,7 @@ class Coordinator:
         self.generation = 0
         self._group: WatermarkGroup | None = None
         self._counters: dict[int, int] = {}
-        self._waiting: LowestOf[int] = LowestOf()
+        self._waiting: IndexedMinHeap[int] = IndexedMinHeap()
         self._needed_told: dict[int, int] = {}
         self._silent: list[int] = []
         self._is_changed = False
@@ -119,7 +119,7 @@ class Coordinator:
         """A new generation forgets values, finished shards and who waits; counters stay, so that what is late is refused."""
         self.generation = generation
         self._group = WatermarkGroup(said.parallelism, Patience(said.timeout_ms, said.startup_ms), now)
-        self._waiting = LowestOf()
+        self._waiting = IndexedMinHeap()
         self._needed_told.clear()
 
     def _reached(self) -> list[int]:

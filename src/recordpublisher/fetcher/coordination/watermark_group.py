@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..min_heap import LowestOf
+from ..min_heap import IndexedMinHeap
 from .active_minimum import ActiveMinimum
 from .watermark_tracker import SubtaskStatus
 
@@ -51,7 +51,7 @@ class WatermarkGroup:
         self._room = MOST_FINISHED_CHARACTERS
         self._patience = patience
         self._counting: ActiveMinimum[int] = ActiveMinimum()
-        self._furthest: LowestOf[int] = LowestOf()
+        self._furthest: IndexedMinHeap[int] = IndexedMinHeap()
         self._members: dict[int, _Member] = {}
         self._unheard: set[int] = set()
         self._present: set[int] = set()

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from ..coordination.watermark_tracker import WatermarkTracker
 from ..pipeline.emitter import Emitter
-from ..pipeline.shard_queues import Intake
-from ..pipeline.suspension import Pulse
+from ..pipeline.shard_queues import ShardQueues
+from ..pipeline.suspension import SuspensionDetector
 from ..shards.shard_table import ShardEntry, ShardTable
 from ..watermarks.alignment import Alignment
 from .monitor import Monitor
@@ -74,9 +74,9 @@ class SubtaskView:
     tracker: WatermarkTracker
     alignment: Alignment
     emitter: Emitter
-    intake: Intake
+    intake: ShardQueues
     monitor: Monitor
-    pulse: Pulse
+    pulse: SuspensionDetector
 
     @property
     def entries(self) -> list[ShardEntry]:

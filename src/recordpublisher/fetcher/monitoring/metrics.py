@@ -58,14 +58,14 @@ OF_SUBTASK: tuple[Metric[SubtaskView], ...] = (
         lambda view: view.alignment.global_watermark,
     ),
     Metric(
-        "holder",
+        "blockingShard",
         TEXT,
         "",
         "the shard that holds this subtask's minimum, as `stream/shard-id`",
         lambda view: view.alignment.holder,
     ),
     Metric(
-        "globalHolder",
+        "blockingSubtask",
         GAUGE,
         "subtask",
         "the subtask that holds the global minimum, where the tracker says so",
@@ -79,7 +79,7 @@ OF_SUBTASK: tuple[Metric[SubtaskView], ...] = (
         lambda view: view.tracker.response_age_ms,
     ),
     Metric(
-        "standsMs",
+        "watermarkStalledMs",
         GAUGE,
         "ms",
         "how long the global watermark has stood still while records went on or were held",
@@ -119,7 +119,7 @@ OF_SUBTASK: tuple[Metric[SubtaskView], ...] = (
         lambda view: sum(entry.held_since is not None for entry in view.entries),
     ),
     Metric(
-        "leftOutShards",
+        "excludedShards",
         GAUGE,
         "shards",
         "so far behind that nobody waits for them (`flink.watermark.alignment.max.lag`)",
@@ -182,7 +182,7 @@ OF_SHARD: tuple[Metric[ShardView], ...] = (
         "deadLetters", "records", "the same, given to the dead-letter sink (`flink.deserializer.error=DEAD_LETTER`)"
     ),
     _counted(
-        "absurdEventTimes", "records", "whose event time lay too far ahead of their arrival to move the watermark"
+        "futureEventTimes", "records", "whose event time lay too far ahead of their arrival to move the watermark"
     ),
     Metric(
         "subscribed",
@@ -208,11 +208,11 @@ OF_SHARD: tuple[Metric[ShardView], ...] = (
         lambda view: view.entry.state.watermark,
     ),
     Metric(
-        "headWatermark",
+        "nextWatermark",
         GAUGE,
         "epoch ms",
         "the watermark of the next queued record",
-        lambda view: view.entry.head_watermark,
+        lambda view: view.entry.next_watermark,
     ),
     Metric("queuedRecords", GAUGE, "records", "read and not yet written", lambda view: view.entry.queued_records),
     Metric("queuedBytes", GAUGE, "bytes", "the same, as held in memory", lambda view: view.entry.queued_bytes),
@@ -224,7 +224,7 @@ OF_SHARD: tuple[Metric[ShardView], ...] = (
         lambda view: view.entry.idle and view.entry.is_open,
     ),
     Metric("silentMs", GAUGE, "ms", "evidence of silence so far", lambda view: view.entry.silence.observed_ms),
-    Metric("leftOut", FLAG, "", "so far behind that nobody waits for it", lambda view: view.entry.left_behind),
+    Metric("excluded", FLAG, "", "so far behind that nobody waits for it", lambda view: view.entry.left_behind),
     Metric(
         "lateAfterIdle",
         COUNTER,

@@ -6,15 +6,15 @@ import asyncio
 import logging
 from typing import Protocol
 
-from ..alarms import Alarm, AlarmBoard, AlarmKind
-from ..dependencies import FetcherParts
+from ..alarms import ActiveAlarms, Alarm, AlarmKind
+from ..dependencies import FetcherDependencies
 from ..shards.shard_table import ShardTable
 from ..sink import Sink
 from ..watermarks.alignment import Alignment
-from .shard_observations import Sightings
-from .stall_detector import Standing, Standstill
+from .shard_observations import ShardObservations
+from .stall_detector import UnchangedTimer, WatermarkStallDetector
 from .status_log import waited_for
-from .unread_shards import UnreadWatch
+from .unread_shards import UnreadShardDetector
 
 alarm_log = logging.getLogger("recordpublisher.alarm")
 log = logging.getLogger("recordpublisher.fetcher")
@@ -32,9 +32,9 @@ class Emitted(Protocol):
 
 
 class Monitor:
-    """Owns the rhythm of the looks. What is seen comes from `Sightings`, the decisions are in `unread.py` and `standstill.py`."""
+    """Owns the rhythm of the looks. What is seen comes from `ShardObservations`, the decisions are in `unread.py` and `standstill.py`."""
 
-    def __init__(self, parts: FetcherParts, table: ShardTable, alignment: Alignment, emitted: Emitted) -> None:
+    def __init__(self, parts: FetcherDependencies, table: ShardTable, alignment: Alignment, emitted: Emitted) -> None:
         self._parts = parts
         self._table = table
         self._alignment = alignment
@@ -42,11 +42,11 @@ class Monitor:
         interval_ms = parts.settings.alarm_interval_ms
         self._is_off = interval_ms < 0
         self._seconds = min(max(interval_ms / 1000 / LOOKS, LEAST_SECONDS), MOST_SECONDS)
-        self._unread = UnreadWatch(interval_ms, 2 * self._seconds)
-        self._standstill = Standstill(2 * self._seconds)
-        self._alone_for = Standing(2 * self._seconds)
-        self.sightings = Sightings(parts, table, 2 * self._seconds)
-        self.board = AlarmBoard(interval_ms, parts.on_alarm)
+        self._unread = UnreadShardDetector(interval_ms, 2 * self._seconds)
+        self._standstill = WatermarkStallDetector(2 * self._seconds)
+        self._alone_for = UnchangedTimer(2 * self._seconds)
+        self.sightings = ShardObservations(parts, table, 2 * self._seconds)
+        self.board = ActiveAlarms(interval_ms, parts.on_alarm)
         self.retention = Retention(parts)
 
     @property
@@ -87,7 +87,7 @@ class Monitor:
             return []
         seconds = self._alone_for.saw(True, self._parts.clock.monotonic())
         reason = "records are not aligned with those of other subtasks"
-        return [Alarm(AlarmKind.ALONE, "tracker", round(seconds * 1000), reason)]
+        return [Alarm(AlarmKind.TRACKER_UNREACHABLE, "tracker", round(seconds * 1000), reason)]
 
     def _waited_for(self) -> str:
         return waited_for(self._parts.tracker, self._alignment.holder, self._parts.subtask)
@@ -101,7 +101,7 @@ SPREAD_SECONDS = 0.1
 class Retention:
     """Owns what is known, ms by stream; nothing where nobody says."""
 
-    def __init__(self, parts: FetcherParts) -> None:
+    def __init__(self, parts: FetcherDependencies) -> None:
         self._parts = parts
         self._known: dict[str, int | None] = {}
 

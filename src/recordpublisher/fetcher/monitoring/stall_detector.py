@@ -1,4 +1,4 @@
-"""Standstill: for how long the global watermark has stood while there was something to emit (A2, W10)."""
+"""WatermarkStallDetector: for how long the global watermark has stood while there was something to emit (A2, W10)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from ..shards.shard_table import ShardEntry
 
 
-class Standstill:
+class WatermarkStallDetector:
     """Owns the last global value seen. A stream without records is no standstill: only looks that saw records held back, or
     records above the value emitted since the look before, are counted."""
 
     def __init__(self, longest_gap: float) -> None:
-        self._standing = Standing(longest_gap)
+        self._standing = UnchangedTimer(longest_gap)
         self._records = 0
 
     @property
@@ -34,7 +34,7 @@ def _is_above(entry: ShardEntry, value: int | None) -> bool:
     return entry.state.watermark is not None and (value is None or entry.state.watermark > value)
 
 
-class Standing:
+class UnchangedTimer:
     """Adds up the time between looks that saw the same thing.
 
     A gap between two looks counts up to `longest_gap` seconds: a process that was suspended or starved did not look meanwhile, and must not

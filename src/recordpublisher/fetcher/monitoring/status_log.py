@@ -1,4 +1,4 @@
-"""Watch: says once a minute where a subtask stands, and who holds an alignment that stands still or crawls (A1, W10, W12)."""
+"""StatusLogger: says once a minute where a subtask stands, and who holds an alignment that stands still or crawls (A1, W10, W12)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MINUTE = 60.0
 """Between two lines of the log, and how long alignment may stand still before a warning; seconds."""
 
 
-class Watch:
+class StatusLogger:
     """Looks at every heartbeat; owns when it last spoke and since when the global watermark stands."""
 
     def __init__(

@@ -9,12 +9,12 @@ from recordpublisher.publishers.shards import Shard
 
 from ..alarms import Alarm, AlarmKind
 from ..shards.shard_state import ShardState
-from ..shards.shard_table import ShardEntry, Stage
-from .stall_detector import Standing
+from ..shards.shard_table import ShardEntry, ShardStage
+from .stall_detector import UnchangedTimer
 
 
 @dataclass(frozen=True, slots=True)
-class ShardSight:
+class ShardObservation:
     """One look at one shard. `emitted` is anything that changes when something of it was emitted; `unread` whether its tip lies
     beyond that, None when this look did not find out; `reason` says who should read it, or why nothing comes out."""
 
@@ -24,18 +24,18 @@ class ShardSight:
     reason: str
 
 
-class UnreadWatch:
+class UnreadShardDetector:
     """Owns for how long each shard was seen written to and not emitted."""
 
     def __init__(self, interval_ms: int, longest_gap: float) -> None:
         self._interval_ms = interval_ms
         self._longest_gap = longest_gap
-        self._standings: dict[str, Standing] = {}
+        self._standings: dict[str, UnchangedTimer] = {}
 
-    def look(self, sights: Iterable[ShardSight], now: float) -> list[Alarm]:
+    def look(self, sights: Iterable[ShardObservation], now: float) -> list[Alarm]:
         """The shards that have been so for the alarm interval; `now` in monotonic seconds. A shard without a sight is forgotten."""
         seen = {sight.key: sight for sight in sights}
-        self._standings = {key: self._standings.get(key) or Standing(self._longest_gap) for key in seen}
+        self._standings = {key: self._standings.get(key) or UnchangedTimer(self._longest_gap) for key in seen}
         found = []
         for key, sight in seen.items():
             lasting_ms = round(self._seen(sight, self._standings[key], now) * 1000)
@@ -43,7 +43,7 @@ class UnreadWatch:
                 found.append(Alarm(AlarmKind.UNREAD, key, lasting_ms, sight.reason))
         return found
 
-    def _seen(self, sight: ShardSight, standing: Standing, now: float) -> float:
+    def _seen(self, sight: ShardObservation, standing: UnchangedTimer, now: float) -> float:
         if sight.unread:
             return standing.saw(sight.emitted, now)
         if sight.unread is None:
@@ -52,7 +52,7 @@ class UnreadWatch:
         return 0.0
 
 
-def family_mark(shard: Shard, states: Mapping[str, ShardState]) -> object:
+def lineage_progress(shard: Shard, states: Mapping[str, ShardState]) -> object:
     """What moves when something of a shard or of an ancestor is emitted: a child that waits while its parent is read is well (S2)."""
     own = states.get(shard.key)
     mark = None if own is None else (own.position, own.continuation, own.ended)
@@ -69,16 +69,16 @@ def _line_of(key: str, states: Mapping[str, ShardState]) -> object:
     return state.position, state.continuation, state.ended, elders
 
 
-def sight_of(entry: ShardEntry, mark: object, now_ms: int, fresh_ms: int, waited_for: str) -> ShardSight:
+def sight_of(entry: ShardEntry, mark: object, now_ms: int, fresh_ms: int, waited_for: str) -> ShardObservation:
     """What this subtask sees of a shard of its own, without a call: None where its reads have said nothing for `fresh_ms`.
 
     `waited_for` names what alignment waits for, in case the shard is held.
     """
-    return ShardSight(entry.key, mark, _is_unread(entry, now_ms, fresh_ms), _reason(entry, waited_for))
+    return ShardObservation(entry.key, mark, _is_unread(entry, now_ms, fresh_ms), _reason(entry, waited_for))
 
 
 def _is_unread(entry: ShardEntry, now_ms: int, fresh_ms: int) -> bool | None:
-    if entry.stage is Stage.ENDED or (entry.rests and not entry.queue):
+    if entry.stage is ShardStage.ENDED or (entry.rests and not entry.queue):
         return False
     if entry.queued_records or entry.is_writing:
         return True
@@ -92,6 +92,6 @@ def _reason(entry: ShardEntry, waited_for: str) -> str:
         return "the sink's write does not return"
     if entry.held_since is not None:
         return f"held back by alignment, which waits for {waited_for}"
-    if entry.stage is Stage.WAITING:
+    if entry.stage is ShardStage.WAITING:
         return f"it waits for the end of its parents {list(entry.shard.parents)}"
     return "the sink does not take it" if entry.queued_records else "its reads bring nothing"

@@ -71,7 +71,7 @@ class ShardOutcome:
     """Where a shard stands after a run.
 
     `state` is its emitted state; `records` and `payload_bytes` were emitted in this run. `at_tip`: the last answered read stood at the
-    tip and nothing was left behind. `past_event_time`: its next record lies above the bound, with `head_watermark` (epoch ms) as its
+    tip and nothing was left behind. `past_event_time`: its next record lies above the bound, with `next_watermark` (epoch ms) as its
     watermark (W1).
     `silent_ms`: evidence of silence (W3) gathered in this run; `tip_seen_ms`: when its first and last read at the tip were answered.
     `children`: known when it ended.
@@ -83,7 +83,7 @@ class ShardOutcome:
     payload_bytes: int = 0
     at_tip: bool = False
     past_event_time: bool = False
-    head_watermark: int | None = None
+    next_watermark: int | None = None
     millis_behind_latest: int | None = None
     silent_ms: int = 0
     children: tuple[Shard, ...] = ()
@@ -109,7 +109,7 @@ def outcome_of(entry: ShardEntry, before: tuple[int, int], heads: Mapping[str, i
         payload_bytes=entry.payload_bytes - before[1],
         at_tip=entry.at_tip and not is_past,
         past_event_time=is_past,
-        head_watermark=heads.get(entry.key),
+        next_watermark=heads.get(entry.key),
         millis_behind_latest=None if entry.metrics.millis_behind_latest < 0 else entry.metrics.millis_behind_latest,
         silent_ms=entry.silence.observed_ms,
         tip_seen_ms=entry.tip_seen_ms,

@@ -1,4 +1,4 @@
-"""Rejections: what becomes of records that nobody can use, found by the deserialiser or by the sink (S7)."""
+"""BadRecordHandler: what becomes of records that nobody can use, found by the deserialiser or by the sink (S7)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NO_STATE = Checkpoint({})
 """The positions of the job are not the dead-letter sink's to keep."""
 
 
-class Rejections:
+class BadRecordHandler:
     """Fails the job, skips and counts, or writes a dead letter. Owns the life of the dead-letter sink, if there is one.
 
     Dead letters are safe before the position moves past their records, so none is lost; after a crash one may be written again.

@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.records import RecordBatch
 
-from ..shards.shard_table import ShardEntry, Stage
+from ..shards.shard_table import ShardEntry, ShardStage
 from ..sink import Sink
 from ..watermarks.alignment import Alignment
 from ..watermarks.local_watermark import LocalWatermark
 from ..watermarks.stragglers import late_after_idle
-from .shard_queues import Intake
-from .suspension import Pulse
-from .termination import FinishLine
+from .shard_queues import ShardQueues
+from .suspension import SuspensionDetector
+from .termination import TerminationCondition
 
 SHORTEST_TURN_SECONDS, LONGEST_TURN_SECONDS = 0.005, 0.05
 """How long the emitter may keep the loop for itself while the sink never waits: as long as the readers kept it before, within these."""
@@ -29,9 +29,9 @@ class Emitter:
         self,
         sink: Sink,
         alignment: Alignment,
-        intake: Intake,
+        intake: ShardQueues,
         clock: Clock,
-        pulse: Pulse,
+        pulse: SuspensionDetector,
         emit_interval_ms: int,
         ended: Callable[[ShardEntry], None],
         poisoned: Callable[[RecordBatch], Awaitable[None]],
@@ -67,7 +67,7 @@ class Emitter:
         self._stopping = True
         self._wake.set()
 
-    async def run(self, finish_line: FinishLine, finished: Callable[[], None]) -> None:
+    async def run(self, finish_line: TerminationCondition, finished: Callable[[], None]) -> None:
         """Emit until stopped; calls `finished` when the finish line is reached."""
         while not self._stopping:
             if finish_line.reason() is not None:
@@ -86,14 +86,14 @@ class Emitter:
         self._last_told = float("-inf")
         await self._tell_watermark()
 
-    def note(self, entry: ShardEntry, finish_line: FinishLine) -> None:
+    def note(self, entry: ShardEntry, finish_line: TerminationCondition) -> None:
         """A shard's queue, stage or idleness changed."""
         finish_line.changed(entry)
         holds_others = finish_line.holds_others(entry)
         self._alignment.changed(entry, finish_line.takes_part(entry), holds_others)
         self.local_watermark.changed(entry, holds_others)
 
-    def forget(self, key: str, finish_line: FinishLine) -> None:
+    def forget(self, key: str, finish_line: TerminationCondition) -> None:
         """A shard is no more."""
         finish_line.forget(key)
         self._alignment.forget(key)
@@ -105,7 +105,7 @@ class Emitter:
         self._alignment.report()
         self._wake.set()
 
-    async def _emit(self, entry: ShardEntry, count: int, finish_line: FinishLine) -> None:
+    async def _emit(self, entry: ShardEntry, count: int, finish_line: TerminationCondition) -> None:
         batch, freed = entry.pop(finish_line.allowed(entry, count))
         if len(batch) or batch.poisoned:
             entry.is_writing = True
@@ -137,9 +137,9 @@ class Emitter:
         self._turn_began = self._clock.monotonic()
         self._turn_seconds = min(max(self._turn_began - gave_way, SHORTEST_TURN_SECONDS), LONGEST_TURN_SECONDS)
 
-    def _after(self, entry: ShardEntry, finish_line: FinishLine) -> None:
+    def _after(self, entry: ShardEntry, finish_line: TerminationCondition) -> None:
         self.note(entry, finish_line)
-        if entry.stage is Stage.ENDED:
+        if entry.stage is ShardStage.ENDED:
             self._ended(entry)
 
     async def _tell_watermark(self) -> None:

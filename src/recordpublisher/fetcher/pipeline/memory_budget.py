@@ -1,17 +1,17 @@
-"""ByteBudget: room is reserved before a read and settled after it, so that memory in flight is bounded (P6)."""
+"""MemoryBudget: room is reserved before a read and settled after it, so that memory in flight is bounded (P6)."""
 
 from __future__ import annotations
 
 import asyncio
 
-from ..min_heap import LowestOf
+from ..min_heap import IndexedMinHeap
 from ..settings import BudgetLimits
 from ..shards.shard_table import ShardEntry
 
 SMALLEST_ROOM_BYTES = 64 * 1024
 
 
-class ByteBudget:
+class MemoryBudget:
     """Owns how many bytes are queued or reserved in a subtask, and decides who may read next.
 
     A shard whose queue is empty may always read one batch, over the budget if need be; the rest is lent to the lowest head watermark first;
@@ -71,17 +71,17 @@ class ByteBudget:
 MARKER_FIRST = float("-inf")
 
 
-class WaitingRoom:
+class PendingReads:
     """Owns who waits for room, and for what.
 
     A shard over a bound of its own (held at the gate, too much queued) is looked at again when it emitted; one that waits for the
     subtask's bytes when any are free, the lowest head watermark first. An emission costs the same with one shard held as with a thousand.
     """
 
-    def __init__(self, budget: ByteBudget) -> None:
+    def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
         self._waiting: dict[str, ShardEntry] = {}
-        self._for_bytes = LowestOf()
+        self._for_bytes = IndexedMinHeap()
 
     async def wait(self, entry: ShardEntry) -> int:
         """Wait for room; answers the bytes that the next read may bring."""
@@ -131,7 +131,7 @@ class WaitingRoom:
                 return
 
     def _place(self, entry: ShardEntry) -> None:
-        head = entry.head_watermark
+        head = entry.next_watermark
         waits_for_bytes = not self._budget.is_over_its_own_bounds(entry)
         self._for_bytes.set(entry.key, (MARKER_FIRST if head is None else head) if waits_for_bytes else None)
 

@@ -1,4 +1,4 @@
-"""Intake: what readers bring goes into the shard's queue, with what it says of silence, tip and room."""
+"""ShardQueues: what readers bring goes into the shard's queue, with what it says of silence, tip and room."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard
 
-from ..shards.shard_table import ShardEntry, Stage
-from .memory_budget import ByteBudget, WaitingRoom
-from .suspension import Pulse
+from ..shards.shard_table import ShardEntry, ShardStage
+from .memory_budget import MemoryBudget, PendingReads
+from .suspension import SuspensionDetector
 
 
-class Intake:
+class ShardQueues:
     """The fetcher's side of every ShardOutput."""
 
     def __init__(
         self,
-        budget: ByteBudget,
+        budget: MemoryBudget,
         idle_interval_ms: int,
         clock: Clock,
-        pulse: Pulse,
+        pulse: SuspensionDetector,
         changed: Callable[[ShardEntry], None],
         found_children: Callable[[Sequence[Shard]], None],
     ) -> None:
@@ -32,7 +32,7 @@ class Intake:
         self._pulse = pulse
         self._changed = changed
         self._found_children = found_children
-        self._waiting = WaitingRoom(budget)
+        self._waiting = PendingReads(budget)
         self.readers = 1
 
     @property
@@ -65,7 +65,7 @@ class Intake:
     def end(self, entry: ShardEntry, children: Sequence[Shard]) -> None:
         """A shard was read to its end: it drains, or has ended when nothing is queued."""
         self._budget.settle(entry, 0)
-        entry.stage = Stage.DRAINING
+        entry.stage = ShardStage.DRAINING
         entry.children = tuple(children)
         if not entry.queue and not entry.is_writing:  # a write that is going on is still to be emitted (S2)
             entry.end()
@@ -109,7 +109,7 @@ class Intake:
 class ShardQueue:
     """One shard's face of the intake."""
 
-    def __init__(self, intake: Intake, entry: ShardEntry) -> None:
+    def __init__(self, intake: ShardQueues, entry: ShardEntry) -> None:
         self._intake = intake
         self._entry = entry
 

@@ -1,4 +1,4 @@
-"""Readers: one task for each shard that is read, started parents first (S2)."""
+"""ShardReaders: one task for each shard that is read, started parents first (S2)."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
-from recordpublisher.consumer.shard_consumer import ShardConsumer, Stamping
+from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer
 from recordpublisher.publishers.base import RecordPublisherFactory, RunResult
 from recordpublisher.publishers.errors import StreamNotFoundError
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
-from ..shards.shard_table import ShardEntry, ShardTable, Stage
-from .shard_queues import Intake
+from ..shards.shard_table import ShardEntry, ShardStage, ShardTable
+from .shard_queues import ShardQueues
 
 
-class Readers:
+class ShardReaders:
     """Owns the reading tasks of a run."""
 
     def __init__(
         self,
         factory: RecordPublisherFactory,
         table: ShardTable,
-        intake: Intake,
-        stamping_of: Callable[[Shard, ShardMetrics], Stamping],
+        intake: ShardQueues,
+        decorator_for: Callable[[Shard, ShardMetrics], BatchDecorator],
         use_continuations: bool,
         last_watermark: Callable[[str], int | None],
     ) -> None:
         self._factory = factory
         self._table = table
         self._intake = intake
-        self._stamping_of = stamping_of
+        self._stamping_of = decorator_for
         self._use_continuations = use_continuations
         self._last_watermark = last_watermark
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -43,9 +43,9 @@ class Readers:
         begun = []
         for entry in self._table.startable():
             self._inherit_watermark(entry)
-            entry.stage = Stage.READING
+            entry.stage = ShardStage.READING
         for entry in self._table:
-            if entry.stage is Stage.READING and not entry.rests and entry.key not in self._tasks:
+            if entry.stage is ShardStage.READING and not entry.rests and entry.key not in self._tasks:
                 self._begin(entry, failed)
                 changed(entry)
                 begun.append(entry)
@@ -54,7 +54,7 @@ class Readers:
 
     def rest(self, entry: ShardEntry) -> None:
         """Read no more of a shard in this run; what is queued stays."""
-        if entry.stage is Stage.READING and not entry.rests:
+        if entry.stage is ShardStage.READING and not entry.rests:
             entry.rests = True
             if entry.key in self._tasks:  # else its reader has failed
                 self._tasks[entry.key].cancel()
@@ -67,8 +67,8 @@ class Readers:
         self._tasks.clear()
         for entry in self._table:
             self._intake.forget(entry)
-            if entry.stage is Stage.DRAINING:
-                entry.stage = Stage.READING
+            if entry.stage is ShardStage.DRAINING:
+                entry.stage = ShardStage.READING
             entry.rests = False
             entry.silence.interrupted()
 

@@ -1,4 +1,4 @@
-"""Pulse: whether this process runs, or was stopped or starved without noticing (W3, W7)."""
+"""SuspensionDetector: whether this process runs, or was stopped or starved without noticing (W3, W7)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GAP_SECONDS = 2.0
 """A beat that comes later than this: the process was suspended (SIGSTOP, a machine that slept, a loop that was blocked)."""
 
 
-class Pulse:
+class SuspensionDetector:
     """Owns when the loop last beat, and how much time went by in which it should have run and did not.
 
     A quota of 10 ms in 100 shows no gap, but every beat comes late: that time is lost too, and counts for no evidence (W3). A machine

@@ -1,4 +1,4 @@
-"""FinishLine: whether a bounded run has reached its end, and why (S8)."""
+"""TerminationCondition: whether a bounded run has reached its end, and why (S8)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from recordpublisher.publishers.errors import ImpossibleStateError
 from recordpublisher.publishers.records import RecordBatch
 
-from ..shards.shard_table import ShardEntry, Stage
+from ..shards.shard_table import ShardEntry, ShardStage
 from .bounds import Bounds, EndReason
 
 
-class FinishLine:
+class TerminationCondition:
     """Watches the shards of one run against its bounds. Owns how much was emitted and which shards are done."""
 
     def __init__(self, bounds: Bounds) -> None:
@@ -53,7 +53,7 @@ class FinishLine:
 
     def changed(self, entry: ShardEntry) -> None:
         """A shard may have reached, or left, its end."""
-        if entry.stage is Stage.WAITING:
+        if entry.stage is ShardStage.WAITING:
             return
         self._started.add(entry.key)
         if self._is_done(entry):
@@ -83,7 +83,7 @@ class FinishLine:
 
     def is_past_event_time(self, entry: ShardEntry) -> bool:
         """Whether a shard's next record lies above the bound."""
-        until, head = self._bounds.until_event_time, entry.head_watermark
+        until, head = self._bounds.until_event_time, entry.next_watermark
         return until is not None and head is not None and head > until
 
     def _fair_share(self, entry: ShardEntry, max_bytes: int) -> int:
@@ -93,7 +93,7 @@ class FinishLine:
         return max(1, max_bytes * len(head) // (max(1, len(self._started)) * max(1, head.raw_bytes)))
 
     def _is_done(self, entry: ShardEntry) -> bool:
-        if entry.stage is Stage.ENDED or not self.takes_part(entry) or self.is_past_event_time(entry):
+        if entry.stage is ShardStage.ENDED or not self.takes_part(entry) or self.is_past_event_time(entry):
             return True
         return self._has_reached_tip(entry) and not entry.queue and not entry.is_writing
 
@@ -107,7 +107,7 @@ class FinishLine:
         return EndReason.TIP if self._bounds.stop_at_tip else EndReason.SHARD_LIMITS
 
 
-class Ending:
+class RunCompletion:
     """Owns the end of a run, and starts what runs in the background of it: an error there ends the run."""
 
     def __init__(self) -> None:

@@ -29,7 +29,7 @@ class UniformAssigner:
         return uniform(shard, parallelism)
 
 
-def guardian_of(owner: int, parallelism: int) -> int:
+def monitor_of(owner: int, parallelism: int) -> int:
     """The subtask that looks after the shards of `owner`: the first one, for those of the first the second.
 
     One of them reads the stored positions of the whole job, and a subtask that is gone cannot look after its own.
@@ -37,15 +37,15 @@ def guardian_of(owner: int, parallelism: int) -> int:
     return 0 if owner != 0 else min(1, parallelism - 1)
 
 
-def guarded(
+def monitored_shards(
     listed: Iterable[Shard], own: Collection[str], assigner: ShardAssigner, subtask: int, parallelism: int
 ) -> dict[str, tuple[Shard, int]]:
     """The listed shards that this subtask looks after for others, by key, each with its owner."""
     owners = {shard.key: (shard, assigner(shard, parallelism)) for shard in listed if shard.key not in own}
-    return {key: found for key, found in owners.items() if guardian_of(found[1], parallelism) == subtask}
+    return {key: found for key, found in owners.items() if monitor_of(found[1], parallelism) == subtask}
 
 
-def unread_by(
+def missing_reader_reason(
     owner: int, parallelism: int, missing: Collection[int], left_out: Collection[int], has_stored_positions: bool
 ) -> str | None:
     """Who should read a shard of another subtask; None when nobody here can judge whether it is read.

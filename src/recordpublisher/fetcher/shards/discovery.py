@@ -1,4 +1,4 @@
-"""Discovery: which shards there are, at the start and from time to time (S3)."""
+"""ShardDiscovery: which shards there are, at the start and from time to time (S3)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ShardLister(Protocol):
         ...
 
 
-class Discovery:
+class ShardDiscovery:
     """Looks for shards. Owns which streams are known to be deleted."""
 
     def __init__(self, lister: ShardLister, streams: Sequence[str], interval_ms: int) -> None:

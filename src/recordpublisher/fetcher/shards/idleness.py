@@ -11,10 +11,10 @@ FRESH_SECONDS = 2.0
 """After a suspension the first answers may be from before it (under way, or in the socket's buffer): so much silence must be seen anew."""
 
 
-class SilenceClock:
+class IdlenessTimer:
     """Adds up how long a shard was seen silent: answered reads that were empty and at the tip, without a break.
 
-    `lost` in the methods is all the time so far in which this process should have run and did not (`Pulse`): it is not credited.
+    `lost` in the methods is all the time so far in which this process was suspended (see `SuspensionDetector`); it is not credited.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Roster: which shards this subtask owns, from the first to the last it hears of them (S3, S5, S9)."""
+"""OwnedShards: which shards this subtask owns, from the first to the last it hears of them (S3, S5, S9)."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
 
-from .discovery import Discovery
+from .discovery import ShardDiscovery
 from .shard_state import ShardState
-from .shard_table import ShardEntry, ShardTable, Stage
+from .shard_table import ShardEntry, ShardStage, ShardTable
 
 
-class Roster:
+class OwnedShards:
     """Takes shards into the table and out of it; tells `changed` and `forgotten` of each."""
 
     def __init__(
         self,
         table: ShardTable,
-        discovery: Discovery,
+        discovery: ShardDiscovery,
         is_ours: Callable[[Shard], bool],
         clock: Clock,
         changed: Callable[[ShardEntry], None],
@@ -54,7 +54,7 @@ class Roster:
     def stream_was_deleted(self, entry: ShardEntry) -> None:
         """Emit what was read of a shard that is gone with its stream, then forget it: nobody shall wait for it."""
         self._discovery.deleted.add(entry.shard.stream)
-        entry.stage = Stage.DRAINING
+        entry.stage = ShardStage.DRAINING
         if entry.queue:
             self._changed(entry)
         else:

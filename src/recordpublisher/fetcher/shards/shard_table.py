@@ -12,11 +12,11 @@ from recordpublisher.publishers.records import RecordBatch, to_millis
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard, is_too_old_for
 
-from .idleness import SilenceClock
+from .idleness import IdlenessTimer
 from .shard_state import ShardState
 
 
-class Stage(Enum):
+class ShardStage(Enum):
     """The life of a shard in a subtask, in this order."""
 
     WAITING = "its parents are not finished (S2)"
@@ -29,7 +29,7 @@ class Stage(Enum):
 class ShardEntry:
     """One shard: emitted state, queue, evidence of silence and counters.
 
-    `awaits_heirs`: ended, and a child was not yet taken over (W5). `left_behind`: so far behind that nobody waits (W12).
+    `awaits_child_takeover`: ended, and a child was not yet taken over (W5). `left_behind`: so far behind that nobody waits (W12).
     `offset` is how many records of the queue's first batch were emitted already. `expected_bytes` is what the last read brought, None
     before the first one. `tip_seen_ms`: when the first and the last read of this run that stood at the tip were answered (epoch ms);
     `answered_ms`: when the last read at all was. `rests`: a bounded run has all that it wants of the shard and reads no more of it.
@@ -37,7 +37,7 @@ class ShardEntry:
 
     shard: Shard
     state: ShardState
-    stage: Stage = Stage.WAITING
+    stage: ShardStage = ShardStage.WAITING
     queue: deque[RecordBatch] = field(default_factory=deque)
     offset: int = 0
     queued_bytes: int = 0
@@ -46,13 +46,13 @@ class ShardEntry:
     is_writing: bool = False
     expected_bytes: int | None = None
     room: asyncio.Future[int] | None = None
-    silence: SilenceClock = field(default_factory=SilenceClock)
+    silence: IdlenessTimer = field(default_factory=IdlenessTimer)
     at_tip: bool = False
     seen_tip: bool = False
     tip_seen_ms: tuple[int, int] | None = None
     rests: bool = False
     idle: bool = False
-    awaits_heirs: bool = False
+    awaits_child_takeover: bool = False
     left_behind: bool = False
     tip_ms: int | None = None
     held_since: float | None = None
@@ -75,22 +75,22 @@ class ShardEntry:
     def confirmed_state(self) -> ShardState:
         """The emitted state with when a read last stood at the tip behind it, and whether it has started (S5)."""
         tip_ms = self.state.tip_ms if self.tip_ms is None else self.tip_ms
-        return replace(self.state, tip_ms=tip_ms, waiting=self.stage is Stage.WAITING)
+        return replace(self.state, tip_ms=tip_ms, waiting=self.stage is ShardStage.WAITING)
 
     @property
     def is_open(self) -> bool:
         """Whether the shard counts for watermarks: it may have records to come or queued."""
-        return self.stage in (Stage.READING, Stage.DRAINING)
+        return self.stage in (ShardStage.READING, ShardStage.DRAINING)
 
     @property
     def is_active(self) -> bool:
         """Whether others wait for the shard: open, and not idle unless records are queued (W4); or ended and not inherited yet (W5)."""
-        if self.awaits_heirs:
+        if self.awaits_child_takeover:
             return True
         return self.is_open and not self.left_behind and (self.queued_records > 0 or not self.idle)
 
     @property
-    def head_watermark(self) -> int | None:
+    def next_watermark(self) -> int | None:
         """The watermark of the next record to emit; None when nothing, or only a marker, is next."""
         if not self.queue or not self.queue[0].watermarks:
             return None
@@ -131,12 +131,12 @@ class ShardEntry:
             self.records += len(batch)
             self.payload_bytes += batch.raw_bytes
             self.last_emit_ms = now_ms
-        if self.stage is Stage.DRAINING and not self.queue:
+        if self.stage is ShardStage.DRAINING and not self.queue:
             self.end()
 
     def end(self) -> None:
         """Everything was emitted: only now is the shard ended (S2)."""
-        self.stage = Stage.ENDED
+        self.stage = ShardStage.ENDED
         self.state = replace(self.state, ended=True, continuation=None)
 
     def drop_queue(self) -> int:
@@ -201,7 +201,7 @@ class ShardTable:
 
     def add(self, shard: Shard, state: ShardState) -> ShardEntry:
         """Own a shard."""
-        stage = Stage.ENDED if state.ended else Stage.WAITING
+        stage = ShardStage.ENDED if state.ended else ShardStage.WAITING
         entry = ShardEntry(shard, replace(state, parents=shard.parents), stage)
         self._entries[shard.key] = entry
         self._listed.setdefault(shard.key, shard)
@@ -209,7 +209,7 @@ class ShardTable:
 
     def startable(self) -> list[ShardEntry]:
         """Waiting shards whose parents, both of a merge, are finished (S2)."""
-        return [entry for entry in self if entry.stage is Stage.WAITING and self.parents_finished(entry.shard)]
+        return [entry for entry in self if entry.stage is ShardStage.WAITING and self.parents_finished(entry.shard)]
 
     def parents_finished(self, shard: Shard) -> bool:
         """Whether every parent's last record was emitted; one that a listing with the shard leaves out is past retention.
@@ -240,11 +240,13 @@ class ShardTable:
         awaited = {
             f"{entry.shard.stream}/{parent}"
             for entry in self
-            if entry.stage is Stage.WAITING
+            if entry.stage is ShardStage.WAITING
             for parent in entry.shard.parents
         }
         own = self._entries
-        done = {key for key in self._gone if key not in own or (own[key].stage is Stage.ENDED and key not in awaited)}
+        done = {
+            key for key in self._gone if key not in own or (own[key].stage is ShardStage.ENDED and key not in awaited)
+        }
         self._gone -= done
         return list(done)
 
@@ -255,7 +257,7 @@ class ShardTable:
         A Kinesis stream always lists an open shard; only sources of a finite size get here.
         """
         all_closed = bool(self._listed) and all(shard.closed for shard in self._listed.values())
-        return all_closed and all(entry.stage is Stage.ENDED for entry in self)
+        return all_closed and all(entry.stage is ShardStage.ENDED for entry in self)
 
     def states(self) -> dict[str, ShardState]:
         """What a snapshot covers."""
@@ -269,7 +271,7 @@ class ShardTable:
     def _is_finished(self, key: str, child: Shard) -> bool:
         own = self._entries.get(key)
         if own is not None:
-            return own.stage is Stage.ENDED
+            return own.stage is ShardStage.ENDED
         if self._finished_elsewhere(key):
             return True
         return key not in self._listed and child.key in self._last_listing.get(child.stream, ())

@@ -10,7 +10,7 @@ from recordpublisher.publishers.clock import Clock
 
 from ..coordination.active_minimum import ActiveMinimum
 from ..coordination.watermark_tracker import SubtaskReport, WatermarkTracker
-from ..min_heap import LowestOf
+from ..min_heap import IndexedMinHeap
 from ..shards.shard_table import ShardEntry
 
 MARKER_FIRST = -math.inf
@@ -33,7 +33,7 @@ class Alignment:
         self._patience_seconds = startup_timeout_ms / 1000
         self._patience_ends = math.inf
         self._reported = ActiveMinimum()
-        self._heads = LowestOf()
+        self._heads = IndexedMinHeap()
         self._tickets = itertools.count()
         self._entries: dict[str, ShardEntry] = {}
         self.until: int | None = None
@@ -78,7 +78,7 @@ class Alignment:
         """
         self._entries[entry.key] = entry
         active = holds_others and entry.is_active
-        head = entry.head_watermark
+        head = entry.next_watermark
         self._reported.set(entry.key, active, entry.state.watermark if head is None else head)
         self._heads.set(entry.key, self._turn(entry, head) if entry.queue and takes_part else None)
         self._note_held(entry, head)
@@ -109,11 +109,11 @@ class Alignment:
         if lowest is None:
             return None
         entry = self._entries[lowest[1]]
-        if entry.head_watermark is None:
+        if entry.next_watermark is None:
             return entry, 0
         count = self._below(entry, self.ceiling())
         if not count:
-            self._wait_for(entry.head_watermark)
+            self._wait_for(entry.next_watermark)
         return (entry, count) if count else None
 
     def ceiling(self) -> float:

@@ -1,4 +1,4 @@
-"""Succession: an ended shard holds the minimum until the owner of its child has taken the child over (W5)."""
+"""ReshardHandover: an ended shard holds the minimum until the owner of its child has taken the child over (W5)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.shards import Shard
 
 from ..coordination.watermark_tracker import WatermarkTracker
-from ..shards.shard_table import ShardEntry, ShardTable, Stage
+from ..shards.shard_table import ShardEntry, ShardStage, ShardTable
 
 LISTINGS_WITHOUT_CHILDREN = 2
 """The first whole listing after a shard's end may have begun before it; the second would show a child."""
@@ -23,7 +23,7 @@ class _Ended:
     listings: int = 0
 
 
-class Succession:
+class ReshardHandover:
     """Owns which ended shards of this subtask others still wait for.
 
     Between the last record of a parent and the first report of its child's owner nobody would stand for the child: the global watermark
@@ -79,9 +79,9 @@ class Succession:
                 del self._ended[key]
             self._set(entry, key in self._ended and (not children or any(map(self._is_due, children))))
 
-    def _set(self, entry: ShardEntry, awaits_heirs: bool) -> None:
-        if entry.awaits_heirs != awaits_heirs:
-            entry.awaits_heirs = awaits_heirs
+    def _set(self, entry: ShardEntry, awaits_child_takeover: bool) -> None:
+        if entry.awaits_child_takeover != awaits_child_takeover:
+            entry.awaits_child_takeover = awaits_child_takeover
             self._changed(entry)
 
     def _is_settled(self, entry: ShardEntry, children: list[Shard], ended: _Ended) -> bool:
@@ -95,7 +95,7 @@ class Succession:
 
     def _is_taken_over(self, child: Shard) -> bool:
         if child.key in self._table:
-            return self._table[child.key].stage is not Stage.WAITING
+            return self._table[child.key].stage is not ShardStage.WAITING
         return self._tracker.is_started(child.key)
 
     def _children(self, entry: ShardEntry) -> list[Shard]:

@@ -1,4 +1,4 @@
-"""Laggards: which shards lie so far behind that nobody shall wait for them (W12), and how far everybody lies apart."""
+"""StragglerDetector: which shards lie so far behind that nobody shall wait for them (W12), and how far everybody lies apart."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..coordination.watermark_tracker import WatermarkTracker
 from ..shards.shard_table import ShardEntry, ShardTable
 
 
-class Laggards:
+class StragglerDetector:
     """Looks at every heartbeat. Owns which shards are left out, and the furthest watermark of this subtask.
 
     A shard is left out while its next record lies more than `flink.watermark.alignment.max.lag` below the furthest next record of the job:
@@ -57,7 +57,7 @@ def place_of(entry: ShardEntry) -> int | None:
     """Where a shard stands (epoch ms) that is neither idle nor over: its next queued record, or else its last one."""
     if not entry.is_open or (entry.idle and not entry.queued_records):
         return None
-    head = entry.head_watermark
+    head = entry.next_watermark
     return entry.state.watermark if head is None else head
 
 

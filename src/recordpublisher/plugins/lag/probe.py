@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from recordpublisher.fetcher.checkpoints.store import StateStore
-from recordpublisher.fetcher.monitoring.unread_shards import family_mark
+from recordpublisher.fetcher.monitoring.unread_shards import lineage_progress
 from recordpublisher.publishers.errors import FatalKinesisError, StateError
 from recordpublisher.publishers.kinesis.ports import ListingPort, PollingPort
 from recordpublisher.publishers.polling.rate_control import retry_pause_seconds
@@ -122,4 +122,4 @@ class Watcher:
 
 def _stands(shard: Shard, before: StoredJob, after: StoredJob) -> bool:
     """Whether neither the shard's position nor that of an ancestor that is still read has moved."""
-    return family_mark(shard, before.states) == family_mark(shard, after.states)
+    return lineage_progress(shard, before.states) == lineage_progress(shard, after.states)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from recordpublisher.fetcher.checkpoints.restore import seeded_states, vanished
-from recordpublisher.fetcher.checkpoints.snapshot import union
+from recordpublisher.fetcher.checkpoints.restore import initial_states, shards_no_longer_listed
+from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import State
 from recordpublisher.publishers.positions import PositionType, StartingPosition
@@ -28,14 +28,14 @@ class StoredJob:
     def of(cls, snapshots: Iterable[State], listed: Iterable[Shard], start: StartingPosition) -> StoredJob:
         """Read snapshots; a shard that none of them has is where the job would begin it. Raises: StateError."""
         snapshots = list(snapshots)
-        restored = union(snapshots)
+        restored = merge_snapshots(snapshots)
         if start.type is PositionType.LATEST and restored.pinned_ms is not None:
             start = StartingPosition.at_timestamp(restored.pinned_ms)
         newest = sorted(snapshots, key=lambda snapshot: int(snapshot["generation"]))
         subtasks = {key: int(snapshot.get("subtask", 0)) for snapshot in newest for key in snapshot["shards"]}
         shards = list(listed)
-        lost = vanished(shards, restored, {shard.stream for shard in shards})
-        return cls(seeded_states(shards, restored, start), subtasks, {key: restored.shards[key] for key in lost})
+        lost = shards_no_longer_listed(shards, restored, {shard.stream for shard in shards})
+        return cls(initial_states(shards, restored, start), subtasks, {key: restored.shards[key] for key in lost})
 
     def holder(self) -> str | None:
         """The shard with the lowest watermark that was not read to its end: whom a stalled alignment waits for."""

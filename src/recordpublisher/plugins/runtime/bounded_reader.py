@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from recordpublisher.fetcher.checkpoints.snapshot import to_json
+from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.data_fetcher import DataFetcher
-from recordpublisher.fetcher.dependencies import FetcherParts
+from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
-from recordpublisher.fetcher.shards.discovery import Discovery
+from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory
@@ -63,14 +63,14 @@ class BoundedReader:
         """Close the publisher factory."""
         await self._factory.owned.close()
 
-    def _parts(self, shards: Mapping[Shard, ShardState], sink: Sink, keys: frozenset[str]) -> FetcherParts:
+    def _parts(self, shards: Mapping[Shard, ShardState], sink: Sink, keys: frozenset[str]) -> FetcherDependencies:
         streams = tuple(sorted({shard.stream for shard in shards}))
-        return FetcherParts(
+        return FetcherDependencies(
             factory=self._factory,
-            discovery=Discovery(_FixedShardLister(list(shards)), streams, NEVER),
+            discovery=ShardDiscovery(_FixedShardLister(list(shards)), streams, NEVER),
             sink=sink,
             tracker=InProcessTracker(),
-            stamping_of=self._stamping_of,
+            decorator_for=self._stamping_of,
             settings=self._settings,
             clock=self._clock,
             assigner=lambda shard, parallelism: 0 if shard.key in keys else 1,
@@ -78,7 +78,7 @@ class BoundedReader:
             streams=streams,
             pin_latest=_no_pin,
             use_continuations=self._use_continuations,
-            restore=(to_json({shard.key: state for shard, state in shards.items()}, None, 0, 0, 1),),
+            restore=(snapshot_to_json({shard.key: state for shard, state in shards.items()}, None, 0, 0, 1),),
         )
 
 

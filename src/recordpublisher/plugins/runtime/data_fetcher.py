@@ -10,17 +10,17 @@ from typing import Any, Self
 from recordpublisher.consumer.bad_records import OnPoison
 from recordpublisher.consumer.deserialization import CallableDeserializer, Deserializer
 from recordpublisher.consumer.event_time import event_times
-from recordpublisher.consumer.shard_consumer import Stamping
+from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.consumer.watermark_strategies import AssignedWatermarks, WatermarkStrategy
 from recordpublisher.fetcher import data_fetcher as floor
 from recordpublisher.fetcher.alarms import AlarmListener
-from recordpublisher.fetcher.checkpoints.snapshot import union
-from recordpublisher.fetcher.checkpoints.store import Checkpoints, StateStore
-from recordpublisher.fetcher.dependencies import FetcherParts
+from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
+from recordpublisher.fetcher.checkpoints.store import StateStore, SubtaskCheckpoints
+from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.assignment import ShardAssigner
-from recordpublisher.fetcher.shards.discovery import Discovery
+from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.initial_position import initial_position
@@ -96,17 +96,17 @@ class DataFetcher:
         sink = build_sink(registry, given) if sink is None else sink
         store = build_state_store(registry, given) if state_store is None else state_store
         factory = publisher(given)  # type: ignore[call-arg]
-        union(snapshots, factory.order_of)
+        merge_snapshots(snapshots, factory.order_of)
         clock = clock or SystemClock()
         lister = StreamLister(factory, given, names, clock)
         self._lister = lister
         self._fetcher = floor.DataFetcher(
-            FetcherParts(
+            FetcherDependencies(
                 factory=factory,
-                discovery=Discovery(lister, list(names), settings.discovery_interval_ms),
+                discovery=ShardDiscovery(lister, list(names), settings.discovery_interval_ms),
                 sink=sink,
                 tracker=build_tracker(registry, given, tuple(names), parallelism, clock),
-                stamping_of=stamping_maker(registry, given, deserializer, timestamp_assigner, watermark_assigner),
+                decorator_for=stamping_maker(registry, given, deserializer, timestamp_assigner, watermark_assigner),
                 settings=settings,
                 clock=clock,
                 assigner=_assigner(registry, given),
@@ -118,7 +118,7 @@ class DataFetcher:
                 retention_ms=lister.retention_ms,
                 on_alarm=on_alarm,
                 use_continuations=publisher.resumes_by_continuation,
-                checkpoints=None if store is None else Checkpoints(store, subtask),
+                checkpoints=None if store is None else SubtaskCheckpoints(store, subtask),
                 dead_letters=build_dead_letter_sink(registry, given),
                 restore=snapshots,
                 subtask=subtask,
@@ -200,17 +200,17 @@ def stamping_maker(
     deserializer: Callable[[Record], Any] | None = None,
     timestamp_assigner: Assigner | None = None,
     watermark_assigner: Assigner | None = None,
-) -> Callable[[Shard, ShardMetrics], Stamping]:
+) -> Callable[[Shard, ShardMetrics], BatchDecorator]:
     """What makes each shard's stamping; what cannot work fails here and not at the first record."""
     values = _deserializer(registry, properties, deserializer)
     times = event_times(properties, timestamp_assigner)
     strategy = _strategy(registry, properties, watermark_assigner)
     on_poison, limit = OnPoison[properties.value(table.ON_POISON)], properties.value(table.FUTURE_LIMIT)
 
-    def stamping_of(shard: Shard, metrics: ShardMetrics) -> Stamping:
-        return Stamping(values, times, strategy(), metrics, on_poison=on_poison, future_limit_ms=limit)
+    def decorator_for(shard: Shard, metrics: ShardMetrics) -> BatchDecorator:
+        return BatchDecorator(values, times, strategy(), metrics, on_poison=on_poison, future_limit_ms=limit)
 
-    return stamping_of
+    return decorator_for
 
 
 def _deserializer(registry: Registry, properties: Properties, function: Callable[[Record], Any] | None) -> Deserializer:

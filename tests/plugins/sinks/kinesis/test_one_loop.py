@@ -15,7 +15,7 @@ from recordpublisher.publishers.positions import PositionType
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 from fakes.fanout_service import EFO, ScriptedPorts, record
-from fakes.scripted_source import fetcher_parts
+from fakes.scripted_source import fetcher_dependencies
 from fakes.writable_stream import FakeKinesis
 
 RECORDS, EVENT, RATE, LIMIT = 40_000, 500, 5, 10_000
@@ -62,7 +62,7 @@ async def copy():
     sink = KinesisSink("out", {**EFO, "aws.region": "eu-west-1"}, queue_limit=LIMIT, port=target, clock=VirtualClock())
     factory = FanOutRecordPublisherFactory(EFO, ports=source, clock=VirtualClock(), holders=ConsumerHolders())
     discovery = Discovery(source, ("orders",), 10_000)
-    parts = fetcher_parts(factory, sink, EFO, discovery=discovery, streams=("orders",))
+    parts = fetcher_dependencies(factory, sink, EFO, discovery=discovery, streams=("orders",))
     fetcher = DataFetcher(parts)
     await fetcher.open()
     clock = VirtualClock()

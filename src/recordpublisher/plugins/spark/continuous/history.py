@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from recordpublisher.fetcher.checkpoints.snapshot import to_json, union
+from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots, snapshot_to_json
 from recordpublisher.fetcher.sink import State
 from recordpublisher.plugins.stores.ports import ObjectStore
 from recordpublisher.publishers.errors import StateError
@@ -124,5 +124,5 @@ def state_of(generation: Generation, ends: Iterable[Step | None]) -> State:
         for key, state in generation.state["shards"].items()
         if key not in done and not (has_spoken and state.get("ended"))
     }
-    together = union([{**generation.state, "shards": began}, *states])
-    return to_json(together.shards, together.pinned_ms, together.generation, NOBODY, generation.lanes)
+    together = merge_snapshots([{**generation.state, "shards": began}, *states])
+    return snapshot_to_json(together.shards, together.pinned_ms, together.generation, NOBODY, generation.lanes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recordpublisher.fetcher.checkpoints.snapshot import to_json
+from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import State
 from recordpublisher.plugins.spark.options import SparkOptions
@@ -19,4 +19,4 @@ def starting_state(options: SparkOptions, service: PlanningService) -> State:
         pinned_ms = service.server_time_ms(options.streams[0])
         start = StartingPosition.at_timestamp(pinned_ms)
     shards = {shard.key: ShardState(start) for stream in options.streams for shard in service.list_shards(stream)}
-    return to_json(shards, pinned_ms, 1, NOBODY, 1)
+    return snapshot_to_json(shards, pinned_ms, 1, NOBODY, 1)

@@ -161,7 +161,7 @@ def _read_range(entry: ShardOffset, outcome: ShardOutcome, rows: ArrowRows, bega
         last=rows.last.get(entry.key),
         at_tip=outcome.at_tip,
         past_event_time=outcome.past_event_time,
-        next_watermark=outcome.head_watermark,
+        next_watermark=outcome.next_watermark,
         silent_ms=outcome.silent_ms,
         began_ms=began,
         tip_seen_ms=outcome.tip_seen_ms,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from recordpublisher.fetcher.checkpoints.restore import data_loss, past_retention, vanished
-from recordpublisher.fetcher.checkpoints.snapshot import Restored
+from recordpublisher.fetcher.checkpoints.restore import data_loss_error, shards_no_longer_listed, shards_past_retention
+from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import Properties
@@ -39,11 +39,11 @@ def lost_shards(
         LOG.warning("whether records are past retention is not known: %s", error)
         return frozenset()
     every: list[Shard] = [shard for shards in listed.values() for shard in shards]
-    restored = Restored(states)
-    missing = vanished(every, restored, names)
-    lost = missing + past_retention(every, restored, oldest)
+    restored = RestoredState(states)
+    missing = shards_no_longer_listed(every, restored, names)
+    lost = missing + shards_past_retention(every, restored, oldest)
     if lost and not accepts_data_loss(properties):
-        raise data_loss(lost, restored)
+        raise data_loss_error(lost, restored)
     if lost:
-        LOG.error("%s; going on because flink.state.dataloss=CONTINUE", data_loss(lost, restored))
+        LOG.error("%s; going on because flink.state.dataloss=CONTINUE", data_loss_error(lost, restored))
     return frozenset(missing)
