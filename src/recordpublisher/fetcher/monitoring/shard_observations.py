@@ -13,7 +13,7 @@ from recordpublisher.publishers.shards import Shard
 from ..checkpoints.restore import initial_states
 from ..checkpoints.snapshot import merge_snapshots
 from ..dependencies import FetcherDependencies
-from ..shards.assignment import monitored_shards, missing_reader_reason
+from ..shards.assignment import missing_reader_reason, monitored_shards
 from ..shards.shard_state import ShardState
 from ..shards.shard_table import ShardEntry, ShardStage, ShardTable
 from ..sink import State
