@@ -6,7 +6,7 @@ import pytest
 
 from recordpublisher.fetcher.data_fetcher import DataFetcher
 from recordpublisher.fetcher.pipeline.bounds import Bounds
-from recordpublisher.fetcher.shards.discovery import Discovery
+from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
 from recordpublisher.publishers.fanout.consumer_refcount import ConsumerHolders
@@ -61,7 +61,7 @@ async def copy():
     target.rate = RATE
     sink = KinesisSink("out", {**EFO, "aws.region": "eu-west-1"}, queue_limit=LIMIT, port=target, clock=VirtualClock())
     factory = FanOutRecordPublisherFactory(EFO, ports=source, clock=VirtualClock(), holders=ConsumerHolders())
-    discovery = Discovery(source, ("orders",), 10_000)
+    discovery = ShardDiscovery(source, ("orders",), 10_000)
     parts = fetcher_dependencies(factory, sink, EFO, discovery=discovery, streams=("orders",))
     fetcher = DataFetcher(parts)
     await fetcher.open()
