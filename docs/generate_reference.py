@@ -124,7 +124,7 @@ def _classification() -> str:
         ),
         "What a person can do about the fatal ones stands at the end of their message:",
         "| code | what to do |\n|---|---|\n"
-        + "\n".join(f"| `{code}` | {words} |" for code, words in advice.ADVICE.items()),
+        + "\n".join(f"| `{code}` | {words} |" for code, words in advice.HINTS.items()),
     ]
     return "\n\n".join(lines)
 

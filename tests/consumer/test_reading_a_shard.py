@@ -12,7 +12,7 @@ from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import ExpiredIteratorError
 from recordpublisher.publishers.initial_position import initial_position
-from recordpublisher.publishers.kinesis.ports import ReadAnswer
+from recordpublisher.publishers.kinesis.ports import ReadResponse
 from recordpublisher.publishers.polling import PollingConfig, PollingRecordPublisher
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
@@ -199,7 +199,7 @@ class TestFanOut:
         records = [event(n).records[0] for n in range(10)]
         for record in records:
             record.data = part
-        output, _ = push((*[ReadAnswer(records, 0, None, "9")] * 1, shard_end()))
+        output, _ = push((*[ReadResponse(records, 0, None, "9")] * 1, shard_end()))
         assert len(output.data) == 1000
 
     def test_aggregates_over_many_subscriptions(self):

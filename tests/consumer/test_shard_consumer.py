@@ -25,7 +25,7 @@ class Script(RecordPublisher):
         self._steps = list(steps)
         self.answers, self.rooms = [], []
 
-    def offer_room(self, held_bytes):
+    def set_read_budget(self, held_bytes):
         self.rooms.append(held_bytes)
 
     async def run(self, consumer):

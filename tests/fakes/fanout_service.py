@@ -17,8 +17,8 @@ from recordpublisher.publishers.errors import (
     TransientError,
 )
 from recordpublisher.publishers.fanout import FanOutRecordPublisher, FanOutRecordPublisherFactory
-from recordpublisher.publishers.fanout.consumer_refcount import ConsumerHolders
-from recordpublisher.publishers.kinesis.ports import ConsumerDescription, ReadAnswer
+from recordpublisher.publishers.fanout.consumer_refcount import ConsumerRefCounts
+from recordpublisher.publishers.kinesis.ports import ConsumerDescription, ReadResponse
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
@@ -52,15 +52,15 @@ def record(sequence: int | str, data: bytes = b"data") -> UserRecord:
     return UserRecord(data, str(sequence), 1.0, "key")
 
 
-def event(*sequences: int, go_on: int | None = -1, behind: int = 0, children: tuple[Shard, ...] = ()) -> ReadAnswer:
+def event(*sequences: int, go_on: int | None = -1, behind: int = 0, children: tuple[Shard, ...] = ()) -> ReadResponse:
     """An event; it goes on behind its last record unless `go_on` says otherwise (None: the end of the shard)."""
     if go_on == -1:
         go_on = sequences[-1]
     continuation = None if go_on is None else str(go_on)
-    return ReadAnswer([record(number) for number in sequences], behind, None, continuation, children)
+    return ReadResponse([record(number) for number in sequences], behind, None, continuation, children)
 
 
-def shard_end(*sequences: int, children: tuple[Shard, ...] = ()) -> ReadAnswer:
+def shard_end(*sequences: int, children: tuple[Shard, ...] = ()) -> ReadResponse:
     return event(*sequences, go_on=None, children=children)
 
 
@@ -88,13 +88,13 @@ class ScriptedSubscription:
         self.read = 0
         self.closed = 0
 
-    def __aiter__(self) -> AsyncIterator[ReadAnswer]:
+    def __aiter__(self) -> AsyncIterator[ReadResponse]:
         return self._play()
 
     async def close(self) -> None:
         self.closed += 1
 
-    async def _play(self) -> AsyncIterator[ReadAnswer]:
+    async def _play(self) -> AsyncIterator[ReadResponse]:
         for item in self._items:
             if isinstance(item, Exception):
                 raise item
@@ -175,7 +175,7 @@ class Consumers:
 
 
 class ScriptedPorts:
-    """FanOutPorts. `subscriptions` are played in order: a tuple of items, or an error or SILENCE instead of a subscription."""
+    """FanOutService. `subscriptions` are played in order: a tuple of items, or an error or SILENCE instead of a subscription."""
 
     def __init__(self, *subscriptions: Any) -> None:
         self.script = list(subscriptions)
@@ -238,7 +238,7 @@ class ScriptedPorts:
             raise StreamNotFoundError(stream)
         return self.shards
 
-    async def keys_decide(self, stream: str) -> bool:
+    async def distributes_by_key(self, stream: str) -> bool:
         return self.do_keys_decide
 
     async def server_time_ms(self, stream: str) -> int:
@@ -257,7 +257,7 @@ class Bench:
     def __init__(self, *subscriptions: Any, draw: float = 1.0, **properties: object) -> None:
         self.ports = ScriptedPorts(*subscriptions)
         self.metrics = ShardMetrics()
-        self.holders = ConsumerHolders()
+        self.ref_counts = ConsumerRefCounts()
         self.batches: list[RecordBatch] = []
         self._draw = draw
         self._properties: dict[str, object] = {**EFO, **properties}
@@ -271,7 +271,7 @@ class Bench:
             {**self._properties, **properties},
             ports=self.ports,
             clock=VirtualClock(),
-            holders=self.holders,
+            ref_counts=self.ref_counts,
             draw=lambda: self._draw,
         )
 

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 
 from recordpublisher.publishers.errors import ExpiredIteratorError, StreamNotFoundError, ThrottledError
-from recordpublisher.publishers.kinesis.ports import ReadAnswer
+from recordpublisher.publishers.kinesis.ports import ReadResponse
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shards import Shard
@@ -39,7 +39,7 @@ class FakeShard:
         self._fail("GetShardIterator")
         return self._iterator(self._index_of(position))
 
-    async def get_records(self, shard: Shard, iterator: str, limit: int) -> ReadAnswer:
+    async def get_records(self, shard: Shard, iterator: str, limit: int) -> ReadResponse:
         await asyncio.sleep(self.latency)
         now = asyncio.get_running_loop().time()
         self._fail("GetRecords")
@@ -59,20 +59,20 @@ class FakeShard:
     async def server_time_ms(self, stream: str) -> int:
         return EPOCH_MS
 
-    async def keys_decide(self, stream: str) -> bool:
+    async def distributes_by_key(self, stream: str) -> bool:
         return True
 
     def add(self, *data: bytes) -> None:
         for one in data:
             self.records.append(UserRecord(one, str(len(self.records) + 1), 1.0, "k"))
 
-    def _answer(self, index: int, limit: int, now: float) -> ReadAnswer:
+    def _answer(self, index: int, limit: int, now: float) -> ReadResponse:
         records = self.records[index : index + limit]
         after = index + len(records)
         self._free_at = now + max(0.2, sum(len(r.data) for r in records) / 2**21)
         if self.closed and after == len(self.records):
-            return ReadAnswer(records, 0, None, child_shards=(CHILD,))
-        return ReadAnswer(records, (len(self.records) - after) * 1000, self._iterator(after))
+            return ReadResponse(records, 0, None, child_shards=(CHILD,))
+        return ReadResponse(records, (len(self.records) - after) * 1000, self._iterator(after))
 
     def _check_quotas(self, now: float) -> None:
         if self.quotas and now < self._free_at - 1e-9:

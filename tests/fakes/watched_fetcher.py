@@ -4,7 +4,7 @@ import asyncio
 
 from recordpublisher.fetcher.alarms import AlarmKind
 from recordpublisher.fetcher.checkpoints.store import StateStore
-from recordpublisher.publishers.shard_tip import Tip
+from recordpublisher.publishers.shard_tip import TipDistance
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.scripted_source import RecordingSink, a_fetcher
@@ -25,7 +25,7 @@ class Tips:
         self.asked.append(shard.shard_id)
         if self.failure:
             raise self.failure
-        return Tip(shard.shard_id in self.unread)
+        return TipDistance(shard.shard_id in self.unread)
 
 
 class Stored(StateStore):

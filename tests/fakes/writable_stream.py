@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.publishers.aggregation.kpl_format import hash_key_of, parse_aggregate
 from recordpublisher.publishers.errors import StreamNotFoundError, ThrottledError, TransientError
-from recordpublisher.publishers.kinesis.ports import PutAnswer, PutEntry, PutResult, StreamFacts
+from recordpublisher.publishers.kinesis.ports import PutEntry, PutRecordsResponse, PutResult, StreamSummary
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shards import MAX_HASH_KEY, HashRange, Shard
 from recordpublisher.testing.virtual_time import VirtualClock
@@ -52,13 +52,13 @@ class FakeKinesis:
         self.refuse = lambda entry: None
         self.fail: Exception | None = None
         self.lose_answers = 0
-        self.facts = StreamFacts(2**20, keys_decide=True)
+        self.facts = StreamSummary(2**20, distributes_by_key=True)
         self.calls: list[int] = []
         self.concurrent = self.most_concurrent = 0
         self.listings = 0
         self.is_closed = False
 
-    async def put_records(self, stream: str, entries: list[PutEntry]) -> PutAnswer:
+    async def put_records(self, stream: str, entries: list[PutEntry]) -> PutRecordsResponse:
         size = sum(len(entry.data) + len(entry.partition_key.encode()) for entry in entries)
         assert 1 <= len(entries) <= 500
         assert size <= 10 * 2**20
@@ -76,7 +76,7 @@ class FakeKinesis:
         if self.lose_answers:
             self.lose_answers -= 1
             raise TransientError("PutRecords", "TimeoutError", "no answer in time")
-        return PutAnswer(sum(result.error_code is not None for result in results), results)
+        return PutRecordsResponse(sum(result.error_code is not None for result in results), results)
 
     def _put(self, entry: PutEntry) -> PutResult:
         code = self.refuse(entry)
@@ -96,7 +96,7 @@ class FakeKinesis:
         await asyncio.sleep(self.latency)
         return [one.shard for one in self.shards.values()]
 
-    async def stream_facts(self, stream: str) -> StreamFacts:
+    async def stream_summary(self, stream: str) -> StreamSummary:
         await asyncio.sleep(self.latency)
         return self.facts
 

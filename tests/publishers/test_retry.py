@@ -8,7 +8,7 @@ from recordpublisher.publishers.errors import (
     ThrottledError,
     TransientError,
 )
-from recordpublisher.publishers.retry import RetryPolicy, counting_into, retrying
+from recordpublisher.publishers.retry import RetryPolicy, call_with_retries, retry_counter
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.testing.virtual_time import run_virtual
 
@@ -44,31 +44,31 @@ def test_a_long_outage_does_not_overflow():
 
 def test_r4_a_transient_error_is_tried_again_until_an_answer():
     heard = []
-    answer = run_virtual(retrying(scripted(BROKEN, THROTTLED, 7), POLICY, on_retry=heard.append))
+    answer = run_virtual(call_with_retries(scripted(BROKEN, THROTTLED, 7), POLICY, on_retry=heard.append))
     assert answer == 7
     assert heard == [BROKEN, THROTTLED]
 
 
 def test_exhaustion_names_api_attempts_and_the_last_error():
     with pytest.raises(RetriesExhaustedError, match=r"GetRecords failed 4 times in a row.*slow down") as raised:
-        run_virtual(retrying(scripted(BROKEN, BROKEN, BROKEN, THROTTLED), POLICY))
+        run_virtual(call_with_retries(scripted(BROKEN, BROKEN, BROKEN, THROTTLED), POLICY))
     assert raised.value.__cause__ is THROTTLED
 
 
 def test_no_retries_means_one_try():
     with pytest.raises(RetriesExhaustedError, match="1 times"):
-        run_virtual(retrying(scripted(BROKEN), RetryPolicy(0, 1, 1, 1.0)))
+        run_virtual(call_with_retries(scripted(BROKEN), RetryPolicy(0, 1, 1, 1.0)))
 
 
 def test_other_errors_are_raised_at_once():
     fatal = FatalKinesisError("GetRecords", "AccessDeniedException", "no")
     with pytest.raises(FatalKinesisError):
-        run_virtual(retrying(scripted(fatal, 7), POLICY))
+        run_virtual(call_with_retries(scripted(fatal, 7), POLICY))
 
 
 def test_the_wait_is_at_least_what_the_caller_asks():
     async def timed():
-        await retrying(scripted(THROTTLED, 7), POLICY, least_pause=lambda error: 1.0)
+        await call_with_retries(scripted(THROTTLED, 7), POLICY, min_pause=lambda error: 1.0)
         return asyncio.get_running_loop().time()
 
     assert 1.0 <= run_virtual(timed()) <= 1.1
@@ -76,13 +76,13 @@ def test_the_wait_is_at_least_what_the_caller_asks():
 
 def test_a1_retries_and_throttles_are_counted():
     metrics = ShardMetrics()
-    run_virtual(retrying(scripted(BROKEN, THROTTLED, 7), POLICY, on_retry=counting_into(metrics)))
+    run_virtual(call_with_retries(scripted(BROKEN, THROTTLED, 7), POLICY, on_retry=retry_counter(metrics)))
     assert (metrics.retries, metrics.throttles) == (2, 1)
 
 
 def test_r3_a_wait_between_tries_is_cancelled_at_once():
     async def cancelled():
-        task = asyncio.create_task(retrying(scripted(BROKEN, 7), RetryPolicy(3, 10**6, 10**6, 1.0)))
+        task = asyncio.create_task(call_with_retries(scripted(BROKEN, 7), RetryPolicy(3, 10**6, 10**6, 1.0)))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -5,10 +5,10 @@ import itertools
 import pytest
 
 from recordpublisher.publishers.errors import TransientError
-from recordpublisher.publishers.kinesis.ports import ReadAnswer
+from recordpublisher.publishers.kinesis.ports import ReadResponse
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import UserRecord
-from recordpublisher.publishers.shard_tip import MOST_READS, Tip, tip_behind
+from recordpublisher.publishers.shard_tip import MAX_READS, TipDistance, measure_tip_distance
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
@@ -36,33 +36,33 @@ class Port:
 
 
 def empty(behind=0, following="next"):
-    return ReadAnswer([], behind, following)
+    return ReadResponse([], behind, following)
 
 
 def look(*answers):
     port = Port(*answers)
-    return run_virtual(tip_behind(port, SHARD, AFTER)), port.asked
+    return run_virtual(measure_tip_distance(port, SHARD, AFTER)), port.asked
 
 
 def test_a_record_behind_the_position_is_unread_since_its_arrival():
     record = UserRecord(b"x", "8", 1_700_000_000.25)
-    tip, asked = look(ReadAnswer([record], 90_000, "next"))
+    tip, asked = look(ReadResponse([record], 90_000, "next"))
 
-    assert tip == Tip(True, 1_700_000_000_250, 90_000)
+    assert tip == TipDistance(True, 1_700_000_000_250, 90_000)
     assert asked == [("a", AFTER), ("first", 1, 0.0)]
 
 
 def test_an_empty_answer_at_the_tip_says_that_nothing_is():
-    assert look(empty())[0] == Tip(False)
+    assert look(empty())[0] == TipDistance(False)
 
 
 def test_the_end_of_a_shard_says_so():
-    assert look(empty(following=None))[0] == Tip(False, is_end=True)
+    assert look(empty(following=None))[0] == TipDistance(False, is_end=True)
 
 
 def test_empty_answers_on_the_way_are_passed_within_the_five_calls_a_second():
     record = UserRecord(b"x", "8", 1.0)
-    tip, asked = look(empty(5_000), empty(4_000), ReadAnswer([record], 0, "next"))
+    tip, asked = look(empty(5_000), empty(4_000), ReadResponse([record], 0, "next"))
 
     assert tip.has_unread
     moments = [at for _, _, at in asked[1:]]
@@ -70,10 +70,10 @@ def test_empty_answers_on_the_way_are_passed_within_the_five_calls_a_second():
 
 
 def test_it_gives_up_when_the_tip_is_not_reached():
-    tip, asked = look(*[empty(5_000)] * MOST_READS)
+    tip, asked = look(*[empty(5_000)] * MAX_READS)
 
     assert tip is None
-    assert len(asked) == 1 + MOST_READS
+    assert len(asked) == 1 + MAX_READS
 
 
 def test_an_error_is_the_callers():

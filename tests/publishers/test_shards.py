@@ -2,7 +2,7 @@
 
 import pytest
 
-from recordpublisher.publishers.shards import Shard, is_too_old_for
+from recordpublisher.publishers.shards import Shard, is_listing_older_than
 
 
 def shards(*ids: str, stream: str = "s") -> list[Shard]:
@@ -23,9 +23,9 @@ FIRST, SECOND, THIRD = (f"shardId-{number:012d}" for number in range(3))
     ],
 )
 def test_a_listing_without_anything_younger_may_be_older_than_the_shard(listed, expected):
-    assert is_too_old_for(Shard("s", SECOND), shards(*listed)) is expected
+    assert is_listing_older_than(Shard("s", SECOND), shards(*listed)) is expected
 
 
 def test_other_streams_do_not_count():
     listed = [*shards(FIRST), *shards(THIRD, stream="t")]
-    assert is_too_old_for(Shard("s", SECOND), listed)
+    assert is_listing_older_than(Shard("s", SECOND), listed)

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from recordpublisher.local import LocalKinesis
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
-from recordpublisher.publishers.fanout.consumer_refcount import ConsumerHolders
+from recordpublisher.publishers.fanout.consumer_refcount import ConsumerRefCounts
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import HashRange, Shard
@@ -21,7 +21,7 @@ PATIENT = {"aws.request.timeout": 3_600_000, "flink.shard.subscribetoshard.timeo
 class Job:
     """One subtask on the endpoint: its factory, and a reader task for each shard."""
 
-    def __init__(self, endpoint, holders=None, **properties):
+    def __init__(self, endpoint, ref_counts=None, **properties):
         self.endpoint = endpoint
         self.properties = {
             "aws.endpoint": endpoint.url,
@@ -31,7 +31,7 @@ class Job:
             **properties,
         }
         self.factory = FanOutRecordPublisherFactory(
-            self.properties, clock=FastClock(), holders=holders or ConsumerHolders()
+            self.properties, clock=FastClock(), ref_counts=ref_counts or ConsumerRefCounts()
         )
         self.metrics = {}
         self.batches = []

@@ -4,12 +4,12 @@ import asyncio
 import ssl
 from contextlib import asynccontextmanager, suppress
 
-from recordpublisher.publishers.kinesis.fast_path.http1 import WholeBody
-from recordpublisher.publishers.kinesis.fast_path.pool import ConnectionPool
-from recordpublisher.publishers.kinesis.fast_path.read_scheduler import Turns
+from recordpublisher.publishers.kinesis.fast_path.http1_client import BufferedBody
+from recordpublisher.publishers.kinesis.fast_path.http1_pool import Http1ConnectionPool
+from recordpublisher.publishers.kinesis.fast_path.read_scheduler import BodyReadScheduler
 
 REQUEST = b"POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\nhi"
-DESK = 4096
+READ_BUFFER_BYTES = 4096
 
 
 class RawServer:
@@ -80,7 +80,7 @@ async def pool_to(*says, certificate=None, trusted=None):
     raw = RawServer(*says)
     server = await asyncio.start_server(raw.handle, "127.0.0.1", 0, ssl=serving)
     url = f"http{'s' if certificate else ''}://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-    pool = ConnectionPool(url, trusted, 60.0, bytearray(DESK), Turns())
+    pool = Http1ConnectionPool(url, trusted, 60.0, bytearray(READ_BUFFER_BYTES), BodyReadScheduler())
     async with server:
         try:
             yield raw, pool
@@ -97,5 +97,5 @@ async def until_noticed(pool):
 
 
 async def content_of(pool, request=REQUEST, **given):
-    head, body = await pool.exchange(request, lambda head: WholeBody(), **given)
+    head, body = await pool.exchange(request, lambda head: BufferedBody(), **given)
     return head.status, body.content

@@ -72,7 +72,7 @@ class SimulatedPublisher(RecordPublisher):
         self._next = self._index_of(start)
         self._room: int | None = None
 
-    def offer_room(self, held_bytes: int) -> None:
+    def set_read_budget(self, held_bytes: int) -> None:
         self._room = held_bytes
 
     async def run(self, consumer: Callable[[RecordBatch], Any]) -> RunResult:

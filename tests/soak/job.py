@@ -22,7 +22,7 @@ from recordpublisher.plugins.runtime.data_fetcher import stamping_maker
 from recordpublisher.plugins.runtime.stream_lister import StreamLister
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
-from recordpublisher.publishers.fanout.consumer_refcount import ConsumerHolders
+from recordpublisher.publishers.fanout.consumer_refcount import ConsumerRefCounts
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.kinesis.ports import Transport
@@ -62,7 +62,7 @@ class RunningJob:
     def __init__(self, life: Life, stage: Stage, restore: list[dict[str, Any]]) -> None:
         self._life = life
         self._stage = stage
-        self._holders = ConsumerHolders()
+        self._ref_counts = ConsumerRefCounts()
         self._tracker = InProcessTracker()
         self.etiquettes: list[Etiquette] = []
         self._fetchers = [self._fetcher(subtask, restore) for subtask in range(life.parallelism)]
@@ -112,7 +112,7 @@ class RunningJob:
             stage.make_sink(),
             stage.clock,
             stream=stage.stream,
-            holders=self._holders,
+            ref_counts=self._ref_counts,
             tracker=self._tracker,
             restore=tuple(restore),
             subtask=subtask,
@@ -127,7 +127,7 @@ def fetcher_over(
     clock: Clock,
     *,
     stream: str = STREAM,
-    holders: ConsumerHolders | None = None,
+    ref_counts: ConsumerRefCounts | None = None,
     tracker: InProcessTracker | None = None,
     **more: Any,
 ) -> DataFetcher:
@@ -135,7 +135,9 @@ def fetcher_over(
     client = KinesisClient(given, [stream], transport=transport)
     factory: Any
     if given.value(RECORD_PUBLISHER) == EFO:
-        factory = FanOutRecordPublisherFactory(given, ports=client, clock=clock, holders=holders or ConsumerHolders())
+        factory = FanOutRecordPublisherFactory(
+            given, ports=client, clock=clock, ref_counts=ref_counts or ConsumerRefCounts()
+        )
     else:
         factory = PollingRecordPublisherFactory(given, service=client, clock=clock)
     lister = StreamLister(factory, given, {STREAM: stream}, clock, client)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from recordpublisher.local import Delays, LocalKinesis
 from recordpublisher.local.faults.kinds import FaultKind
-from recordpublisher.publishers.kinesis.connections import Connections
+from recordpublisher.publishers.kinesis.sdk_transport import SdkTransport
 from recordpublisher.publishers.properties.properties import Properties
 
 from .plan import Plan, plan_of
@@ -34,7 +34,7 @@ async def _soak(plan: Plan) -> Counter[FaultKind]:
     clock = FastClock()
     async with LocalKinesis(clock=clock, delays=Delays(consumer=plan.consumer_delay_ms)) as endpoint:
         properties = Properties({**endpoint.properties(), "aws.request.timeout": 60_000})
-        return await Run(plan, endpoint.account, clock, lambda: Connections(properties), TOLERANCE_SECONDS).play()
+        return await Run(plan, endpoint.account, clock, lambda: SdkTransport(properties), TOLERANCE_SECONDS).play()
 
 
 if __name__ == "__main__":

@@ -6,14 +6,14 @@ from typing import Any
 
 from recordpublisher.publishers import errors
 from recordpublisher.publishers.base import RunResult
+from recordpublisher.publishers.fanout import consumer_lifecycle as registration
 from recordpublisher.publishers.fanout import consumer_registrar as registrar
-from recordpublisher.publishers.fanout import consumer_registration as registration
 from recordpublisher.publishers.fanout import publisher as fan_out_publisher
 from recordpublisher.publishers.fanout import resubscribe_policy as fan_out_pacing
-from recordpublisher.publishers.fanout.consumer_registration import Registration
+from recordpublisher.publishers.fanout.consumer_lifecycle import ConsumerLifecycle
+from recordpublisher.publishers.fanout.open_subscription import OpenSubscription
 from recordpublisher.publishers.fanout.publisher import FanOutRecordPublisher
-from recordpublisher.publishers.fanout.resubscribe_policy import LostResource, Recovery
-from recordpublisher.publishers.fanout.subscription import OpenSubscription
+from recordpublisher.publishers.fanout.resubscribe_policy import ResourceNotFoundResolver, ResubscribePolicy
 
 from .mutation import Patches, nothing, replaced, throw
 
@@ -29,22 +29,22 @@ def a_clean_end_is_not_the_end_of_the_shard() -> Patches:
 
 
 def subscriptions_go_on_from_the_answered_position() -> Patches:
-    return [replaced(fan_out_publisher, "_advanced", lambda position, answered: position)]
+    return [replaced(fan_out_publisher, "_next_start", lambda position, answered: position)]
 
 
 def broken_subscriptions_are_opened_again() -> Patches:
-    def broken(self: Any, error: Exception, arn: str, *, was_held_up: bool) -> None:
+    def broken(self: Any, error: Exception, arn: str, *, was_backpressured: bool) -> None:
         raise error
 
-    return [replaced(Recovery, "broken", broken)]
+    return [replaced(ResubscribePolicy, "on_read_error", broken)]
 
 
 def refused_subscriptions_are_tried_again() -> Patches:
-    return [replaced(Recovery, "refused", lambda self, error, arn: throw(error))]
+    return [replaced(ResubscribePolicy, "on_subscribe_error", lambda self, error, arn: throw(error))]
 
 
 def in_use_is_not_counted() -> Patches:
-    return [replaced(Recovery, "_wait_out_the_other", lambda self, error: self._count(error))]
+    return [replaced(ResubscribePolicy, "_wait_until_free", lambda self, error: self._count(error))]
 
 
 def five_seconds_lie_between_success_and_call() -> Patches:
@@ -56,7 +56,7 @@ def one_second_lies_between_calls() -> Patches:
 
 
 def progress_renews_the_budget() -> Patches:
-    return [replaced(Recovery, "progressed", nothing)]
+    return [replaced(ResubscribePolicy, "on_event", nothing)]
 
 
 def silence_has_a_limit() -> Patches:
@@ -67,21 +67,21 @@ def silence_has_a_limit() -> Patches:
 
 
 def unread_subscriptions_are_given_back() -> Patches:
-    return [replaced(OpenSubscription, "_give_back", nothing)]
+    return [replaced(OpenSubscription, "_close_unread", nothing)]
 
 
 def a_lost_consumer_is_looked_into() -> Patches:
-    async def heal(self: Any, shard: Any, arn: str) -> bool:
+    async def resolve(self: Any, shard: Any, arn: str) -> bool:
         return False
 
-    return [replaced(LostResource, "heal", heal)]
+    return [replaced(ResourceNotFoundResolver, "resolve", resolve)]
 
 
 def a_lost_consumer_is_registered_again() -> Patches:
-    async def heal(self: Any, stream: str, lost_arn: str) -> bool:
+    async def reregister_if_gone(self: Any, stream: str, lost_arn: str) -> bool:
         return self._arns[stream] != lost_arn
 
-    return [replaced(registrar.Registrar, "heal", heal)]
+    return [replaced(registrar.ConsumerRegistrar, "reregister_if_gone", reregister_if_gone)]
 
 
 def a_consumer_that_is_going_is_waited_for() -> Patches:
@@ -93,7 +93,7 @@ def a_consumer_that_is_going_is_waited_for() -> Patches:
             raise errors.ConsumerError("gone")
         return str(described.arn)
 
-    return [replaced(Registration, "ensure_active", ensure_active)]
+    return [replaced(ConsumerLifecycle, "ensure_active", ensure_active)]
 
 
 def a_consumer_that_somebody_else_registered_is_shared() -> Patches:

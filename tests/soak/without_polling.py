@@ -38,7 +38,7 @@ def they_are_renewed_from_the_read_position() -> Patches:
 
 
 def old_iterators_are_replaced_before_use() -> Patches:
-    return [replaced(polling_iterator, "ITERATOR_SECONDS", 1e9)]
+    return [replaced(polling_iterator, "MAX_ITERATOR_AGE_SECONDS", 1e9)]
 
 
 def a_refused_shard_is_left_alone_for_a_second() -> Patches:
@@ -46,7 +46,10 @@ def a_refused_shard_is_left_alone_for_a_second() -> Patches:
 
 
 def reads_keep_five_calls_a_second() -> Patches:
-    return [replaced(polling_pacing, "CALL_SECONDS", 0.0), replaced(polling_publisher, "CALL_SECONDS", 0.0)]
+    return [
+        replaced(polling_pacing, "MIN_CALL_INTERVAL_SECONDS", 0.0),
+        replaced(polling_publisher, "MIN_CALL_INTERVAL_SECONDS", 0.0),
+    ]
 
 
 def failed_calls_are_tried_again() -> Patches:
@@ -62,7 +65,7 @@ def a_shard_that_is_not_found_is_looked_into() -> Patches:
 
 def a_listing_older_than_the_shard_is_not_believed() -> Patches:
     modules = (missing, lost_resource, seeding, shard_table)
-    return [replaced(module, "is_too_old_for", lambda shard, listed: False) for module in modules]
+    return [replaced(module, "is_listing_older_than", lambda shard, listed: False) for module in modules]
 
 
 def reading_goes_on_from_the_answered_position() -> Patches:

@@ -6,7 +6,7 @@ from recordpublisher import Properties, RecordPublisherFactory
 from recordpublisher.local import LocalKinesis
 from recordpublisher.local.streams.resharding import split
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
-from recordpublisher.publishers.fanout.consumer_refcount import ConsumerHolders
+from recordpublisher.publishers.fanout.consumer_refcount import ConsumerRefCounts
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.polling import PollingRecordPublisherFactory
 from recordpublisher.testing import PublisherCase, PublisherContract
@@ -60,7 +60,7 @@ class TestPolling(AgainstTheEndpoint):
 class TestFanOut(AgainstTheEndpoint):
     def factory(self, properties):
         named = properties.merged({"flink.stream.efo.consumername": "contract"})
-        return FanOutRecordPublisherFactory(named, clock=FastClock(), holders=ConsumerHolders())
+        return FanOutRecordPublisherFactory(named, clock=FastClock(), ref_counts=ConsumerRefCounts())
 
 
 class TestFanOutOverHttp2(TestFanOut):

@@ -1,14 +1,14 @@
 """The publisher DYNAMODB: polling, over another service."""
 
 from recordpublisher import Properties, RecordPublisherFactory, Shard, hookimpl
-from recordpublisher.publishers.polling import PollingFactory
+from recordpublisher.publishers.polling import PollingRecordPublisherFactory
 from recordpublisher.publishers.properties.table import LIST_SHARDS_RETRIES
-from recordpublisher.publishers.retry import retrying
+from recordpublisher.publishers.retry import call_with_retries
 
 from .streams import DynamoDbStreams
 
 
-class DynamoDbFactory(PollingFactory):
+class DynamoDbFactory(PollingRecordPublisherFactory):
     """Makes polling publishers that read DynamoDB Streams, and lists the shards of a table's stream."""
 
     def __init__(self, properties: Properties) -> None:
@@ -17,7 +17,7 @@ class DynamoDbFactory(PollingFactory):
         super().__init__(properties, service=self._streams)
 
     async def discover(self, stream: str, after: str | None) -> list[Shard]:
-        return await retrying(lambda: self._streams.list_shards(stream, after), self._listing)
+        return await call_with_retries(lambda: self._streams.list_shards(stream, after), self._listing)
 
     async def close(self) -> None:
         await self._streams.close()

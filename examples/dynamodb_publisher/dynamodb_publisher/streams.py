@@ -17,8 +17,8 @@ import recordpublisher as rp
 from recordpublisher.publishers.errors import FatalKinesisError
 from recordpublisher.publishers.kinesis.credentials import session_with_credentials
 from recordpublisher.publishers.kinesis.endpoint import endpoint_of, region_of
-from recordpublisher.publishers.kinesis.error_mapping import translated
-from recordpublisher.publishers.kinesis.ports import ReadAnswer
+from recordpublisher.publishers.kinesis.error_mapping import translate_errors
+from recordpublisher.publishers.kinesis.ports import ReadResponse
 from recordpublisher.publishers.properties.property_types import integer
 
 EMPTY_READS = integer(
@@ -60,13 +60,13 @@ class DynamoDbStreams:
         )
         return f"{since} 0 {answer['ShardIterator']}"
 
-    async def get_records(self, shard: rp.Shard, iterator: str, limit: int) -> ReadAnswer:
+    async def get_records(self, shard: rp.Shard, iterator: str, limit: int) -> ReadResponse:
         since, empty, own = iterator.split(" ", 2)
         answer = await self._call("GetRecords", ShardIterator=own, Limit=min(limit, MOST_RECORDS))
         changes = answer["Records"]
         silent = 0 if changes else int(empty) + 1
         following = answer.get("NextShardIterator")
-        return ReadAnswer(
+        return ReadResponse(
             [record for record in map(_record, changes) if record.arrival >= int(since)],
             0 if silent >= self._empty_reads else None,
             next_iterator=f"{since} {silent} {following}" if following else None,
@@ -85,7 +85,7 @@ class DynamoDbStreams:
     async def server_time_ms(self, stream: str) -> int:
         return int(time.time()) * 1000
 
-    async def keys_decide(self, stream: str) -> bool:
+    async def distributes_by_key(self, stream: str) -> bool:
         return True
 
     async def close(self) -> None:
@@ -102,7 +102,7 @@ class DynamoDbStreams:
 
     async def _call(self, api: str, **fields: Any) -> dict[str, Any]:
         try:
-            with translated(api):
+            with translate_errors(api):
                 client = await self._opened()
                 return await getattr(client, xform_name(api))(**fields)
         except FatalKinesisError as error:

@@ -85,10 +85,10 @@ class ShardConsumer:
 
     async def run(self) -> RunResult:
         """Read until the shard's end (COMPLETE) or until the publisher is cancelled."""
-        self._publisher.offer_room(self._output.first_room())
+        self._publisher.set_read_budget(self._output.first_room())
         result = RunResult.INCOMPLETE
         while result is RunResult.INCOMPLETE:
-            result = await self._publisher.run(self._accept)
+            result = await self._publisher.run_observed(self._accept)
         if result is RunResult.COMPLETE:
             self._output.end(self._children)
         return result
@@ -98,7 +98,7 @@ class ShardConsumer:
         position = batch.read_position
         putting = self._output.put(self._stamping.stamp(batch))
         del batch  # emitted records are not held while the next read waits for room (P6)
-        self._publisher.offer_room(await putting)
+        self._publisher.set_read_budget(await putting)
         return position
 
 

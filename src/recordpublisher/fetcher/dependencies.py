@@ -10,7 +10,7 @@ from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shard_metrics import ShardMetrics
-from recordpublisher.publishers.shard_tip import Tip
+from recordpublisher.publishers.shard_tip import TipDistance
 from recordpublisher.publishers.shards import Shard
 
 from .alarms import AlarmListener
@@ -46,7 +46,7 @@ class FetcherDependencies:
     pin_latest: Callable[[str], Awaitable[int]]
     use_continuations: bool = False
     oldest_retained: Callable[[str], Awaitable[int | None]] | None = None
-    tip: Callable[[Shard, StartingPosition], Awaitable[Tip | None]] | None = None
+    tip: Callable[[Shard, StartingPosition], Awaitable[TipDistance | None]] | None = None
     retention_ms: Callable[[str], Awaitable[int | None]] | None = None
     on_alarm: AlarmListener | None = None
     checkpoints: SubtaskCheckpoints | None = None

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 from aiohttp import ClientPayloadError, ServerDisconnectedError
 
-from recordpublisher.publishers.kinesis.codec.sdk_parser import RAW_EVENTS, SHORT_CUTS
-from recordpublisher.publishers.kinesis.error_mapping import error_for_code, translated
+from recordpublisher.publishers.kinesis.codec.sdk_parser import RAW_EVENTS, RESPONSE_DECODERS
+from recordpublisher.publishers.kinesis.error_mapping import error_for_code, translate_errors
 
 from .api_errors import ApiError
 from .dispatcher import PAGE, Exchange, PageError
@@ -39,16 +39,16 @@ class MemoryTransport:
 
     async def call_with_body(self, api: str, body: bytes, **parameters: Any) -> dict[str, Any]:
         """A call whose body the client has encoded."""
-        with translated(api):
+        with translate_errors(api):
             async with asyncio.timeout(self._deadline):
                 answer = await self._met(api, self._exchange.answer(api, body))
-            decoded = SHORT_CUTS.get(f"{api}Output", msgspec.json.decode)(answer)
+            decoded = RESPONSE_DECODERS.get(f"{api}Output", msgspec.json.decode)(answer)
         date = formatdate(self._account.clock.now_ms() / 1000, usegmt=True)
         return {**decoded, "ResponseMetadata": {"HTTPHeaders": {"date": date}}}
 
     async def subscribe(self, api: str, **parameters: Any) -> dict[str, Any]:
         """One call whose answer stays open."""
-        with translated(api):
+        with translate_errors(api):
             subscription = await self._met(api, self._exchange.subscribe(_body(parameters)))
         response = MemoryResponse()
         self._open.add(response)

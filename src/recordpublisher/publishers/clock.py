@@ -33,26 +33,26 @@ class SystemClock:
         return time.monotonic()
 
 
-LOOKS = 4
+TIMEOUT_PARTS = 4
 MAX_LATENESS_SECONDS = 1.0
 
 
 @asynccontextmanager
-async def silence_limit(clock: Clock, seconds: float) -> AsyncIterator[None]:
+async def observed_timeout(clock: Clock, seconds: float) -> AsyncIterator[None]:
     """Raise TimeoutError when the block has waited for `seconds` of observed time.
 
-    The time is observed in `LOOKS` equal parts. A part that ended late, because the process was suspended or starved, does not
+    The time is observed in `TIMEOUT_PARTS` equal parts. A part that ended late, because the process was suspended or starved, does not
     count: after a gap one more part is waited, so what the socket holds is read before anything is judged.
     """
     async with asyncio.timeout(None) as timeout:
-        watch = _Watch(clock, seconds / LOOKS, timeout)
+        watch = _ObservedTimer(clock, seconds / TIMEOUT_PARTS, timeout)
         try:
             yield
         finally:
             watch.stop()
 
 
-class _Watch:
+class _ObservedTimer:
     """Owns the timer of one wait and the number of silent parts so far."""
 
     def __init__(self, clock: Clock, part: float, timeout: asyncio.Timeout) -> None:
@@ -73,7 +73,7 @@ class _Watch:
     def _look(self) -> None:
         was_late = self._clock.monotonic() - self._due > min(self._part, MAX_LATENESS_SECONDS)
         self._silent_parts += not was_late
-        if self._silent_parts >= LOOKS:
+        if self._silent_parts >= TIMEOUT_PARTS:
             self._timeout.reschedule(self._loop.time())
         else:
             self._arm()

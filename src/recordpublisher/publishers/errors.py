@@ -59,7 +59,7 @@ class Remedy(Enum):
     RETRY = "the call is tried again with backoff; progress renews the budget of retries"
     WAIT = "the other user of the resource is waited out, without counting"
     REFRESH = "a new shard iterator is taken at the read position, without counting"
-    LOOK_CLOSER = "what is gone is looked into: shard, stream or consumer"
+    DIAGNOSE = "what is gone is looked into: shard, stream or consumer"
     ACT = "the job ends; the message says what a person can do"
 
 
@@ -100,7 +100,7 @@ class ExpiredIteratorError(KinesisError):
 class ResourceNotFoundError(KinesisError):
     """A shard, a stream or a consumer is gone; which one must be looked into (F4)."""
 
-    remedy = Remedy.LOOK_CLOSER
+    remedy = Remedy.DIAGNOSE
 
 
 class FatalKinesisError(KinesisError):

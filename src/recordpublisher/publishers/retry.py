@@ -33,17 +33,17 @@ class RetryPolicy:
         return draw() * min(self.max_ms, self.base_ms * self.exponent ** min(attempt, 100)) / 1000
 
 
-async def retrying(
+async def call_with_retries(
     call: Callable[[], Awaitable[T]],
     policy: RetryPolicy,
     *,
     on_retry: Callable[[TransientError], None] = lambda error: None,
-    least_pause: Callable[[TransientError], float] = lambda error: 0.0,
+    min_pause: Callable[[TransientError], float] = lambda error: 0.0,
 ) -> T:
     """Call until it answers, waiting between tries by `policy`, and answer what it answered.
 
     Only TransientError (and throttling, which is one) is tried again; the budget belongs to this call, so an answer, which is
-    progress, gives the next call a full one. `on_retry` hears each error that is tried again; `least_pause` gives the seconds that the
+    progress, gives the next call a full one. `on_retry` hears each error that is tried again; `min_pause` gives the seconds that the
     wait must have on top of the jitter (a quota's window).
 
     Raises: RetriesExhaustedError after `policy.max_retries` retries, with the last error as its cause; every other error at once.
@@ -55,12 +55,12 @@ async def retrying(
             if attempt >= policy.max_retries:
                 raise _exhausted(error, attempt + 1) from error
             on_retry(error)
-            pause = least_pause(error) + policy.delay_seconds(attempt)
+            pause = min_pause(error) + policy.delay_seconds(attempt)
         await asyncio.sleep(pause)
     raise AssertionError("count() has no end")
 
 
-def counting_into(metrics: ShardMetrics) -> Callable[[TransientError], None]:
+def retry_counter(metrics: ShardMetrics) -> Callable[[TransientError], None]:
     """An `on_retry` that counts retries and throttles of a shard."""
 
     def count(error: TransientError) -> None:

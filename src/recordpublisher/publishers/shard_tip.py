@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from .kinesis.ports import PollingPort, ReadAnswer
+from .kinesis.ports import PollingPort, ReadResponse
 from .positions import StartingPosition
 from .records import to_millis
 from .shards import Shard
 
-MOST_READS = 5
+MAX_READS = 5
 """Answers may be empty on the way to a record (service documentation); after so many the look gives up."""
 PAUSE_SECONDS = 0.25
 """Between two reads: the 5 calls a second of a shard are shared with whoever reads it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tip:
+class TipDistance:
     """What one look said.
 
     `has_unread`: a record lies behind the position; `oldest_ms` its arrival (epoch ms). `millis_behind`: what the service said of the
@@ -30,13 +30,13 @@ class Tip:
     is_end: bool = False
 
 
-async def tip_behind(port: PollingPort, shard: Shard, position: StartingPosition) -> Tip | None:
+async def measure_tip_distance(port: PollingPort, shard: Shard, position: StartingPosition) -> TipDistance | None:
     """Read one record behind `position`; None when some empty answers in a row did not reach the tip.
 
     Two calls, as a rule: one for the iterator, one GetRecords with Limit 1. Raises: KinesisError, nothing is retried.
     """
     iterator: str | None = await port.get_shard_iterator(shard, position)
-    for _ in range(MOST_READS):
+    for _ in range(MAX_READS):
         if iterator is None:
             break
         answer = await port.get_records(shard, iterator, 1)
@@ -48,10 +48,10 @@ async def tip_behind(port: PollingPort, shard: Shard, position: StartingPosition
     return None
 
 
-def _tip_of(answer: ReadAnswer) -> Tip | None:
+def _tip_of(answer: ReadResponse) -> TipDistance | None:
     behind = answer.millis_behind_latest or 0
     if answer.records:
-        return Tip(True, to_millis(answer.records[0].arrival), behind)
+        return TipDistance(True, to_millis(answer.records[0].arrival), behind)
     if answer.next_iterator is None:
-        return Tip(False, is_end=True)
-    return Tip(False) if behind == 0 else None
+        return TipDistance(False, is_end=True)
+    return TipDistance(False) if behind == 0 else None

@@ -47,7 +47,7 @@ class Shard:
         return f"{self.stream}/{self.shard_id}"
 
 
-def is_too_old_for(shard: Shard, listed: Iterable[Shard]) -> bool:
+def is_listing_older_than(shard: Shard, listed: Iterable[Shard]) -> bool:
     """Whether a listing was made before `shard` was born, so that its absence there says nothing.
 
     ListShards is consistent only eventually (the children of an end-of-shard answer are known earlier), while Kinesis numbers the shards of

@@ -144,7 +144,7 @@ class PublisherContract(ABC):
         self._check(check)
 
     def test_observers_see_every_batch_and_the_end(self) -> None:
-        """The FLIP's `subscribe`."""
+        """The FLIP's `subscribe`: observers are attached by `run_observed`, which the fetcher calls."""
 
         async def check(case: PublisherCase) -> None:
             from reactivex import Observer
@@ -184,7 +184,7 @@ async def _complete(case: PublisherCase, consumer: BatchConsumer) -> None:
 async def _run_to_end(publisher: RecordPublisher, consumer: BatchConsumer) -> None:
     result = RunResult.INCOMPLETE
     while result is RunResult.INCOMPLETE:
-        result = await publisher.run(consumer)
+        result = await publisher.run_observed(consumer)
         await asyncio.sleep(0)
     assert result is RunResult.COMPLETE, f"a shard that was read to its end is COMPLETE, not {result.name}"
 
@@ -206,7 +206,7 @@ async def _survives_cancellation(case: PublisherCase) -> None:
 
 
 async def _cancelled_after(turns: int, publisher: RecordPublisher, consumer: OneAtATime) -> None:
-    running = asyncio.ensure_future(publisher.run(consumer))
+    running = asyncio.ensure_future(publisher.run_observed(consumer))
     for _ in range(turns):
         await asyncio.sleep(0)
     running.cancel()

@@ -6,7 +6,7 @@ LAYERS = {
     "decode: JSON and base64 straight into records": [
         "publishers/kinesis/codec/read_response.py",
         "publishers/kinesis/codec/sdk_parser.py",
-        "publishers/kinesis/codec/incremental.py",
+        "publishers/kinesis/codec/incremental_decoder.py",
     ],
     "event frames: cut, copied, checksum": ["publishers/kinesis/codec/event_stream.py"],
     "de-aggregation check": ["publishers/aggregation/deaggregation.py", "publishers/aggregation/kpl_format.py"],

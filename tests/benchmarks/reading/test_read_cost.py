@@ -81,7 +81,7 @@ async def count_of(answer):
 async def published(properties):
     factory = PollingRecordPublisherFactory(properties, clock=Frozen())
     publisher = await factory.create(SHARD, START, ShardMetrics())
-    publisher.offer_room(ROOM)
+    publisher.set_read_budget(ROOM)
     marks = []
 
     async def consumer(batch):

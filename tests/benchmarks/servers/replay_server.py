@@ -78,7 +78,7 @@ def event(start, end):
     return frame(EVENT_HEADERS, body(start, stop, end, ContinuationSequenceNumber=str(FIRST_SEQUENCE + stop)))
 
 
-def listed_shards(request):
+def list_all_shards(request):
     width = 2**128 // SHARDS
     return {
         "Shards": [
@@ -116,7 +116,7 @@ def described(request):
 
 ANSWERS = {
     "DescribeStreamSummary": described,
-    "ListShards": listed_shards,
+    "ListShards": list_all_shards,
     "GetShardIterator": shard_iterator,
     "GetRecords": got_records,
 }

@@ -8,7 +8,7 @@ from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.lag.probe import Watcher
 from recordpublisher.publishers.errors import StateError, ThrottledError
-from recordpublisher.publishers.kinesis.ports import ReadAnswer
+from recordpublisher.publishers.kinesis.ports import ReadResponse
 from recordpublisher.publishers.positions import PositionType, SequenceNumber
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.retry import RetryPolicy
@@ -49,7 +49,7 @@ class Service:
         name, first = iterator.split()
         left = range(int(first), self.counts[name])
         records = [UserRecord(b"x", str(number), (EPOCH_MS - HOUR) / 1000) for number in left[:limit]]
-        return ReadAnswer(records, 0 if len(left) <= limit else HOUR, "next")
+        return ReadResponse(records, 0 if len(left) <= limit else HOUR, "next")
 
 
 class Store:

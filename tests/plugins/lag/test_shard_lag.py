@@ -5,7 +5,7 @@ import pytest
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.lag.shard_lag import Look, is_overdue, lag_of, lost_shard
 from recordpublisher.publishers.positions import SequenceNumber
-from recordpublisher.publishers.shard_tip import Tip
+from recordpublisher.publishers.shard_tip import TipDistance
 
 from fakes.shard_entries import START, shard
 
@@ -13,12 +13,12 @@ NOW, MINUTE, DAY = 10_000_000, 60_000, 86_400_000
 STATE = ShardState(START, SequenceNumber("17"), watermark=5, arrival_ms=NOW - 3 * MINUTE)
 
 
-def seen(state=STATE, tip=Tip(False), recent=None, subtask=2):  # noqa: B008 - frozen
+def seen(state=STATE, tip=TipDistance(False), recent=None, subtask=2):  # noqa: B008 - frozen
     return lag_of(Look(shard(), state, subtask, tip, recent), NOW, 2 * MINUTE, DAY)
 
 
 def test_the_age_of_the_oldest_unread_record_is_the_lag_and_says_when_it_is_lost():
-    lag = seen(tip=Tip(True, NOW - 7 * MINUTE))
+    lag = seen(tip=TipDistance(True, NOW - 7 * MINUTE))
 
     assert (lag.unread, lag.lag_ms, lag.loss_ms) == (True, 7 * MINUTE, DAY - 7 * MINUTE)
     assert (lag.shard, lag.subtask, lag.position, lag.watermark) == ("a", 2, "17", 5)
@@ -31,15 +31,17 @@ def test_at_the_tip_there_is_no_lag_and_the_last_record_says_since_when_it_is_id
     assert (lag.is_idle, lag.idle_ms) == (True, 3 * MINUTE)
 
 
-@pytest.mark.parametrize(("recent", "is_idle"), [(Tip(True, NOW), False), (Tip(False), True), (None, None)])
+@pytest.mark.parametrize(
+    ("recent", "is_idle"), [(TipDistance(True, NOW), False), (TipDistance(False), True), (None, None)]
+)
 def test_with_something_unread_what_arrived_lately_says_whether_it_is_idle(recent, is_idle):
-    lag = seen(tip=Tip(True, NOW), recent=recent)
+    lag = seen(tip=TipDistance(True, NOW), recent=recent)
 
     assert (lag.is_idle, lag.idle_ms) == (is_idle, None)
 
 
 def test_without_a_stored_position_only_idleness_is_known():
-    lag = seen(state=None, tip=None, recent=Tip(True, NOW), subtask=None)
+    lag = seen(state=None, tip=None, recent=TipDistance(True, NOW), subtask=None)
 
     assert (lag.unread, lag.lag_ms, lag.is_idle) == (None, None, False)
 
@@ -52,7 +54,7 @@ def test_a_tip_that_was_not_reached_is_not_known():
 
 @pytest.mark.parametrize(("age", "overdue"), [(2 * MINUTE - 1, False), (2 * MINUTE, True)])
 def test_a_record_that_waited_for_the_interval_is_overdue(age, overdue):
-    assert is_overdue(seen(tip=Tip(True, NOW - age)), 2 * MINUTE) is overdue
+    assert is_overdue(seen(tip=TipDistance(True, NOW - age)), 2 * MINUTE) is overdue
 
 
 def test_a_shard_that_is_gone_before_its_end_is_an_alarm_at_once():  # S5

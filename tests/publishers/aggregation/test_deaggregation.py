@@ -175,24 +175,29 @@ def test_p2_a_restart_behind_any_record_of_a_mixed_batch_reads_exactly_the_rest(
 async def test_s4_with_auto_distribution_nothing_is_foreign_and_it_is_asked_once():
     asked = []
 
-    async def keys_decide():
+    async def distributes_by_key():
         asked.append(1)
         return False
 
     nothing = Shard("orders", "shardId-1", hash_range=HashRange(0, 0))
     metrics = ShardMetrics()
     data = aggregate(("a", b"1"), ("b", b"2"))
-    records = await taken_apart(raw(data, "1"), raw(data, "2"), shard=nothing, metrics=metrics, keys_decide=keys_decide)
+    records = await taken_apart(
+        raw(data, "1"), raw(data, "2"), shard=nothing, metrics=metrics, distributes_by_key=distributes_by_key
+    )
     assert len(records) == 4
     assert (asked, metrics.foreign_sub_records) == ([1], 0)
 
 
 async def test_s4_nobody_is_asked_while_every_sub_record_is_at_home():
-    async def keys_decide():
+    async def distributes_by_key():
         raise AssertionError("a call without need")
 
     almost_all = Shard("orders", "shardId-1", hash_range=HashRange(1, MAX_HASH_KEY))
-    assert len(await taken_apart(raw(aggregate(("a", b"1"))), shard=almost_all, keys_decide=keys_decide)) == 1
+    assert (
+        len(await taken_apart(raw(aggregate(("a", b"1"))), shard=almost_all, distributes_by_key=distributes_by_key))
+        == 1
+    )
 
 
 async def test_p2_a_restart_inside_an_aggregate_drops_what_was_done():

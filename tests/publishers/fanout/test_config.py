@@ -5,7 +5,7 @@ import warnings
 import pytest
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.fanout import check
+from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
 from recordpublisher.publishers.fanout.config import FanOutConfig, RegistrationType
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -16,6 +16,10 @@ NONE = {"flink.stream.efo.registration": "NONE"}
 
 def config(**properties):
     return FanOutConfig.of(Properties({**EFO, **properties}))
+
+
+def check(properties, streams):
+    FanOutRecordPublisherFactory.check(Properties(properties), streams)
 
 
 def test_defaults():
@@ -76,7 +80,7 @@ def test_stream_names_in_keys_match_without_case():
     arn = ARN.replace("orders", "Orders")
     made = FanOutConfig.of(Properties({**NONE, "flink.stream.efo.consumerarn.ORDERS": arn}))
     made.check_streams(["Orders"])
-    given = made.given_arn("Orders")
+    given = made.configured_arn("Orders")
     assert given is not None
     assert given.text == arn
 

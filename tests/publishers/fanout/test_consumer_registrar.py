@@ -1,4 +1,4 @@
-"""Registrar: the consumers of one factory, shared by its shards (F4, F8)."""
+"""ConsumerRegistrar: the consumers of one factory, shared by its shards (F4, F8)."""
 
 import asyncio
 import logging
@@ -7,8 +7,8 @@ import pytest
 
 from recordpublisher.publishers.errors import ConfigurationError, ConsumerError, FatalKinesisError
 from recordpublisher.publishers.fanout.config import FanOutConfig
-from recordpublisher.publishers.fanout.consumer_refcount import ConsumerHolders
-from recordpublisher.publishers.fanout.consumer_registrar import Registrar
+from recordpublisher.publishers.fanout.consumer_refcount import ConsumerRefCounts
+from recordpublisher.publishers.fanout.consumer_registrar import ConsumerRegistrar
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
@@ -19,9 +19,9 @@ EAGER = {"flink.stream.efo.registration": "EAGER"}
 NEVER = {"flink.stream.efo.deregister": "NEVER"}
 
 
-def registrar(ports, holders=None, draw=1.0, **properties):
+def registrar(ports, ref_counts=None, draw=1.0, **properties):
     config = FanOutConfig.of(Properties({**EFO, **properties}))
-    return Registrar(ports, config, VirtualClock(), "", holders or ConsumerHolders(), lambda: draw)
+    return ConsumerRegistrar(ports, config, VirtualClock(), "", ref_counts or ConsumerRefCounts(), lambda: draw)
 
 
 def test_lazy_registers_once_for_all_shards_after_a_small_delay():
@@ -75,8 +75,8 @@ def test_f4_heal_registers_a_vanished_consumer_once_for_all_its_shards():
         made = registrar(ports)
         await made.ensure("orders")
         ports.consumers.remove("app")
-        healed = await asyncio.gather(*[made.heal("orders", ARN) for _ in range(100)])
-        assert (set(healed), made.arn("orders")) == ({True}, f"{STREAM_ARN}/consumer/app:2")
+        found = await asyncio.gather(*[made.reregister_if_gone("orders", ARN) for _ in range(100)])
+        assert (set(found), made.arn("orders")) == ({True}, f"{STREAM_ARN}/consumer/app:2")
 
     run_virtual(main())
     assert ports.consumers.count("register") == 2
@@ -91,7 +91,7 @@ def test_f4_heal_finds_that_somebody_else_registered_it_again():
         await made.ensure("orders")
         ports.consumers.remove("app")
         other = ports.consumers.add("app")
-        assert await made.heal("orders", ARN)
+        assert await made.reregister_if_gone("orders", ARN)
         assert made.arn("orders") == other
 
     run_virtual(main())
@@ -104,7 +104,7 @@ def test_f4_heal_leaves_a_consumer_that_is_there():
     async def main():
         made = registrar(ports)
         await made.ensure("orders")
-        assert not await made.heal("orders", ARN)
+        assert not await made.reregister_if_gone("orders", ARN)
 
     run_virtual(main())
 
@@ -117,7 +117,7 @@ def test_f4_heal_under_none_tells_that_the_arn_is_not_registered():
         await made.ensure("orders")
         ports.consumers.add("else")
         ports.consumers.add("app")  # the same name, registered later: another ARN
-        await made.heal("orders", ARN)
+        await made.reregister_if_gone("orders", ARN)
 
     with pytest.raises(ConsumerError, match=f"{ARN}; registration is NONE"):
         run_virtual(main())
@@ -132,7 +132,7 @@ def test_f8_a_stopping_subtask_does_not_heal():
         await made.close()
         assert ports.consumers.names == []
         with pytest.raises(ConsumerError, match="stopping"):
-            await made.heal("orders", ARN)
+            await made.reregister_if_gone("orders", ARN)
 
     run_virtual(main())
     assert ports.consumers.count("register") == 1
@@ -140,10 +140,10 @@ def test_f8_a_stopping_subtask_does_not_heal():
 
 @pytest.mark.parametrize("properties", [{}, EAGER])
 def test_f8_the_last_one_out_deregisters_once(properties):
-    ports, holders = ScriptedPorts(), ConsumerHolders()
+    ports, ref_counts = ScriptedPorts(), ConsumerRefCounts()
 
     async def main():
-        subtasks = [registrar(ports, holders, **properties) for _ in range(3)]
+        subtasks = [registrar(ports, ref_counts, **properties) for _ in range(3)]
         for subtask in subtasks:
             await subtask.ensure("orders")
         for subtask in subtasks:
@@ -187,7 +187,7 @@ def test_f8_a_job_that_failed_leaves_the_consumer_for_its_restart():
     async def main():
         made = registrar(ports)
         await made.ensure("orders")
-        made.leave_registered("orders")
+        made.keep_registered("orders")
         await made.close()
 
     run_virtual(main())
@@ -202,7 +202,7 @@ def test_f8_a_stream_that_failed_does_not_keep_the_consumers_of_the_others():
         made = registrar(ports)
         await made.ensure("orders")
         await made.ensure("clicks")
-        made.leave_registered("clicks")
+        made.keep_registered("clicks")
         await made.close()
 
     run_virtual(main())

@@ -13,7 +13,7 @@ from recordpublisher.local.streams.account import Account
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import ConsumerError
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
-from recordpublisher.publishers.fanout.consumer_refcount import ConsumerHolders
+from recordpublisher.publishers.fanout.consumer_refcount import ConsumerRefCounts
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
@@ -36,14 +36,14 @@ class Counted(MemoryTransport):
 
 
 class Job:
-    """Subtasks over one account, in one process (one table of holders) or in many."""
+    """Subtasks over one account, in one process (one table of ref_counts) or in many."""
 
     def __init__(self, *, rules: str = "", shards: int = SUBTASKS, processes: int = 1, **properties: Any) -> None:
         self.account = Account(VirtualClock(), "us-east-1", Delays(consumer=5_000), None)
         self.stream = self.account.create_stream("orders", shards)
         self.account.faults.at_random(rules, 5)
         self.calls: Counter[str] = Counter()
-        self._holders = [ConsumerHolders() for _ in range(processes)]
+        self._ref_counts = [ConsumerRefCounts() for _ in range(processes)]
         self._given = Properties({**GIVEN, **properties})
         self.taken: Counter[str] = Counter()
 
@@ -51,8 +51,8 @@ class Job:
         transport = Counted(self.account)
         transport.calls = self.calls
         client = KinesisClient(self._given, transport=transport)
-        holders = self._holders[subtask % len(self._holders)]
-        return FanOutRecordPublisherFactory(self._given, ports=client, clock=VirtualClock(), holders=holders)
+        ref_counts = self._ref_counts[subtask % len(self._ref_counts)]
+        return FanOutRecordPublisherFactory(self._given, ports=client, clock=VirtualClock(), ref_counts=ref_counts)
 
     async def read(self, factory: FanOutRecordPublisherFactory, subtask: int) -> None:
         shard = Shard("orders", f"shardId-{subtask:012d}")

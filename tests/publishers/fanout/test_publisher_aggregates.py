@@ -3,7 +3,7 @@
 import asyncio
 
 from recordpublisher.publishers.base import RunResult
-from recordpublisher.publishers.kinesis.ports import ReadAnswer
+from recordpublisher.publishers.kinesis.ports import ReadResponse
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.shards import HashRange, Shard
 from recordpublisher.testing.virtual_time import run_virtual
@@ -20,7 +20,7 @@ def after(sequence):
 
 def aggregated(sequence, *parts, go_on=-1):
     data = aggregate(*[("key", part) for part in parts])
-    return ReadAnswer([record(sequence, data)], 0, None, None if go_on is None else str(sequence))
+    return ReadResponse([record(sequence, data)], 0, None, None if go_on is None else str(sequence))
 
 
 def test_aggregates_are_taken_apart_and_counted():

@@ -1,10 +1,10 @@
-"""Recovery: what a failure means for the next call (F3, F5, F10); the whole is shown in test_publisher."""
+"""ResubscribePolicy: what a failure means for the next call (F3, F5, F10); the whole is shown in test_publisher."""
 
 import pytest
 
 from recordpublisher.publishers.errors import ConsumerError, FatalKinesisError, RetriesExhaustedError
 from recordpublisher.publishers.fanout.config import FanOutConfig
-from recordpublisher.publishers.fanout.resubscribe_policy import Recovery
+from recordpublisher.publishers.fanout.resubscribe_policy import ResubscribePolicy
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
@@ -13,89 +13,89 @@ from fakes.fanout_service import ARN, EFO, SHARD, in_use, network, throttled
 
 
 def recovered(act, draw=1.0, **properties):
-    """Act on a fresh Recovery at time 0; answers the seconds to wait and the metrics."""
+    """Act on a fresh ResubscribePolicy at time 0; returns the seconds to wait and the metrics."""
     config = FanOutConfig.of(Properties({**EFO, **properties}))
     metrics = ShardMetrics()
 
     async def main():
-        recovery = Recovery(SHARD, config, metrics, VirtualClock(), lambda: draw)
-        act(recovery)
-        return recovery.pacing.seconds_to_wait, metrics
+        policy = ResubscribePolicy(SHARD, config, metrics, VirtualClock(), lambda: draw)
+        act(policy)
+        return policy.pacing.seconds_to_wait, metrics
 
     return run_virtual(main())
 
 
 def test_a_transient_failure_backs_off_with_full_jitter():
-    assert recovered(lambda r: r.refused(network(), ARN))[0] == 1
-    assert recovered(lambda r: r.refused(network(), ARN), draw=0.25)[0] == 0.25
+    assert recovered(lambda r: r.on_subscribe_error(network(), ARN))[0] == 1
+    assert recovered(lambda r: r.on_subscribe_error(network(), ARN), draw=0.25)[0] == 0.25
 
 
 def test_backoff_is_capped():
-    def fail_four_times(recovery):
+    def fail_four_times(policy):
         for _ in range(4):
-            recovery.refused(network(), ARN)
+            policy.on_subscribe_error(network(), ARN)
 
     assert recovered(fail_four_times)[0] == 2
 
 
 def test_throttles_count_twice():
-    metrics = recovered(lambda r: r.broken(throttled(), ARN, was_held_up=False))[1]
+    metrics = recovered(lambda r: r.on_read_error(throttled(), ARN, was_backpressured=False))[1]
     assert (metrics.retries, metrics.throttles) == (1, 1)
 
 
 def test_a_take_over_waits_out_five_seconds_and_some_jitter():
-    seconds, metrics = recovered(lambda r: r.broken(in_use(), ARN, was_held_up=False), draw=0.5)
+    seconds, metrics = recovered(lambda r: r.on_read_error(in_use(), ARN, was_backpressured=False), draw=0.5)
     assert (seconds, metrics.retries) == (5.5, 0)
 
 
 def test_a_configured_in_use_is_backed_off_like_the_others():
     key = "flink.shard.consumer.error.recoverable[0].exception"
 
-    def refuse_often(recovery):
+    def refuse_often(policy):
         for _ in range(50):
-            recovery.refused(in_use(), ARN)
+            policy.on_subscribe_error(in_use(), ARN)
 
     assert recovered(refuse_often, **{key: "ResourceInUseException"})[0] == 1
 
 
 def test_progress_makes_the_budget_whole_again():
-    def act(recovery):
+    def act(policy):
         for _ in range(5):
-            recovery.refused(network(), ARN)
-        recovery.progressed()
+            policy.on_subscribe_error(network(), ARN)
+        policy.on_event()
         for _ in range(5):
-            recovery.refused(network(), ARN)
+            policy.on_subscribe_error(network(), ARN)
         with pytest.raises(RetriesExhaustedError):
-            recovery.refused(network(), ARN)
+            policy.on_subscribe_error(network(), ARN)
 
     recovered(act)
 
 
 def test_a_break_after_back_pressure_is_free_unless_it_is_fatal():
-    def act(recovery):
-        recovery.broken(network(), ARN, was_held_up=True)
+    def act(policy):
+        policy.on_read_error(network(), ARN, was_backpressured=True)
         with pytest.raises(FatalKinesisError):
-            recovery.broken(FatalKinesisError("a", "AccessDeniedException", ""), ARN, was_held_up=True)
+            policy.on_read_error(FatalKinesisError("a", "AccessDeniedException", ""), ARN, was_backpressured=True)
 
     recovered(act, **{"flink.shard.subscribetoshard.maxretries": 0})
 
 
 def test_healing_again_and_again_ends():
-    def act(recovery):
+    def act(policy):
         for _ in range(5):
-            recovery.healed(ARN)
-        recovery.progressed()
+            policy.on_reregistered(ARN)
+        policy.on_event()
         for _ in range(5):
-            recovery.healed(ARN)
+            policy.on_reregistered(ARN)
         with pytest.raises(ConsumerError, match="vanished 6 times"):
-            recovery.healed(ARN)
+            policy.on_reregistered(ARN)
 
     recovered(act)
 
 
 def test_something_foreign_comes_out_as_it_is():
-    def act(recovery):
+    def act(policy):
         with pytest.raises(ZeroDivisionError):
-            recovery.broken(ZeroDivisionError(), ARN, was_held_up=False)
+            policy.on_read_error(ZeroDivisionError(), ARN, was_backpressured=False)
 
     recovered(act)

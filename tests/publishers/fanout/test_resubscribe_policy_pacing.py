@@ -27,12 +27,12 @@ def test_the_first_call_may_go_out_at_once():
 
 
 def test_calls_are_a_second_apart():
-    assert waits(Pacing.called, 0.5, 1) == [1, 0.5, 0]
+    assert waits(Pacing.on_call, 0.5, 1) == [1, 0.5, 0]
 
 
 def test_the_next_call_comes_five_seconds_after_a_success():
-    assert waits(Pacing.called, 0.5, Pacing.succeeded, 2) == [1, 0.5, 5, 3]
+    assert waits(Pacing.on_call, 0.5, Pacing.on_subscribed, 2) == [1, 0.5, 5, 3]
 
 
 def test_a_shorter_wait_does_not_replace_a_longer_one():
-    assert waits(lambda p: p.wait_at_least(9), Pacing.succeeded, Pacing.called) == [9, 9, 9]
+    assert waits(lambda p: p.wait_at_least(9), Pacing.on_subscribed, Pacing.on_call) == [9, 9, 9]

@@ -7,7 +7,7 @@ import pytest
 from recordpublisher.local import serve_in_thread
 from recordpublisher.publishers.errors import StreamNotFoundError
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
-from recordpublisher.publishers.fanout.consumer_refcount import ConsumerHolders
+from recordpublisher.publishers.fanout.consumer_refcount import ConsumerRefCounts
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 
@@ -36,8 +36,8 @@ def test_forty_shards_share_one_client_without_waiting_for_each_other():
 def test_f8_the_last_subtask_out_deregisters():
     async def main():
         async with endpoint_with(2) as endpoint:
-            stream, holders = endpoint.stream("orders"), ConsumerHolders()
-            first, second = Job(endpoint, holders), Job(endpoint, holders)
+            stream, ref_counts = endpoint.stream("orders"), ConsumerRefCounts()
+            first, second = Job(endpoint, ref_counts), Job(endpoint, ref_counts)
             for job in (first, second):
                 await job.factory.create(job.shard(), StartingPosition.trim_horizon(), ShardMetrics())
             await first.factory.close()

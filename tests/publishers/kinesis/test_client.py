@@ -237,8 +237,8 @@ async def test_f8_a_registered_consumer_is_described():
 async def test_s4_keys_do_not_decide_the_shard_under_auto_distribution(strategy, decide):
     async with stub_and_client() as (stub, client):
         stub.script("DescribeStreamSummary", {"StreamDescriptionSummary": {"StreamARN": ARN, **strategy}})
-        assert await client.keys_decide("orders") is decide
-        assert await client.keys_decide("orders") is decide
+        assert await client.distributes_by_key("orders") is decide
+        assert await client.distributes_by_key("orders") is decide
         assert len(stub.asked) == 1
 
 

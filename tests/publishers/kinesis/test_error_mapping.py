@@ -9,7 +9,13 @@ from botocore import eventstream
 from botocore import exceptions as sdk
 
 from recordpublisher.publishers import errors
-from recordpublisher.publishers.kinesis.error_mapping import ADVICE, OTHERWISE, error_for_code, translate, translated
+from recordpublisher.publishers.kinesis.error_mapping import (
+    DEFAULT_HINT,
+    HINTS,
+    error_for_code,
+    translate,
+    translate_errors,
+)
 
 
 def answer(code, status=400, message="because", operation="GetRecords"):
@@ -101,11 +107,11 @@ def test_fatal_errors_say_what_to_do(code, word):
     assert word in str(error_for_code("GetRecords", code, "no"))
 
 
-@pytest.mark.parametrize("code", [*ADVICE, "NeverHeardOf", "418"])
+@pytest.mark.parametrize("code", [*HINTS, "NeverHeardOf", "418"])
 def test_every_fatal_error_says_what_to_do(code):
     error = error_for_code("GetRecords", code, "no")
     assert error.remedy is errors.Remedy.ACT
-    assert str(error).endswith("; " + ADVICE.get(code, OTHERWISE))
+    assert str(error).endswith("; " + HINTS.get(code, DEFAULT_HINT))
 
 
 @pytest.mark.parametrize("code", ["ExpiredIteratorException", "InternalFailure", "LimitExceededException"])
@@ -123,13 +129,13 @@ def test_the_operation_that_failed_is_named_also_when_it_is_another():
 
 def test_the_cause_is_kept():
     foreign = answer("InternalFailure", 500)
-    with pytest.raises(errors.TransientError) as raised, translated("GetRecords"):
+    with pytest.raises(errors.TransientError) as raised, translate_errors("GetRecords"):
         raise foreign
     assert raised.value.__cause__ is foreign
 
 
 @pytest.mark.parametrize("error", [TypeError("bug"), asyncio.CancelledError(), errors.StateError("ours")])
 def test_what_is_not_foreign_passes_as_it_is(error):
-    with pytest.raises(type(error)) as raised, translated("GetRecords"):
+    with pytest.raises(type(error)) as raised, translate_errors("GetRecords"):
         raise error
     assert raised.value is error

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from recordpublisher.publishers.kinesis.tls import lend_block, read_little
+from recordpublisher.publishers.kinesis.tls import limit_read_ahead, share_read_buffer
 
 
 class OfAnotherLoop:
@@ -18,21 +18,21 @@ class OfAnotherLoop:
 
 def test_another_loop_is_told_its_limit_and_keeps_its_blocks():
     transport = OfAnotherLoop()
-    read_little(transport, bytearray(64))
+    limit_read_ahead(transport, bytearray(64))
     assert transport.high == 64
 
 
 @pytest.mark.parametrize("below", [{}, {"_ssl_protocol": None}, {"_ssl_protocol": object()}], ids=str)
 def test_what_is_not_as_asyncio_has_it_is_left_alone(below):
     transport = SimpleNamespace(**below)
-    lend_block(transport, bytearray(64))
-    read_little(transport, bytearray(64))
+    share_read_buffer(transport, bytearray(64))
+    limit_read_ahead(transport, bytearray(64))
     assert vars(transport) == below
 
 
 def test_without_tls_less_is_taken_at_once():
     transport = SimpleNamespace(max_size=256 * 1024)
-    read_little(transport, bytearray(64))
+    limit_read_ahead(transport, bytearray(64))
     assert transport.max_size == 64
 
 
@@ -40,7 +40,7 @@ def test_asyncios_tls_writes_to_the_block_and_reads_no_more_than_it_holds():
     protocol = SimpleNamespace(_ssl_buffer=bytearray(9), _ssl_buffer_view=memoryview(b""), max_size=256 * 1024)
     transport = SimpleNamespace(_ssl_protocol=protocol, set_read_buffer_limits=lambda high: None)
     block = bytearray(64)
-    read_little(transport, block)
+    limit_read_ahead(transport, block)
     assert (protocol._ssl_buffer is block, protocol._ssl_buffer_view.obj is block, protocol.max_size) == (
         True,
         True,

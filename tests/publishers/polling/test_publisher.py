@@ -115,7 +115,7 @@ def test_p6_the_limit_is_lowered_to_fit_the_room_offered():
 
     async def run():
         publisher = publisher_of(fake)
-        publisher.offer_room(50_000)
+        publisher.set_read_budget(50_000)
         with pytest.raises(StopError):
             await publisher.run(Reader(stop_after=3))
 
@@ -128,7 +128,7 @@ def test_p6_one_record_is_always_asked_for():
 
     async def run():
         publisher = publisher_of(fake)
-        publisher.offer_room(0)
+        publisher.set_read_budget(0)
         return await publisher.run(Reader())
 
     assert run_virtual(run()) is RunResult.COMPLETE

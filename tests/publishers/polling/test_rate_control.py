@@ -1,7 +1,7 @@
 import pytest
 
 from recordpublisher.publishers.errors import ThrottledError, TransientError
-from recordpublisher.publishers.polling.rate_control import RecordSize, limit_of, next_read_at, retry_pause_seconds
+from recordpublisher.publishers.polling.rate_control import RecordSize, next_read_at, read_limit, retry_pause_seconds
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 
@@ -29,26 +29,26 @@ def test_r4_a_refusal_asks_for_a_second():
 
 
 def test_without_room_or_adaptive_reads_the_limit_is_the_property():
-    assert limit_of(500, MEASURED, None, None) == 500
+    assert read_limit(500, MEASURED, None, None) == 500
 
 
 def test_p6_a_first_read_without_an_offer_is_a_small_one():
-    assert limit_of(10_000, RecordSize(), None, None) == 102
-    assert limit_of(10_000, RecordSize(), 10**9, None) == 10_000
+    assert read_limit(10_000, RecordSize(), None, None) == 102
+    assert read_limit(10_000, RecordSize(), 10**9, None) == 10_000
 
 
 @pytest.mark.parametrize(("room", "limit"), [(14_000, 10), (1_399, 1), (0, 1), (10**9, 500)])
 def test_p6_room_lowers_the_limit(room, limit):
-    assert limit_of(500, MEASURED, room, None) == limit
+    assert read_limit(500, MEASURED, room, None) == limit
 
 
 @pytest.mark.parametrize(("seconds", "limit"), [(1.0, 2048), (0.5, 1024), (0.0, 409), (60.0, 10_000)])
 def test_r1_adaptive_reads_fill_two_mebibytes_a_second(seconds, limit):
-    assert limit_of(500, MEASURED, None, seconds) == limit
+    assert read_limit(500, MEASURED, None, seconds) == limit
 
 
 def test_adaptive_reads_also_fit_the_room():
-    assert limit_of(500, MEASURED, 14_000, 1.0) == 10
+    assert read_limit(500, MEASURED, 14_000, 1.0) == 10
 
 
 def test_record_sizes_are_means_of_the_latest_batch_and_survive_empty_ones():

@@ -8,7 +8,7 @@ import pytest
 
 from recordpublisher import ConfigurationError, Properties, UnknownPropertyWarning
 from recordpublisher.publishers.properties import table
-from recordpublisher.publishers.properties.properties import MASK, is_secret, without_password
+from recordpublisher.publishers.properties.properties import MASK, is_secret, mask_passwords
 
 SECRET = "s3cr3t"
 
@@ -167,5 +167,5 @@ def test_properties_travel_to_other_processes():
     ],
 )
 def test_passwords_of_uris_are_never_shown(uri, shown):  # C3
-    assert without_password(uri) == shown
+    assert mask_passwords(uri) == shown
     assert repr(Properties({"flink.sink.sql.uri": uri})) == f"Properties({{'flink.sink.sql.uri': {shown!r}}})"

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from recordpublisher.publishers.errors import DataLossError
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.shards import Shard, is_too_old_for
+from recordpublisher.publishers.shards import Shard, is_listing_older_than
 
 from ..shards.shard_state import ShardState
 from .snapshot import RestoredState
@@ -47,7 +47,7 @@ def shards_missing_from_listing(listed: Iterable[Shard], restored: RestoredState
     known = {shard.key for shard in listed}
     places = [key.rpartition("/") for key in restored.shards if key not in known]
     unknown = [Shard(stream, shard_id) for stream, _, shard_id in places]
-    return [shard.key for shard in unknown if shard.stream in wanted and is_too_old_for(shard, listed)]
+    return [shard.key for shard in unknown if shard.stream in wanted and is_listing_older_than(shard, listed)]
 
 
 def shards_past_retention(

@@ -10,7 +10,7 @@ from enum import Enum
 
 from recordpublisher.publishers.records import RecordBatch, to_millis
 from recordpublisher.publishers.shard_metrics import ShardMetrics
-from recordpublisher.publishers.shards import Shard, is_too_old_for
+from recordpublisher.publishers.shards import Shard, is_listing_older_than
 
 from .idleness import IdlenessTimer
 from .shard_state import ShardState
@@ -234,7 +234,7 @@ class ShardTable:
         listed = list(listed)
         now = {shard.key for shard in listed}
         missing = self._last_listing.get(stream, set()) - now
-        young = {key for key in missing if key in self._listed and is_too_old_for(self._listed[key], listed)}
+        young = {key for key in missing if key in self._listed and is_listing_older_than(self._listed[key], listed)}
         self._gone = (self._gone | missing) - now - young
         self._last_listing[stream] = now | young
         awaited = {

@@ -14,8 +14,8 @@ from recordpublisher.publishers.errors import FatalKinesisError, StateError
 from recordpublisher.publishers.kinesis.ports import ListingPort, PollingPort
 from recordpublisher.publishers.polling.rate_control import retry_pause_seconds
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.retry import RetryPolicy, retrying
-from recordpublisher.publishers.shard_tip import Tip, tip_behind
+from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
+from recordpublisher.publishers.shard_tip import TipDistance, measure_tip_distance
 from recordpublisher.publishers.shards import Shard
 
 from .shard_lag import Look, ShardLag, is_overdue, lag_of, lost_shard
@@ -113,11 +113,11 @@ class Watcher:
             recent = await self._tip(shard, StartingPosition.at_timestamp(now_ms - self.interval_ms))
         return Look(shard, state, job.subtasks.get(shard.key), tip, recent)
 
-    async def _tip(self, shard: Shard, position: StartingPosition) -> Tip | None:
-        return await self._asked(functools.partial(tip_behind, self.service, shard, position))
+    async def _tip(self, shard: Shard, position: StartingPosition) -> TipDistance | None:
+        return await self._asked(functools.partial(measure_tip_distance, self.service, shard, position))
 
     async def _asked(self, call: Callable[[], Awaitable[T]]) -> T:
-        return await retrying(call, self.policy, least_pause=retry_pause_seconds)
+        return await call_with_retries(call, self.policy, min_pause=retry_pause_seconds)
 
 
 def _stands(shard: Shard, before: StoredJob, after: StoredJob) -> bool:

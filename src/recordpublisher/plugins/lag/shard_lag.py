@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.publishers.shard_tip import Tip
+from recordpublisher.publishers.shard_tip import TipDistance
 from recordpublisher.publishers.shards import Shard
 
 
@@ -37,8 +37,8 @@ class Look:
     shard: Shard
     state: ShardState | None
     subtask: int | None
-    tip: Tip | None
-    recent: Tip | None
+    tip: TipDistance | None
+    recent: TipDistance | None
 
 
 def lag_of(look: Look, now_ms: int, interval_ms: int, retention_ms: int | None) -> ShardLag:
@@ -77,5 +77,5 @@ def _since(moment_ms: int | None, now_ms: int) -> int | None:
     return None if moment_ms is None else max(0, now_ms - moment_ms)
 
 
-def _is_idle(recent: Tip | None) -> bool | None:
+def _is_idle(recent: TipDistance | None) -> bool | None:
     return None if recent is None else not recent.has_unread

@@ -20,8 +20,8 @@ from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import ENDPOINT, LIST_SHARDS_RETRIES, REGION
-from recordpublisher.publishers.retry import retrying
-from recordpublisher.publishers.shard_tip import Tip, tip_behind
+from recordpublisher.publishers.retry import call_with_retries
+from recordpublisher.publishers.shard_tip import TipDistance, measure_tip_distance
 from recordpublisher.publishers.shards import Shard
 
 log = logging.getLogger("recordpublisher.discovery")
@@ -109,11 +109,11 @@ class StreamLister:
             log.info("the retention of %s is not known: %s", stream, error)
             return None
 
-    async def tip(self, shard: Shard, position: StartingPosition) -> Tip | None:
+    async def tip(self, shard: Shard, position: StartingPosition) -> TipDistance | None:
         """What lies behind a position of a shard (A2); None where the publisher has a source of its own. Raises: KinesisError."""
         if await self._has_own_source(shard.stream):
             return None
-        return await tip_behind(self._opened(), shard, position)
+        return await measure_tip_distance(self._opened(), shard, position)
 
     async def close(self) -> None:
         """Close the client, unless it is the factory's."""
@@ -136,7 +136,7 @@ class StreamLister:
         """Retry a call; until the endpoint has answered once, a dead one is a wrong setting and is said so after a few tries."""
         policy = self._policy if self._has_answered else self._first_policy
         try:
-            answer = await retrying(call, policy, on_retry=_say_so)
+            answer = await call_with_retries(call, policy, on_retry=_say_so)
         except RetriesExhaustedError as error:
             if self._has_answered or getattr(error.__cause__, "code", None) != UNREACHABLE:
                 raise

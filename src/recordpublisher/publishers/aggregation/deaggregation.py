@@ -19,29 +19,32 @@ YIELD_EVERY = 4096
 class DistributionPort(Protocol):
     """What de-aggregation asks of the service."""
 
-    async def keys_decide(self, stream: str) -> bool:
+    async def distributes_by_key(self, stream: str) -> bool:
         """Whether keys decide the shard of a record: not on streams (name or ARN) with AUTO record distribution (S4)."""
         ...
 
 
-async def _keys_decide() -> bool:
+async def _distributes_by_key() -> bool:
     return True
 
 
 class Deaggregator:
     """Takes the records of one shard apart, in order, and counts.
 
-    `keys_decide` is asked, when the first foreign sub-record shows up, whether the stream distributes records by key; where it does
+    `distributes_by_key` is asked, when the first foreign sub-record shows up, whether the stream distributes records by key; where it does
     not (AUTO record distribution) no sub-record is foreign.
     """
 
     def __init__(
-        self, shard: Shard, metrics: ShardMetrics, keys_decide: Callable[[], Awaitable[bool]] = _keys_decide
+        self,
+        shard: Shard,
+        metrics: ShardMetrics,
+        distributes_by_key: Callable[[], Awaitable[bool]] = _distributes_by_key,
     ) -> None:
         self._range = shard.hash_range
         self._takes_all = shard.hash_range == HashRange()
         self._metrics = metrics
-        self._keys_decide = keys_decide
+        self._distributes_by_key = distributes_by_key
         self._worked = 0
 
     async def user_records(self, raw: list[UserRecord], start: StartingPosition) -> list[UserRecord]:
@@ -74,7 +77,7 @@ class Deaggregator:
     async def _owned(self, aggregate: Aggregate) -> list[bool] | None:
         """Which sub-records the shard owns by their hash keys, None: all. The KPL sends the others again, to their own shard."""
         owned = None if self._takes_all else aggregate.owned_by(self._range)
-        if owned is not None and not await self._keys_decide():
+        if owned is not None and not await self._distributes_by_key():
             self._takes_all, owned = True, None
         if owned is not None:
             self._metrics.foreign_sub_records += owned.count(False)

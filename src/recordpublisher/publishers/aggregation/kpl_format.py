@@ -84,7 +84,7 @@ def parse_aggregate(data: bytes) -> Aggregate | None:
     return aggregate if aggregate is not None and _indexes_fit(aggregate) else None
 
 
-def sealed_aggregate(parts: Sequence[tuple[str, str | None, bytes]]) -> bytes:
+def encode_aggregate(parts: Sequence[tuple[str, str | None, bytes]]) -> bytes:
     """The data of an aggregate of (partition key, explicit hash key, data); keys stand in its tables once."""
     keys: dict[str, int] = {}
     hash_keys: dict[str, int] = {}

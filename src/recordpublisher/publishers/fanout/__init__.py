@@ -1,8 +1,18 @@
-"""Enhanced fan-out with SubscribeToShard."""
+"""Enhanced fan-out: one shard read with SubscribeToShard. Start at `publisher.py`.
 
-from .config import check
+Public: wrap `FanOutRecordPublisherFactory` to change what fan-out reads or where it reads it from.
+"""
+
+from .config import FanOutConfig
+from .consumer_registrar import FanOutService
 from .eager_registration import register_eagerly
 from .factory import FanOutRecordPublisherFactory
 from .publisher import FanOutRecordPublisher
 
-__all__ = ["FanOutRecordPublisherFactory", "FanOutRecordPublisher", "check", "register_eagerly"]
+__all__ = [
+    "FanOutConfig",
+    "FanOutRecordPublisher",
+    "FanOutRecordPublisherFactory",
+    "FanOutService",
+    "register_eagerly",
+]

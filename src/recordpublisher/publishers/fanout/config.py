@@ -69,12 +69,12 @@ class Retries:
 class FanOutConfig:
     """What a fan-out job was told; time-outs are in seconds.
 
-    `given_arns` maps stream names, in lower case, to consumers that are registered already.
+    `configured_arns` maps stream names, in lower case, to consumers that are registered already.
     """
 
     registration: RegistrationType
     consumer_name: str | None
-    given_arns: Mapping[str, ConsumerArn]
+    configured_arns: Mapping[str, ConsumerArn]
     deregisters: bool
     retries: Retries
     recoverable: RecoverableErrors
@@ -107,27 +107,22 @@ class FanOutConfig:
         """Whether this job registers its consumer itself."""
         return self.registration is not RegistrationType.NONE
 
-    def given_arn(self, stream: str) -> ConsumerArn | None:
+    def configured_arn(self, stream: str) -> ConsumerArn | None:
         """The consumer of a stream that was given by property; LAZY takes none and asks the service.
 
         Keys are found without case, since Spark lower-cases them; which of two streams that differ in case is meant, the ARN says.
         """
-        given = self.given_arns.get(stream.lower())
+        given = self.configured_arns.get(stream.lower())
         is_taken = given is not None and given.stream == stream and self.registration is not RegistrationType.LAZY
         return given if is_taken else None
 
     def check_streams(self, streams: Iterable[str]) -> None:
         """Raises: ConfigurationError when NONE lacks the consumer's ARN for one of the streams (names or ARNs)."""
         names = map(name_of_stream, streams)
-        missing = [CONSUMER_ARN.key + name for name in names if self.given_arn(name) is None]
+        missing = [CONSUMER_ARN.key + name for name in names if self.configured_arn(name) is None]
         if missing and not self.registers:
             reason = f"with registration NONE no consumer ARNs are given for: {', '.join(missing)}"
             raise ConfigurationError(missing[0], None, "the ARN of a registered stream consumer", reason=reason)
-
-
-def check(properties: Mapping[str, object], streams: Iterable[str]) -> None:
-    """Check everything fan-out can check before anything runs. Raises: ConfigurationError."""
-    FanOutConfig.of(Properties(properties)).check_streams(streams)
 
 
 def name_of_stream(stream: str) -> str:

@@ -1,4 +1,4 @@
-"""ConsumerHolders: how many factories of this process use each consumer, so that the last one out deregisters it (F8)."""
+"""ConsumerRefCounts: how many factories of this process use each consumer, so that the last one out deregisters it (F8)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class ConsumerKey:
 
 
 @dataclass(slots=True)
-class _Holding:
+class _RefCount:
     count: int = 0
     is_clean: bool = True
 
 
-class ConsumerHolders:
+class ConsumerRefCounts:
     """Owns the count of holders for each consumer, across the loops and threads of one process.
 
     Other processes are not seen: one that deregisters while another still reads makes the other register again (F4).
@@ -29,23 +29,23 @@ class ConsumerHolders:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._holdings: dict[ConsumerKey, _Holding] = {}
+        self._counts: dict[ConsumerKey, _RefCount] = {}
 
-    def enter(self, key: ConsumerKey) -> None:
+    def acquire(self, key: ConsumerKey) -> None:
         """Somebody begins to use the consumer."""
         with self._lock:
-            self._holdings.setdefault(key, _Holding()).count += 1
+            self._counts.setdefault(key, _RefCount()).count += 1
 
-    def leave(self, key: ConsumerKey, *, clean: bool) -> bool:
+    def release(self, key: ConsumerKey, *, clean: bool) -> bool:
         """Somebody stops; True when that was the last one and all of them stopped cleanly."""
         with self._lock:
-            holding = self._holdings[key]
-            holding.count -= 1
-            holding.is_clean = holding.is_clean and clean
-            if holding.count > 0:
+            counted = self._counts[key]
+            counted.count -= 1
+            counted.is_clean = counted.is_clean and clean
+            if counted.count > 0:
                 return False
-            del self._holdings[key]
-            return holding.is_clean
+            del self._counts[key]
+            return counted.is_clean
 
 
-HOLDERS_OF_THIS_PROCESS = ConsumerHolders()
+PROCESS_REF_COUNTS = ConsumerRefCounts()

@@ -1,4 +1,4 @@
-"""Registrar: the consumer of each stream that a job reads, from the first shard to the last subtask out (F4, F8)."""
+"""ConsumerRegistrar: the consumer of each stream that a job reads, from the first shard to the last subtask out (F4, F8)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ..clock import Clock
 from ..errors import ConsumerError, ImpossibleStateError, RecordPublisherError
 from ..kinesis.ports import ListingPort, RegistrationPort, SubscriptionPort
 from .config import FanOutConfig, RegistrationType
-from .consumer_refcount import HOLDERS_OF_THIS_PROCESS, ConsumerHolders, ConsumerKey
-from .consumer_registration import Registration
+from .consumer_lifecycle import ConsumerLifecycle
+from .consumer_refcount import PROCESS_REF_COUNTS, ConsumerKey, ConsumerRefCounts
 
 log = logging.getLogger(__name__)
 
 
-class Registrar:
+class ConsumerRegistrar:
     """Owns the ARN of the consumer of every stream of one factory, and the factory's share in it.
 
     All shards of a stream see a new ARN as soon as one of them had the consumer registered again.
@@ -31,16 +31,16 @@ class Registrar:
         config: FanOutConfig,
         clock: Clock,
         endpoint: str = "",
-        holders: ConsumerHolders = HOLDERS_OF_THIS_PROCESS,
+        ref_counts: ConsumerRefCounts = PROCESS_REF_COUNTS,
         draw: Callable[[], float] = random.random,
     ) -> None:
-        self._registration = Registration(port, config, clock, draw)
+        self._registration = ConsumerLifecycle(port, config, clock, draw)
         self._config = config
         self._endpoint = endpoint
-        self._holders = holders
+        self._ref_counts = ref_counts
         self._draw = draw
         self._arns: dict[str, str] = {}
-        self._held: dict[str, ConsumerKey] = {}
+        self._keys: dict[str, ConsumerKey] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._failed: set[str] = set()
         self.is_stopping = False
@@ -49,7 +49,7 @@ class Registrar:
         """The consumer to subscribe with, known since `ensure`."""
         return self._arns[stream]
 
-    def leave_registered(self, stream: str) -> None:
+    def keep_registered(self, stream: str) -> None:
         """Reading the stream ended by an error: its consumer stays for the restart, or for whoever else uses it."""
         self._failed.add(stream)
 
@@ -62,16 +62,16 @@ class Registrar:
             if stream in self._arns:
                 return
             self._config.check_streams([stream])
-            given = self._config.given_arn(stream)
+            given = self._config.configured_arn(stream)
             if given is not None:
-                self._hold(stream, given.stream_arn, given.name)
+                self._acquire(stream, given.stream_arn, given.name)
                 self._arns[stream] = given.text
             else:
-                await self._spread_start()
-                self._hold(stream, stream_arn or await self._registration.stream_arn(stream), self._own_name())
+                await self._delay_start()
+                self._acquire(stream, stream_arn or await self._registration.stream_arn(stream), self._consumer_name())
                 self._arns[stream] = await self._ensure_active(stream)
 
-    async def heal(self, stream: str, lost_arn: str) -> bool:
+    async def reregister_if_gone(self, stream: str, lost_arn: str) -> bool:
         """Look at a consumer that the service did not find; True when there is another one now (F4).
 
         Raises: ConsumerError when nobody may register it again.
@@ -92,25 +92,25 @@ class Registrar:
         if self.is_stopping:
             return
         self.is_stopping = True
-        for stream, key in self._held.items():
-            if self._holders.leave(key, clean=stream not in self._failed) and self._config.deregisters:
+        for stream, key in self._keys.items():
+            if self._ref_counts.release(key, clean=stream not in self._failed) and self._config.deregisters:
                 await self._deregister(key)
 
     async def _ensure_active(self, stream: str) -> str:
-        key = self._held[stream]
+        key = self._keys[stream]
         return await self._registration.ensure_active(key.stream_arn, key.name, lambda: not self.is_stopping)
 
-    def _own_name(self) -> str:
+    def _consumer_name(self) -> str:
         if self._config.consumer_name is None:
             raise ImpossibleStateError("a job that registers its consumer has no name for it")
         return self._config.consumer_name
 
     async def _is_active(self, stream: str) -> bool:
-        key = self._held[stream]
+        key = self._keys[stream]
         described = await self._registration.describe(key.stream_arn, key.name)
         return described is not None and described.arn == self._arns[stream] and described.status == "ACTIVE"
 
-    async def _spread_start(self) -> None:
+    async def _delay_start(self) -> None:
         """Many subtasks start at once: a little jitter keeps them below 5 registrations a second (as the connector, LAZY only)."""
         if self._config.registration is RegistrationType.LAZY:
             await asyncio.sleep(self._draw() * self._config.retries.register.base_ms / 1000)
@@ -123,10 +123,10 @@ class Registrar:
             reason = str(error) or "Timeout waiting for stream consumer to deregister"
             log.warning("consumer '%s' on %s stays registered and is paid for: %s", key.name, key.stream_arn, reason)
 
-    def _hold(self, stream: str, stream_arn: str, name: str) -> None:
-        if stream not in self._held:
-            self._held[stream] = ConsumerKey(self._endpoint, stream_arn, name)
-            self._holders.enter(self._held[stream])
+    def _acquire(self, stream: str, stream_arn: str, name: str) -> None:
+        if stream not in self._keys:
+            self._keys[stream] = ConsumerKey(self._endpoint, stream_arn, name)
+            self._ref_counts.acquire(self._keys[stream])
 
 
 def _vanished(stream: str, arn: str) -> str:
@@ -136,10 +136,10 @@ def _vanished(stream: str, arn: str) -> str:
     )
 
 
-class FanOutPorts(SubscriptionPort, RegistrationPort, ListingPort, Protocol):
+class FanOutService(SubscriptionPort, RegistrationPort, ListingPort, Protocol):
     """The three ports of one client; the factory that opened it closes it."""
 
-    async def keys_decide(self, stream: str) -> bool:
+    async def distributes_by_key(self, stream: str) -> bool:
         """Whether keys decide the shard of a record: not with AUTO record distribution (S4)."""
         ...
 

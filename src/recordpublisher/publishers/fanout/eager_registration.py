@@ -9,12 +9,12 @@ from ..kinesis import KinesisClient, run_sync
 from ..properties.properties import Properties
 from ..properties.table import CONSUMER_ARN
 from .config import FanOutConfig, RegistrationType, name_of_stream
-from .consumer_refcount import ConsumerHolders
-from .consumer_registrar import FanOutPorts, Registrar
+from .consumer_refcount import ConsumerRefCounts
+from .consumer_registrar import ConsumerRegistrar, FanOutService
 
 
 def register_eagerly(
-    properties: Properties, streams: Iterable[str], *, ports: FanOutPorts | None = None, clock: Clock | None = None
+    properties: Properties, streams: Iterable[str], *, ports: FanOutService | None = None, clock: Clock | None = None
 ) -> Properties:
     """Register the consumer of each stream (names or ARNs) now; answer the properties with the ARNs of the consumers in them.
 
@@ -30,12 +30,12 @@ def register_eagerly(
 
 
 async def _registered(
-    properties: Properties, config: FanOutConfig, streams: tuple[str, ...], given: FanOutPorts | None, clock: Clock
+    properties: Properties, config: FanOutConfig, streams: tuple[str, ...], given: FanOutService | None, clock: Clock
 ) -> dict[str, str]:
     ports = given or KinesisClient(properties, streams)
     try:
-        # with holders of its own: this call has no share in the consumer once it is over
-        registrar = Registrar(ports, config, clock, holders=ConsumerHolders())
+        # with ref_counts of its own: this call has no share in the consumer once it is over
+        registrar = ConsumerRegistrar(ports, config, clock, ref_counts=ConsumerRefCounts())
         for stream in streams:
             await registrar.ensure(name_of_stream(stream), stream if stream.startswith("arn:") else None)
     finally:

@@ -16,8 +16,8 @@ from ..properties.table import ENDPOINT
 from ..shard_metrics import ShardMetrics
 from ..shards import Shard
 from .config import FanOutConfig
-from .consumer_refcount import HOLDERS_OF_THIS_PROCESS, ConsumerHolders
-from .consumer_registrar import FanOutPorts, Registrar
+from .consumer_refcount import PROCESS_REF_COUNTS, ConsumerRefCounts
+from .consumer_registrar import ConsumerRegistrar, FanOutService
 from .eager_registration import register_eagerly
 from .publisher import FanOutRecordPublisher
 
@@ -26,7 +26,7 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
     """Owns one client for all shards and this subtask's share in the stream consumers.
 
     `streams` (names or ARNs), here or by `prepare`, are checked and, with EAGER, registered before anything runs; otherwise EAGER registers
-    with the first shard, as LAZY does. `ports`, `clock`, `holders` and `draw` are for tests.
+    with the first shard, as LAZY does. `ports`, `clock`, `ref_counts` and `draw` are for tests.
 
     Raises: ConfigurationError; with EAGER and `streams` also StreamNotFoundError, ConsumerError, KinesisError.
     """
@@ -38,9 +38,9 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
         properties: Mapping[str, object],
         streams: Iterable[str] = (),
         *,
-        ports: FanOutPorts | None = None,
+        ports: FanOutService | None = None,
         clock: Clock | None = None,
-        holders: ConsumerHolders = HOLDERS_OF_THIS_PROCESS,
+        ref_counts: ConsumerRefCounts = PROCESS_REF_COUNTS,
         draw: Callable[[], float] = random.random,
     ) -> None:
         self._properties = Properties(properties)
@@ -48,10 +48,10 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
         self._streams: tuple[str, ...] = ()
         self._ports = ports
         self._clock = clock or SystemClock()
-        self._holders = holders
+        self._ref_counts = ref_counts
         self._draw = draw
         self._own_client: KinesisClient | None = None
-        self._registrar: Registrar | None = None
+        self._registrar: ConsumerRegistrar | None = None
         self._is_closed = False
         self.prepare(tuple(streams))
 
@@ -81,11 +81,11 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
         if self._is_closed:
             raise ImpossibleStateError("a fan-out factory was asked for a publisher after it was closed")
         ports = self._ports or self._client([shard.stream_arn or shard.stream])
-        registrar = self._opened_registrar(ports)
+        registrar = self._shared_registrar(ports)
         try:
             await registrar.ensure(shard.stream, shard.stream_arn)
         except Exception:
-            registrar.leave_registered(shard.stream)
+            registrar.keep_registered(shard.stream)
             raise
         return FanOutRecordPublisher(
             shard, starting_position, metrics, self._config, ports, registrar, self._clock, self._draw
@@ -111,8 +111,10 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
             self._own_client = KinesisClient(self._properties, self._streams or streams)
         return self._own_client
 
-    def _opened_registrar(self, ports: FanOutPorts) -> Registrar:
+    def _shared_registrar(self, ports: FanOutService) -> ConsumerRegistrar:
         if self._registrar is None:
             endpoint = self._properties.value(ENDPOINT) or ""
-            self._registrar = Registrar(ports, self._config, self._clock, endpoint, self._holders, self._draw)
+            self._registrar = ConsumerRegistrar(
+                ports, self._config, self._clock, endpoint, self._ref_counts, self._draw
+            )
         return self._registrar

@@ -11,23 +11,23 @@ from ..aggregation.deaggregation import Deaggregator
 from ..base import BatchConsumer, RecordPublisher, RunResult
 from ..clock import Clock
 from ..errors import DataLossError, ImpossibleStateError, ResourceNotFoundError, StreamNotFoundError
-from ..kinesis.ports import ReadAnswer
+from ..kinesis.ports import ReadResponse
 from ..positions import SequenceNumber, StartingPosition, next_position
 from ..records import RecordBatch
-from ..retry import retrying
+from ..retry import call_with_retries
 from ..shard_metrics import ShardMetrics
 from ..shards import Shard
 from .config import FanOutConfig
-from .consumer_registrar import FanOutPorts, Registrar
-from .resubscribe_policy import LostResource, Recovery
-from .subscription import OpenSubscription
+from .consumer_registrar import ConsumerRegistrar, FanOutService
+from .open_subscription import OpenSubscription
+from .resubscribe_policy import ResourceNotFoundResolver, ResubscribePolicy
 
 
 class FanOutRecordPublisher(RecordPublisher):
     """Owns where to subscribe next. Nothing is prefetched: an event is read when the one before was taken (F1).
 
-    `run` lives as long as one subscription, five minutes at most; whatever ends it is judged by `Recovery`, which also says when the
-    next run may subscribe.
+    One `run` is one subscription, five minutes at most. Whatever ends it, `ResubscribePolicy` decides whether another may be opened, and
+    when.
     """
 
     def __init__(
@@ -36,8 +36,8 @@ class FanOutRecordPublisher(RecordPublisher):
         position: StartingPosition,
         metrics: ShardMetrics,
         config: FanOutConfig,
-        ports: FanOutPorts,
-        registrar: Registrar,
+        ports: FanOutService,
+        registrar: ConsumerRegistrar,
         clock: Clock,
         draw: Callable[[], float] = random.random,
     ) -> None:
@@ -48,13 +48,13 @@ class FanOutRecordPublisher(RecordPublisher):
         self._ports = ports
         self._registrar = registrar
         self._clock = clock
-        self._recovery = Recovery(shard, config, metrics, clock, draw)
-        self._lost_resource = LostResource(registrar, ports, config.retries.list_shards)
-        self._deaggregator = Deaggregator(shard, metrics, self._keys_decide)
+        self._resubscribe = ResubscribePolicy(shard, config, metrics, clock, draw)
+        self._not_found = ResourceNotFoundResolver(registrar, ports, config.retries.list_shards)
+        self._deaggregator = Deaggregator(shard, metrics, self._distributes_by_key)
         self._subscriptions = 0
         self._is_running = False
         self._is_complete = False
-        self._was_held_up = False
+        self._was_backpressured = False
 
     async def run(self, consumer: BatchConsumer) -> RunResult:
         """Subscribe, publish every event, return COMPLETE at the shard's end and INCOMPLETE when the subscription ended before.
@@ -70,7 +70,7 @@ class FanOutRecordPublisher(RecordPublisher):
         except (StreamNotFoundError, DataLossError):  # the job may go on without this stream or shard
             raise
         except Exception:
-            self._registrar.leave_registered(self._shard.stream)
+            self._registrar.keep_registered(self._shard.stream)
             raise
         finally:
             self._is_running = False
@@ -78,7 +78,7 @@ class FanOutRecordPublisher(RecordPublisher):
     async def _run(self, consumer: BatchConsumer) -> RunResult:
         if self._is_complete:
             return RunResult.COMPLETE
-        await asyncio.sleep(self._recovery.pacing.seconds_to_wait)
+        await asyncio.sleep(self._resubscribe.pacing.seconds_to_wait)
         if self._registrar.is_stopping:
             return RunResult.CANCELLED
         arn = self._registrar.arn(self._shard.stream)
@@ -93,42 +93,42 @@ class FanOutRecordPublisher(RecordPublisher):
 
     async def _subscribe(self, arn: str) -> OpenSubscription | None:
         """Open a subscription; None after a failure that another try may mend."""
-        self._recovery.pacing.called()
+        self._resubscribe.pacing.on_call()
         try:
             subscription = await OpenSubscription.open(
                 self._ports, arn, self._shard, self._position, self._config, self._clock
             )
         except ResourceNotFoundError as error:
-            await self._look_closer(error, arn)
+            await self._resolve_not_found(error, arn)
             return None
         except Exception as error:
-            self._recovery.refused(error, arn)
+            self._resubscribe.on_subscribe_error(error, arn)
             return None
-        self._recovery.established()
+        self._resubscribe.on_subscribed()
         self._metrics.subscribed = 1
         self._metrics.resubscribes += self._subscriptions > 0
         self._subscriptions += 1
-        self._was_held_up = False
+        self._was_backpressured = False
         return subscription
 
     async def _publish(self, subscription: OpenSubscription, arn: str, consumer: BatchConsumer) -> RunResult:
         while (event := await self._read(subscription, arn)) is not None:
             is_last, batch = _ends_the_shard(event), await self._batch_of(event)
-            ends = _ends_of(batch)
+            ends = _end_positions(batch)
             taking = consumer(batch)
             del event, batch  # what the consumer has let go of is not held here, nor until the next event (P6)
-            answered = await self._taken(taking, subscription)
-            self._position = _advanced(self._position, answered)
+            answered = await self._await_consumer(taking, subscription)
+            self._position = _next_start(self._position, answered)
             if ends is not None and answered not in ends:
                 return RunResult.INCOMPLETE
             if is_last:
                 self._is_complete = True
                 return RunResult.COMPLETE
-            if subscription.is_given_back:
+            if subscription.is_closed_unread:
                 return RunResult.INCOMPLETE
         return RunResult.INCOMPLETE
 
-    async def _read(self, subscription: OpenSubscription, arn: str) -> ReadAnswer | None:
+    async def _read(self, subscription: OpenSubscription, arn: str) -> ReadResponse | None:
         """The next event; None when the subscription ended or broke and another may be opened."""
         try:
             event = await subscription.next_event()
@@ -136,33 +136,33 @@ class FanOutRecordPublisher(RecordPublisher):
             self._metrics.subscribed = 0
             await subscription.close()
             if isinstance(error, ResourceNotFoundError):
-                await self._look_closer(error, arn)
+                await self._resolve_not_found(error, arn)
             else:
-                self._recovery.broken(error, arn, was_held_up=self._was_held_up)
+                self._resubscribe.on_read_error(error, arn, was_backpressured=self._was_backpressured)
             return None
         if event is None:
-            self._recovery.ended()
+            self._resubscribe.on_clean_end()
         else:
-            self._recovery.progressed()
+            self._resubscribe.on_event()
         return event
 
-    async def _look_closer(self, error: ResourceNotFoundError, arn: str) -> None:
-        if await self._lost_resource.heal(self._shard, arn):
-            self._recovery.healed(arn)
+    async def _resolve_not_found(self, error: ResourceNotFoundError, arn: str) -> None:
+        if await self._not_found.resolve(self._shard, arn):
+            self._resubscribe.on_reregistered(arn)
         else:
-            self._recovery.not_found_without_reason(error)
+            self._resubscribe.on_unexplained_not_found(error)
 
-    async def _taken(
+    async def _await_consumer(
         self, taking: Awaitable[SequenceNumber | None], subscription: OpenSubscription
     ) -> SequenceNumber | None:
         """Wait for the consumer: this is the back-pressure, the socket is not read meanwhile."""
         started = self._clock.monotonic()
-        with subscription.unread():
+        with subscription.close_if_unread():
             answered = await taking
-        self._was_held_up = self._clock.monotonic() - started >= self._config.inactivity_timeout
+        self._was_backpressured = self._clock.monotonic() - started >= self._config.inactivity_timeout
         return answered
 
-    async def _batch_of(self, event: ReadAnswer) -> RecordBatch:
+    async def _batch_of(self, event: ReadResponse) -> RecordBatch:
         raw = event.records
         batch = RecordBatch(
             self._shard,
@@ -176,9 +176,11 @@ class FanOutRecordPublisher(RecordPublisher):
         self._count(batch)
         return batch
 
-    async def _keys_decide(self) -> bool:
+    async def _distributes_by_key(self) -> bool:
         stream = self._shard.stream_arn or self._shard.stream
-        return await retrying(lambda: self._ports.keys_decide(stream), self._config.retries.describe_stream)
+        return await call_with_retries(
+            lambda: self._ports.distributes_by_key(stream), self._config.retries.describe_stream
+        )
 
     def _count(self, batch: RecordBatch) -> None:
         metrics = self._metrics
@@ -191,19 +193,19 @@ class FanOutRecordPublisher(RecordPublisher):
             metrics.millis_behind_latest = batch.millis_behind_latest
 
 
-def _ends_the_shard(event: ReadAnswer) -> bool:
+def _ends_the_shard(event: ReadResponse) -> bool:
     """No continuation, or children, which come at the end of a shard only (API reference); some servers give both (F2)."""
     return event.continuation is None or bool(event.child_shards)
 
 
-def _position_after(event: ReadAnswer) -> SequenceNumber | None:
+def _position_after(event: ReadResponse) -> SequenceNumber | None:
     """Behind the last record, or, for an empty event, behind its continuation, which only fan-out may use (F6)."""
     if event.records:
         return SequenceNumber(event.records[-1].sequence_number)
     return None if event.continuation is None else SequenceNumber(event.continuation, continuation=True)
 
 
-def _advanced(position: StartingPosition, answered: SequenceNumber | None) -> StartingPosition:
+def _next_start(position: StartingPosition, answered: SequenceNumber | None) -> StartingPosition:
     """Where to subscribe next. An empty event says nothing about sub-records still to come, so their filter stays (P2)."""
     following = next_position(position, answered)
     if answered is not None and answered.continuation:
@@ -211,7 +213,7 @@ def _advanced(position: StartingPosition, answered: SequenceNumber | None) -> St
     return following
 
 
-def _ends_of(batch: RecordBatch) -> tuple[SequenceNumber | None, ...] | None:
+def _end_positions(batch: RecordBatch) -> tuple[SequenceNumber | None, ...] | None:
     """The answers behind the batch; any other goes back into it, or before it, and the events that follow are not the next ones (P1).
 
     None for a batch without records, which nobody can go back into.

@@ -1,4 +1,4 @@
-"""Recovery: what a failed subscription means, whether another may be opened, and when (F3, F5, F10)."""
+"""ResubscribePolicy: what a failed subscription means, whether another may be opened, and when (F3, F5, F10)."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from ..errors import (
     TransientError,
 )
 from ..kinesis.ports import ListingPort
-from ..retry import RetryPolicy, retrying
+from ..retry import RetryPolicy, call_with_retries
 from ..shard_metrics import ShardMetrics
-from ..shards import Shard, is_too_old_for
+from ..shards import Shard, is_listing_older_than
 from .config import FanOutConfig
-from .consumer_registrar import Registrar
-from .preemption_detector import TakeOverWatch
+from .consumer_registrar import ConsumerRegistrar
+from .preemption_detector import SubscriptionPreemptionDetector
 
 log = logging.getLogger(__name__)
 
-MAX_HEALS = 5
+MAX_REREGISTRATIONS = 5
 
 
-class Recovery:
+class ResubscribePolicy:
     """Owns one shard's failures in a row and, through its parts, the take-overs and the time of the next call."""
 
     def __init__(
@@ -47,46 +47,46 @@ class Recovery:
         self._recoverable = config.recoverable
         self._metrics = metrics
         self._draw = draw
-        self._take_overs = TakeOverWatch(shard)
+        self._preemption = SubscriptionPreemptionDetector(shard)
         self._failures = 0
-        self._heals = 0
+        self._reregistrations = 0
 
-    def established(self) -> None:
+    def on_subscribed(self) -> None:
         """A subscription was opened."""
-        self.pacing.succeeded()
-        self._take_overs.established()
+        self.pacing.on_subscribed()
+        self._preemption.on_subscribed()
 
-    def progressed(self) -> None:
+    def on_event(self) -> None:
         """An event came, empty or not: the retry budget is whole again."""
         self._failures = 0
-        self._heals = 0
+        self._reregistrations = 0
 
-    def ended(self) -> None:
+    def on_clean_end(self) -> None:
         """A subscription ended without an error; the next one only has to keep the service's pace."""
-        self._take_overs.ended_by_itself()
+        self._preemption.on_other_end()
 
-    def refused(self, error: Exception, arn: str) -> None:
+    def on_subscribe_error(self, error: Exception, arn: str) -> None:
         """No subscription was opened: plan the next call. Raises: what no retry can help."""
         if isinstance(error, ResourceInUseError) and error not in self._recoverable:
-            self._take_overs.refused(arn)
-            self._wait_out_the_other(error)
+            self._preemption.on_in_use(arn)
+            self._wait_until_free(error)
         else:
-            self._plan(error)
+            self._plan_retry(error)
 
-    def broken(self, error: Exception, arn: str, *, was_held_up: bool) -> None:
+    def on_read_error(self, error: Exception, arn: str, *, was_backpressured: bool) -> None:
         """An open subscription broke: plan the next call. Raises: what no retry can help.
 
-        `was_held_up`: we had not read for long, so the break may be our own doing and costs no budget (F5).
+        `was_backpressured`: we had not read for long, so the break may be our own doing and costs no budget (F5).
         """
         if isinstance(error, ResourceInUseError):
-            self._take_overs.taken_over(arn)
-            return self._wait_out_the_other(error)
-        self._take_overs.ended_by_itself()
-        if was_held_up and isinstance(error, TransientError):
+            self._preemption.on_preempted(arn)
+            return self._wait_until_free(error)
+        self._preemption.on_other_end()
+        if was_backpressured and isinstance(error, TransientError):
             return self._back_off(error)
-        return self._plan(error)
+        return self._plan_retry(error)
 
-    def _plan(self, error: Exception) -> None:
+    def _plan_retry(self, error: Exception) -> None:
         if error in self._recoverable:
             self._back_off(error)
         elif isinstance(error, TransientError):
@@ -98,19 +98,19 @@ class Recovery:
         else:
             raise error
 
-    def healed(self, arn: str) -> None:
+    def on_reregistered(self, arn: str) -> None:
         """Our consumer was gone and is registered again. Raises: ConsumerError when it vanishes again and again."""
-        self._take_overs.ended_by_itself()
-        self._heals += 1
-        if self._heals > MAX_HEALS:
+        self._preemption.on_other_end()
+        self._reregistrations += 1
+        if self._reregistrations > MAX_REREGISTRATIONS:
             raise ConsumerError(
-                f"the consumer of {self._shard.key} vanished {self._heals} times in a row without an event between, last {arn}: "
+                f"the consumer of {self._shard.key} vanished {self._reregistrations} times in a row without an event between, last {arn}: "
                 "somebody keeps deregistering it"
             )
 
-    def not_found_without_reason(self, error: Exception) -> None:
+    def on_unexplained_not_found(self, error: Exception) -> None:
         """The service did not find something that is there (it is consistent only eventually): as any failure, counted."""
-        self._take_overs.ended_by_itself()
+        self._preemption.on_other_end()
         self._count(error)
 
     def _count(self, error: Exception) -> None:
@@ -129,7 +129,7 @@ class Recovery:
         self.pacing.wait_at_least(delay)
         log.info("subscribing to %s again in %.1f s: %s", self._shard.key, delay, error)
 
-    def _wait_out_the_other(self, error: Exception) -> None:
+    def _wait_until_free(self, error: Exception) -> None:
         """Within 5 s of the other's success we would be refused; the jitter keeps two contenders out of step."""
         self.pacing.wait_at_least(SECONDS_AFTER_SUCCESS + self._draw())
         log.info("subscription to %s is in use, waiting out 5 s: %s", self._shard.key, error)
@@ -146,11 +146,11 @@ class Pacing:
         self._clock = clock
         self._not_before = clock.monotonic()
 
-    def called(self) -> None:
+    def on_call(self) -> None:
         """A call goes out now."""
         self.wait_at_least(SECONDS_BETWEEN_CALLS)
 
-    def succeeded(self) -> None:
+    def on_subscribed(self) -> None:
         """A subscription was opened just now."""
         self.wait_at_least(SECONDS_AFTER_SUCCESS)
 
@@ -164,27 +164,27 @@ class Pacing:
         return max(0.0, self._not_before - self._clock.monotonic())
 
 
-class LostResource:
+class ResourceNotFoundResolver:
     """Looks closer at a ResourceNotFoundException. A shard is never taken as ended because something was not found."""
 
-    def __init__(self, registrar: Registrar, listing: ListingPort, policy: RetryPolicy) -> None:
+    def __init__(self, registrar: ConsumerRegistrar, listing: ListingPort, policy: RetryPolicy) -> None:
         self._registrar = registrar
         self._listing = listing
         self._policy = policy
 
-    async def heal(self, shard: Shard, arn: str) -> bool:
+    async def resolve(self, shard: Shard, arn: str) -> bool:
         """True when the consumer was gone and there is another one now, False when stream, shard and consumer are all there.
 
         Raises: StreamNotFoundError, DataLossError when the shard is no longer listed, ConsumerError when nobody may register.
         """
         if self._registrar.arn(shard.stream) != arn:  # another shard was faster
             return True
-        if not await retrying(lambda: self._is_listed(shard), self._policy):
+        if not await call_with_retries(lambda: self._is_listed(shard), self._policy):
             raise DataLossError(f"{shard.key} is gone: it is past the stream's retention and was not read to its end")
-        return await self._registrar.heal(shard.stream, arn)
+        return await self._registrar.reregister_if_gone(shard.stream, arn)
 
     async def _is_listed(self, shard: Shard) -> bool:
         listed = await self._listing.list_shards(shard.stream_arn or shard.stream)
-        if is_too_old_for(shard, listed):
+        if is_listing_older_than(shard, listed):
             raise TransientError("ListShards", "NotListedYet", f"{shard.key} is not found and not listed yet")
         return any(one.shard_id == shard.shard_id for one in listed)

@@ -12,14 +12,14 @@ from ..positions import PositionType, StartingPosition
 from ..properties.properties import Properties
 from ..shards import Shard
 from .codec.put_records import PLACEHOLDER, encode_put
-from .codec.read_response import to_answer
+from .codec.read_response import to_read_response
 from .codec.sdk_parser import PUT, RAW_EVENTS, READ
-from .connections import Connections
 from .endpoint import is_arn, name_of
-from .error_mapping import understood
-from .list_shards import date_of, listed_shards, listed_streams, shard_of
-from .ports import ConsumerDescription, PutAnswer, PutEntry, ReadAnswer, StreamFacts, Transport
-from .subscription import BLOCK_BYTES, EventSubscription
+from .error_mapping import reject_malformed
+from .event_subscription import BLOCK_BYTES, EventSubscription
+from .listing import date_of, list_all_shards, list_all_streams, shard_of
+from .ports import ConsumerDescription, PutEntry, PutRecordsResponse, ReadResponse, StreamSummary, Transport
+from .sdk_transport import SdkTransport
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -40,8 +40,8 @@ class KinesisClient:
         """
         streams = tuple(streams)
         self._arns = {name_of(stream): stream for stream in streams if is_arn(stream)}
-        self._connections: Transport = transport or Connections(properties, streams)
-        self._keys_decide: dict[str, bool] = {}
+        self._connections: Transport = transport or SdkTransport(properties, streams)
+        self._distributes_by_key: dict[str, bool] = {}
         self._block = bytearray(BLOCK_BYTES)
 
     async def __aenter__(self) -> Self:
@@ -62,14 +62,14 @@ class KinesisClient:
         """A shard iterator, valid for five minutes."""
         start = _start(position, type_key="ShardIteratorType", sequence_key="StartingSequenceNumber")
         answer = await self._call("GetShardIterator", **self._stream_of(shard), ShardId=shard.shard_id, **start)
-        with understood("GetShardIterator"):
+        with reject_malformed("GetShardIterator"):
             return _text(answer["ShardIterator"])
 
-    async def get_records(self, shard: Shard, iterator: str, limit: int) -> ReadAnswer:
+    async def get_records(self, shard: Shard, iterator: str, limit: int) -> ReadResponse:
         """At most `limit` records (1..10,000) and 10 MiB from `iterator`."""
         arn = {key: value for key, value in self._stream_of(shard).items() if key == "StreamARN"}
         answer = await self._call("GetRecords", ShardIterator=iterator, Limit=limit, **arn)
-        return to_answer(answer[READ], shard)
+        return to_read_response(answer[READ], shard)
 
     # --- fan-out ------------------------------------------------------------------------------------------------------------------
 
@@ -89,13 +89,13 @@ class KinesisClient:
             answer = await self._call("DescribeStreamConsumer", StreamARN=stream_arn, ConsumerName=name)
         except ResourceNotFoundError:
             return None
-        with understood("DescribeStreamConsumer"):
+        with reject_malformed("DescribeStreamConsumer"):
             return _consumer(answer["ConsumerDescription"])
 
     async def register_consumer(self, stream_arn: str, name: str) -> ConsumerDescription:
         """Register a consumer; it is CREATING for some seconds."""
         answer = await self._call("RegisterStreamConsumer", StreamARN=stream_arn, ConsumerName=name)
-        with understood("RegisterStreamConsumer"):
+        with reject_malformed("RegisterStreamConsumer"):
             return _consumer(answer["Consumer"])
 
     async def deregister_consumer(self, consumer_arn: str) -> None:
@@ -104,7 +104,7 @@ class KinesisClient:
 
     # --- writing ------------------------------------------------------------------------------------------------------------------
 
-    async def put_records(self, stream: str, entries: Sequence[PutEntry]) -> PutAnswer:
+    async def put_records(self, stream: str, entries: Sequence[PutEntry]) -> PutRecordsResponse:
         """Put 1 to 500 records. Raises: StreamNotFoundError with the streams there are."""
         named = self._named(stream)
         try:
@@ -112,18 +112,18 @@ class KinesisClient:
             answer = await self._connections.call_with_body("PutRecords", body, **named, Records=PLACEHOLDER)
         except ResourceNotFoundError as error:
             raise await self._not_found(stream) from error
-        found: PutAnswer = answer[PUT]
+        found: PutRecordsResponse = answer[PUT]
         if len(found.results) != len(entries):
             raise TransientError(
-                "PutRecords", "MalformedAnswer", f"{len(found.results)} results for {len(entries)} records"
+                "PutRecords", "MalformedResponse", f"{len(found.results)} results for {len(entries)} records"
             )
         return found
 
-    async def stream_facts(self, stream: str) -> StreamFacts:
+    async def stream_summary(self, stream: str) -> StreamSummary:
         """The largest record that the stream takes, and whether keys decide the shard of a record."""
         summary = await self._summary(stream)
         largest = int(summary.get("MaxRecordSizeInKiB", 1024)) * 1024
-        return StreamFacts(largest, summary.get("RecordDistributionStrategy") != "AUTO")
+        return StreamSummary(largest, summary.get("RecordDistributionStrategy") != "AUTO")
 
     # --- streams and shards -------------------------------------------------------------------------------------------------------
 
@@ -133,35 +133,35 @@ class KinesisClient:
             return stream
         if stream not in self._arns:
             summary = await self._summary(stream)
-            with understood("DescribeStreamSummary"):
+            with reject_malformed("DescribeStreamSummary"):
                 self._arns[stream] = _text(summary["StreamARN"])
         return self._arns[stream]
 
-    async def keys_decide(self, stream: str) -> bool:
+    async def distributes_by_key(self, stream: str) -> bool:
         """Whether keys decide the shard of a record: not on streams with AUTO record distribution (S4). Asked once a stream."""
-        if stream not in self._keys_decide:
+        if stream not in self._distributes_by_key:
             strategy = (await self._summary(stream)).get("RecordDistributionStrategy")
-            self._keys_decide[stream] = strategy != "AUTO"
-        return self._keys_decide[stream]
+            self._distributes_by_key[stream] = strategy != "AUTO"
+        return self._distributes_by_key[stream]
 
     async def retention_ms(self, stream: str) -> int:
         """How long the stream keeps its records, ms (24 h to 365 days)."""
         summary = await self._summary(stream)
-        with understood("DescribeStreamSummary"):
+        with reject_malformed("DescribeStreamSummary"):
             return int(summary["RetentionPeriodHours"]) * 3_600_000
 
     async def list_streams(self) -> list[str]:
         """The names of all streams of the account in this region."""
-        return await listed_streams(self._connections)
+        return await list_all_streams(self._connections)
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
         """Every shard still listed, or those after the shard id `after`. Raises: StreamNotFoundError with the streams there are."""
         name, arn = name_of(stream), self._named(stream).get("StreamARN")
         try:
-            described = await listed_shards(self._connections, self._named(stream), after)
+            described = await list_all_shards(self._connections, self._named(stream), after)
         except ResourceNotFoundError as error:
             raise await self._not_found(stream) from error
-        with understood("ListShards"):
+        with reject_malformed("ListShards"):
             return [shard_of(shard, name, arn) for shard in described]
 
     async def server_time_ms(self, stream: str) -> int:
@@ -181,7 +181,7 @@ class KinesisClient:
             answer = await self._call("DescribeStreamSummary", **self._named(stream))
         except ResourceNotFoundError as error:
             raise await self._not_found(stream) from error
-        with understood("DescribeStreamSummary"):
+        with reject_malformed("DescribeStreamSummary"):
             return dict(answer["StreamDescriptionSummary"])
 
     async def _not_found(self, stream: str) -> StreamNotFoundError:

@@ -33,7 +33,7 @@ class TruncatedStreamError(Exception):
     """An event stream ended inside a frame."""
 
 
-class BrokenAnswerError(Exception):
+class MalformedResponseError(Exception):
     """An answer is not HTTP/1.1, or not in a form that was asked for."""
 
 
@@ -61,7 +61,7 @@ BROKEN = (
     FrameError,
     ResponseParserError,
     TruncatedStreamError,
-    BrokenAnswerError,
+    MalformedResponseError,
     UnicodeDecodeError,
 )
 NETWORK = (
@@ -74,7 +74,7 @@ REFRESH_FAILED = (sdk.CredentialRetrievalError, sdk.MetadataRetrievalError, sdk.
 
 
 @contextmanager
-def translated(api: str) -> Iterator[None]:
+def translate_errors(api: str) -> Iterator[None]:
     """Raise what happens inside as an error of our tree, the cause kept; errors of a program (TypeError ...) pass as they are."""
     try:
         yield
@@ -88,12 +88,12 @@ def translated(api: str) -> Iterator[None]:
 
 
 @contextmanager
-def understood(api: str) -> Iterator[None]:
+def reject_malformed(api: str) -> Iterator[None]:
     """Raise TransientError when what is taken from an answer inside is not in it: somebody on the way wrote it, or cut it."""
     try:
         yield
     except (KeyError, TypeError, ValueError) as error:
-        raise TransientError(api, "MalformedAnswer", f"the answer is not as documented: {error!r}") from error
+        raise TransientError(api, "MalformedResponse", f"the answer is not as documented: {error!r}") from error
 
 
 def translate(api: str, error: Exception) -> RecordPublisherError | None:
@@ -114,7 +114,7 @@ def translate(api: str, error: Exception) -> RecordPublisherError | None:
 def error_for_code(api: str, code: str, message: str, http_status: int = 0) -> KinesisError:
     """The error for an error code of the service, in an answer or inside an event stream; without a known code the status decides."""
     kind = EXACT.get(code) or _kind_of(code, http_status)
-    advice = advice_for(code, kind)
+    advice = hint_for(code, kind)
     return kind(api, code or f"HTTP {http_status}", f"{message[:_LONGEST_MESSAGE] or 'no message'}{advice}")
 
 
@@ -155,7 +155,7 @@ def _is_bad_certificate(error: BaseException | None) -> bool:
 _CREDENTIALS = f"check the credentials ({CREDENTIALS_PROVIDER.key} and its keys)"
 _ACCESS = "allow this action for the identity in use (IAM policy, resource policy of the stream or consumer)"
 _CLOCK = "this machine's clock is off by more than five minutes: set it"
-ADVICE = {
+HINTS = {
     "AccessDeniedException": _ACCESS,
     "AccessDenied": _ACCESS,
     "UnrecognizedClientException": f"the access key is unknown: {_CREDENTIALS}",
@@ -182,9 +182,9 @@ ADVICE = {
     "UnknownOperationException": f"what answers there is not Kinesis, or does not know this call: check {ENDPOINT.key}",
 }
 """By error code: what is fatal, and what a person does about it."""
-OTHERWISE = "a retry cannot help; the service's documentation of this call tells what the code means"
+DEFAULT_HINT = "a retry cannot help; the service's documentation of this call tells what the code means"
 
 
-def advice_for(code: str, kind: type[KinesisError]) -> str:
+def hint_for(code: str, kind: type[KinesisError]) -> str:
     """`; do this` for an error code that is fatal. What a retry or a closer look can mend needs no advice."""
-    return f"; {ADVICE.get(code, OTHERWISE)}" if issubclass(kind, FatalKinesisError) else ""
+    return f"; {HINTS.get(code, DEFAULT_HINT)}" if issubclass(kind, FatalKinesisError) else ""

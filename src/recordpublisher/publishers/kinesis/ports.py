@@ -14,7 +14,7 @@ from ..shards import Shard
 
 
 @dataclass(frozen=True, slots=True)
-class ReadAnswer:
+class ReadResponse:
     """One GetRecords answer, or one SubscribeToShardEvent.
 
     `records` are raw Kinesis records (not yet de-aggregated). `next_iterator` (polling) or `continuation` (fan-out) is None at the end
@@ -36,7 +36,7 @@ class PollingPort(Protocol):
         """A shard iterator, valid for five minutes (service limit)."""
         ...
 
-    async def get_records(self, shard: Shard, iterator: str, limit: int) -> ReadAnswer:
+    async def get_records(self, shard: Shard, iterator: str, limit: int) -> ReadResponse:
         """At most `limit` records (1..10,000) and 10 MiB from `iterator`."""
         ...
 
@@ -44,7 +44,7 @@ class PollingPort(Protocol):
 class Subscription(Protocol):
     """One open SubscribeToShard call: an async iterator of events, read from the socket one at a time (F1)."""
 
-    def __aiter__(self) -> AsyncIterator[ReadAnswer]:
+    def __aiter__(self) -> AsyncIterator[ReadResponse]:
         """Events in order; ends cleanly at expiry; raises translated errors, in-stream ones included."""
         ...
 
@@ -127,7 +127,7 @@ class PutResult(
     error_message: str | None = None
 
 
-class PutAnswer(msgspec.Struct, rename={"failed": "FailedRecordCount", "results": "Records"}):
+class PutRecordsResponse(msgspec.Struct, rename={"failed": "FailedRecordCount", "results": "Records"}):
     """One PutRecords answer: how many records were refused, and a result for each record, in their order."""
 
     failed: int = 0
@@ -135,17 +135,17 @@ class PutAnswer(msgspec.Struct, rename={"failed": "FailedRecordCount", "results"
 
 
 @dataclass(frozen=True, slots=True)
-class StreamFacts:
+class StreamSummary:
     """What a writer must know of a stream: the largest record (bytes of data and key), and whether keys decide the shard (S4)."""
 
     max_record_bytes: int
-    keys_decide: bool
+    distributes_by_key: bool
 
 
 class WritingPort(Protocol):
     """What a writer needs. Every method raises the errors of `errors.py`, translated and classified, and does not retry."""
 
-    async def put_records(self, stream: str, entries: Sequence[PutEntry]) -> PutAnswer:
+    async def put_records(self, stream: str, entries: Sequence[PutEntry]) -> PutRecordsResponse:
         """Put 1 to 500 records of together at most 10 MiB, keys counted (service limit); some may be refused, one by one."""
         ...
 
@@ -153,7 +153,7 @@ class WritingPort(Protocol):
         """Every shard of the stream still listed, or those after the shard id `after` (paged to the end)."""
         ...
 
-    async def stream_facts(self, stream: str) -> StreamFacts:
+    async def stream_summary(self, stream: str) -> StreamSummary:
         """What DescribeStreamSummary says of the stream."""
         ...
 
@@ -163,11 +163,11 @@ class WritingPort(Protocol):
 
 
 class Transport(Protocol):
-    """Owned by the `KinesisClient` that uses it. Both kinds of call raise the errors of `errors.py`, translated, and do not retry.
+    """What a `KinesisClient` sends its calls over, and owns. Every method raises the errors of `errors.py` and does not retry.
 
-    An answer is a dict as the SDK parses it, with three exceptions: the body of GetRecords is a `ReadBody` under `parsing.READ`, that of
-    PutRecords a `PutAnswer` under `parsing.PUT`, and the answer of SubscribeToShard an open response under `parsing.RAW_EVENTS`, with
-    `content.readany()`, `close()` and `connection`, None where nothing is read ahead.
+    A response is a dict as the SDK parses it, with three exceptions, whose keys are in `codec/sdk_parser.py`: GetRecords has a `ReadBody`
+    under `READ`, PutRecords a `PutRecordsResponse` under `PUT`, and SubscribeToShard an open HTTP response under `RAW_EVENTS`. The latter
+    has `content.readany()`, `close()` and `connection` (None where nothing is read ahead).
     """
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:

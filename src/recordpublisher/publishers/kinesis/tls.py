@@ -13,7 +13,7 @@ CA_BUNDLE = "AWS_CA_BUNDLE"
 WHERE = f"the file of certificates that are believed ({CA_BUNDLE}, or ca_bundle of the SDK's profile)"
 
 
-def ca_bundle_of(session: Any) -> str | None:
+def ca_bundle_path(session: Any) -> str | None:
     """The file that an SDK session takes instead of its own list, None for its own. Raises: ConfigurationError when it cannot be used.
 
     The SDK reads it at the first call, and says of a file that is missing neither its name nor that no retry can help.
@@ -35,7 +35,7 @@ def _read(path: str) -> None:
     ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
 
 
-def lend_block(transport: Any, block: bytearray) -> None:
+def share_read_buffer(transport: Any, block: bytearray) -> None:
     """Let what comes encrypted be written to `block`, which all connections of a loop may share: asyncio takes it off at once.
 
     Without TLS there is no such block, and other event loops keep theirs to themselves: nothing is changed then.
@@ -45,7 +45,7 @@ def lend_block(transport: Any, block: bytearray) -> None:
         protocol._ssl_buffer, protocol._ssl_buffer_view = block, memoryview(block)
 
 
-def read_little(transport: Any, block: bytearray) -> None:
+def limit_read_ahead(transport: Any, block: bytearray) -> None:
     """Take no more off the socket at once than `block` holds, and stop when as much is kept that is still encrypted.
 
     `block` is lent as above. asyncio would take 256 KiB at once and keep 512 KiB. Where another event loop has no such limits its own hold.
@@ -56,6 +56,6 @@ def read_little(transport: Any, block: bytearray) -> None:
         protocol: Any = getattr(transport, "_ssl_protocol", None)
         if hasattr(protocol, "max_size"):
             protocol.max_size = most
-        lend_block(transport, block)
+        share_read_buffer(transport, block)
     elif hasattr(transport, "max_size"):
         transport.max_size = most

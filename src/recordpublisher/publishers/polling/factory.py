@@ -12,12 +12,12 @@ from ..kinesis import KinesisClient
 from ..positions import PositionType, StartingPosition
 from ..properties.properties import Properties
 from ..properties.table import DESCRIBE_STREAM_RETRIES
-from ..retry import retrying
+from ..retry import call_with_retries
 from ..shard_metrics import ShardMetrics
 from ..shards import Shard
 from .config import PollingConfig
 from .publisher import PollingRecordPublisher, PollingService
-from .rate_control import Left
+from .rate_control import CarriedReaderState
 
 
 class PollingRecordPublisherFactory(RecordPublisherFactory):
@@ -40,7 +40,7 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
         self._clock = clock or SystemClock()
         self._service = service
         self._own_client: KinesisClient | None = None
-        self._memory: dict[str, Left] = {}
+        self._memory: dict[str, CarriedReaderState] = {}
 
     def prepare(self, streams: Sequence[str]) -> None:
         """Make the client for the job's streams (names or ARNs), without a call.
@@ -57,7 +57,9 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
         stream = shard.stream_arn or shard.stream
         service = self._service or self._client([stream])
         deaggregator = Deaggregator(
-            shard, metrics, lambda: retrying(functools.partial(service.keys_decide, stream), self._describing)
+            shard,
+            metrics,
+            lambda: call_with_retries(functools.partial(service.distributes_by_key, stream), self._describing),
         )
         position = await self._pinned(service, stream, starting_position)
         return PollingRecordPublisher(
@@ -83,5 +85,5 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
         """LATEST as a time of the server's clock (P3): a job has done so before; asked for directly it must not be lost on a refresh."""
         if position.type is not PositionType.LATEST:
             return position
-        now = await retrying(functools.partial(service.server_time_ms, stream), self._config.list_shards)
+        now = await call_with_retries(functools.partial(service.server_time_ms, stream), self._config.list_shards)
         return StartingPosition.at_timestamp(now)

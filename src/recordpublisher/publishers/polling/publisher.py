@@ -11,14 +11,22 @@ from ..aggregation.deaggregation import Deaggregator, DistributionPort
 from ..base import BatchConsumer, RecordPublisher, RunResult
 from ..clock import Clock
 from ..errors import ExpiredIteratorError, ResourceNotFoundError, ThrottledError, TransientError
-from ..kinesis.ports import ListingPort, PollingPort, ReadAnswer
+from ..kinesis.ports import ListingPort, PollingPort, ReadResponse
 from ..positions import SequenceNumber, StartingPosition, next_position
 from ..records import RecordBatch
-from ..retry import counting_into, retrying
+from ..retry import call_with_retries, retry_counter
 from ..shard_metrics import ShardMetrics
 from ..shards import Shard
 from .config import PollingConfig
-from .rate_control import CALL_SECONDS, Left, RecordSize, key_bytes_of, limit_of, next_read_at, retry_pause_seconds
+from .rate_control import (
+    MIN_CALL_INTERVAL_SECONDS,
+    CarriedReaderState,
+    RecordSize,
+    key_bytes_of,
+    next_read_at,
+    read_limit,
+    retry_pause_seconds,
+)
 from .shard_iterator import ShardIterator, why_not_found
 
 
@@ -42,7 +50,7 @@ class PollingRecordPublisher(RecordPublisher):
         metrics: ShardMetrics,
         clock: Clock,
         deaggregator: Deaggregator | None = None,
-        memory: MutableMapping[str, Left] | None = None,
+        memory: MutableMapping[str, CarriedReaderState] | None = None,
     ) -> None:
         """`memory`: what publishers left behind, by `Shard.key`."""
         self._service = service
@@ -64,7 +72,7 @@ class PollingRecordPublisher(RecordPublisher):
         if (left := self._memory.pop(shard.key, None)) is not None:
             self._take_over(left)
 
-    def offer_room(self, held_bytes: int) -> None:
+    def set_read_budget(self, held_bytes: int) -> None:
         """From now on a read asks for no more records than fit into `held_bytes`, but for at least one (P6)."""
         self._room = held_bytes
 
@@ -84,41 +92,41 @@ class PollingRecordPublisher(RecordPublisher):
             self._leave()
         return RunResult.COMPLETE
 
-    async def _publish(self, answer: ReadAnswer, consumer: BatchConsumer) -> None:
+    async def _publish(self, answer: ReadResponse, consumer: BatchConsumer) -> None:
         batch = await self._batch_of(answer)
         position, following = batch.read_position, answer.next_iterator
         taking = consumer(batch)
         del answer, batch  # what the consumer has let go of is not held here, nor until the next read (P6)
         self._advance(position, following, await taking)
 
-    def _take_over(self, left: Left) -> None:
+    def _take_over(self, left: CarriedReaderState) -> None:
         """Go on where another publisher of the shard stopped; its iterator serves only when it stood where this one begins."""
         self._size, self._unanswered_at = left.size, left.unanswered_at
-        self._next_read_at = max(left.next_read_at, left.unanswered_at + CALL_SECONDS)
+        self._next_read_at = max(left.next_read_at, left.unanswered_at + MIN_CALL_INTERVAL_SECONDS)
         if left.iterator is not None and left.position == self._position:
             self._iterator.follow(left.iterator, left.since)
 
     def _leave(self) -> None:
         if not self._is_complete:
             in_hand = self._iterator.in_hand
-            self._memory[self._shard.key] = Left(
+            self._memory[self._shard.key] = CarriedReaderState(
                 self._position, *in_hand, self._size, self._next_read_at, self._unanswered_at
             )
 
-    async def _read(self) -> ReadAnswer:
+    async def _read(self) -> ReadResponse:
         """The next answer. The iterator is used up with it: a cancellation before the consumer answered reads again."""
         self._loop_seconds, self._read_at = self._clock.monotonic() - self._read_at, self._clock.monotonic()
-        answer = await retrying(
+        answer = await call_with_retries(
             self._answer,
             self._config.get_records,
-            on_retry=counting_into(self._metrics),
-            least_pause=self._pause_seconds,
+            on_retry=retry_counter(self._metrics),
+            min_pause=self._pause_seconds,
         )
         self._answered_at = self._clock.monotonic()
         self._iterator.drop()
         return answer
 
-    async def _answer(self) -> ReadAnswer:
+    async def _answer(self) -> ReadResponse:
         """One answer, by new iterators as often as they expire (R2). Raises: TransientError when it is worth a retry."""
         while True:
             try:
@@ -127,12 +135,12 @@ class PollingRecordPublisher(RecordPublisher):
                 return await self._answer_to(iterator)
             except ExpiredIteratorError:
                 self._iterator.expire()
-                await asyncio.sleep(CALL_SECONDS)
+                await asyncio.sleep(MIN_CALL_INTERVAL_SECONDS)
             except ResourceNotFoundError as error:
                 self._iterator.drop()
                 raise await why_not_found(self._service, self._shard, error, self._config.list_shards) from error
 
-    async def _answer_to(self, iterator: str) -> ReadAnswer:
+    async def _answer_to(self, iterator: str) -> ReadResponse:
         earlier, self._unanswered_at = self._unanswered_at, self._read_at
         try:
             answer = await self._service.get_records(self._shard, iterator, self._limit())
@@ -147,9 +155,9 @@ class PollingRecordPublisher(RecordPublisher):
 
     def _limit(self) -> int:
         is_adaptive = self._config.adaptive and self._size.is_measured
-        return limit_of(self._config.max_records, self._size, self._room, self._loop_seconds if is_adaptive else None)
+        return read_limit(self._config.max_records, self._size, self._room, self._loop_seconds if is_adaptive else None)
 
-    async def _batch_of(self, answer: ReadAnswer) -> RecordBatch:
+    async def _batch_of(self, answer: ReadResponse) -> RecordBatch:
         """The answer as a batch of user records, counted; sets the pace and the expected record size."""
         raw = answer.records
         batch = RecordBatch(

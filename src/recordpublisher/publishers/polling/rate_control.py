@@ -10,19 +10,19 @@ from ..errors import ThrottledError, TransientError
 from ..positions import StartingPosition
 from ..records import RecordBatch, UserRecord
 
-LARGEST_ANSWER_SECONDS = 5.0
+LARGEST_RESPONSE_SECONDS = 5.0
 """How long reads are refused after an answer of 10 MiB, the largest (service limit), whether it arrived or not."""
-CALL_SECONDS = 0.2
+MIN_CALL_INTERVAL_SECONDS = 0.2
 """Least time between two calls on a shard: 5 GetRecords calls a second (service limit)."""
 BYTES_PER_SECOND = 2 * 2**20
 """What a shard gives: 2 MiB a second (service limit); an answer of 10 MiB is followed by 5 s of refusals."""
 THROTTLED_SECONDS = 1.0
 """After a refusal calls are refused for the rest of a second (API reference of GetRecords)."""
-MOST_RECORDS = 10_000
+MAX_LIMIT = 10_000
 """The largest Limit of GetRecords (service limit)."""
-FIRST_ROOM_BYTES = 2**20
+FIRST_READ_BUDGET_BYTES = 2**20
 """Room of the first read when nobody offered any: it measures the records, so that a thousand shards may start at once (P6)."""
-ITERATOR_SECONDS = 240.0
+MAX_ITERATOR_AGE_SECONDS = 240.0
 """An older iterator is replaced before use (R2): the service takes it for 300 s."""
 
 
@@ -55,7 +55,7 @@ def next_read_at(started: float, answered: float, interval_seconds: float, read_
     The interval and the five calls a second count from start to start. Bytes count from the answer on: when the service charged them
     is not known to us, and a read that comes a little early is refused for a second.
     """
-    return max(started + max(interval_seconds, CALL_SECONDS), answered + read_bytes / BYTES_PER_SECOND)
+    return max(started + max(interval_seconds, MIN_CALL_INTERVAL_SECONDS), answered + read_bytes / BYTES_PER_SECOND)
 
 
 def retry_pause_seconds(error: TransientError, since_unanswered: float = math.inf) -> float:
@@ -65,11 +65,11 @@ def retry_pause_seconds(error: TransientError, since_unanswered: float = math.in
     it may have been the most, and retries would be used up meanwhile.
     """
     if isinstance(error, ThrottledError):
-        return max(THROTTLED_SECONDS, LARGEST_ANSWER_SECONDS - since_unanswered)
-    return CALL_SECONDS
+        return max(THROTTLED_SECONDS, LARGEST_RESPONSE_SECONDS - since_unanswered)
+    return MIN_CALL_INTERVAL_SECONDS
 
 
-def limit_of(max_records: int, size: RecordSize, room_bytes: int | None, adaptive_seconds: float | None) -> int:
+def read_limit(max_records: int, size: RecordSize, room_bytes: int | None, adaptive_seconds: float | None) -> int:
     """The Limit of the next read, 1 to 10,000.
 
     Under adaptive reads it is what the shard gives in one loop of `adaptive_seconds`, more or less than `max_records` (R1). It is
@@ -77,16 +77,16 @@ def limit_of(max_records: int, size: RecordSize, room_bytes: int | None, adaptiv
     """
     limit = max_records
     if adaptive_seconds is not None:
-        limit = int(BYTES_PER_SECOND * max(adaptive_seconds, CALL_SECONDS) / size.read)
+        limit = int(BYTES_PER_SECOND * max(adaptive_seconds, MIN_CALL_INTERVAL_SECONDS) / size.read)
     if room_bytes is None and not size.is_measured:
-        room_bytes = FIRST_ROOM_BYTES
+        room_bytes = FIRST_READ_BUDGET_BYTES
     if room_bytes is not None:
         limit = min(limit, int(room_bytes / size.held))
-    return max(1, min(limit, MOST_RECORDS))
+    return max(1, min(limit, MAX_LIMIT))
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class CarriedReaderState:
     """`iterator` (None: none in hand) stands at `position` and is from `since`; no read before `next_read_at`, by the quota (R1);
     `unanswered_at`: when the last read was sent, if its answer was lost, else -inf; all in monotonic seconds. `size`: of the shard's
     records, so that the first read fits its room (P6)."""

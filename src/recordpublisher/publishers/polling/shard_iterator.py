@@ -8,10 +8,10 @@ from ..clock import Clock
 from ..errors import DataLossError, RecordPublisherError, ResourceInUseError, ResourceNotFoundError, TransientError
 from ..kinesis.ports import ListingPort, PollingPort
 from ..positions import StartingPosition
-from ..retry import RetryPolicy, counting_into, retrying
+from ..retry import RetryPolicy, call_with_retries, retry_counter
 from ..shard_metrics import ShardMetrics
-from ..shards import Shard, is_too_old_for
-from .rate_control import ITERATOR_SECONDS, retry_pause_seconds
+from ..shards import Shard, is_listing_older_than
+from .rate_control import MAX_ITERATOR_AGE_SECONDS, retry_pause_seconds
 
 
 class ShardIterator:
@@ -30,15 +30,15 @@ class ShardIterator:
 
     async def at(self, position: StartingPosition) -> str:
         """The iterator in hand, or a new one from `position` when there is none or it is older than four minutes."""
-        if self._value is not None and self._clock.monotonic() - self._since > ITERATOR_SECONDS:
+        if self._value is not None and self._clock.monotonic() - self._since > MAX_ITERATOR_AGE_SECONDS:
             self.expire()
         if self._value is None:
             since = self._clock.monotonic()
-            self._value = await retrying(
+            self._value = await call_with_retries(
                 functools.partial(self._port.get_shard_iterator, self._shard, position),
                 self._policy,
-                on_retry=counting_into(self._metrics),
-                least_pause=retry_pause_seconds,
+                on_retry=retry_counter(self._metrics),
+                min_pause=retry_pause_seconds,
             )
             self._since = since
         return self._value
@@ -76,11 +76,11 @@ async def why_not_found(
             listed = await listing.list_shards(shard.stream_arn or shard.stream)
         except ResourceInUseError as busy:  # the stream is being made or deleted: soon one or the other is true
             raise TransientError(busy.api, busy.code, str(busy)) from busy
-        if is_too_old_for(shard, listed):
+        if is_listing_older_than(shard, listed):
             raise TransientError(error.api, error.code, f"{shard.key} is not found and not listed yet")
         return any(one.shard_id == shard.shard_id for one in listed)
 
-    if await retrying(still_listed, policy):
+    if await call_with_retries(still_listed, policy):
         return TransientError(error.api, error.code, f"{shard.key} is not found, though it is listed")
     return DataLossError(
         f"shard {shard.key} vanished before it was read to its end: past retention, or the stream was made anew; "

@@ -1,4 +1,4 @@
-"""Reading Java properties files."""
+"""BodyRead Java properties files."""
 
 from __future__ import annotations
 

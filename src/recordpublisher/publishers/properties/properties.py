@@ -15,7 +15,7 @@ from ..errors import ConfigurationError
 T = TypeVar("T")
 
 _DECLARED: dict[str, Property[Any]] = {}
-_WITHOUT_MEANING: dict[str, str] = {}
+_IGNORED: dict[str, str] = {}
 MASK = "******"
 
 
@@ -90,7 +90,7 @@ class Properties(Mapping[str, str]):
         return isinstance(key, str) and key.lower() in self._values
 
     def __repr__(self) -> str:
-        shown = {key: MASK if is_secret(key) else without_password(value) for key, value in self._given.items()}
+        shown = {key: MASK if is_secret(key) else mask_passwords(value) for key, value in self._given.items()}
         return f"Properties({shown})"
 
     def value(self, declared: Property[T]) -> T:
@@ -103,7 +103,7 @@ class Properties(Mapping[str, str]):
         except (ValueError, OverflowError) as error:
             if declared.secret:  # the cause may quote the value
                 raise ConfigurationError(key, MASK, declared.valid) from None
-            raise ConfigurationError(key, without_password(text), declared.valid) from error
+            raise ConfigurationError(key, mask_passwords(text), declared.valid) from error
 
     def is_set(self, declared: Property[Any]) -> bool:
         """Whether the property was given, by its key or an older spelling."""
@@ -153,7 +153,7 @@ def is_secret(key: str) -> bool:
     return any(word in key.lower() for word in ("secret", "password", "token", "accesskey"))
 
 
-def without_password(text: str) -> str:
+def mask_passwords(text: str) -> str:
     """A text that may be shown: passwords of URIs, before the host or among the parameters, are masked (C3)."""
     text = re.sub(r"(://[^:/?#\s]*:)[^\s]*@", rf"\1{MASK}@", text)
     return re.sub(r"([?&][^=&\s]*(?:password|secret|token)[^=&\s]*=)[^&\s]*", rf"\1{MASK}", text, flags=re.IGNORECASE)
@@ -164,7 +164,7 @@ def warn_if_unknown(key: str) -> None:
     lowered = key.lower()
     if not lowered.startswith(("flink.", "aws.")) or _is_declared(lowered):
         return
-    foreign = next((reason for stem, reason in _WITHOUT_MEANING.items() if lowered.startswith(stem.lower())), None)
+    foreign = next((reason for stem, reason in _IGNORED.items() if lowered.startswith(stem.lower())), None)
     told = (
         f"property '{key}' has no effect here: {foreign}"
         if foreign
@@ -173,9 +173,9 @@ def warn_if_unknown(key: str) -> None:
     warnings.warn(told, UnknownPropertyWarning, stacklevel=3)
 
 
-def declare_without_meaning(reasons: Mapping[str, str]) -> None:
+def declare_ignored(reasons: Mapping[str, str]) -> None:
     """Enter keys of Flink's (or their beginnings) that change nothing here, each with the reason."""
-    _WITHOUT_MEANING.update(reasons)
+    _IGNORED.update(reasons)
 
 
 def _is_declared(lowered: str) -> bool:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from .access import *  # noqa: F403
 from .job import *  # noqa: F403  # noqa: F403
 from .kinesis_sink import *  # noqa: F403
-from .properties import declare_without_meaning
-from .reading import *  # noqa: F403
+from .properties import declare_ignored
+from .publishers import *  # noqa: F403
 from .retries import *  # noqa: F403
 from .subtask import *  # noqa: F403
 
-declare_without_meaning(
+declare_ignored(
     {
         "flink.stream.efo.http-client.max-concurrency": "subscriptions have a pool of their own without a limit (F1)",
         "flink.stream.efo.http-client.read-timeout": "see flink.shard.subscribetoshard.inactivity.timeout (F5)",

@@ -9,8 +9,8 @@ from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
-from recordpublisher.publishers.fanout.consumer_refcount import ConsumerHolders
-from recordpublisher.publishers.kinesis.ports import ReadAnswer
+from recordpublisher.publishers.fanout.consumer_refcount import ConsumerRefCounts
+from recordpublisher.publishers.kinesis.ports import ReadResponse
 from recordpublisher.publishers.positions import PositionType
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
@@ -46,11 +46,11 @@ class _Subscription:
             raise StopAsyncIteration
         if self._next > RECORDS:
             await asyncio.sleep(5)
-            return ReadAnswer([], 0, continuation=str(RECORDS))
+            return ReadResponse([], 0, continuation=str(RECORDS))
         stop = min(self._next + EVENT, RECORDS + 1)
         records = [record(number, str(number).encode()) for number in range(self._next, stop)]
         self._next = stop
-        return ReadAnswer(records, RECORDS - stop + 1, continuation=str(stop - 1), wire_bytes=200 * len(records))
+        return ReadResponse(records, RECORDS - stop + 1, continuation=str(stop - 1), wire_bytes=200 * len(records))
 
     async def close(self):
         self._ends = 0.0
@@ -60,7 +60,7 @@ async def copy():
     source, target = Backlog(), FakeKinesis()
     target.rate = RATE
     sink = KinesisSink("out", {**EFO, "aws.region": "eu-west-1"}, queue_limit=LIMIT, port=target, clock=VirtualClock())
-    factory = FanOutRecordPublisherFactory(EFO, ports=source, clock=VirtualClock(), holders=ConsumerHolders())
+    factory = FanOutRecordPublisherFactory(EFO, ports=source, clock=VirtualClock(), ref_counts=ConsumerRefCounts())
     discovery = ShardDiscovery(source, ("orders",), 10_000)
     parts = fetcher_dependencies(factory, sink, EFO, discovery=discovery, streams=("orders",))
     fetcher = DataFetcher(parts)

@@ -19,7 +19,7 @@ class Port(FakeKinesis):
         self.error, self.listing = error, listing
         self.looks = 0
 
-    async def stream_facts(self, stream):
+    async def stream_summary(self, stream):
         self.looks += 1
         if self.error is not None:
             raise self.error

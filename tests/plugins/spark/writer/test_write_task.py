@@ -155,6 +155,6 @@ def test_a_stream_that_is_not_there_is_named(start):
     async def missing(stream):
         raise StreamNotFoundError(stream, ["in"])
 
-    worker.fake.stream_facts = missing
+    worker.fake.stream_summary = missing
     with pytest.raises(SinkError, match="task 3 of batch 7: stream 'out' does not exist; existing streams: in"):
         worker.task([rows(1)])

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from recordpublisher.publishers.errors import KinesisError, StreamNotFoundError, ThrottledError, TransientError
-from recordpublisher.publishers.kinesis.ports import PutEntry, PutResult, StreamFacts
+from recordpublisher.publishers.kinesis.ports import PutEntry, PutResult, StreamSummary
 
 from servers.scripted_kinesis import refusal, stub_and_client
 
@@ -82,17 +82,17 @@ async def test_a_stream_that_is_gone_is_named_with_those_that_are_there():
 @pytest.mark.parametrize(
     ("said", "facts"),
     [
-        ({}, StreamFacts(2**20, keys_decide=True)),
+        ({}, StreamSummary(2**20, distributes_by_key=True)),
         (
             {"MaxRecordSizeInKiB": 10_240, "RecordDistributionStrategy": "AUTO"},
-            StreamFacts(10 * 2**20, keys_decide=False),
+            StreamSummary(10 * 2**20, distributes_by_key=False),
         ),
     ],
 )
 async def test_what_the_summary_says_of_a_stream(said, facts):
     async with stub_and_client() as (stub, client):
         stub.script("DescribeStreamSummary", {"StreamDescriptionSummary": {"StreamARN": ARN, **said}})
-        assert await client.stream_facts("orders") == facts
+        assert await client.stream_summary("orders") == facts
 
 
 @pytest.mark.parametrize(

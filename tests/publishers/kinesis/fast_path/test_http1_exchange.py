@@ -8,14 +8,14 @@ from contextlib import suppress
 import pytest
 from botocore import exceptions as sdk
 
-from recordpublisher.publishers.kinesis.error_mapping import BrokenAnswerError
-from recordpublisher.publishers.kinesis.fast_path import pool as pool_module
+from recordpublisher.publishers.kinesis.error_mapping import MalformedResponseError
+from recordpublisher.publishers.kinesis.fast_path import http1_pool as pool_module
 
 from servers import scripted_http
 from servers.certificates import self_signed
-from servers.scripted_http import DESK, REQUEST, Last, RefusedEarly, content_of, ok, pool_to, until_noticed
+from servers.scripted_http import READ_BUFFER_BYTES, REQUEST, Last, RefusedEarly, content_of, ok, pool_to, until_noticed
 
-LONG = bytes(range(256)) * (DESK // 16)  # many times the desk
+LONG = bytes(range(256)) * (READ_BUFFER_BYTES // 16)  # many times the read_buffer
 
 
 def singly(answer):
@@ -70,9 +70,9 @@ async def test_an_answer_that_ends_the_connection(said, content):
         (Last(ok(b"ab", b"Content-Length: 3")), sdk.ConnectionClosedError),
         (Last(ok(LONG, b"Content-Length: 999999")), sdk.ConnectionClosedError),
         (Last(ok(b"5\r\nab", b"Transfer-Encoding: chunked")), sdk.ConnectionClosedError),
-        (ok(b"zz\r\n", b"Transfer-Encoding: chunked"), BrokenAnswerError),
-        (b"SSH-2.0-OpenSSH\r\n\r\n", BrokenAnswerError),
-        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000, BrokenAnswerError),
+        (ok(b"zz\r\n", b"Transfer-Encoding: chunked"), MalformedResponseError),
+        (b"SSH-2.0-OpenSSH\r\n\r\n", MalformedResponseError),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000, MalformedResponseError),
     ],
 )
 async def test_half_an_answer_or_none_is_an_error_and_the_next_call_works(said, error):
@@ -194,7 +194,7 @@ async def test_tls_a_body_that_ends_with_the_connection_leaves_the_desk_as_it_wa
     async with pool_to(Last(ok(b"abc", b"Connection: close")), certificate=certificate, trusted=trusted) as (_, pool):
         assert (await content_of(pool))[1] == b"abc"
         await asyncio.sleep(0.05)
-        assert len(pool._desk) == DESK
+        assert len(pool._read_buffer) == READ_BUFFER_BYTES
     assert not caplog.records
 
 
@@ -224,7 +224,7 @@ async def test_tls(tmp_path):
 
 
 async def test_tls_connections_share_the_desk_for_what_comes_encrypted(tmp_path, monkeypatch):  # P6
-    monkeypatch.setattr(scripted_http, "DESK", 256 * 1024)
+    monkeypatch.setattr(scripted_http, "READ_BUFFER_BYTES", 256 * 1024)
     certificate = self_signed(tmp_path)
     trusted = ssl.create_default_context(cafile=certificate[0])
     bodies = [bytes([n]) * 1_000_000 for n in range(5)]
@@ -232,7 +232,7 @@ async def test_tls_connections_share_the_desk_for_what_comes_encrypted(tmp_path,
         answers = await asyncio.gather(*(content_of(pool) for _ in bodies))
         blocks = [connection._transport._ssl_protocol._ssl_buffer for connection in pool._all]
     assert sorted(body for _, body in answers) == bodies
-    assert [block is pool._desk for block in blocks] == [True] * 5
+    assert [block is pool._read_buffer for block in blocks] == [True] * 5
 
 
 async def test_a_certificate_that_is_not_trusted(tmp_path):

@@ -45,7 +45,7 @@ def head_of(request):
 def test_the_request_is_signed_as_by_the_sdk(url, token, body, monkeypatch):
     credentials = ReadOnlyCredentials("AKID", "secret/+", token)
     theirs = by_the_sdk(url, credentials, body, monkeypatch)
-    first, ours, sent = head_of(SignedPost(url, HEADERS, "kinesis", "eu-west-1").of(body, credentials, NOW))
+    first, ours, sent = head_of(SignedPost(url, HEADERS, "kinesis", "eu-west-1").build(body, credentials, NOW))
     expected = {name: value.decode() if isinstance(value, bytes) else value for name, value in theirs.headers.items()}
     assert {name: ours[name] for name in expected} == expected
     assert first.startswith("POST /")
@@ -58,11 +58,11 @@ def test_a_new_day_and_renewed_credentials_have_their_own_key(monkeypatch):
     for now, secret in ((NOW, "a"), (NOW, "b"), (NOW + 86_400, "b"), (NOW, "a")):
         credentials = ReadOnlyCredentials("AKID", secret, None)
         theirs = by_the_sdk(URLS[0], credentials, b"{}", monkeypatch, now).headers["Authorization"]
-        assert head_of(post.of(b"{}", credentials, now))[1]["Authorization"] == theirs
+        assert head_of(post.build(b"{}", credentials, now))[1]["Authorization"] == theirs
 
 
 def test_the_host_is_sent_without_the_schemes_own_port():
     credentials = SimpleNamespace(access_key="a", secret_key="s", token=None)
     post = SignedPost("https://kinesis.eu-west-1.amazonaws.com:443", HEADERS, "kinesis", "eu-west-1")
-    first, headers, _ = head_of(post.of(b"", credentials, NOW))
+    first, headers, _ = head_of(post.build(b"", credentials, NOW))
     assert (first, headers["Host"]) == ("POST / HTTP/1.1", "kinesis.eu-west-1.amazonaws.com")

@@ -93,7 +93,7 @@ async def test_f1_an_unread_subscription_holds_one_window_and_stalls_nobody():
             await read._response.readany()
         assert server.sent[held] == 128 * 1024
         assert server.sent[busy] > 10 * 128 * 1024
-        assert unread._response.held_bytes == 128 * 1024
+        assert unread._response.unacknowledged_bytes == 128 * 1024
         await unread._response.readany()
         await unread._response.readany()  # what was read is replaced, and the stream goes on
         assert server.sent[held] > 128 * 1024
@@ -103,14 +103,14 @@ async def test_what_a_closed_subscription_left_unread_is_given_back_to_its_conne
     async with served(flood=True) as (server, client):
         subscription = await subscribe(client)
         (talk,) = server.talks
-        connection = subscription._response._carrier
+        connection = subscription._response._flow_control
         talk.pour(talk.streams[0])
         talk.flush()
-        await settled(lambda: subscription._response.held_bytes == 128 * 1024)
+        await settled(lambda: subscription._response.unacknowledged_bytes == 128 * 1024)
         window = connection._h2._inbound_flow_control_window_manager
         assert window._bytes_processed == 0
         await subscription.close()
-        assert (window._bytes_processed, subscription._response.held_bytes) == (128 * 1024, 0)
+        assert (window._bytes_processed, subscription._response.unacknowledged_bytes) == (128 * 1024, 0)
 
 
 @pytest.mark.parametrize("how", ["reset", "goaway", "drop"])
@@ -151,7 +151,7 @@ async def test_frames_without_data_are_no_end_and_their_padding_is_given_back():
             talk.send(talk.streams[0], b"")
             talk.h2.send_data(talk.streams[0], b"", pad_length=255)
             talk.flush()
-        window = subscription._response._carrier._h2._inbound_flow_control_window_manager
+        window = subscription._response._flow_control._h2._inbound_flow_control_window_manager
         await settled(lambda: window._bytes_processed == 4 * 256)
         talk.send(talk.streams[0], initial_response() + an_event(wire_record(b"data", "4")))
         assert (await reading).records[0].data == b"data"
@@ -236,6 +236,6 @@ async def test_a_server_that_is_away_is_transient():
 
 @pytest.mark.parametrize("asked", ["HTTP2", "http2"])
 def test_without_the_extra_the_error_names_it(monkeypatch, asked):
-    monkeypatch.setitem(__import__("sys").modules, "recordpublisher.publishers.kinesis.http2.sender", None)
+    monkeypatch.setitem(__import__("sys").modules, "recordpublisher.publishers.kinesis.http2.http2_sender", None)
     with pytest.raises(ConfigurationError, match=r"aws.http.protocol.version.*recordpublisher\[http2\]"):
         KinesisClient(Properties({**ACCESS, "aws.http.protocol.version": asked, "aws.region": "eu-west-1"}))

@@ -111,7 +111,7 @@ async def test_f1_an_unread_subscription_does_not_stall_its_neighbour():
                 numbers = []
                 while len(numbers) < 80:
                     numbers += [int(record.data.rstrip(b"\0")) for record in (await anext(subscription)).records]
-                    assert unread._response.held_bytes <= 128 * 1024
+                    assert unread._response.unacknowledged_bytes <= 128 * 1024
                 assert numbers == list(range(first, 160, 2))
 
 

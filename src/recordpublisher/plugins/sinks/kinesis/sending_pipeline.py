@@ -8,8 +8,8 @@ from typing import Any
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FatalKinesisError
-from recordpublisher.publishers.kinesis.ports import StreamFacts, WritingPort
-from recordpublisher.publishers.retry import retrying
+from recordpublisher.publishers.kinesis.ports import StreamSummary, WritingPort
+from recordpublisher.publishers.retry import call_with_retries
 
 from .failures import FailureHandler
 from .outstanding_records import OutstandingRecords
@@ -26,14 +26,14 @@ from .shard_queues.shard_map_refresher import ShardMapRefresher, Stray
 from .shard_queues.shard_queues import ShardQueues
 from .statistics import SinkMetrics
 
-DEFAULT_FACTS = StreamFacts(2**20, keys_decide=True)
+DEFAULT_FACTS = StreamSummary(2**20, distributes_by_key=True)
 """Of a stream that we may write to and not describe."""
 
 
-async def fetch_stream_facts(port: WritingPort, stream: str) -> StreamFacts:
+async def fetch_stream_facts(port: WritingPort, stream: str) -> StreamSummary:
     """What the stream says of itself; a writer's identity often may not ask (kinesis:DescribeStreamSummary)."""
     try:
-        return await port.stream_facts(stream)
+        return await port.stream_summary(stream)
     except FatalKinesisError:
         return DEFAULT_FACTS
 
@@ -63,12 +63,12 @@ class SendingPipeline:
         self._unsent = 0
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def open(self) -> StreamFacts:
+    async def open(self) -> StreamSummary:
         """Look at the stream and its shards, and begin. Raises: StreamNotFoundError, and what else no retry can help."""
         retries = self._settings.retries
-        facts = await retrying(lambda: fetch_stream_facts(self._port, self._stream), retries)
-        listed = await retrying(lambda: self._port.list_shards(self._stream), retries)
-        self._put_together(ShardMap.of(listed, facts.keys_decide), facts)
+        facts = await call_with_retries(lambda: fetch_stream_facts(self._port, self._stream), retries)
+        listed = await call_with_retries(lambda: self._port.list_shards(self._stream), retries)
+        self._put_together(ShardMap.of(listed, facts.distributes_by_key), facts)
         self._tasks = [
             self._started(self._sender.run(), "kinesis-sink-sender"),
             self._started(self._resharding.run(), "kinesis-sink-resharding"),
@@ -107,7 +107,7 @@ class SendingPipeline:
         self._lanes.hurry()
         self._sender.wake()
 
-    def _put_together(self, shard_map: ShardMap, facts: StreamFacts) -> None:
+    def _put_together(self, shard_map: ShardMap, facts: StreamSummary) -> None:
         settings = self._settings
         aggregates = settings.aggregates
         aggregation = KplAggregator(settings.aggregate_count, settings.aggregate_bytes) if aggregates else None
@@ -129,7 +129,7 @@ class SendingPipeline:
         self._resharding = ShardMapRefresher(
             self._port,
             self._stream,
-            facts.keys_decide,
+            facts.distributes_by_key,
             settings.retries,
             self._metrics,
             adopt=self._adopt,

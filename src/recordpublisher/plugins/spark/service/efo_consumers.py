@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.fanout.config import FanOutConfig
-from recordpublisher.publishers.fanout.consumer_registration import Registration
+from recordpublisher.publishers.fanout.consumer_lifecycle import ConsumerLifecycle
 from recordpublisher.publishers.fanout.eager_registration import register_eagerly
 from recordpublisher.publishers.kinesis import KinesisClient, run_sync
 from recordpublisher.publishers.properties.properties import Properties
@@ -37,6 +37,6 @@ def deregister_consumers(streams: str | Sequence[str], properties: Mapping[str, 
 async def _deregister(streams: list[str], properties: Properties) -> None:
     config = FanOutConfig.of(properties.merged({REGISTRATION.key: "LAZY"}))
     async with KinesisClient(properties, streams) as client:
-        registration = Registration(client, config, SystemClock())
+        registration = ConsumerLifecycle(client, config, SystemClock())
         for stream in streams:
             await registration.deregister(await registration.stream_arn(stream), config.consumer_name or "")

@@ -79,7 +79,7 @@ class NewDataWatch:
         await asyncio.sleep(delay)
         try:
             publisher = await self._factory.create(shard, state.starting_position(False), ShardMetrics())
-            while await publisher.run(self._take) is RunResult.INCOMPLETE and not self._over.is_set():
+            while await publisher.run_observed(self._take) is RunResult.INCOMPLETE and not self._over.is_set():
                 pass
         except RecordPublisherError as error:
             LOG.warning("%s cannot be watched, a batch looks instead: %s", shard.key, error)

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from recordpublisher.publishers.errors import ConfigurationError, StateError
-from recordpublisher.publishers.properties.properties import Properties, without_password
+from recordpublisher.publishers.properties.properties import Properties, mask_passwords
 
 from ..aws_client import AwsService, MissingError
 
@@ -22,7 +22,7 @@ class DynamoTable:
         """`key` is the property that the URI stood at. Raises: ConfigurationError."""
         parts = urlsplit(uri)
         if parts.scheme != "dynamodb" or not parts.netloc or not parts.path.strip("/"):
-            raise ConfigurationError(key, without_password(uri), "dynamodb://table/job")
+            raise ConfigurationError(key, mask_passwords(uri), "dynamodb://table/job")
         self._table, self.job = parts.netloc, parts.path.strip("/")
         self.service = AwsService("dynamodb", uri, properties)
 

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 from recordpublisher.fetcher.checkpoints.store import StateStore
 from recordpublisher.fetcher.sink import State
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.properties import Properties, without_password
+from recordpublisher.publishers.properties.properties import Properties, mask_passwords
 from recordpublisher.publishers.properties.table import STATE_URI
 
 from .snapshots import FilePositions
@@ -50,5 +50,5 @@ def _folder_of(properties: Properties) -> Path:
     uri = properties.value(STATE_URI)
     parsed = urlsplit(uri or "")
     if not uri or parsed.scheme not in ("", "file"):
-        raise ConfigurationError(STATE_URI.key, uri and without_password(uri), "a path or a file:// URI")
+        raise ConfigurationError(STATE_URI.key, uri and mask_passwords(uri), "a path or a file:// URI")
     return Path(unquote(parsed.path))

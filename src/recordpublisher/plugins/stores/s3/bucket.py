@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from urllib.parse import urlsplit
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.properties import Properties, without_password
+from recordpublisher.publishers.properties.properties import Properties, mask_passwords
 
 from ..aws_client import AwsService, MissingError
 
@@ -21,7 +21,7 @@ class Bucket:
         """`key` is the property that the URI stood at. Raises: ConfigurationError."""
         parts = urlsplit(uri)
         if parts.scheme != "s3" or not parts.netloc or parts.query:
-            raise ConfigurationError(key, without_password(uri), "s3://bucket/prefix")
+            raise ConfigurationError(key, mask_passwords(uri), "s3://bucket/prefix")
         self._bucket = parts.netloc
         self._prefix = parts.path.strip("/") + "/" if parts.path.strip("/") else ""
         self.service = AwsService("s3", uri, properties)

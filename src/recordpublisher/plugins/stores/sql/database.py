@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, Operationa
 from recordpublisher.publishers.errors import TransientError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import SQL_RETRIES
-from recordpublisher.publishers.retry import retrying
+from recordpublisher.publishers.retry import call_with_retries
 
 from .engines import engine_of, on_connect
 
@@ -45,7 +45,9 @@ class Database:
         A lost connection or a lock that cannot be had is tried again by `flink.sql.transaction.*`: then nobody knows whether the commit
         came through, so `work` must find out. Raises: RetriesExhaustedError, and whatever else `work` raises.
         """
-        return await retrying(lambda: self.in_thread(lambda: self._attempt(work)), self._policy, on_retry=_say_so)
+        return await call_with_retries(
+            lambda: self.in_thread(lambda: self._attempt(work)), self._policy, on_retry=_say_so
+        )
 
     async def in_thread(self, work: Callable[[], T]) -> T:
         """Run blocking work in the thread, behind everything that was asked for before."""

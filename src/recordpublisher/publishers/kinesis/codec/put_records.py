@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ..ports import PutAnswer, PutEntry
+from ..ports import PutEntry, PutRecordsResponse
 
 _BODY: ContextVar[bytes | None] = ContextVar("recordpublisher_body", default=None)
 PLACEHOLDER = [{"Data": b"", "PartitionKey": "-"}]
@@ -18,7 +18,7 @@ PLACEHOLDER = [{"Data": b"", "PartitionKey": "-"}]
 LARGE_BYTES = 2**20
 """A larger body is given to the HTTP client as a file: it then writes it in pieces and lets the loop run between them (F1)."""
 _ENCODER = msgspec.json.Encoder()
-_DECODER = msgspec.json.Decoder(PutAnswer)
+_DECODER = msgspec.json.Decoder(PutRecordsResponse)
 
 
 def encode_put(stream: dict[str, str], entries: Sequence[PutEntry]) -> bytes:
@@ -26,13 +26,13 @@ def encode_put(stream: dict[str, str], entries: Sequence[PutEntry]) -> bytes:
     return _ENCODER.encode({**stream, "Records": entries})
 
 
-def decode_put(body: bytes) -> PutAnswer:
+def decode_put(body: bytes) -> PutRecordsResponse:
     """The answer's results, in the order of the records. Raises: msgspec.DecodeError when it is not what the service documents."""
     return _DECODER.decode(body)
 
 
 @contextmanager
-def sending(body: bytes | None) -> Iterator[None]:
+def preset_body(body: bytes | None) -> Iterator[None]:
     """The next call of this task sends `body`, if it is one."""
     token = _BODY.set(body)
     try:
@@ -41,13 +41,13 @@ def sending(body: bytes | None) -> Iterator[None]:
         _BODY.reset(token)
 
 
-def put_body_in_place(params: dict[str, Any], **_: Any) -> None:
+def replace_body(params: dict[str, Any], **_: Any) -> None:
     """Handler of the SDK's event `before-call.kinesis.PutRecords`: it runs before signing and in the task of the caller."""
     body = _BODY.get()
     if body is not None:
-        params["body"] = as_sent(body)
+        params["body"] = as_http_body(body)
 
 
-def as_sent(body: bytes | None) -> bytes | io.BytesIO | None:
+def as_http_body(body: bytes | None) -> bytes | io.BytesIO | None:
     """What the HTTP client is given."""
     return io.BytesIO(body) if body is not None and len(body) > LARGE_BYTES else body

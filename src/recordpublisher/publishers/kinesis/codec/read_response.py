@@ -7,7 +7,7 @@ import msgspec
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shards import HashRange, Shard
 
-from ..ports import ReadAnswer
+from ..ports import ReadResponse
 
 
 class _HashKeyRange(msgspec.Struct):
@@ -45,9 +45,9 @@ def decode_read(body: bytes | memoryview) -> ReadBody:
     return decoded
 
 
-def to_answer(body: ReadBody, shard: Shard) -> ReadAnswer:
+def to_read_response(body: ReadBody, shard: Shard) -> ReadResponse:
     """The port's answer; the children belong to the stream of `shard`. A missing or empty continuation is the end of the shard."""
-    return ReadAnswer(
+    return ReadResponse(
         records=body.Records,
         millis_behind_latest=body.MillisBehindLatest,
         next_iterator=body.NextShardIterator or None,

@@ -14,7 +14,7 @@ from .read_response import decode_read
 READ = "read"
 """Key of the parsed answer that holds a `ReadBody`."""
 PUT = "put"
-"""Key of the parsed answer that holds a `PutAnswer`."""
+"""Key of the parsed answer that holds a `PutRecordsResponse`."""
 RAW_EVENTS = "raw_events"
 """Key of the parsed answer that holds the open HTTP response of an event stream."""
 
@@ -28,10 +28,10 @@ class RecordParser(AioJSONParser):  # type: ignore[misc] # the SDK is untyped
     """
 
     async def _do_parse(self, response: dict[str, Any], shape: Any) -> dict[str, Any]:
-        if shape is None or shape.name not in SHORT_CUTS:
+        if shape is None or shape.name not in RESPONSE_DECODERS:
             parsed: dict[str, Any] = await super()._do_parse(response, shape)
             return parsed
-        short_cut = SHORT_CUTS[shape.name](response["body"])
+        short_cut = RESPONSE_DECODERS[shape.name](response["body"])
         self._inject_response_metadata(short_cut, response["headers"])
         return short_cut
 
@@ -62,7 +62,7 @@ def _object(body: bytes) -> dict[str, Any]:
     return msgspec.json.decode(body, type=dict[str, Any])
 
 
-SHORT_CUTS: dict[str, Callable[[Any], dict[str, Any]]] = {
+RESPONSE_DECODERS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "GetRecordsOutput": _read,
     "PutRecordsOutput": _put,
     "SubscribeToShardOutput": _events,

@@ -8,48 +8,48 @@ from typing import Any, cast
 import msgspec
 from botocore.awsrequest import AWSPreparedRequest
 
-from ..codec.incremental import ReadBodyReader
-from ..codec.sdk_parser import READ, SHORT_CUTS
+from ..codec.incremental_decoder import IncrementalReadDecoder
+from ..codec.sdk_parser import READ, RESPONSE_DECODERS
 from ..error_mapping import error_for_code
-from .http1 import BodyReader, Head, Http1, WholeBody
+from .http1_client import BodyReader, BufferedBody, Http1Client, ResponseHead
 from .sigv4 import SignedPost
 
 APIS = ("GetRecords", "PutRecords", "GetShardIterator")
 """The calls that are made all the time, or by a thousand shards at once."""
-_KEPT_HEADERS = ("User-Agent", "X-Amz-Target", "Content-Type")
+_ROUTE_HEADERS = ("User-Agent", "X-Amz-Target", "Content-Type")
 
 
-class _Named(msgspec.Struct):
+class _StreamParameter(msgspec.Struct):
     """What a body says of its stream; all else in it is passed over."""
 
     StreamARN: str = ""
     StreamName: str = ""
 
 
-_NAMED = msgspec.json.Decoder(_Named)
+_STREAM_PARAMETER = msgspec.json.Decoder(_StreamParameter)
 
 
-class DirectCalls:
-    """One of `APIS` for a tenth of the CPU of a call: signed by `SignedPost`, sent over `Http1`, read while it arrives.
+class FastPathCalls:
+    """The calls of one of `APIS` for a tenth of the SDK's CPU: signed by `SignedPost`, sent by `Http1Client`, decoded while they arrive.
 
-    The first call for a stream goes the SDK's way, with its endpoint rules, hooks and user agent; `learn` keeps where it went. Credentials
-    are asked for at each call, so that they are renewed as ever. Owns the routes. What is not plain goes the SDK's whole way: a proxy,
-    a version of the SDK that keeps its HTTP session elsewhere.
+    Owns the route of each stream. The first call for a stream goes through the SDK, with its endpoint rules, hooks and user agent, and
+    `remember_route` keeps the URL and headers. Credentials are read from the SDK at each call, so they are renewed as usual. The SDK also
+    keeps every call that the fast path does not cover: through a proxy, or with an SDK that keeps its HTTP session elsewhere.
     """
 
-    def __init__(self, session: Any, client: Any, http: Http1, api: str) -> None:
+    def __init__(self, session: Any, client: Any, http: Http1Client, api: str) -> None:
         self._session = session
         self._http = http
         self._api = api
         self._region = client.meta.region_name
         self._routes: dict[str, SignedPost] = {}
-        client.meta.events.register_last(f"before-send.kinesis.{api}", self.learn)
+        client.meta.events.register_last(f"before-send.kinesis.{api}", self.remember_route)
 
-    def learn(self, request: AWSPreparedRequest, **_: Any) -> None:
+    def remember_route(self, request: AWSPreparedRequest, **_: Any) -> None:
         """Handler of the SDK's event before it sends: keep where a call for this stream goes."""
         body = request.body if isinstance(request.body, bytes) else request.body.getvalue()
-        named = _NAMED.decode(body)
-        headers = {name: _text(request.headers[name]) for name in _KEPT_HEADERS if name in request.headers}
+        named = _STREAM_PARAMETER.decode(body)
+        headers = {name: _text(request.headers[name]) for name in _ROUTE_HEADERS if name in request.headers}
         self._routes[named.StreamARN or named.StreamName] = SignedPost(request.url, headers, "kinesis", self._region)
 
     async def call(self, parameters: dict[str, Any], body: bytes | None = None) -> dict[str, Any] | None:
@@ -66,20 +66,20 @@ class DirectCalls:
         if credentials is None:
             return None
         frozen = await credentials.get_frozen_credentials()
-        request = route.of(body or msgspec.json.encode(parameters), frozen, time.time())
+        request = route.build(body or msgspec.json.encode(parameters), frozen, time.time())
         head, reader = await pool.exchange(request, self._reader, self._api != "PutRecords")
-        if isinstance(reader, ReadBodyReader):
+        if isinstance(reader, IncrementalReadDecoder):
             return {READ: reader.body}
-        content = cast("WholeBody", reader).content
+        content = cast("BufferedBody", reader).content
         if head.status >= 300:
-            raise _refusal(self._api, head.status, head.headers, content)
-        return SHORT_CUTS[f"{self._api}Output"](content)
+            raise _error_from(self._api, head.status, head.headers, content)
+        return RESPONSE_DECODERS[f"{self._api}Output"](content)
 
-    def _reader(self, head: Head) -> BodyReader:
-        return ReadBodyReader() if self._api == "GetRecords" and head.status < 300 else WholeBody()
+    def _reader(self, head: ResponseHead) -> BodyReader:
+        return IncrementalReadDecoder() if self._api == "GetRecords" and head.status < 300 else BufferedBody()
 
 
-def _refusal(api: str, status: int, headers: Any, body: bytes) -> Exception:
+def _error_from(api: str, status: int, headers: Any, body: bytes) -> Exception:
     """The error of an answer, as the JSON protocol has it: the code behind a name space, the message in one of two spellings."""
     try:
         said = msgspec.json.decode(body)

@@ -7,7 +7,7 @@ from collections import deque
 from typing import Protocol
 
 
-class Reading(Protocol):
+class BodyRead(Protocol):
     """A connection whose socket can be left unread for a while."""
 
     def pause(self) -> None:
@@ -19,7 +19,7 @@ class Reading(Protocol):
         ...
 
 
-class Turns:
+class BodyReadScheduler:
     """One body after the other instead of all a bit at a time: the records of the first are through the pipeline, and their memory
     is there again, before those of the next are made.
 
@@ -28,21 +28,21 @@ class Turns:
     """
 
     def __init__(self) -> None:
-        self._first: Reading | None = None
+        self._first: BodyRead | None = None
         self._has_read = False
-        self._waiting: deque[Reading] = deque()
+        self._waiting: deque[BodyRead] = deque()
 
-    def more_to_come(self, reading: Reading) -> None:
+    def wait_turn(self, reading: BodyRead) -> None:
         """The connection has read and there was more: it goes on, or waits for the one whose turn it is."""
         if self._first is None:
-            self._begin(reading)
+            self._begin_body(reading)
         elif self._first is reading:
             self._has_read = True
         else:
             reading.pause()
             self._waiting.append(reading)
 
-    def leave(self, reading: Reading) -> None:
+    def finish(self, reading: BodyRead) -> None:
         """The body is whole, or lost."""
         if self._first is reading:
             self._next()
@@ -52,11 +52,11 @@ class Turns:
 
     # --- helpers ------------------------------------------------------------------------------------------------------------------
 
-    def _begin(self, reading: Reading) -> None:
+    def _begin_body(self, reading: BodyRead) -> None:
         self._first, self._has_read = reading, True
         asyncio.get_running_loop().call_soon(self._look, reading)
 
-    def _look(self, reading: Reading) -> None:
+    def _look(self, reading: BodyRead) -> None:
         """Once in a round of the loop: has the first one read since the last?"""
         if self._first is not reading:
             return
@@ -71,4 +71,4 @@ class Turns:
         if self._waiting:
             following = self._waiting.popleft()
             following.resume()
-            self._begin(following)
+            self._begin_body(following)

@@ -25,7 +25,7 @@ class Credentials(Protocol):
 
 @dataclass(slots=True)
 class SignedPost:
-    """POST requests to one URL: `of` gives the bytes to be sent, signed as the SDK's SigV4Auth signs them, in a tenth of its time.
+    """POST requests to one URL: `build` gives the bytes to be sent, signed as the SDK's SigV4Auth signs them, in a tenth of its time.
 
     `headers` need `Content-Type` and `X-Amz-Target`, which are signed, as are host, time and session token; others are sent as they are.
     The signing key, four rounds of HMAC, holds for a day and a secret.
@@ -47,7 +47,7 @@ class SignedPost:
         sent = {"Host": self._host, **self.headers, "Accept-Encoding": "identity"}
         self._start = f"POST {parts.path or '/'} HTTP/1.1\r\n" + "".join(f"{k}: {v}\r\n" for k, v in sent.items())
 
-    def of(self, body: bytes, credentials: Credentials, now: float) -> bytes:
+    def build(self, body: bytes, credentials: Credentials, now: float) -> bytes:
         """The request, head and body, as it is at `now` (epoch seconds)."""
         at = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
         signed = {

@@ -9,10 +9,10 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import HTTP_PROTOCOL
 
 if TYPE_CHECKING:
-    from .sender import Http2Sender
+    from .http2_sender import Http2Sender
 
 
-def http2_sender(properties: Properties, seconds: float, ca_bundle: str | None) -> Http2Sender | None:
+def make_http2_sender(properties: Properties, seconds: float, ca_bundle: str | None) -> Http2Sender | None:
     """What sends subscriptions over HTTP/2, when the properties ask for it. Raises: ConfigurationError without the extra.
 
     `seconds`: the deadline of opening a connection; `ca_bundle`: a file instead of the SDK's certificates.
@@ -20,7 +20,7 @@ def http2_sender(properties: Properties, seconds: float, ca_bundle: str | None) 
     if properties.value(HTTP_PROTOCOL) != "HTTP2":
         return None
     try:
-        from .sender import Http2Sender
+        from .http2_sender import Http2Sender
     except ImportError as error:
         reason = "HTTP2 needs the extra 'http2': pip install 'recordpublisher[http2]'"
         raise ConfigurationError(HTTP_PROTOCOL.key, "HTTP2", HTTP_PROTOCOL.valid, reason=reason) from error

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord, size_of
 from recordpublisher.plugins.sinks.kinesis.shard_queues.kpl_aggregator import KplAggregator, split_aggregate
 from recordpublisher.publishers.aggregation.deaggregation import Deaggregator
-from recordpublisher.publishers.aggregation.kpl_format import MAGIC, hash_key_of, sealed_aggregate
+from recordpublisher.publishers.aggregation.kpl_format import MAGIC, encode_aggregate, hash_key_of
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
@@ -35,14 +35,14 @@ def outgoing(data=b"x", key="k", hash_key=None):
 @settings(max_examples=50, deadline=None)
 @given(parts)
 def test_what_is_aggregated_is_read_back(given_parts):
-    raw = UserRecord(sealed_aggregate(given_parts), "1", 17.0, "k")
+    raw = UserRecord(encode_aggregate(given_parts), "1", 17.0, "k")
     deaggregator = Deaggregator(Shard("s", "a"), ShardMetrics())
     read = run_virtual(deaggregator.user_records([raw], StartingPosition.trim_horizon()))
     assert [(one.partition_key, one.explicit_hash_key, one.data) for one in read] == given_parts
 
 
 def test_the_bytes_are_those_of_the_tests_own_encoder():
-    assert sealed_aggregate([("a", None, b"1"), ("b", "77", b"2"), ("a", None, b"3")]) == aggregate(
+    assert encode_aggregate([("a", None, b"1"), ("b", "77", b"2"), ("a", None, b"3")]) == aggregate(
         ("a", b"1"), ("b", b"2", "77"), ("a", b"3")
     )
 

@@ -17,8 +17,8 @@ WHOLE = Shard("s", "whole")
 CLOSED = Shard("s", "whole", closed=True)
 
 
-def lanes_of(*shards, keys_decide=True, aggregation=None):
-    return ShardQueues(ShardMap.of(shards, keys_decide), ShardRateLimit(1_000, 2**20), aggregation)
+def lanes_of(*shards, distributes_by_key=True, aggregation=None):
+    return ShardQueues(ShardMap.of(shards, distributes_by_key), ShardRateLimit(1_000, 2**20), aggregation)
 
 
 def at(hash_key, data=b"x"):
@@ -84,9 +84,9 @@ def test_a_shard_that_stays_keeps_its_lane():
 
 
 def test_where_keys_do_not_decide_there_is_one_lane_with_the_pace_of_all():
-    lanes = lanes_of(LEFT, RIGHT, keys_decide=False)
+    lanes = lanes_of(LEFT, RIGHT, distributes_by_key=False)
     (lane,) = lanes
     assert lanes.of(at(0)) is lanes.of(at(HALF)) is lane
     assert lane.pace.records_per_second == 2_000
-    lanes.adopt(ShardMap.of([LEFT, RIGHT, WHOLE], keys_decide=False), 1.0)
+    lanes.adopt(ShardMap.of([LEFT, RIGHT, WHOLE], distributes_by_key=False), 1.0)
     assert lane.pace.records_per_second == 3_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from recordpublisher.publishers.aggregation.kpl_format import sealed_aggregate
+from recordpublisher.publishers.aggregation.kpl_format import encode_aggregate
 
 from ..pending_record import PendingRecord, size_of
 
@@ -53,7 +53,7 @@ class KplAggregator:
         first = parts[0]
         if len(parts) == 1:
             return first
-        data = sealed_aggregate([(part.partition_key, part.explicit_hash_key, part.data) for part in parts])
+        data = encode_aggregate([(part.partition_key, part.explicit_hash_key, part.data) for part in parts])
         size = size_of(data, first.partition_key)
         return PendingRecord(data, first.partition_key, str(first.hash_key), size, parts=tuple(parts))
 

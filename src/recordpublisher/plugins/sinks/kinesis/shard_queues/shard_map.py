@@ -26,14 +26,14 @@ class ShardMap:
     ranges: dict[str, HashRange]
 
     @classmethod
-    def of(cls, listed: Iterable[Shard], keys_decide: bool = True) -> ShardMap:
+    def of(cls, listed: Iterable[Shard], distributes_by_key: bool = True) -> ShardMap:
         """The map of a listing; closed shards take nothing. Raises: ImpossibleStateError without an open shard."""
         listed = tuple(listed)
         shards = tuple(sorted((shard for shard in listed if not shard.closed), key=lambda one: one.hash_range.start))
         if not shards:
             raise ImpossibleStateError("a stream was listed without any open shard")
         count = len(shards)
-        if not keys_decide:
+        if not distributes_by_key:
             shards = (Shard(shards[0].stream, ANY_SHARD, hash_range=HashRange()),)
         ranges = {shard.shard_id: shard.hash_range for shard in listed}
         return cls(shards, tuple(shard.hash_range.start for shard in shards), count, ranges)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from recordpublisher.publishers.kinesis.ports import WritingPort
-from recordpublisher.publishers.retry import RetryPolicy, retrying
+from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
 
 from ..pending_record import PendingRecord
 from ..statistics import SinkMetrics
@@ -28,7 +28,7 @@ class ShardMapRefresher:
         self,
         port: WritingPort,
         stream: str,
-        keys_decide: bool,
+        distributes_by_key: bool,
         retries: RetryPolicy,
         metrics: SinkMetrics,
         adopt: Callable[[ShardMap], None],
@@ -38,7 +38,7 @@ class ShardMapRefresher:
     ) -> None:
         self._port = port
         self._stream = stream
-        self._keys_decide = keys_decide
+        self._distributes_by_key = distributes_by_key
         self._retries = retries
         self._metrics = metrics
         self._adopt = adopt
@@ -59,14 +59,14 @@ class ShardMapRefresher:
         """List when something was noticed. Raises: what no retry can help."""
         while True:
             if not self._is_asked:
-                await self._bell.next(None if self._keys_decide else LOOK_SECONDS)
-                if self._keys_decide and not self._is_asked:
+                await self._bell.next(None if self._distributes_by_key else LOOK_SECONDS)
+                if self._distributes_by_key and not self._is_asked:
                     continue
             self._is_asked = False
             strays, self._strays = self._strays, []
-            listed = await retrying(lambda: self._port.list_shards(self._stream), self._retries)
+            listed = await call_with_retries(lambda: self._port.list_shards(self._stream), self._retries)
             self._metrics.shard_map_refreshes += 1
-            found = ShardMap.of(listed, self._keys_decide)
+            found = ShardMap.of(listed, self._distributes_by_key)
             self._adopt(found)
             for outgoing, shard_id in strays:
                 self._look_into(outgoing, shard_id, found)

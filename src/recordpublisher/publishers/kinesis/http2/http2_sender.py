@@ -7,11 +7,11 @@ from urllib.parse import SplitResult, urlsplit
 
 from botocore.awsrequest import AWSPreparedRequest, HeadersDict
 
-from .pool import ConnectionPool
-from .stream import Http2Stream
+from .http2_pool import Http2ConnectionPool
+from .http2_stream import Http2Stream
 
-_OF_HTTP1 = {"host", "connection", "transfer-encoding", "keep-alive", "upgrade", "proxy-connection"}
-_LARGEST_REFUSAL = 64 * 1024
+_HTTP1_ONLY_HEADERS = {"host", "connection", "transfer-encoding", "keep-alive", "upgrade", "proxy-connection"}
+_MAX_ERROR_BODY_BYTES = 64 * 1024
 
 
 class Http2Sender:
@@ -21,19 +21,19 @@ class Http2Sender:
         """`seconds`: the deadline of opening a connection; `ca_bundle`: a file instead of the SDK's certificates."""
         self._seconds = seconds
         self._ca_bundle = ca_bundle
-        self._pools: dict[str, ConnectionPool] = {}
+        self._pools: dict[str, Http2ConnectionPool] = {}
 
-    async def send(self, request: AWSPreparedRequest, **_: Any) -> Http2Answer:
+    async def send(self, request: AWSPreparedRequest, **_: Any) -> Http2Response:
         """Handler of the SDK's event before it sends: what it returns is the answer. Raises: StreamLostError, OSError, TimeoutError."""
         url = urlsplit(request.url)
         connection = await self._pool_of(url).connection()
         stream = connection.request(_headers(request, url), request.body)
         try:
-            await stream.answered()
+            await stream.wait_for_headers()
         except BaseException:
             stream.close()
             raise
-        return Http2Answer(stream)
+        return Http2Response(stream)
 
     async def close(self) -> None:
         """Close every connection; open streams end."""
@@ -41,14 +41,14 @@ class Http2Sender:
         for pool in pools.values():
             await pool.close()
 
-    def _pool_of(self, url: SplitResult) -> ConnectionPool:
+    def _pool_of(self, url: SplitResult) -> Http2ConnectionPool:
         server = f"{url.scheme}://{url.netloc}"
         if server not in self._pools:
-            self._pools[server] = ConnectionPool(url, self._seconds, self._ca_bundle)
+            self._pools[server] = Http2ConnectionPool(url, self._seconds, self._ca_bundle)
         return self._pools[server]
 
 
-class Http2Answer:
+class Http2Response:
     """An answer as the SDK expects one of its HTTP client."""
 
     def __init__(self, stream: Http2Stream) -> None:
@@ -61,7 +61,7 @@ class Http2Answer:
         """The whole body, of an error answer; a page of a proxy is cut."""
         body = b""
         try:
-            while len(body) < _LARGEST_REFUSAL and (data := await self.raw.readany()):
+            while len(body) < _MAX_ERROR_BODY_BYTES and (data := await self.raw.readany()):
                 body += data
         finally:
             self.raw.close()
@@ -76,7 +76,7 @@ def _headers(request: AWSPreparedRequest, url: SplitResult) -> list[tuple[str, s
     }
     path = f"{url.path or '/'}{f'?{url.query}' if url.query else ''}"
     pseudo = {":method": request.method, ":authority": _authority(url), ":scheme": url.scheme, ":path": path}
-    return [*pseudo.items(), *((name, value) for name, value in given.items() if name not in _OF_HTTP1)]
+    return [*pseudo.items(), *((name, value) for name, value in given.items() if name not in _HTTP1_ONLY_HEADERS)]
 
 
 def _authority(url: SplitResult) -> str:

@@ -4,16 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.publishers.kinesis.error_mapping import BrokenAnswerError
-from recordpublisher.publishers.kinesis.fast_path.response import Dechunker
+from recordpublisher.publishers.kinesis.error_mapping import MalformedResponseError
+from recordpublisher.publishers.kinesis.fast_path.http1_response import ChunkedDecoder
 
 
 def fed(wire, parts):
-    chunks, kept, at = Dechunker(), b"", 0
+    chunks, kept, at = ChunkedDecoder(), b"", 0
     for part in (*parts, len(wire)):
         data = kept + wire[at : at + part]
         at += part
-        kept = data[chunks.take(data) :]
+        kept = data[chunks.feed(data) :]
     return chunks, kept
 
 
@@ -34,5 +34,5 @@ def test_half_a_body_is_not_done():
 
 @pytest.mark.parametrize("wire", [b"zz\r\n", b"-1\r\n", b"\r\n", b"2\r\nabc\r\n", b"2\r\nab\r\n \r\n", b"1" * 9000])
 def test_what_is_not_chunked_is_refused(wire):
-    with pytest.raises(BrokenAnswerError):
+    with pytest.raises(MalformedResponseError):
         fed(wire, [])

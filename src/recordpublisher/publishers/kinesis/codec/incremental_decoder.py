@@ -18,7 +18,7 @@ _RECORDS = msgspec.json.Decoder(list[UserRecord])
 _COMMA, _OPEN, _CLOSE = b",[]"
 
 
-class ReadBodyReader:
+class IncrementalReadDecoder:
     """Takes whole records off a body as they come: `body` is there once it is whole, the same that `decode_read` makes of it.
 
     A cut is made at `},{"` before a letter. In JSON that stands nowhere but between two objects: within a string the quotation mark
@@ -32,47 +32,47 @@ class ReadBodyReader:
         self._start = b""
         self._records: list[UserRecord] = []
         self._taken = 0
-        self._in_pieces = True
+        self._is_splittable = True
 
-    def take(self, data: memoryview, is_rest: bool) -> int:
+    def feed(self, data: memoryview, is_last: bool) -> int:
         """Take bytes off the front; the answer is how many. Raises: msgspec.DecodeError for a body that is none."""
-        if is_rest:
-            self.body = self._whole(data)
+        if is_last:
+            self.body = self._decode_rest(data)
             return len(data)
-        if len(data) < PIECE_BYTES or not self._in_pieces or data.readonly:
+        if len(data) < PIECE_BYTES or not self._is_splittable or data.readonly:
             return 0
-        taken = self._piece(data)
-        self._in_pieces = taken > 0 or self._in_pieces
+        taken = self._decode_piece(data)
+        self._is_splittable = taken > 0 or self._is_splittable
         self._taken += taken
         return taken
 
-    def _piece(self, data: memoryview) -> int:
+    def _decode_piece(self, data: memoryview) -> int:
         """Decode up to the last cut. What is left then begins with the comma of the cut, which the next piece turns into its bracket."""
-        first = 0 if self._start else self._list_begins(data)
-        cut = _last_cut(data)
-        if not self._in_pieces or cut <= first:
+        first = 0 if self._start else self._records_start(data)
+        cut = _last_split(data)
+        if not self._is_splittable or cut <= first:
             return 0
         before, data[first], data[cut] = data[first], _OPEN, _CLOSE
         try:
             self._records += _RECORDS.decode(data[first : cut + 1])
         except msgspec.DecodeError:  # a cut behind the records, or no body of ours: told when it is whole
-            self._in_pieces = False
+            self._is_splittable = False
             return 0
         finally:
             data[first], data[cut] = before, _COMMA
         self._start = self._start or bytes(data[: first + 1])
         return cut
 
-    def _list_begins(self, data: memoryview) -> int:
+    def _records_start(self, data: memoryview) -> int:
         """Where the list of records opens: it must be one of the outermost object."""
         start, found, _ = bytes(data[:_LONGEST_START]).partition(_LIST)
         try:
             decode_read(start + found + b"]}")
         except msgspec.DecodeError:
-            self._in_pieces = False
+            self._is_splittable = False
         return len(start + found) - 1
 
-    def _whole(self, rest: memoryview) -> ReadBody:
+    def _decode_rest(self, rest: memoryview) -> ReadBody:
         body = decode_read(self._start + rest[1:] if self._start else rest)
         if self._start:
             body.Records = self._records + body.Records
@@ -80,7 +80,7 @@ class ReadBodyReader:
         return body
 
 
-def _last_cut(data: memoryview) -> int:
+def _last_split(data: memoryview) -> int:
     """Where the comma of the last cut stands, -1 without one."""
     for window in (_NEAR, len(data)):
         text = bytes(data[-window:])

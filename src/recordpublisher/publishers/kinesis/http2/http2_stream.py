@@ -9,14 +9,14 @@ from typing import Protocol
 from ..error_mapping import StreamLostError
 
 
-class Carrier(Protocol):
+class StreamFlowControl(Protocol):
     """What a stream asks of its connection."""
 
     def acknowledge(self, stream_id: int, length: int) -> None:
         """Let the server send `length` bytes more."""
         ...
 
-    def drop(self, stream_id: int) -> None:
+    def reset(self, stream_id: int) -> None:
         """Tell the server that nobody reads the stream any more."""
         ...
 
@@ -31,86 +31,86 @@ class Http2Stream:
     connection = None
     """There is no socket of its own to be paused."""
 
-    def __init__(self, carrier: Carrier, stream_id: int) -> None:
+    def __init__(self, flow_control: StreamFlowControl, stream_id: int) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
-        self.held_bytes = 0
+        self.unacknowledged_bytes = 0
         """Bytes that the server was not allowed to replace yet."""
-        self._carrier = carrier
+        self._flow_control = flow_control
         self._id = stream_id
         self._chunks: list[bytes] = []
-        self._handed = 0
+        self._delivered = 0
         self._ended = False
-        self._lost: str | None = None
-        self._news = asyncio.Event()
+        self._failure: str | None = None
+        self._changed = asyncio.Event()
 
     @property
     def content(self) -> Http2Stream:
         """What has `readany`."""
         return self
 
-    async def answered(self) -> None:
+    async def wait_for_headers(self) -> None:
         """Wait for status and headers. Raises: StreamLostError."""
         while not self.status:
             await self._wait()
 
     async def readany(self) -> bytes:
         """What has come, at once; empty at the end of the body. Raises: StreamLostError. A cancelled call loses nothing."""
-        self._acknowledge(self._handed)
-        self._handed = 0
+        self._acknowledge(self._delivered)
+        self._delivered = 0
         while not self._chunks:
             if self._ended:
                 return b""
-            self._acknowledge(self.held_bytes)  # padding alone
+            self._acknowledge(self.unacknowledged_bytes)  # padding alone
             await self._wait()
         data = b"".join(self._chunks)
         self._chunks.clear()
-        self._handed = self.held_bytes
+        self._delivered = self.unacknowledged_bytes
         return data
 
     def close(self) -> None:
         """Give the stream back; safe to call twice."""
         self._chunks.clear()
-        if not self._ended and self._lost is None:
-            self.lose("closed")
-            self._carrier.drop(self._id)
-        self._acknowledge(self.held_bytes)
-        self._handed = 0
+        if not self._ended and self._failure is None:
+            self.fail("closed")
+            self._flow_control.reset(self._id)
+        self._acknowledge(self.unacknowledged_bytes)
+        self._delivered = 0
 
     # --- what the connection tells ------------------------------------------------------------------------------------------------
 
-    def answer(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+    def on_headers(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """Status and headers have come."""
         self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
         self.status = int(self.headers.pop(":status"))
-        self._news.set()
+        self._changed.set()
 
-    def feed(self, data: bytes, length: int) -> None:
+    def on_data(self, data: bytes, length: int) -> None:
         """Bytes have come; `length` is what they take of the window, padding included."""
         if data:
             self._chunks.append(data)
-        self.held_bytes += length
-        self._news.set()
+        self.unacknowledged_bytes += length
+        self._changed.set()
 
-    def end(self) -> None:
+    def on_end(self) -> None:
         """The body is whole."""
         self._ended = True
-        self._news.set()
+        self._changed.set()
 
-    def lose(self, why: str) -> None:
+    def fail(self, why: str) -> None:
         """Nothing will come any more."""
-        self._lost = self._lost or why
-        self._news.set()
+        self._failure = self._failure or why
+        self._changed.set()
 
     # --- helpers ------------------------------------------------------------------------------------------------------------------
 
     async def _wait(self) -> None:
-        if self._lost is not None:
-            raise StreamLostError(self._lost)
-        self._news.clear()
-        await self._news.wait()
+        if self._failure is not None:
+            raise StreamLostError(self._failure)
+        self._changed.clear()
+        await self._changed.wait()
 
     def _acknowledge(self, length: int) -> None:
         if length:
-            self.held_bytes -= length
-            self._carrier.acknowledge(self._id, length)
+            self.unacknowledged_bytes -= length
+            self._flow_control.acknowledge(self._id, length)

@@ -1,10 +1,10 @@
-"""silence_limit: time counts only while we could have heard something (F5)."""
+"""observed_timeout: time counts only while we could have heard something (F5)."""
 
 import asyncio
 
 import pytest
 
-from recordpublisher.publishers.clock import silence_limit
+from recordpublisher.publishers.clock import observed_timeout
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 
@@ -14,7 +14,7 @@ async def wait(seconds, limit=20, suspensions=()):
     for at, length in suspensions:
         loop.call_later(at, loop.suspend, length)
     try:
-        async with silence_limit(clock, limit):
+        async with observed_timeout(clock, limit):
             await asyncio.sleep(seconds)
     except TimeoutError:
         return "silent", clock.monotonic()
@@ -68,7 +68,7 @@ def test_no_timer_is_left_behind():
 def test_a_time_out_of_the_block_itself_passes():
     async def main():
         with pytest.raises(TimeoutError, match="its own"):
-            async with silence_limit(VirtualClock(), 20):
+            async with observed_timeout(VirtualClock(), 20):
                 raise TimeoutError("its own")
 
     run_virtual(main())

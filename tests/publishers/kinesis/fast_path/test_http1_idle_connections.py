@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 from botocore import exceptions as sdk
 
-from recordpublisher.publishers.kinesis.fast_path import pool as pool_module
+from recordpublisher.publishers.kinesis.fast_path import http1_pool as pool_module
 
 from servers.scripted_http import Last, content_of, ok, pool_to
 

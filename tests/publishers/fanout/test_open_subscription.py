@@ -6,7 +6,7 @@ import pytest
 
 from recordpublisher.publishers.errors import TransientError
 from recordpublisher.publishers.fanout.config import FanOutConfig
-from recordpublisher.publishers.fanout.subscription import OpenSubscription
+from recordpublisher.publishers.fanout.open_subscription import OpenSubscription
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
@@ -89,13 +89,13 @@ def test_left_unread_it_is_closed_after_a_minute_and_not_before():
 
     async def main():
         subscription = await opened(ports)
-        with subscription.unread():
+        with subscription.close_if_unread():
             await asyncio.sleep(59)
-        assert not subscription.is_given_back
-        with subscription.unread():
+        assert not subscription.is_closed_unread
+        with subscription.close_if_unread():
             await asyncio.sleep(61)
             assert ports.opened[0].closed == 1
-        assert subscription.is_given_back
+        assert subscription.is_closed_unread
         await subscription.close()
 
     run_virtual(main())

@@ -1,4 +1,4 @@
-"""LostResource: which of stream, shard and consumer is gone (F4)."""
+"""ResourceNotFoundResolver: which of stream, shard and consumer is gone (F4)."""
 
 import asyncio
 
@@ -6,9 +6,9 @@ import pytest
 
 from recordpublisher.publishers.errors import DataLossError, StreamNotFoundError
 from recordpublisher.publishers.fanout.config import FanOutConfig
-from recordpublisher.publishers.fanout.consumer_refcount import ConsumerHolders
-from recordpublisher.publishers.fanout.consumer_registrar import Registrar
-from recordpublisher.publishers.fanout.resubscribe_policy import LostResource
+from recordpublisher.publishers.fanout.consumer_refcount import ConsumerRefCounts
+from recordpublisher.publishers.fanout.consumer_registrar import ConsumerRegistrar
+from recordpublisher.publishers.fanout.resubscribe_policy import ResourceNotFoundResolver
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
@@ -18,40 +18,40 @@ from fakes.fanout_service import ARN, EFO, SHARD, ScriptedPorts, network
 SHARD_OF_SECOND = Shard("orders", "shardId-000000000001")
 
 
-def looked_at(ports, before=lambda ports: None, shards=1, shard=SHARD):
+def resolved(ports, before=lambda ports: None, shards=1, shard=SHARD):
     """Register, let something happen, and look from some shards at once."""
     config = FanOutConfig.of(Properties(EFO))
 
     async def main():
-        registrar = Registrar(ports, config, VirtualClock(), "", ConsumerHolders())
-        lost = LostResource(registrar, ports, config.retries.list_shards)
+        registrar = ConsumerRegistrar(ports, config, VirtualClock(), "", ConsumerRefCounts())
+        resolver = ResourceNotFoundResolver(registrar, ports, config.retries.list_shards)
         await registrar.ensure("orders")
         before(ports)
-        return await asyncio.gather(*[lost.heal(shard, ARN) for _ in range(shards)])
+        return await asyncio.gather(*[resolver.resolve(shard, ARN) for _ in range(shards)])
 
     return run_virtual(main())
 
 
 def test_nothing_is_gone():
-    assert looked_at(ScriptedPorts()) == [False]
+    assert resolved(ScriptedPorts()) == [False]
 
 
 def test_the_consumer_is_gone():
-    assert looked_at(ScriptedPorts(), lambda ports: ports.consumers.remove("app")) == [True]
+    assert resolved(ScriptedPorts(), lambda ports: ports.consumers.remove("app")) == [True]
 
 
 def test_the_consumer_is_being_deleted():
-    assert looked_at(ScriptedPorts(), lambda ports: ports.consumers.add("app", gone_in=10)) == [True]
+    assert resolved(ScriptedPorts(), lambda ports: ports.consumers.add("app", gone_in=10)) == [True]
 
 
 def test_the_stream_is_gone_even_when_its_arn_is_remembered():
     with pytest.raises(StreamNotFoundError, match="orders"):
-        looked_at(ScriptedPorts(), lambda ports: ports.streams.clear())
+        resolved(ScriptedPorts(), lambda ports: ports.streams.clear())
 
 
 def test_the_shard_is_gone():
     with pytest.raises(DataLossError, match=f"{SHARD.key} is gone"):
-        looked_at(ScriptedPorts(), lambda ports: ports.shards.clear())
+        resolved(ScriptedPorts(), lambda ports: ports.shards.clear())
 
 
 def test_a_shard_that_is_younger_than_the_listing_is_waited_for():
@@ -64,20 +64,20 @@ def test_a_shard_that_is_younger_than_the_listing_is_waited_for():
         return next(listings)
 
     ports.list_shards = list_shards
-    assert looked_at(ports, shard=SHARD_OF_SECOND) == [False]
+    assert resolved(ports, shard=SHARD_OF_SECOND) == [False]
     assert next(listings, None) is None
 
 
 def test_a_listing_that_fails_is_tried_again():
     ports = ScriptedPorts()
     ports.consumers.errors["list"] = [network()] * 3
-    assert looked_at(ports) == [False]
+    assert resolved(ports) == [False]
     assert ports.consumers.count("list") == 4
 
 
 def test_all_shards_of_a_stream_heal_by_one_registration():
     ports = ScriptedPorts()
-    assert looked_at(ports, lambda ports: ports.consumers.remove("app"), shards=50) == [True] * 50
+    assert resolved(ports, lambda ports: ports.consumers.remove("app"), shards=50) == [True] * 50
     assert ports.consumers.count("register") == 2
 
 
@@ -86,13 +86,13 @@ def test_a_shard_that_comes_late_finds_the_consumer_healed_without_a_call():
     config = FanOutConfig.of(Properties(EFO))
 
     async def main():
-        registrar = Registrar(ports, config, VirtualClock(), "", ConsumerHolders())
-        lost = LostResource(registrar, ports, config.retries.list_shards)
+        registrar = ConsumerRegistrar(ports, config, VirtualClock(), "", ConsumerRefCounts())
+        resolver = ResourceNotFoundResolver(registrar, ports, config.retries.list_shards)
         await registrar.ensure("orders")
         ports.consumers.remove("app")
-        assert await lost.heal(SHARD, ARN)
+        assert await resolver.resolve(SHARD, ARN)
         calls = list(ports.consumers.calls)
-        assert await lost.heal(SHARD, ARN)
+        assert await resolver.resolve(SHARD, ARN)
         assert ports.consumers.calls == calls
 
     run_virtual(main())

@@ -10,10 +10,10 @@ import msgspec
 
 from ..shards import Shard
 from .codec.event_stream import Frame, FrameReader
-from .codec.read_response import decode_read, to_answer
-from .error_mapping import error_for_code, translated
-from .ports import ReadAnswer
-from .tls import read_little
+from .codec.read_response import decode_read, to_read_response
+from .error_mapping import error_for_code, translate_errors
+from .ports import ReadResponse
+from .tls import limit_read_ahead
 
 API = "SubscribeToShard"
 BLOCK_BYTES = 64 * 1024
@@ -34,14 +34,14 @@ class EventSubscription:
         self._shard = shard
         self._frames = FrameReader(response.content)
         if (transport := self._transport) is not None:
-            read_little(transport, block)
+            limit_read_ahead(transport, block)
         self._stop_reading()
 
-    def __aiter__(self) -> AsyncIterator[ReadAnswer]:
+    def __aiter__(self) -> AsyncIterator[ReadResponse]:
         return self
 
-    async def __anext__(self) -> ReadAnswer:
-        with translated(API), self._reading():
+    async def __anext__(self) -> ReadResponse:
+        with translate_errors(API), self._reading():
             answer = await self._next_answer()
         if answer is None:
             await self.close()
@@ -72,14 +72,14 @@ class EventSubscription:
         connection = self._response.connection
         return None if connection is None else connection.transport
 
-    async def _next_answer(self) -> ReadAnswer | None:
+    async def _next_answer(self) -> ReadResponse | None:
         """The next event, None at the end of the stream."""
         while (frame := await self._frames.next()) is not None:
             if (answer := self._answer(frame)) is not None:
                 return answer
         return None
 
-    def _answer(self, frame: Frame) -> ReadAnswer | None:
+    def _answer(self, frame: Frame) -> ReadResponse | None:
         """The event in a frame, None for frames without one. Raises: the error that a frame carries, translated."""
         headers = frame.headers
         kind = headers.get(":message-type")
@@ -89,7 +89,7 @@ class EventSubscription:
             raise error_for_code(API, headers.get(":error-code", ""), headers.get(":error-message", ""))
         if headers.get(":event-type") != "SubscribeToShardEvent":
             return None  # the initial response; others are for newer clients
-        return to_answer(decode_read(frame.payload), self._shard)
+        return to_read_response(decode_read(frame.payload), self._shard)
 
 
 def _message(payload: memoryview) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from recordpublisher.publishers.kinesis.connections import Starts
+from recordpublisher.publishers.kinesis.sdk_transport import CallStartLimiter
 
 
 async def turns_taken(turns, callers):
@@ -16,7 +16,7 @@ async def turns_taken(turns, callers):
             await asyncio.sleep(0)
 
     async def call(number):
-        await turns.next()
+        await turns.wait_for_slot()
         passed[number] = turn
 
     counting = asyncio.create_task(count())
@@ -27,7 +27,7 @@ async def turns_taken(turns, callers):
 
 
 async def test_so_many_pass_in_a_turn_and_all_in_order():
-    passed = await turns_taken(Starts(10), 100)
+    passed = await turns_taken(CallStartLimiter(10), 100)
 
     assert list(passed) == list(range(100))
     assert max(list(passed.values()).count(turn) for turn in passed.values()) <= 10
@@ -35,15 +35,15 @@ async def test_so_many_pass_in_a_turn_and_all_in_order():
 
 
 async def test_a_few_do_not_wait():
-    passed = await turns_taken(Starts(10), 10)
+    passed = await turns_taken(CallStartLimiter(10), 10)
 
     assert len(set(passed.values())) == 1
 
 
 async def test_a_caller_that_was_cancelled_takes_nobodys_place():
-    turns = Starts(1)
-    await turns.next()
-    cancelled, waiting = (asyncio.create_task(turns.next()) for _ in range(2))
+    turns = CallStartLimiter(1)
+    await turns.wait_for_slot()
+    cancelled, waiting = (asyncio.create_task(turns.wait_for_slot()) for _ in range(2))
     await asyncio.sleep(0)
     cancelled.cancel()
     await asyncio.gather(cancelled, return_exceptions=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..error_mapping import BrokenAnswerError
+from ..error_mapping import MalformedResponseError
 
 _SIZE = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(?:;.*)?\Z")
 _LONGEST_LINE = 8192
@@ -16,29 +16,29 @@ _LONGEST_LINE = 8192
 class BodyReader(Protocol):
     """Takes the bytes of one body, in order."""
 
-    def take(self, data: memoryview, is_rest: bool) -> int:
+    def feed(self, data: memoryview, is_last: bool) -> int:
         """Take bytes off the front of what is there; the answer is how many. The others come again, with more behind them.
 
-        `is_rest`: nothing will follow, all must be taken. What it raises ends the connection and is raised to who asked. `data` may be
+        `is_last`: nothing will follow, all must be taken. What it raises ends the connection and is raised to who asked. `data` may be
         written to, but must be as it was on return.
         """
         ...
 
 
-class WholeBody:
+class BufferedBody:
     """Keeps a body as it is."""
 
     content = b""
 
-    def take(self, data: memoryview, is_rest: bool) -> int:
+    def feed(self, data: memoryview, is_last: bool) -> int:
         """Wait for the whole of it."""
-        if not is_rest:
+        if not is_last:
             return 0
         self.content = bytes(data)
         return len(data)
 
 
-class Dechunker:
+class ChunkedDecoder:
     """Takes a chunked body apart: `content` is what it holds, whole once `is_done`."""
 
     def __init__(self) -> None:
@@ -47,8 +47,8 @@ class Dechunker:
         self._left = 0
         self._line: Callable[[bytes], None] = self._size
 
-    def take(self, data: bytes) -> int:
-        """Take what can be understood; the answer is how many bytes that were. Raises: BrokenAnswerError."""
+    def feed(self, data: bytes) -> int:
+        """Take what can be reject_malformed; the answer is how many bytes that were. Raises: MalformedResponseError."""
         at = 0
         while not self.is_done:
             part = data[at : at + self._left]
@@ -59,7 +59,7 @@ class Dechunker:
             self._line(data[at:end])
             at = end + 2
         if len(data) - at > _LONGEST_LINE and not self.is_done:
-            raise BrokenAnswerError("a chunk without its size")
+            raise MalformedResponseError("a chunk without its size")
         return at
 
     # --- the lines, each of which says what the next one is -----------------------------------------------------------------------
@@ -67,13 +67,13 @@ class Dechunker:
     def _size(self, line: bytes) -> None:
         size = _SIZE.match(line)
         if size is None:
-            raise BrokenAnswerError(f"not the size of a chunk: {line[:80]!r}")
+            raise MalformedResponseError(f"not the size of a chunk: {line[:80]!r}")
         self._left = int(size[1], 16)
         self._line = self._end if self._left else self._trailer
 
     def _end(self, line: bytes) -> None:
         if line:
-            raise BrokenAnswerError(f"a chunk longer than its size: {line[:80]!r}")
+            raise MalformedResponseError(f"a chunk longer than its size: {line[:80]!r}")
         self._line = self._size
 
     def _trailer(self, line: bytes) -> None:
@@ -85,7 +85,7 @@ _NO_BODY = {204, 304}
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class ResponseHead:
     """Status and headers (names in lower case), and what they say of the body: its `length` in bytes, else chunked or until the end."""
 
     status: int
@@ -100,24 +100,24 @@ class Head:
         return 100 <= self.status < 200
 
 
-def parse_head(text: bytes) -> Head:
-    """The head in `text`, which ends before the empty line. Raises: BrokenAnswerError for what is not HTTP/1 or not plain."""
+def parse_response_head(text: bytes) -> ResponseHead:
+    """The head in `text`, which ends before the empty line. Raises: MalformedResponseError for what is not HTTP/1 or not plain."""
     first, *lines = text.split(b"\r\n")
     status = _STATUS.match(first)
     if status is None:
-        raise BrokenAnswerError(f"not an answer of HTTP/1.1: {first[:80]!r}")
+        raise MalformedResponseError(f"not an answer of HTTP/1.1: {first[:80]!r}")
     headers: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.decode("latin-1").partition(":")
         if not colon or not name or name != name.strip():
-            raise BrokenAnswerError(f"not a header: {line[:80]!r}")
+            raise MalformedResponseError(f"not a header: {line[:80]!r}")
         name, value = name.lower(), value.strip()
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     if headers.get("content-encoding", "identity").lower() != "identity":
-        raise BrokenAnswerError(f"an encoding that was not asked for: {headers['content-encoding'][:80]}")
+        raise MalformedResponseError(f"an encoding that was not asked for: {headers['content-encoding'][:80]}")
     code, is_chunked = int(status[2]), _is_chunked(headers)
     told = headers.get("connection", "keep-alive" if status[1] == b"1" else "close").lower()
-    return Head(
+    return ResponseHead(
         status=code,
         headers=headers,
         length=0 if code in _NO_BODY else None if is_chunked else _length(headers),
@@ -129,7 +129,7 @@ def parse_head(text: bytes) -> Head:
 def _is_chunked(headers: dict[str, str]) -> bool:
     encoding = headers.get("transfer-encoding", "identity").lower()
     if encoding not in ("chunked", "identity"):
-        raise BrokenAnswerError(f"a transfer encoding that was not asked for: {encoding[:80]}")
+        raise MalformedResponseError(f"a transfer encoding that was not asked for: {encoding[:80]}")
     return encoding == "chunked"
 
 
@@ -137,5 +137,5 @@ def _length(headers: dict[str, str]) -> int | None:
     lengths = {length.strip() for length in headers.get("content-length", "").split(",")}
     length = lengths.pop()
     if lengths or (length and not (length.isascii() and length.isdigit())):
-        raise BrokenAnswerError(f"no content length: {headers['content-length'][:80]}")
+        raise MalformedResponseError(f"no content length: {headers['content-length'][:80]}")
     return int(length) if length else None

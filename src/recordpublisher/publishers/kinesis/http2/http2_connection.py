@@ -25,15 +25,15 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.table import HTTP_PROTOCOL
 
 from ..error_mapping import StreamLostError
-from .stream import Http2Stream
+from .http2_stream import Http2Stream
 
-WINDOW = 128 * 1024
+STREAM_WINDOW_BYTES = 128 * 1024
 """Bytes that an unread stream holds: 2 MiB a second over a round trip of 60 ms."""
-STREAMS = 100
+MAX_STREAMS = 100
 """Streams of one connection, if the server allows as many: what is lost with a connection stays small."""
 _LARGEST_WINDOW = 2**31 - 1  # of the connection: its streams' windows together never come near
 _DEFAULT_WINDOW = 65_535
-_SILENCE_SECONDS = 5.0  # an open subscription says something about every 5 s (F5)
+_PING_AFTER_SECONDS = 5.0  # an open subscription says something about every 5 s (F5)
 _PING_SECONDS = 2.0
 
 
@@ -48,59 +48,60 @@ class Http2Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._h2 = H2Connection(H2Configuration(client_side=True, header_encoding=None))
         self._h2.local_settings = Settings(
-            client=True, initial_values={SettingCodes.ENABLE_PUSH: 0, SettingCodes.INITIAL_WINDOW_SIZE: WINDOW}
+            client=True,
+            initial_values={SettingCodes.ENABLE_PUSH: 0, SettingCodes.INITIAL_WINDOW_SIZE: STREAM_WINDOW_BYTES},
         )
         self._transport: asyncio.Transport | None = None
         self._streams: dict[int, Http2Stream] = {}
         self._failure: Exception | None = None
         self._ready = asyncio.Event()
         self._closed = asyncio.Event()
-        self._heard = asyncio.Event()
-        self._heard_at = self._loop.time()
-        self._suspect = False
+        self._received = asyncio.Event()
+        self._received_at = self._loop.time()
+        self._is_unresponsive = False
 
     # --- for the pool -------------------------------------------------------------------------------------------------------------
 
     @property
-    def gone(self) -> bool:
+    def is_closed(self) -> bool:
         """Whether nothing can be asked here any more."""
         return self._failure is not None
 
     @property
-    def has_room(self) -> bool:
+    def has_capacity(self) -> bool:
         """Whether one more stream may be opened."""
-        allowed = min(STREAMS, self._h2.remote_settings.max_concurrent_streams)
-        return not self.gone and len(self._streams) < allowed
+        allowed = min(MAX_STREAMS, self._h2.remote_settings.max_concurrent_streams)
+        return not self.is_closed and len(self._streams) < allowed
 
     async def ready(self) -> None:
         """Wait until the server has said how many streams it allows. Raises: StreamLostError, ConfigurationError (not HTTP/2)."""
         await self._ready.wait()
-        if self._failure is None and not self.has_room:
+        if self._failure is None and not self.has_capacity:
             self._fail(StreamLostError("the server allows no streams"))
         if self._failure is not None:
             raise self._failure
 
-    async def answers(self) -> bool:
+    async def is_alive(self) -> bool:
         """Whether the other side lives: a connection that was silent for 5 s is asked. One that does not answer gets no new streams;
         those it has are judged by their readers (F5)."""
-        if self.gone or self._suspect:
+        if self.is_closed or self._is_unresponsive:
             return False
-        if self._loop.time() - self._heard_at < _SILENCE_SECONDS:
+        if self._loop.time() - self._received_at < _PING_AFTER_SECONDS:
             return True
-        self._heard.clear()
+        self._received.clear()
         with self._protocol():
             self._h2.ping(b"\0" * 8)
         try:
             async with asyncio.timeout(_PING_SECONDS):
-                await self._heard.wait()
+                await self._received.wait()
         except TimeoutError:
-            self._suspect = True
-            self._close_if_useless()
-        return not self._suspect and not self.gone
+            self._is_unresponsive = True
+            self._close_if_unused()
+        return not self._is_unresponsive and not self.is_closed
 
     def request(self, headers: Sequence[tuple[str, str]], body: bytes) -> Http2Stream:
         """Send one request; its answer comes over the stream. Raises: StreamLostError."""
-        if not self.gone:
+        if not self.is_closed:
             with self._protocol():
                 stream_id = self._h2.get_next_available_stream_id()
                 self._h2.send_headers(stream_id, headers)
@@ -111,12 +112,12 @@ class Http2Connection(asyncio.Protocol):
 
     def close(self) -> None:
         """End every stream and the connection at once."""
-        if not self.gone:
+        if not self.is_closed:
             with self._protocol():
                 self._h2.close_connection()
             self._fail(StreamLostError("closed"))
 
-    async def closed(self) -> None:
+    async def wait_closed(self) -> None:
         """Wait until the socket is closed."""
         if self._transport is not None:
             await self._closed.wait()
@@ -125,16 +126,16 @@ class Http2Connection(asyncio.Protocol):
 
     def acknowledge(self, stream_id: int, length: int) -> None:
         """Let the server send `length` bytes more on a stream."""
-        if not self.gone:
+        if not self.is_closed:
             with self._protocol():
                 self._h2.acknowledge_received_data(length, stream_id)
 
-    def drop(self, stream_id: int) -> None:
+    def reset(self, stream_id: int) -> None:
         """Tell the server that nobody reads a stream any more."""
         if self._streams.pop(stream_id, None) is not None:
             with self._protocol():
                 self._h2.reset_stream(stream_id, error_code=8)  # CANCEL
-            self._close_if_useless()
+            self._close_if_unused()
 
     # --- asyncio's protocol -------------------------------------------------------------------------------------------------------
 
@@ -151,15 +152,15 @@ class Http2Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Hand what came to the streams."""
-        self._heard_at = self._loop.time()
-        self._heard.set()
-        self._suspect = False
+        self._received_at = self._loop.time()
+        self._received.set()
+        self._is_unresponsive = False
         if not self._ready.is_set() and data.startswith(b"HTTP/1"):
             self._fail(_not_http2("the server answers in HTTP/1.1"))
-        if not self.gone:
+        if not self.is_closed:
             with self._protocol():
                 for event in self._h2.receive_data(data):
-                    self._take(event)
+                    self._handle(event)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell every stream."""
@@ -168,7 +169,7 @@ class Http2Connection(asyncio.Protocol):
 
     # --- helpers ------------------------------------------------------------------------------------------------------------------
 
-    def _take(self, event: Event) -> None:
+    def _handle(self, event: Event) -> None:
         stream = self._streams.get(getattr(event, "stream_id", None) or 0)
         match event:
             case RemoteSettingsChanged():
@@ -176,14 +177,14 @@ class Http2Connection(asyncio.Protocol):
             case ConnectionTerminated():
                 self._fail(StreamLostError(f"the server ended the connection (GOAWAY {event.error_code!s})"))
             case ResponseReceived() if stream:
-                stream.answer(event.headers)
+                stream.on_headers(event.headers)
             case DataReceived() if stream:
-                stream.feed(event.data, event.flow_controlled_length)
+                stream.on_data(event.data, event.flow_controlled_length)
             case StreamEnded() if stream:
-                stream.end()
+                stream.on_end()
                 del self._streams[event.stream_id]
             case StreamReset() if stream:
-                stream.lose(f"the server reset the stream ({event.error_code!s})")
+                stream.fail(f"the server reset the stream ({event.error_code!s})")
                 del self._streams[event.stream_id]
 
     @contextmanager
@@ -206,15 +207,15 @@ class Http2Connection(asyncio.Protocol):
         self._failure = error
         streams, self._streams = self._streams, {}
         for stream in streams.values():
-            stream.lose(str(error))
+            stream.fail(str(error))
         self._ready.set()
-        self._heard.set()
+        self._received.set()
         if self._transport is not None:
             self._send()
             self._transport.abort()
 
-    def _close_if_useless(self) -> None:
-        if self._suspect and not self._streams:
+    def _close_if_unused(self) -> None:
+        if self._is_unresponsive and not self._streams:
             self._fail(StreamLostError("no answer to a ping"))
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from recordpublisher.publishers.errors import RetriesExhaustedError
 from recordpublisher.publishers.fanout.config import FanOutConfig
-from recordpublisher.publishers.fanout.consumer_registration import Registration
+from recordpublisher.publishers.fanout.consumer_lifecycle import ConsumerLifecycle
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
@@ -22,7 +22,9 @@ async def use(call, own_retries):
     """Let `call` fail twice while no other call may be tried again; answers how often it was made."""
     ports = ScriptedPorts()
     retries = {f"{key}.maxretries": own_retries if name == call else 0 for name, key in KEYS.items()}
-    registration = Registration(ports, FanOutConfig.of(Properties({**EFO, **retries})), VirtualClock(), lambda: 1.0)
+    registration = ConsumerLifecycle(
+        ports, FanOutConfig.of(Properties({**EFO, **retries})), VirtualClock(), lambda: 1.0
+    )
     if call == "deregister":
         ports.consumers.add("app")
     ports.consumers.errors = {call: [network(), network()]}

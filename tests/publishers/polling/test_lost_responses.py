@@ -43,7 +43,7 @@ def what_was_read(data, is_cut_off):
 
         async def begun():
             publisher = await factory.create(SHARD, StartingPosition.trim_horizon(), metrics)
-            publisher.offer_room(2**30)
+            publisher.set_read_budget(2**30)
             return asyncio.create_task(publisher.run(reader))
 
         reading = await begun()

@@ -9,10 +9,10 @@ from urllib.parse import SplitResult
 from botocore.httpsession import get_cert_path
 
 from ..error_mapping import StreamLostError
-from .connection import Http2Connection
+from .http2_connection import Http2Connection
 
 
-class ConnectionPool:
+class Http2ConnectionPool:
     """Owns its connections. A request never waits behind the streams of others (F1): where no connection has room, a further one is opened.
 
     Opening is shared: all who wait for room get the connection under way, or its error.
@@ -32,11 +32,11 @@ class ConnectionPool:
         Raises: StreamLostError, ConfigurationError (the server does not speak HTTP/2), what connecting raises.
         """
         while True:
-            self._connections = [connection for connection in self._connections if not connection.gone]
+            self._connections = [connection for connection in self._connections if not connection.is_closed]
             for connection in self._connections:
-                if connection.has_room and await connection.answers() and connection.has_room:
+                if connection.has_capacity and await connection.is_alive() and connection.has_capacity:
                     return connection
-            await self._one_more()
+            await self._open_another()
 
     async def close(self) -> None:
         """Close every connection; open streams end."""
@@ -47,9 +47,9 @@ class ConnectionPool:
         for connection in connections:
             connection.close()
         for connection in connections:
-            await connection.closed()
+            await connection.wait_closed()
 
-    async def _one_more(self) -> None:
+    async def _open_another(self) -> None:
         if self._opening is None or self._opening.done():
             self._opening = asyncio.create_task(self._open())
             self._opening.add_done_callback(

@@ -1,4 +1,4 @@
-"""Registration: one stream consumer's way to ACTIVE and back to nothing (F8)."""
+"""ConsumerLifecycle: one stream consumer's way to ACTIVE and back to nothing (F8)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ..errors import (
     ThrottledError,
 )
 from ..kinesis.ports import ConsumerDescription, RegistrationPort
-from ..retry import retrying
+from ..retry import call_with_retries
 from .config import FanOutConfig
 
 log = logging.getLogger(__name__)
 
 
-class Registration:
+class ConsumerLifecycle:
     """Talks to the service about consumers; keeps nothing between calls."""
 
     def __init__(
@@ -37,11 +37,13 @@ class Registration:
 
     async def stream_arn(self, stream: str) -> str:
         """The stream's ARN. Raises: StreamNotFoundError."""
-        return await retrying(lambda: self._port.stream_arn(stream), self._retries.describe_stream)
+        return await call_with_retries(lambda: self._port.stream_arn(stream), self._retries.describe_stream)
 
     async def describe(self, stream_arn: str, name: str) -> ConsumerDescription | None:
         """The consumer as it stands, None when there is none."""
-        return await retrying(lambda: self._port.describe_consumer(stream_arn, name), self._retries.describe_consumer)
+        return await call_with_retries(
+            lambda: self._port.describe_consumer(stream_arn, name), self._retries.describe_consumer
+        )
 
     async def ensure_active(self, stream_arn: str, name: str, may_register: Callable[[], bool]) -> str:
         """The ARN of the ACTIVE consumer, registered when there is none.
@@ -72,7 +74,7 @@ class Registration:
         if described is None or described.status == "DELETING":
             return
         try:
-            await retrying(lambda: self._port.deregister_consumer(described.arn), self._retries.deregister)
+            await call_with_retries(lambda: self._port.deregister_consumer(described.arn), self._retries.deregister)
         except (ResourceNotFoundError, ResourceInUseError):  # somebody else was faster
             return
         log.info("deregistered consumer %s", described.arn)
@@ -90,7 +92,7 @@ class Registration:
             return await self._port.register_consumer(stream_arn, name)
 
         try:
-            described = await retrying(register, self._retries.register)
+            described = await call_with_retries(register, self._retries.register)
         except ResourceInUseError:
             return None
         except RetriesExhaustedError as error:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from recordpublisher.publishers.errors import TransientError
-from recordpublisher.publishers.kinesis.connections import Connections
+from recordpublisher.publishers.kinesis.sdk_transport import SdkTransport
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
@@ -15,7 +15,7 @@ from servers.scripted_kinesis import PROPERTIES
 
 
 def loader():
-    return Connections(Properties(PROPERTIES))._session.get_component("data_loader")
+    return SdkTransport(Properties(PROPERTIES))._session.get_component("data_loader")
 
 
 def test_the_sdks_models_are_read_once_for_the_process_and_its_data_path(monkeypatch, tmp_path):
@@ -44,7 +44,7 @@ async def a_call(suspended=0.0, answered=True):
         yield sdk
 
     given = Properties({**PROPERTIES, "aws.http.client": "SDK", "aws.request.timeout": 30_000})
-    connections = Connections(given, clock=VirtualClock())
+    connections = SdkTransport(given, clock=VirtualClock())
     connections._create = created
     calling = asyncio.create_task(connections.call("PutRecords", Records=[]))
     await asyncio.sleep(1)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordpublisher.publishers.kinesis.codec import incremental as piecewise
-from recordpublisher.publishers.kinesis.codec.incremental import PIECE_BYTES, ReadBodyReader
+from recordpublisher.publishers.kinesis.codec import incremental_decoder as piecewise
+from recordpublisher.publishers.kinesis.codec.incremental_decoder import PIECE_BYTES, IncrementalReadDecoder
 from recordpublisher.publishers.kinesis.codec.read_response import decode_read
 
 from servers.event_frames import wire_record
@@ -24,12 +24,12 @@ def _small_pieces(monkeypatch):
 
 def arrived(body, parts):
     """What the reader makes of a body that comes in such parts, and the most that it ever held back."""
-    reader, kept, at, most = ReadBodyReader(), b"", 0, 0
+    reader, kept, at, most = IncrementalReadDecoder(), b"", 0, 0
     for part in (*parts, len(body)):
         stop = min(at + part, len(body))
         data = bytearray(kept + body[at:stop])
         before, at = bytes(data), stop
-        taken = reader.take(memoryview(data), at == len(body))
+        taken = reader.feed(memoryview(data), at == len(body))
         assert bytes(data) == before, "what was not taken must be as it was"
         kept = before[taken:]
         most = max(most, len(kept))

@@ -6,16 +6,16 @@ import ssl
 from typing import Any
 from urllib.parse import urlsplit
 
-from .pool import ConnectionPool
-from .read_scheduler import Turns
-from .response import BodyReader, Head, WholeBody
+from .http1_pool import Http1ConnectionPool
+from .http1_response import BodyReader, BufferedBody, ResponseHead
+from .read_scheduler import BodyReadScheduler
 
-__all__ = ["BodyReader", "Head", "Http1", "WholeBody"]
+__all__ = ["BodyReader", "ResponseHead", "Http1Client", "BufferedBody"]
 
-DESK_BYTES = 256 * 1024
+READ_BUFFER_BYTES = 256 * 1024
 
 
-class Http1:
+class Http1Client:
     """Owns a pool for each server. It goes where the SDK's HTTP session would go, with the same TLS; where that is more than a plain
     connection, through a proxy for instance, it says so and the SDK goes."""
 
@@ -23,11 +23,11 @@ class Http1:
         """`session`: the SDK's HTTP session, which knows proxies and certificates."""
         self._session = session
         self._connect_seconds = connect_seconds
-        self._desk = bytearray(DESK_BYTES)
-        self._turns = Turns()
-        self._pools: dict[str, ConnectionPool] = {}
+        self._read_buffer = bytearray(READ_BUFFER_BYTES)
+        self._scheduler = BodyReadScheduler()
+        self._pools: dict[str, Http1ConnectionPool] = {}
 
-    def pool(self, url: str) -> ConnectionPool | None:
+    def pool(self, url: str) -> Http1ConnectionPool | None:
         """The connections to the server of `url`; None where the SDK has to go, or has not been yet: it is asked again then."""
         if url not in self._pools and (pool := self._new_pool(url)) is not None:
             self._pools[url] = pool
@@ -39,7 +39,7 @@ class Http1:
         for pool in pools.values():
             await pool.close()
 
-    def _new_pool(self, url: str) -> ConnectionPool | None:
+    def _new_pool(self, url: str) -> Http1ConnectionPool | None:
         try:
             is_plain = self._session._proxy_config.proxy_url_for(url) is None and not urlsplit(url).query
             tls = self._session._sessions[None].connector._ssl
@@ -51,6 +51,6 @@ class Http1:
             return None
         if not is_plain or not isinstance(tls, ssl.SSLContext):
             return None
-        return ConnectionPool(
-            url, tls if url.startswith("https:") else None, self._connect_seconds, self._desk, self._turns
+        return Http1ConnectionPool(
+            url, tls if url.startswith("https:") else None, self._connect_seconds, self._read_buffer, self._scheduler
         )

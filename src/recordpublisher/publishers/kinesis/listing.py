@@ -7,11 +7,11 @@ from typing import Any
 
 from ..errors import FatalKinesisError, TransientError
 from ..shards import HashRange, Shard
-from .error_mapping import understood
+from .error_mapping import reject_malformed
 from .ports import Transport
 
 
-async def listed_shards(connections: Transport, stream: dict[str, str], after: str | None) -> list[dict[str, Any]]:
+async def list_all_shards(connections: Transport, stream: dict[str, str], after: str | None) -> list[dict[str, Any]]:
     """Every shard as the service describes it, or those after a shard id.
 
     A NextToken lives 300 s and never goes together with a stream (API reference); when one has expired, the listing goes on after the
@@ -20,7 +20,7 @@ async def listed_shards(connections: Transport, stream: dict[str, str], after: s
     shards: list[dict[str, Any]] = []
     page = await _first_page(connections, stream, after)
     while True:
-        with understood("ListShards"):
+        with reject_malformed("ListShards"):
             shards += page["Shards"]
         token = page.get("NextToken")
         if not token:
@@ -38,12 +38,12 @@ async def _first_page(connections: Transport, stream: dict[str, str], after: str
     return await connections.call("ListShards", **stream, **start)
 
 
-async def listed_streams(connections: Transport) -> list[str]:
+async def list_all_streams(connections: Transport) -> list[str]:
     """The names of all streams."""
     names: list[str] = []
     page = await connections.call("ListStreams")
     while True:
-        with understood("ListStreams"):
+        with reject_malformed("ListStreams"):
             found = page["StreamNames"]
             names += found
         if not found or not page.get("HasMoreStreams"):

@@ -12,7 +12,7 @@ from recordpublisher.publishers.errors import (
     ThrottledError,
     TransientError,
 )
-from recordpublisher.publishers.kinesis.subscription import EventSubscription
+from recordpublisher.publishers.kinesis.event_subscription import EventSubscription
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shards import HashRange, Shard

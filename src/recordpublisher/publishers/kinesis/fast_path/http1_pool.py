@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 import aiohappyeyeballs
 from botocore import exceptions as sdk
 
-from .connection import Http1Connection, Readers
-from .read_scheduler import Turns
-from .response import BodyReader, Head
+from .http1_connection import Http1Connection, ReaderFactory
+from .http1_response import BodyReader, ResponseHead
+from .read_scheduler import BodyReadScheduler
 
 _IDLE_SECONDS = 12.0
 """As the SDK has it: below the time after which servers and load balancers hang up."""
@@ -27,39 +27,46 @@ _SECOND_ADDRESS_SECONDS = 0.25
 _PORTS = {"http": 80, "https": 443}
 
 
-class ConnectionPool:
+class Http1ConnectionPool:
     """Owns its connections. A request never waits behind others (F1): where none is idle, a further one is opened."""
 
     def __init__(
-        self, url: str, tls: ssl.SSLContext | None, connect_seconds: float, desk: bytearray, turns: Turns
+        self,
+        url: str,
+        tls: ssl.SSLContext | None,
+        connect_seconds: float,
+        read_buffer: bytearray,
+        scheduler: BodyReadScheduler,
     ) -> None:
-        """`tls`: how the server's certificate is checked, None for plain http; `desk`: see Http1Connection."""
+        """`tls`: how the server's certificate is checked, None for plain http; `read_buffer`: see Http1Connection."""
         self._url = url
         self._tls = tls
         self._connect_seconds = connect_seconds
-        self._desk = desk
-        self._turns = turns
+        self._read_buffer = read_buffer
+        self._scheduler = scheduler
         self._idle: deque[tuple[float, Http1Connection]] = deque()
         self._all: set[Http1Connection] = set()
         self._resolving: asyncio.Task[list[Any]] | None = None
         self._resolved_at = 0.0
-        self._turn = itertools.count()
+        self._rotation = itertools.count()
         self._is_closed = False
 
-    async def exchange(self, request: bytes, readers: Readers, may_repeat: bool = False) -> tuple[Head, BodyReader]:
+    async def exchange(
+        self, request: bytes, reader_for: ReaderFactory, may_repeat: bool = False
+    ) -> tuple[ResponseHead, BodyReader]:
         """Send a request and read the answer. Raises: the SDK's errors of the network, and what `Http1Connection.exchange` raises else.
 
         `may_repeat`: the request changes nothing. Where the server had hung up already on the connection that was kept for it, it is
         sent once more over a new one: that is no failure of the service.
         """
-        kept = self._idle_one()
+        kept = self._take_idle()
         if kept is not None:
             try:
-                return await self._exchanged(kept, request, readers)
+                return await self._exchange_over(kept, request, reader_for)
             except sdk.ConnectionClosedError:
-                if not may_repeat or not kept.has_said_nothing:
+                if not may_repeat or not kept.has_received_nothing:
                     raise
-        return await self._exchanged(await self._opened(), request, readers)
+        return await self._exchange_over(await self._connect(), request, reader_for)
 
     async def close(self) -> None:
         """Close every connection; requests under way fail."""
@@ -71,33 +78,33 @@ class ConnectionPool:
         for connection in connections:
             connection.abort()
         for connection in connections:
-            await connection.closed()
+            await connection.wait_closed()
 
     # --- helpers ------------------------------------------------------------------------------------------------------------------
 
-    async def _exchanged(
-        self, connection: Http1Connection, request: bytes, readers: Readers
-    ) -> tuple[Head, BodyReader]:
+    async def _exchange_over(
+        self, connection: Http1Connection, request: bytes, reader_for: ReaderFactory
+    ) -> tuple[ResponseHead, BodyReader]:
         began = asyncio.get_running_loop().time()
         try:
-            return await connection.exchange(request, readers)
+            return await connection.exchange(request, reader_for)
         except OSError as error:
-            self._doubt_those_kept_since(began)
+            self._drop_idle_since(began)
             raise sdk.ConnectionClosedError(endpoint_url=self._url, error=error) from error
         except asyncio.CancelledError:
-            if connection.has_said_nothing and asyncio.get_running_loop().time() - began > _SILENT_SECONDS:
-                self._doubt_those_kept_since(began)
+            if connection.has_received_nothing and asyncio.get_running_loop().time() - began > _SILENT_SECONDS:
+                self._drop_idle_since(began)
             raise
         finally:
-            self._give_back(connection)
+            self._return(connection)
 
-    def _doubt_those_kept_since(self, began: float) -> None:
+    def _drop_idle_since(self, began: float) -> None:
         """One was lost: close those that have not answered since `began`. What ended it, a balancer that forgot us or a sleep of this
         machine, ended them too, and a call that met them one by one would have used up its retries."""
         while self._idle and self._idle[0][0] <= began:
             self._drop(self._idle.popleft()[1])
 
-    def _idle_one(self) -> Http1Connection | None:
+    def _take_idle(self) -> Http1Connection | None:
         """The one used last, if the server has not closed it: the others may grow old."""
         oldest = asyncio.get_running_loop().time() - _IDLE_SECONDS
         while self._idle:
@@ -107,7 +114,7 @@ class ConnectionPool:
             self._drop(connection)
         return None
 
-    def _give_back(self, connection: Http1Connection) -> None:
+    def _return(self, connection: Http1Connection) -> None:
         now = asyncio.get_running_loop().time()
         if connection.is_usable:
             self._idle.append((now, connection))
@@ -120,15 +127,19 @@ class ConnectionPool:
         self._all.discard(connection)
         connection.abort()
 
-    async def _opened(self) -> Http1Connection:
+    async def _connect(self) -> Http1Connection:
         name = urlsplit(self._url).hostname if self._tls else None
         try:
             async with asyncio.timeout(self._connect_seconds):
                 found = await aiohappyeyeballs.start_connection(
-                    _in_turn(await self._addresses(), next(self._turn)), happy_eyeballs_delay=_SECOND_ADDRESS_SECONDS
+                    _rotated(await self._addresses(), next(self._rotation)),
+                    happy_eyeballs_delay=_SECOND_ADDRESS_SECONDS,
                 )
                 _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: Http1Connection(self._desk, self._turns), sock=found, ssl=self._tls, server_hostname=name
+                    lambda: Http1Connection(self._read_buffer, self._scheduler),
+                    sock=found,
+                    ssl=self._tls,
+                    server_hostname=name,
                 )
         except TimeoutError as error:
             raise sdk.ConnectTimeoutError(endpoint_url=self._url, error=error) from error
@@ -147,7 +158,7 @@ class ConnectionPool:
         is_old = now - self._resolved_at > _ADDRESSES_SECONDS
         if self._resolving is None or (self._resolving.done() and (is_old or _failed(self._resolving))):
             self._resolved_at = now
-            self._resolving = asyncio.create_task(self._resolved())
+            self._resolving = asyncio.create_task(self._resolve())
             self._resolving.add_done_callback(_failed)  # all who waited may be gone
         resolving = self._resolving
         await asyncio.wait([resolving])  # a waiter that is cancelled leaves it to the others
@@ -155,13 +166,13 @@ class ConnectionPool:
             raise ConnectionResetError("closed")
         return resolving.result()
 
-    async def _resolved(self) -> list[Any]:
+    async def _resolve(self) -> list[Any]:
         parts = urlsplit(self._url)
         port = parts.port or _PORTS[parts.scheme]
         return await asyncio.get_running_loop().getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
 
 
-def _in_turn(addresses: list[Any], turn: int) -> list[Any]:
+def _rotated(addresses: list[Any], turn: int) -> list[Any]:
     """Another one first each time, so that connections are spread over the servers; families in the order of the resolver."""
     families: dict[int, list[Any]] = {}
     for address in addresses:

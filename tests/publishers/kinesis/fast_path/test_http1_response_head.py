@@ -2,12 +2,12 @@
 
 import pytest
 
-from recordpublisher.publishers.kinesis.error_mapping import BrokenAnswerError
-from recordpublisher.publishers.kinesis.fast_path.response import parse_head
+from recordpublisher.publishers.kinesis.error_mapping import MalformedResponseError
+from recordpublisher.publishers.kinesis.fast_path.http1_response import parse_response_head
 
 
 def head(*lines):
-    return parse_head("\r\n".join(lines).encode("latin-1"))
+    return parse_response_head("\r\n".join(lines).encode("latin-1"))
 
 
 def test_status_and_headers():
@@ -64,5 +64,5 @@ def test_how_long_the_body_is(lines, length, chunked):
     ],
 )
 def test_what_is_not_plain_is_refused(lines):
-    with pytest.raises(BrokenAnswerError):
+    with pytest.raises(MalformedResponseError):
         head(*lines)

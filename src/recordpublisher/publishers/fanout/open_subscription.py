@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..clock import Clock, silence_limit
+from ..clock import Clock, observed_timeout
 from ..errors import TransientError
-from ..kinesis.ports import ReadAnswer, Subscription, SubscriptionPort
+from ..kinesis.ports import ReadResponse, Subscription, SubscriptionPort
 from ..positions import StartingPosition
 from ..shards import Shard
 from .config import FanOutConfig
@@ -24,7 +24,7 @@ class OpenSubscription:
         self._events = aiter(subscription)
         self._config = config
         self._clock = clock
-        self._giving_back: asyncio.Task[None] | None = None
+        self._closing_unread: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(
@@ -38,24 +38,24 @@ class OpenSubscription:
     ) -> OpenSubscription:
         """Subscribe. Raises: what the port raises, TransientError after `flink.shard.subscribetoshard.timeout`."""
         try:
-            async with silence_limit(clock, config.subscribe_timeout):
+            async with observed_timeout(clock, config.subscribe_timeout):
                 return cls(await port.subscribe_to_shard(arn, shard, position), config, clock)
         except TimeoutError as error:
             message = f"Timed out acquiring subscription - {shard.key} ({arn}) after {config.subscribe_timeout:g} s"
             raise TransientError(API, "SubscriptionTimeout", message) from error
 
     @property
-    def is_given_back(self) -> bool:
+    def is_closed_unread(self) -> bool:
         """Whether the connection was closed because nobody read from it."""
-        return self._giving_back is not None
+        return self._closing_unread is not None
 
-    async def next_event(self) -> ReadAnswer | None:
+    async def next_event(self) -> ReadResponse | None:
         """Read one event from the socket; None when the stream ended cleanly, which says nothing about the shard (F2).
 
         Raises: what the port raises, TransientError when nothing was heard for the inactivity time-out (half-open, F5).
         """
         try:
-            async with silence_limit(self._clock, self._config.inactivity_timeout):
+            async with observed_timeout(self._clock, self._config.inactivity_timeout):
                 return await anext(self._events)
         except StopAsyncIteration:
             return None
@@ -64,9 +64,9 @@ class OpenSubscription:
             raise TransientError(API, "InactivityTimeout", message) from error
 
     @contextmanager
-    def unread(self) -> Iterator[None]:
+    def close_if_unread(self) -> Iterator[None]:
         """While the block runs nobody reads: after the unread time-out the connection is given back (F5)."""
-        timer = asyncio.get_running_loop().call_later(self._config.unread_timeout, self._give_back)
+        timer = asyncio.get_running_loop().call_later(self._config.unread_timeout, self._close_unread)
         try:
             yield
         finally:
@@ -74,9 +74,9 @@ class OpenSubscription:
 
     async def close(self) -> None:
         """Close the connection; safe to call twice."""
-        if self._giving_back is not None:
-            await self._giving_back
+        if self._closing_unread is not None:
+            await self._closing_unread
         await self._subscription.close()
 
-    def _give_back(self) -> None:
-        self._giving_back = asyncio.create_task(self._subscription.close())
+    def _close_unread(self) -> None:
+        self._closing_unread = asyncio.create_task(self._subscription.close())

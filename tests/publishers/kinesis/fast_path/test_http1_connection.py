@@ -2,11 +2,11 @@
 
 import asyncio
 
-from recordpublisher.publishers.kinesis.fast_path.connection import Http1Connection
-from recordpublisher.publishers.kinesis.fast_path.http1 import WholeBody
-from recordpublisher.publishers.kinesis.fast_path.read_scheduler import Turns
+from recordpublisher.publishers.kinesis.fast_path.http1_client import BufferedBody
+from recordpublisher.publishers.kinesis.fast_path.http1_connection import Http1Connection
+from recordpublisher.publishers.kinesis.fast_path.read_scheduler import BodyReadScheduler
 
-from servers.scripted_http import DESK, ok
+from servers.scripted_http import READ_BUFFER_BYTES, ok
 
 
 class EarlyAnswer(asyncio.Transport):
@@ -38,10 +38,10 @@ class EarlyAnswer(asyncio.Transport):
 
 
 async def exchanged(request):
-    transport, connection = EarlyAnswer(), Http1Connection(bytearray(DESK), Turns())
+    transport, connection = EarlyAnswer(), Http1Connection(bytearray(READ_BUFFER_BYTES), BodyReadScheduler())
     transport.connection = connection
     connection.connection_made(transport)
-    head, body = await connection.exchange(request, lambda head: WholeBody())
+    head, body = await connection.exchange(request, lambda head: BufferedBody())
     assert (head.status, body.content) == (200, b"no")
     return transport, connection
 
