@@ -184,7 +184,7 @@ class ScriptedPorts:
         self.consumers = Consumers()
         self.streams = {"orders": STREAM_ARN}
         self.shards = [SHARD]
-        self.do_keys_decide = True
+        self.do_distribute_by_key = True
         self.closed = 0
 
     @property
@@ -239,7 +239,7 @@ class ScriptedPorts:
         return self.shards
 
     async def distributes_by_key(self, stream: str) -> bool:
-        return self.do_keys_decide
+        return self.do_distribute_by_key
 
     async def server_time_ms(self, stream: str) -> int:
         return VirtualClock().now_ms()

@@ -93,7 +93,7 @@ def test_p4_a_batch_that_deaggregates_to_nothing_is_handed_over_with_its_positio
 def test_s4_with_automatic_distribution_no_sub_record_is_foreign():
     foreign = Shard("orders", SHARD.shard_id, hash_range=HashRange(0, 1))
     bench = Bench((aggregated(1, b"a"), shard_end()))
-    bench.ports.do_keys_decide = False
+    bench.ports.do_distribute_by_key = False
 
     async def read():
         publisher = await bench.factory().create(foreign, StartingPosition.trim_horizon(), bench.metrics)
