@@ -97,8 +97,9 @@ flames: $(STAMP)  ## a flame graph for each path and the shares of layers (two m
 coverage: $(STAMP)
 	$(BIN)/pytest -m "not ($(LONG) or spark)" --cov --cov-report=term
 
-docs: $(STAMP)  ## the reference pages that are written from the code
+docs: $(STAMP)  ## the reference pages and the data-flow diagram, made from the code
 	$(BIN)/python docs/generate_reference.py
+	$(BIN)/python docs/draw_data_flow.py
 	$(BIN)/recordpublisher properties --markdown > docs/reference/properties.md
 
 # exact pins: aiobotocore pins botocore narrowly and pip would otherwise backtrack for minutes
