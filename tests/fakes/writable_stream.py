@@ -52,7 +52,7 @@ class FakeKinesis:
         self.refuse = lambda entry: None
         self.fail: Exception | None = None
         self.lose_answers = 0
-        self.facts = StreamSummary(2**20, distributes_by_key=True)
+        self.summary = StreamSummary(2**20, distributes_by_key=True)
         self.calls: list[int] = []
         self.concurrent = self.most_concurrent = 0
         self.listings = 0
@@ -98,7 +98,7 @@ class FakeKinesis:
 
     async def stream_summary(self, stream: str) -> StreamSummary:
         await asyncio.sleep(self.latency)
-        return self.facts
+        return self.summary
 
     async def close(self) -> None:
         self.is_closed = True

@@ -12,7 +12,7 @@ from fakes.writable_stream import FakeKinesis, a_sink, now, put_numbers
 
 
 @pytest.mark.parametrize("limit", [1, 3, 50])
-def test_k1_any_limit_drains_and_bounds_what_is_outstanding(limit):
+def test_k1_any_limit_drains_and_bounds_the_outstanding_records(limit):
     async def job():
         fake = FakeKinesis()
         most = 0
@@ -39,7 +39,7 @@ def test_k1_bytes_are_bounded_too_and_a_record_above_the_limit_goes_alone():
     run_virtual(job())
 
 
-def test_k1_a_waiting_put_is_woken_by_a_completion_or_looks_every_interval():
+def test_k1_a_waiting_put_is_woken_by_a_completion_and_checks_every_interval():
     async def job(interval):
         fake = FakeKinesis()
         fake.latency = 1.0
@@ -69,9 +69,9 @@ def test_k1_one_warning_for_each_wait_that_exceeds_a_second(caplog):
 
     with caplog.at_level(logging.WARNING):
         run_virtual(job())
-    told = [record.getMessage() for record in caplog.records]
-    assert len(told) == 2
-    assert "1 records" in told[0]
+    warnings = [record.getMessage() for record in caplog.records]
+    assert len(warnings) == 2
+    assert "1 records" in warnings[0]
 
 
 def test_k1_the_limit_may_be_a_function_of_what_was_measured():
@@ -95,27 +95,27 @@ def test_k1_the_limit_may_be_a_function_of_what_was_measured():
 
 
 def test_the_default_is_ten_megabytes_a_shard_up_to_a_bound():
-    async def room(shards):
+    async def limit(shards):
         async with a_sink(FakeKinesis(shards)) as sink:
             return sink.metrics()["queueLimitBytes"]
 
-    assert run_virtual(room(2)) == 20_000_000
-    assert run_virtual(room(100)) == 128 * 2**20
+    assert run_virtual(limit(2)) == 20_000_000
+    assert run_virtual(limit(100)) == 128 * 2**20
 
 
 @pytest.mark.parametrize("limit", [0, -1, True, "10", 1.5])
-def test_c2_a_limit_that_is_none_is_a_configuration_error(limit):
+def test_c2_an_invalid_limit_is_a_configuration_error(limit):
     with pytest.raises(ConfigurationError, match="queue_limit"):
         a_sink(FakeKinesis(), queue_limit=limit)
 
 
-@pytest.mark.parametrize("answer", [0, None, "many"])
-def test_a_limit_function_that_answers_none_fails_the_sink(answer):
+@pytest.mark.parametrize("returned", [0, None, "many"])
+def test_a_limit_function_that_returns_no_limit_fails_the_sink(returned):
     with pytest.raises(ConfigurationError, match="queue_limit"):
-        a_sink(FakeKinesis(), queue_limit=lambda statistics: answer)
+        a_sink(FakeKinesis(), queue_limit=lambda statistics: returned)
 
 
-def test_k1_a_cancelled_put_was_not_taken():
+def test_k1_a_cancelled_put_did_not_accept_its_record():
     async def job():
         fake = FakeKinesis()
         async with a_sink(fake, queue_limit=1) as sink:

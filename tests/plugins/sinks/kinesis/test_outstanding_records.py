@@ -7,49 +7,49 @@ def a_record(size=10):
     return PendingRecord(bytes(size - 1), "k", None, size)
 
 
-def test_records_are_bounded():
-    queue = OutstandingRecords(2, None)
+def test_the_number_of_records_is_bounded():
+    outstanding = OutstandingRecords(2, None)
     first = a_record()
-    queue.add(first)
-    assert queue.has_room(10)
-    queue.add(a_record())
-    assert not queue.has_room(10)
-    queue.settle([first])
-    assert queue.has_room(10)
+    outstanding.add(first)
+    assert outstanding.has_capacity(10)
+    outstanding.add(a_record())
+    assert not outstanding.has_capacity(10)
+    outstanding.complete([first])
+    assert outstanding.has_capacity(10)
 
 
 def test_bytes_are_counted_as_held_in_memory():
-    queue = OutstandingRecords(None, 1_000)
-    queue.add(a_record(500))
-    assert queue.bytes == 500 + OVERHEAD_BYTES
-    assert queue.has_room(1_000 - 500 - 2 * OVERHEAD_BYTES)
-    assert not queue.has_room(1_001 - 500 - 2 * OVERHEAD_BYTES)
+    outstanding = OutstandingRecords(None, 1_000)
+    outstanding.add(a_record(500))
+    assert outstanding.bytes == 500 + OVERHEAD_BYTES
+    assert outstanding.has_capacity(1_000 - 500 - 2 * OVERHEAD_BYTES)
+    assert not outstanding.has_capacity(1_001 - 500 - 2 * OVERHEAD_BYTES)
 
 
-def test_an_epoch_is_settled_when_what_was_added_in_it_is():
-    queue = OutstandingRecords(None, None)
+def test_an_epoch_is_complete_when_all_its_records_are():
+    outstanding = OutstandingRecords(None, None)
     before, after = a_record(), a_record()
-    queue.add(before)
-    epoch = queue.next_epoch()
-    queue.add(after)
-    assert not queue.is_settled(epoch)
-    queue.settle([after])
-    assert not queue.is_settled(epoch)
-    queue.settle([before])
-    assert queue.is_settled(epoch)
+    outstanding.add(before)
+    epoch = outstanding.end_epoch()
+    outstanding.add(after)
+    assert not outstanding.is_complete(epoch)
+    outstanding.complete([after])
+    assert not outstanding.is_complete(epoch)
+    outstanding.complete([before])
+    assert outstanding.is_complete(epoch)
 
 
 def test_epochs_do_not_pile_up():
-    queue = OutstandingRecords(None, None)
+    outstanding = OutstandingRecords(None, None)
     for _ in range(1_000):
-        queue.settle([queue_added(queue)])
-        queue.next_epoch()
-    assert queue._older == {}
+        outstanding.complete([added_to(outstanding)])
+        outstanding.end_epoch()
+    assert outstanding._ended_epochs == {}
 
 
-def queue_added(queue):
+def added_to(outstanding):
     record = a_record()
-    queue.add(record)
+    outstanding.add(record)
     return record
 
 

@@ -3,26 +3,26 @@ import pytest
 from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord, rejection_reason, size_of
 
 
-def objection(data=b"x", key="k", hash_key=None, largest=2**20):
+def reason(data=b"x", key="k", hash_key=None, largest=2**20):
     return rejection_reason(PendingRecord(data, key, hash_key, size_of(data, key)), largest)
 
 
 @pytest.mark.parametrize("hash_key", [None, "0", str(2**128 - 1)])
-def test_what_the_service_takes(hash_key):
-    assert objection(hash_key=hash_key) is None
-    assert objection(key="é" * 256) is None
+def test_valid_records(hash_key):
+    assert reason(hash_key=hash_key) is None
+    assert reason(key="é" * 256) is None
 
 
 @pytest.mark.parametrize("key", ["", "k" * 257])
 def test_a_key_has_1_to_256_characters(key):
-    assert f"{len(key)} characters" in objection(key=key)
+    assert f"{len(key)} characters" in reason(key=key)
 
 
 @pytest.mark.parametrize("hash_key", ["", "-1", "01", "1e3", "x", str(2**128), "٣"])
 def test_an_explicit_hash_key_is_a_decimal_number_of_128_bits(hash_key):
-    assert "explicit hash key" in objection(hash_key=hash_key)
+    assert "explicit hash key" in reason(hash_key=hash_key)
 
 
 def test_k4_keys_count_in_utf_8():
-    assert objection(bytes(98), "é", largest=100) is None
-    assert "101 bytes" in objection(bytes(99), "é", largest=100)
+    assert reason(bytes(98), "é", largest=100) is None
+    assert "101 bytes" in reason(bytes(99), "é", largest=100)

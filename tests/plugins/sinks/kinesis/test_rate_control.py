@@ -20,7 +20,7 @@ def test_a_window_stays_within_its_bounds():
     assert window.size == 1
 
 
-def test_a_window_that_begins_small_doubles_until_the_shard_refuses_something():
+def test_a_small_initial_window_doubles_until_the_shard_throttles():
     window = CongestionWindow(32)
     window.grow()
     window.grow()
@@ -34,5 +34,5 @@ def test_a_window_that_begins_small_doubles_until_the_shard_refuses_something():
     ("records", "size", "window", "seconds"),
     [(250, 1, 5_000, 0.25), (1, 2**20, 5_000, 1.0), (10, 1, 10, 0.25), (5, 1, 10, 0.125)],
 )
-def test_a_shard_rests_for_what_takes_longest(records, size, window, seconds):
-    assert ShardRateLimit(1_000, 2**20).rest(records, size, window) == pytest.approx(seconds)
+def test_the_strictest_limit_decides_the_pause(records, size, window, seconds):
+    assert ShardRateLimit(1_000, 2**20).pause_seconds(records, size, window) == pytest.approx(seconds)

@@ -70,7 +70,7 @@ async def test_k2_partial_failures_are_retried_entry_by_entry(aggregated):
 
 
 @pytest.mark.parametrize(("size", "count"), [(20, 2_500), (20_000, 130)])
-async def test_k2_a_shard_that_is_written_to_too_fast_takes_everything_in_the_end(size, count):
+async def test_k2_a_shard_that_is_written_to_too_fast_takes_every_record_in_the_end(size, count):
     """1,000 records and 1 MiB a second for a shard (service limits), and a writer that does not keep to them."""
     async with LocalKinesis(streams={"out": 1}, quotas=Quotas.service()) as endpoint:
         async with KinesisSink("out", {**endpoint.properties(), **UNPACED}) as sink:
@@ -85,7 +85,7 @@ async def test_k2_a_shard_that_is_written_to_too_fast_takes_everything_in_the_en
     assert metrics["throttles"] > 0
 
 
-async def test_a_writer_that_keeps_the_pace_is_never_throttled():
+async def test_a_writer_within_the_rate_limit_is_never_throttled():
     async with (
         LocalKinesis(streams={"out": 2}, quotas=Quotas.service()) as endpoint,
         KinesisSink("out", endpoint.properties()) as sink,
@@ -199,7 +199,7 @@ async def test_a_stream_that_does_not_exist_is_named_with_those_that_do():
                 pytest.fail("it was opened")
 
 
-async def test_a_stream_that_is_deleted_meanwhile_ends_the_sink():
+async def test_deleting_the_stream_ends_the_sink():
     async with (
         LocalKinesis(streams={"out": 1, "other": 1}) as endpoint,
         KinesisSink("out", endpoint.properties()) as sink,
@@ -212,7 +212,7 @@ async def test_a_stream_that_is_deleted_meanwhile_ends_the_sink():
             await sink.flush()
 
 
-async def test_an_endpoint_that_dies_and_comes_back_costs_nothing():
+async def test_an_endpoint_that_restarts_loses_no_record():
     async with LocalKinesis(streams={"out": 2}) as endpoint:
         given = {**endpoint.properties(), **UNPACED}
         async with KinesisSink("out", given, queue_limit=500) as sink:
@@ -258,7 +258,7 @@ async def test_as_the_sink_of_a_job_it_copies_a_stream(ordering):
         assert_key_order(records)
 
 
-async def test_a_job_fails_by_a_record_that_the_target_does_not_take_or_passes_it_to_the_callback():
+async def test_a_record_that_the_target_rejects_fails_the_job_or_goes_to_the_callback():
     failed = []
     async with LocalKinesis(streams={"in": 1, "out": 1}) as endpoint:
         endpoint.stream("in").max_record_bytes = 3 * 2**20

@@ -29,7 +29,7 @@ def test_k3_flush_returns_when_everything_is_acknowledged():
     run_virtual(job())
 
 
-def test_a_record_waits_for_others_no_longer_than_the_linger():
+def test_a_record_waits_for_a_full_call_no_longer_than_the_linger():
     async def job():
         fake = FakeKinesis()
         async with a_sink(fake) as sink:
@@ -44,7 +44,7 @@ def test_a_record_waits_for_others_no_longer_than_the_linger():
     run_virtual(job())
 
 
-def test_a_full_call_goes_at_once():
+def test_a_full_call_is_sent_at_once():
     async def job():
         fake = FakeKinesis(2)
         async with a_sink(fake) as sink:
@@ -72,7 +72,7 @@ def test_k1_put_before_open_and_after_close_raises():
     run_virtual(job())
 
 
-def test_k3_an_asynchronous_error_surfaces_at_the_next_put_at_flush_and_not_again_at_close():
+def test_k3_an_asynchronous_error_is_raised_by_the_next_put_or_flush_and_not_again_by_close():
     async def job():
         fake = FakeKinesis()
         sink = a_sink(fake)
@@ -88,7 +88,7 @@ def test_k3_an_asynchronous_error_surfaces_at_the_next_put_at_flush_and_not_agai
     run_virtual(job())
 
 
-def test_k3_an_error_that_nobody_was_told_surfaces_at_close():
+def test_k3_an_error_that_was_not_raised_yet_is_raised_by_close():
     async def job():
         fake = FakeKinesis()
         sink = a_sink(fake)
@@ -102,7 +102,7 @@ def test_k3_an_error_that_nobody_was_told_surfaces_at_close():
     run_virtual(job())
 
 
-def test_k1_an_error_ends_a_wait_for_room():
+def test_k1_an_error_ends_a_wait_for_capacity():
     async def job():
         fake = FakeKinesis()
         async with a_sink(fake, queue_limit=1) as sink:
@@ -135,7 +135,7 @@ def test_a_flush_ends_while_others_go_on_putting():
     assert run_virtual(job()) > 0
 
 
-def test_an_outage_is_sat_out():
+def test_an_outage_is_survived():
     async def job():
         fake = FakeKinesis(2)
         async with a_sink(fake, queue_limit=300) as sink:
@@ -204,7 +204,7 @@ def test_a_callback_that_raises_fails_the_sink():
     run_virtual(job())
 
 
-def test_throttles_of_a_shard_that_takes_something_cost_no_retry():
+def test_throttling_by_a_shard_that_takes_something_costs_no_retry():
     async def job():
         fake = FakeKinesis()
         fake.rate = 20
@@ -217,7 +217,7 @@ def test_throttles_of_a_shard_that_takes_something_cost_no_retry():
     run_virtual(job())
 
 
-def test_k2_a_shard_that_is_written_to_too_fast_is_through_soon_after_its_limit_allows():
+def test_k2_after_throttling_a_shard_is_written_to_nearly_at_its_limit():
     """2,500 records at 1,000 a second, of which the first 1,000 are free: a second and a half."""
 
     async def job():
@@ -233,7 +233,7 @@ def test_k2_a_shard_that_is_written_to_too_fast_is_through_soon_after_its_limit_
     assert 1.5 <= seconds < 2.5
 
 
-def test_a_call_that_is_throttled_as_a_whole_is_tried_again():
+def test_a_call_that_is_throttled_as_a_whole_is_retried():
     async def job():
         fake = FakeKinesis()
         fake.throttle_whole_calls()
@@ -247,7 +247,7 @@ def test_a_call_that_is_throttled_as_a_whole_is_tried_again():
     run_virtual(job())
 
 
-def test_calls_at_a_time_are_bounded():
+def test_concurrent_calls_are_bounded():
     async def job():
         fake = FakeKinesis(8)
         fake.latency = 1.0

@@ -1,4 +1,4 @@
-"""Records that cannot be put: the sink fails, or a callback is given them (K3)."""
+"""FailureHandler: records that cannot be put fail the sink, or go to a callback (K3)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ log = logging.getLogger(__name__)
 
 
 VALIDATION_EXCEPTION = "ValidationException"
-"""What the service says of a record that it would not take, and of the whole call with it; we look before."""
+"""The service's error code for an invalid record. It would fail the whole call, so records are checked before they are sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailedRecord:
-    """A user record that was not put, and why: the service's code and words, or ours for what it would refuse."""
+    """A user record that was not put, with the error code and message of the service (or ours, for a record it would reject)."""
 
     data: bytes
     partition_key: str
@@ -29,61 +29,62 @@ class FailedRecord:
 
 
 class FailureHandler:
-    """Owns the error that ended the sink, if any, and knows whether somebody was told."""
+    """Owns the error that ended the sink, if any, and whether a caller has received it."""
 
     def __init__(self, stream: str, fails_on_error: bool, callback: Callable[[FailedRecord], None] | None) -> None:
         self._stream = stream
         self._fails_on_error = fails_on_error
         self._callback = callback
-        self._logged = False
+        self._has_warned = False
         self.error: BaseException | None = None
-        self.was_told = False
+        self.was_raised = False
 
-    def check(self) -> None:
-        """Raises: what ended the sink; asynchronous errors surface here (FLINK-9374)."""
+    def raise_if_failed(self) -> None:
+        """Raise the error that ended the sink, if any; asynchronous errors reach the caller here (FLINK-9374)."""
         if self.error is not None:
-            self.was_told = True
+            self.was_raised = True
             raise self.error
 
     def fail(self, error: BaseException) -> None:
-        """The sink cannot go on; the first error counts."""
+        """End the sink with this error; the first error wins."""
         self.error = self.error or error
 
-    def refuse(self, outgoing: PendingRecord, objection: str) -> None:
-        """A record that the service would not take was not taken. Raises: SinkError, by `failOnError`; the sink itself goes on."""
-        failed = _failed(outgoing, VALIDATION_EXCEPTION, objection)
+    def reject(self, record: PendingRecord, reason: str) -> None:
+        """Report an invalid record, which was not taken. With `failOnError` raises SinkError; the sink itself goes on."""
+        failed = _failed_record(record, VALIDATION_EXCEPTION, reason)
         if self._fails_on_error:
-            raise self._error_of(failed)
-        self._hand_over(failed)
+            raise self._error_for(failed)
+        self._call_back(failed)
 
-    def give_up(self, outgoing: PendingRecord, code: str, message: str) -> None:
-        """User records that cannot be put: by `failOnError` the end of the sink, otherwise handed to the callback."""
-        for one in outgoing.user_records:
-            failed = _failed(one, code, message)
+    def give_up(self, record: PendingRecord, code: str, message: str) -> None:
+        """Report user records whose retries are used up: with `failOnError` they end the sink, otherwise they go to the callback."""
+        for user_record in record.user_records:
+            failed = _failed_record(user_record, code, message)
             if self._fails_on_error:
-                self.fail(self._error_of(failed))
+                self.fail(self._error_for(failed))
             else:
-                self._hand_over(failed)
+                self._call_back(failed)
 
-    def _hand_over(self, failed: FailedRecord) -> None:
+    def _call_back(self, failed: FailedRecord) -> None:
         if self._callback is None:
-            if not self._logged:
+            if not self._has_warned:
                 log.warning(
-                    "%s; without a callback, later ones are only counted (numRecordsOutErrors)", self._error_of(failed)
+                    "%s; no callback is set: later failures are only counted (numRecordsOutErrors)",
+                    self._error_for(failed),
                 )
-            self._logged = True
+            self._has_warned = True
             return
         try:
             self._callback(failed)
         except Exception as error:
             self.fail(error)
 
-    def _error_of(self, failed: FailedRecord) -> SinkError:
+    def _error_for(self, failed: FailedRecord) -> SinkError:
         return SinkError(
             f"a record with the partition key {failed.partition_key!r} and {len(failed.data)} bytes of data "
             f"was not put into {self._stream}: {failed.error_code}: {failed.error_message}"
         )
 
 
-def _failed(outgoing: PendingRecord, code: str, message: str) -> FailedRecord:
-    return FailedRecord(outgoing.data, outgoing.partition_key, outgoing.explicit_hash_key, code, message)
+def _failed_record(record: PendingRecord, code: str, message: str) -> FailedRecord:
+    return FailedRecord(record.data, record.partition_key, record.explicit_hash_key, code, message)

@@ -1,4 +1,4 @@
-"""The bounds of what is outstanding: handed over and not yet acknowledged (K1)."""
+"""OutstandingRecords: counts records that are accepted and not yet acknowledged, and the limits on them (K1)."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from .settings import QueueLimit
 from .statistics import MeanSize, SinkStatistics
 
 OVERHEAD_BYTES = 220
-"""What a record costs in memory besides data and key: 180 B with distinct keys (tracemalloc, CPython 3.11), and what is rounded up."""
-SHARD_BYTES = 10_000_000
-"""Default room for each shard: about ten seconds of what it takes (reviewers of FLINK-9374)."""
-MOST_BYTES = 128 * 2**20
-"""The default for many shards: memory is bounded whatever their number."""
+"""Memory of a record besides data and key: 180 B with distinct keys (tracemalloc, CPython 3.11), rounded up."""
+BYTES_PER_SHARD = 10_000_000
+"""Default limit for each shard: about ten seconds of its throughput (reviewers of FLINK-9374)."""
+MAX_DEFAULT_BYTES = 128 * 2**20
+"""Upper bound of the default limit: memory stays bounded with many shards."""
 NO_LIMIT = 2**62
 
 
 class OutstandingRecords:
-    """Owns the counts of outstanding records and bytes, by flush epoch, and the limits that they are held against.
+    """Owns the counts of outstanding records and bytes, by flush epoch, and their limits.
 
-    Adding costs a few operations; what can be counted for a whole answer is counted there.
+    A flush ends an epoch and waits until that epoch's records are complete. `add` runs once per record and is kept cheap; everything
+    else is counted once per PutRecords result.
     """
 
     def __init__(self, limit: QueueLimit | None, limit_bytes: int | None) -> None:
@@ -31,78 +32,79 @@ class OutstandingRecords:
         self._limit_bytes = limit_bytes
         self._mean = MeanSize()
         self._shards = 1
-        self._older: dict[int, int] = {}
+        self._ended_epochs: dict[int, int] = {}
+        """Records that are still outstanding, by ended epoch."""
         self.epoch = 0
         self.records = 0
         self.bytes = 0
-        self.most_records = NO_LIMIT
-        self.most_bytes = NO_LIMIT
-        self.measure(1)
+        self.max_records = NO_LIMIT
+        self.max_bytes = NO_LIMIT
+        self.update_limits(1)
 
     @property
     def statistics(self) -> SinkStatistics:
-        """What was measured."""
+        """The measured values that a limit function receives."""
         waiting = self.bytes / self.records - OVERHEAD_BYTES if self.records else 0.0
         return SinkStatistics(self._mean.value or waiting, self._shards, self.records, self.bytes)
 
-    def has_room(self, size: int) -> bool:
-        """Whether a record of `size` bytes may be handed over; one that is larger than the limit may when nothing else is there."""
+    def has_capacity(self, size: int) -> bool:
+        """Whether a record of `size` bytes may be accepted; a record above the limit may when nothing else is outstanding."""
         if self.records == 0:
             return True
-        return self.records < self.most_records and self.bytes + size + OVERHEAD_BYTES <= self.most_bytes
+        return self.records < self.max_records and self.bytes + size + OVERHEAD_BYTES <= self.max_bytes
 
-    def add(self, outgoing: PendingRecord) -> None:
-        """A record was handed over."""
-        outgoing.epoch = self.epoch
+    def add(self, record: PendingRecord) -> None:
+        """Count an accepted record."""
+        record.epoch = self.epoch
         self.records += 1
-        self.bytes += outgoing.size + OVERHEAD_BYTES
+        self.bytes += record.size + OVERHEAD_BYTES
 
-    def settle(self, done: Sequence[PendingRecord]) -> tuple[int, int]:
-        """User records were acknowledged or given up; answers how many, and their bytes of data and key."""
+    def complete(self, done: Sequence[PendingRecord]) -> tuple[int, int]:
+        """Remove user records that were acknowledged or given up; returns their number, and their bytes of data and key."""
         records, size = len(done), sum([one.size for one in done])
-        if self._older:
-            self._settle_older(done)
+        if self._ended_epochs:
+            self._complete_in_ended_epochs(done)
         self.records -= records
         self.bytes -= size + OVERHEAD_BYTES * records
         self._mean.add(records, size)
-        self.measure(self._shards)
+        self.update_limits(self._shards)
         return records, size
 
-    def next_epoch(self) -> int:
-        """What is handed over from now on belongs to another epoch; answers the one that ended."""
+    def end_epoch(self) -> int:
+        """End the current epoch and begin the next; returns the one that ended."""
         ended, self.epoch = self.epoch, self.epoch + 1
-        count = self.records - sum(self._older.values())
+        count = self.records - sum(self._ended_epochs.values())
         if count:
-            self._older[ended] = count
+            self._ended_epochs[ended] = count
         return ended
 
-    def is_settled(self, epoch: int) -> bool:
-        """Whether everything up to this epoch, which has ended, was acknowledged or given up."""
-        return not any(older <= epoch for older in self._older)
+    def is_complete(self, epoch: int) -> bool:
+        """Whether every record up to this ended epoch was acknowledged or given up."""
+        return not any(older <= epoch for older in self._ended_epochs)
 
-    def _settle_older(self, done: Sequence[PendingRecord]) -> None:
-        for epoch, count in Counter([one.epoch for one in done]).items():
-            if epoch in self._older:
-                self._older[epoch] -= count
-                if not self._older[epoch]:
-                    del self._older[epoch]
-
-    def measure(self, shards: int) -> None:
-        """Work the limits out again for so many shards. Raises: ConfigurationError when the function answers no number above 0."""
+    def update_limits(self, shards: int) -> None:
+        """Compute the limits for this number of shards. Raises: ConfigurationError when the limit function returns no number above 0."""
         self._shards = shards
-        room = min(MOST_BYTES, SHARD_BYTES * shards)
-        self.most_bytes = room if self._limit_bytes is None else self._limit_bytes
+        default = min(MAX_DEFAULT_BYTES, BYTES_PER_SHARD * shards)
+        self.max_bytes = default if self._limit_bytes is None else self._limit_bytes
         if callable(self._limit):
-            self.most_records = _checked(self._limit(self.statistics))
+            self.max_records = _checked(self._limit(self.statistics))
         elif self._limit is not None:
-            self.most_records = self._limit
+            self.max_records = self._limit
+
+    def _complete_in_ended_epochs(self, done: Sequence[PendingRecord]) -> None:
+        for epoch, count in Counter([one.epoch for one in done]).items():
+            if epoch in self._ended_epochs:
+                self._ended_epochs[epoch] -= count
+                if not self._ended_epochs[epoch]:
+                    del self._ended_epochs[epoch]
 
 
-def _checked(answer: object) -> int:
+def _checked(returned: object) -> int:
     try:
-        limit = int(answer)  # type: ignore[call-overload]
+        limit = int(returned)  # type: ignore[call-overload]
     except (TypeError, ValueError, OverflowError):
         limit = 0
     if limit < 1:
-        raise ConfigurationError("queue_limit", repr(answer), "a function that answers a number of at least 1")
+        raise ConfigurationError("queue_limit", repr(returned), "a function that returns a number of at least 1")
     return int(limit)

@@ -1,4 +1,4 @@
-"""PendingRecord: one Kinesis record on its way, and the check that the service would take it."""
+"""PendingRecord: one Kinesis record until it is acknowledged, and the check that the service will accept it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ MAX_KEY_LENGTH = 256
 
 
 class PendingRecord(msgspec.Struct):
-    """One user record, or an aggregate of several (`parts`), until it is acknowledged.
+    """One user record, or an aggregate of several (`parts`).
 
-    `size` is what the service counts, bytes of data and key; `epoch` the flushes that were asked for before it was handed over;
-    `attempts` its failures in a row.
+    `size`: bytes of data and key, as the service counts them. `epoch`: the number of flushes requested before it was accepted.
+    `attempts`: consecutive failures.
     """
 
     data: bytes
@@ -33,7 +33,7 @@ class PendingRecord(msgspec.Struct):
 
     @property
     def hash_key(self) -> int:
-        """What decides the shard."""
+        """The number that decides the shard."""
         return hash_key_of(self.partition_key, self.explicit_hash_key)
 
 
@@ -42,24 +42,24 @@ def size_of(data: bytes, partition_key: str) -> int:
     return len(data) + (len(partition_key) if partition_key.isascii() else len(partition_key.encode()))
 
 
-def is_obviously_valid(outgoing: PendingRecord, max_record_bytes: int) -> bool:
-    """Whether nothing can be said against the record; the quick answer for nearly all."""
-    is_sized = 0 < len(outgoing.partition_key) <= MAX_KEY_LENGTH and outgoing.size <= max_record_bytes
-    return is_sized and outgoing.explicit_hash_key is None
+def is_obviously_valid(record: PendingRecord, max_record_bytes: int) -> bool:
+    """Whether the record is valid and has no explicit hash key: the cheap check that nearly every record passes."""
+    is_sized = 0 < len(record.partition_key) <= MAX_KEY_LENGTH and record.size <= max_record_bytes
+    return is_sized and record.explicit_hash_key is None
 
 
-def rejection_reason(outgoing: PendingRecord, max_record_bytes: int) -> str | None:
-    """Why the service would refuse this record, and with it the whole call; None when it would not."""
-    if not 0 < len(outgoing.partition_key) <= MAX_KEY_LENGTH:
-        return f"its partition key has {len(outgoing.partition_key)} characters; valid: 1 to {MAX_KEY_LENGTH}"
-    if outgoing.size > max_record_bytes:
-        return f"data and key have {outgoing.size} bytes, the stream takes {max_record_bytes} (MaxRecordSizeInKiB)"
-    explicit = outgoing.explicit_hash_key
+def rejection_reason(record: PendingRecord, max_record_bytes: int) -> str | None:
+    """Why the service would reject this record, and with it the whole call; None for a valid record."""
+    if not 0 < len(record.partition_key) <= MAX_KEY_LENGTH:
+        return f"its partition key has {len(record.partition_key)} characters; valid: 1 to {MAX_KEY_LENGTH}"
+    if record.size > max_record_bytes:
+        return f"data and key have {record.size} bytes, the stream accepts {max_record_bytes} (MaxRecordSizeInKiB)"
+    explicit = record.explicit_hash_key
     if explicit is not None and not _is_hash_key(explicit):
         return f"its explicit hash key is {explicit!r}; valid: a decimal number from 0 to 2^128 - 1"
     return None
 
 
 def _is_hash_key(text: str) -> bool:
-    is_plain = text.isascii() and text.isdecimal() and (text == "0" or not text.startswith("0"))
-    return is_plain and int(text) <= MAX_HASH_KEY
+    is_decimal = text.isascii() and text.isdecimal() and (text == "0" or not text.startswith("0"))
+    return is_decimal and int(text) <= MAX_HASH_KEY

@@ -1,57 +1,57 @@
-"""How fast a shard may be written to: an AIMD window for what others leave, a pace for what the service gives."""
+"""How fast a shard may be written to: its rate limit, and a congestion window (AIMD) for shards that others write to as well."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-GRAIN_SECONDS = 0.25
-"""A shard is given what it takes in this time, then it rests: few large calls instead of many small ones."""
-CREDIT_SECONDS = 0.5
-"""So much time that a shard was not written to may be caught up on; the service allows a second, this and a grain are below."""
+BURST_SECONDS = 0.25
+"""A shard is sent what it takes in this time in one call and then paused: few large calls instead of many small ones."""
+MAX_CREDIT_SECONDS = 0.5
+"""At most this much unused time may be caught up on. The service allows a second; this plus one burst stays below that."""
 MAX_WINDOW = 5_000
-DECREASE = 0.8
+DECREASE_FACTOR = 0.8
 INCREASE = 5
 
 
 class CongestionWindow:
-    """The Kinesis records that one shard may have unacknowledged, and may be sent within a grain of time.
+    """How many Kinesis records one shard may have unacknowledged, and may be sent within one burst.
 
-    Additive increase, multiplicative decrease: writers that share a shard end up with equal shares. Half, TCP's factor, is too much
-    for a shard whose limit is a rate (FLINK-31772). One that begins small doubles until the shard first refuses something.
+    Additive increase, multiplicative decrease: writers that share a shard converge to equal shares. TCP's factor of one half is too
+    strong for a shard whose limit is a rate (FLINK-31772). A window that starts small doubles until the shard first throttles.
     """
 
-    def __init__(self, first: int = MAX_WINDOW) -> None:
-        self.size = first
-        self._is_starting = True
+    def __init__(self, initial: int = MAX_WINDOW) -> None:
+        self.size = initial
+        self._is_in_slow_start = True
 
     def grow(self) -> None:
-        """Everything that was sent to the shard in one call was taken."""
-        self.size = min(MAX_WINDOW, 2 * self.size if self._is_starting else self.size + INCREASE)
+        """The shard took every record of a call."""
+        self.size = min(MAX_WINDOW, 2 * self.size if self._is_in_slow_start else self.size + INCREASE)
 
     def shrink(self) -> None:
-        """The shard refused something because of its limits."""
-        self._is_starting = False
-        self.size = max(1, int(self.size * DECREASE))
+        """The shard throttled a record."""
+        self._is_in_slow_start = False
+        self.size = max(1, int(self.size * DECREASE_FACTOR))
 
 
 @dataclass(frozen=True, slots=True)
 class ShardRateLimit:
-    """What one shard is given, per second: the service's limits, or a share of them (RateLimit); and where its window begins."""
+    """Records and bytes a second that one shard may be sent: the service's limits times `RateLimit`; and the initial window."""
 
     records_per_second: float
     bytes_per_second: float
     initial_window: int = MAX_WINDOW
 
     @property
-    def grain_records(self) -> int:
-        """Records that may go to the shard at once."""
-        return max(1, int(self.records_per_second * GRAIN_SECONDS))
+    def burst_records(self) -> int:
+        """Records that may be sent to the shard at once."""
+        return max(1, int(self.records_per_second * BURST_SECONDS))
 
     @property
-    def grain_bytes(self) -> int:
-        """Bytes that may go to the shard at once; a larger record goes alone."""
-        return int(self.bytes_per_second * GRAIN_SECONDS)
+    def burst_bytes(self) -> int:
+        """Bytes that may be sent to the shard at once; a larger record goes alone."""
+        return int(self.bytes_per_second * BURST_SECONDS)
 
-    def rest(self, records: int, size: int, window: int) -> float:
-        """Seconds that a shard rests for so many records and bytes."""
-        return max(records / self.records_per_second, size / self.bytes_per_second, GRAIN_SECONDS * records / window)
+    def pause_seconds(self, records: int, size: int, window: int) -> float:
+        """How long the shard is paused after so many records and bytes."""
+        return max(records / self.records_per_second, size / self.bytes_per_second, BURST_SECONDS * records / window)

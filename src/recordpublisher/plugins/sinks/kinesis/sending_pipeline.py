@@ -1,4 +1,7 @@
-"""SendingPipeline: everything behind the queue, put together once the stream is known: lanes, sender, settlement, resharding."""
+"""SendingPipeline: everything behind `put`, wired together once the stream's shards are known.
+
+A record is queued for its shard (`shard_queues/`), sent in a PutRecords call (`put_records/`), and completed by its result.
+"""
 
 from __future__ import annotations
 
@@ -22,24 +25,24 @@ from .rate_control import ShardRateLimit
 from .settings import Settings
 from .shard_queues.kpl_aggregator import KplAggregator
 from .shard_queues.shard_map import ShardMap
-from .shard_queues.shard_map_refresher import ShardMapRefresher, Stray
+from .shard_queues.shard_map_refresher import MisroutedRecord, ShardMapRefresher
 from .shard_queues.shard_queues import ShardQueues
 from .statistics import SinkMetrics
 
-DEFAULT_FACTS = StreamSummary(2**20, distributes_by_key=True)
-"""Of a stream that we may write to and not describe."""
+DEFAULT_SUMMARY = StreamSummary(2**20, distributes_by_key=True)
+"""For a stream that we may write to and not describe."""
 
 
-async def fetch_stream_facts(port: WritingPort, stream: str) -> StreamSummary:
-    """What the stream says of itself; a writer's identity often may not ask (kinesis:DescribeStreamSummary)."""
+async def fetch_stream_summary(port: WritingPort, stream: str) -> StreamSummary:
+    """The stream's limits, or the defaults without the permission kinesis:DescribeStreamSummary, which writers often lack."""
     try:
         return await port.stream_summary(stream)
     except FatalKinesisError:
-        return DEFAULT_FACTS
+        return DEFAULT_SUMMARY
 
 
 class SendingPipeline:
-    """Owns the tasks that send and list, from `open` to `close`."""
+    """Owns the tasks that send records and list shards, from `open` to `close`."""
 
     def __init__(
         self,
@@ -47,7 +50,7 @@ class SendingPipeline:
         stream: str,
         settings: Settings,
         clock: Clock,
-        queue: OutstandingRecords,
+        outstanding: OutstandingRecords,
         failures: FailureHandler,
         metrics: SinkMetrics,
         on_change: Callable[[], None],
@@ -56,119 +59,120 @@ class SendingPipeline:
         self._stream = stream
         self._settings = settings
         self._clock = clock
-        self._queue = queue
+        self._outstanding = outstanding
         self._failures = failures
         self._metrics = metrics
         self._on_change = on_change
-        self._unsent = 0
+        self._queued_since_wake = 0
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> StreamSummary:
-        """Look at the stream and its shards, and begin. Raises: StreamNotFoundError, and what else no retry can help."""
+        """Read the stream's limits and shards, and start the tasks. Raises: StreamNotFoundError, and errors that retries cannot fix."""
         retries = self._settings.retries
-        facts = await call_with_retries(lambda: fetch_stream_facts(self._port, self._stream), retries)
+        summary = await call_with_retries(lambda: fetch_stream_summary(self._port, self._stream), retries)
         listed = await call_with_retries(lambda: self._port.list_shards(self._stream), retries)
-        self._put_together(ShardMap.of(listed, facts.distributes_by_key), facts)
+        self._build(ShardMap.of(listed, summary.distributes_by_key), summary)
         self._tasks = [
-            self._started(self._sender.run(), "kinesis-sink-sender"),
-            self._started(self._resharding.run(), "kinesis-sink-resharding"),
+            self._start(self._sender.run(), "kinesis-sink-sender"),
+            self._start(self._refresher.run(), "kinesis-sink-shard-map"),
         ]
-        return facts
+        return summary
 
     async def close(self) -> None:
-        """End the tasks, calls that are going on included."""
+        """Cancel the tasks and the open calls."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     @property
-    def open_calls(self) -> int:
-        """PutRecords calls that are going on."""
-        return self._sender.open_calls if self._tasks else 0
+    def open_requests(self) -> int:
+        """PutRecords calls that have not ended."""
+        return self._sender.open_requests if self._tasks else 0
 
-    def accept(self, outgoing: PendingRecord) -> None:
-        """A record was handed over: it goes to its lane, or waits for the one before it of its key."""
-        if self._order is not None and not self._order.admit(outgoing):
+    def enqueue(self, record: PendingRecord) -> None:
+        """Queue a record for its shard, or (PER_KEY) hold it behind the previous record of its key."""
+        if self._order is not None and not self._order.admit_or_hold(record):
             return
-        lane = self._lanes.of(outgoing)
-        if lane.queue:
-            lane.add(outgoing, 0.0)
+        queue = self._queues.queue_for(record)
+        if queue.records:
+            queue.add(record, 0.0)
         else:
             now = self._clock.monotonic()
-            lane.add(outgoing, now)
-            self._sender.expect(now + self._settings.linger_seconds)
-        self._unsent += 1
-        if self._unsent >= self._settings.request_count:
-            self._unsent = 0
+            queue.add(record, now)
+            self._sender.wake_by(now + self._settings.linger_seconds)
+        self._queued_since_wake += 1
+        if self._queued_since_wake >= self._settings.request_count:
+            self._queued_since_wake = 0
             self._sender.wake()
 
-    def hurry(self) -> None:
-        """Send what waits, half-filled calls and aggregates too."""
-        self._lanes.hurry()
+    def flush_now(self) -> None:
+        """Send all queued records without waiting for full calls or full aggregates."""
+        self._queues.mark_all_due()
         self._sender.wake()
 
-    def _put_together(self, shard_map: ShardMap, facts: StreamSummary) -> None:
+    def _build(self, shard_map: ShardMap, summary: StreamSummary) -> None:
         settings = self._settings
         aggregates = settings.aggregates
-        aggregation = KplAggregator(settings.aggregate_count, settings.aggregate_bytes) if aggregates else None
-        pace = ShardRateLimit(settings.records_per_second, settings.bytes_per_second, settings.initial_window)
-        self._lanes = ShardQueues(shard_map, pace, aggregation)
-        self._queue.measure(shard_map.open_count)
-        self._order = KeyOrder(aggregation) if settings.keeps_key_order else None
-        settlement = CompletionHandler(
-            self._lanes,
-            self._queue,
+        aggregator = KplAggregator(settings.aggregate_count, settings.aggregate_bytes) if aggregates else None
+        rate_limit = ShardRateLimit(settings.records_per_second, settings.bytes_per_second, settings.initial_window)
+        self._queues = ShardQueues(shard_map, rate_limit, aggregator)
+        self._outstanding.update_limits(shard_map.open_count)
+        self._order = KeyOrder(aggregator) if settings.keeps_key_order else None
+        completion = CompletionHandler(
+            self._queues,
+            self._outstanding,
             self._order,
             self._failures,
             settings.retries,
             self._clock,
             self._metrics,
-            on_strays=self._noticed,
-            on_change=self._changed,
+            on_misrouted=self._request_refresh,
+            on_change=self._on_progress,
         )
-        self._resharding = ShardMapRefresher(
+        self._refresher = ShardMapRefresher(
             self._port,
             self._stream,
-            facts.distributes_by_key,
+            summary.distributes_by_key,
             settings.retries,
             self._metrics,
-            adopt=self._adopt,
-            acknowledged=settlement.acknowledged,
-            send_again=settlement.send_again,
-            on_change=self._changed,
+            apply=self._apply_shard_map,
+            acknowledge=completion.acknowledge,
+            send_again=completion.send_again,
+            on_change=self._on_progress,
         )
         self._sender = Sender(
             self._port,
             self._stream,
-            self._lanes,
+            self._queues,
             RequestLimits(settings.request_count, settings.request_bytes, settings.linger_seconds),
             settings.connections,
             self._clock,
             self._metrics,
-            settlement.settle,
+            completion.handle_results,
         )
 
-    def _noticed(self, strays: list[Stray]) -> None:
-        self._resharding.noticed(strays)
+    def _request_refresh(self, misrouted: list[MisroutedRecord]) -> None:
+        self._refresher.request_refresh(misrouted)
 
-    def _adopt(self, shard_map: ShardMap) -> None:
-        self._lanes.adopt(shard_map, self._clock.monotonic())
-        self._queue.measure(shard_map.open_count)
+    def _apply_shard_map(self, shard_map: ShardMap) -> None:
+        self._queues.update(shard_map, self._clock.monotonic())
+        self._outstanding.update_limits(shard_map.open_count)
 
-    def _changed(self) -> None:
+    def _on_progress(self) -> None:
+        """Records were completed or moved: wake the sender and the waiting writes; after an error end the tasks."""
         if self._failures.error is not None:
             for task in self._tasks:
                 task.cancel()
         self._sender.wake()
         self._on_change()
 
-    def _started(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=name)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_task_end)
         return task
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_task_end(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._failures.fail(error)
-            self._changed()
+            self._on_progress()

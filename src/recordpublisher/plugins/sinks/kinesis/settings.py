@@ -1,4 +1,4 @@
-"""The numbers of one Kinesis sink, read from the properties once."""
+"""Settings: the typed settings of one Kinesis sink, read from the properties once."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from .rate_control import MAX_WINDOW
 from .statistics import SinkStatistics
 
 QueueLimit = int | Callable[[SinkStatistics], int]
-"""Records: a number above 0, or a function of what was measured that answers one."""
+"""Records: a number above 0, or a function of `SinkStatistics` that returns one."""
 SHARD_RECORDS_PER_SECOND = 1_000
 SHARD_BYTES_PER_SECOND = 2**20
-"""What a shard takes (service limits)."""
+"""Write limits of a shard (service limits)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Typed properties of the sink; times in seconds, sizes in bytes, rates per second and shard."""
+    """Times are in seconds, sizes in bytes, rates per second and shard."""
 
     queue_limit: QueueLimit | None
     queue_bytes: int | None
@@ -40,7 +40,7 @@ class Settings:
     bytes_per_second: float
     connections: int
     initial_window: int = MAX_WINDOW
-    """Records in flight to a shard with which a writer begins that is one of several."""
+    """Records in flight to a shard at the start; smaller for one of several writers."""
 
     @classmethod
     def of(
@@ -50,7 +50,7 @@ class Settings:
         ordering: str | None = None,
         fail_on_error: bool | None = None,
     ) -> Settings:
-        """Arguments win over properties. Raises: ConfigurationError for what is not valid."""
+        """Arguments override properties. Raises: ConfigurationError for an invalid value."""
         value = properties.value
         if ordering is not None:
             value = properties.merged({table.SINK_ORDERING.key: ordering}).value

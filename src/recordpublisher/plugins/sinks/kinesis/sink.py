@@ -1,4 +1,4 @@
-"""KinesisSink: writes to a Kinesis stream, alone or as the sink of a job."""
+"""KinesisSink: writes to a Kinesis stream, on its own or as the sink of a job."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from .writer import KinesisWriter
 
 
 class KinesisSink(Sink):
-    """Puts records into a stream and waits when too many are not acknowledged (FLINK-9374, K1 to K4).
+    """Puts records into a stream, and waits while too many are not acknowledged (FLINK-9374, K1 to K4).
 
-    Alone: `async with rp.KinesisSink("out", properties) as sink: await sink.put(b"...", partition_key="k")`. As the sink of a job it
-    copies records with their keys; a checkpoint waits until they are acknowledged, so each is put at least once.
+    On its own: `async with rp.KinesisSink("out", properties) as sink: await sink.put(b"...", partition_key="k")`. As the sink of a job
+    it copies records with their keys; a checkpoint waits until they are acknowledged, so each is written at least once.
 
-    `stream` is a name or an ARN; given only properties, the stream is `flink.sink.kinesis.stream`. `queue_limit` bounds what is not
-    acknowledged: a number of records, or a function of `SinkStatistics` that answers one. `ordering` is NONE or PER_KEY.
-    `fail_on_error=False` hands records that cannot be put to `on_failure` (a function of `FailedRecord`, called on the loop) and goes
-    on. Arguments win over properties.
+    `stream` is a name or an ARN; without it the stream is the property `flink.sink.kinesis.stream`. `queue_limit` bounds the records
+    that are not acknowledged: a number, or a function of `SinkStatistics` that returns one. `ordering` is NONE or PER_KEY.
+    With `fail_on_error=False` the sink passes records that cannot be put to `on_failure` (a function of `FailedRecord`, called on the
+    event loop) and continues. Arguments override properties.
 
-    Raises: ConfigurationError for anything that can be known wrong before it runs.
+    Raises: ConfigurationError for every setting that is invalid.
     """
 
     def __init__(
@@ -64,21 +64,21 @@ class KinesisSink(Sink):
         await self.close()
 
     async def put(self, data: bytes, partition_key: str, explicit_hash_key: str | None = None) -> None:
-        """Hand over one record; waits at the limit. A cancelled `put` was not taken.
+        """Accept one record; waits at the limit. A cancelled `put` did not accept its record.
 
         `partition_key` has 1 to 256 characters; `explicit_hash_key`, a decimal number below 2^128, decides the shard in its place.
 
-        Raises: SinkError when the service would refuse the record, after `close`, and for records that failed since the last call;
-        KinesisError when the service refuses all of them.
+        Raises: SinkError for an invalid record, after `close`, and for records that failed since the last call; KinesisError when the
+        service rejects every call.
         """
         await self._writer.put(_as_bytes(data), partition_key, explicit_hash_key)
 
     async def flush(self, checkpoint: Checkpoint | None = None) -> None:
-        """Return when everything handed over before this call is acknowledged. Raises: what failed, as `put`."""
+        """Return when every record accepted before this call is acknowledged. Raises: as `put`."""
         await self._writer.flush()
 
     async def close(self) -> None:
-        """Flush and let go of the connections. Raises: what failed, unless an earlier call has raised it."""
+        """Flush and close the connections. Raises: as `put`, unless an earlier call has raised the error."""
         await self._writer.close()
 
     def metrics(self) -> dict[str, Any]:
@@ -86,17 +86,17 @@ class KinesisSink(Sink):
         return self._writer.metrics()
 
     async def open(self, context: SinkContext) -> State | None:
-        """As the sink of a job: look at the stream. Raises: StreamNotFoundError, and what else no retry can help."""
+        """As the sink of a job: read the stream's limits and shards. Raises: StreamNotFoundError, and errors that retries cannot fix."""
         await self._writer.open()
         return None
 
     async def write(self, batch: RecordBatch) -> None:
-        """As the sink of a job: hand over the batch's data, with its keys, in its order."""
+        """As the sink of a job: put the batch's records with their keys, in order."""
         await self._writer.put_all([_copy_of(record) for record in batch.records])
 
 
 def _copy_of(record: UserRecord) -> PendingRecord:
-    """The record to put for one that was read; where records have no key (AUTO distribution) the sequence number spreads them."""
+    """A record to put from one that was read. Without a key (AUTO record distribution) the sequence number becomes the key."""
     key = record.partition_key or record.sequence_number
     return PendingRecord(record.data, key, record.explicit_hash_key, size_of(record.data, key))
 
@@ -123,4 +123,4 @@ def _as_bytes(data: object) -> bytes:
         return data
     if isinstance(data, bytearray | memoryview):
         return bytes(data)
-    raise TypeError(f"the data of a record is bytes, not {type(data).__name__}: encode it first")
+    raise TypeError(f"the data of a record must be bytes, not {type(data).__name__}: encode it first")

@@ -1,4 +1,4 @@
-"""Waiting for completions: for room at the limit, for a flush (K1, K3)."""
+"""How tasks of the sink wait: for a notification, or in a queue for free capacity (K1, K3)."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from recordpublisher.publishers.clock import Clock
 
 log = logging.getLogger(__name__)
 LONG_WAIT_SECONDS = 1.0
-"""A writer that waits longer is warned of, once for each wait (Flink: after ten checks of 100 ms)."""
+"""A write that waits longer logs one warning (Flink: after ten checks of 100 ms)."""
 
 
 class Notifier:
-    """Wakes everybody who waits for it; each looks for itself whether its time has come."""
+    """Wakes all tasks that wait for it; each checks its own condition again."""
 
     def __init__(self) -> None:
         self._waiting: list[asyncio.Future[None]] = []
 
-    def ring(self) -> None:
-        """Something changed."""
+    def notify_all(self) -> None:
+        """Wake every waiting task."""
         waiting, self._waiting = self._waiting, []
         for future in waiting:
             if not future.done():
                 future.set_result(None)
 
-    async def next(self, seconds: float | None = None) -> None:
-        """Return at the next ring, at the latest after so many seconds."""
+    async def wait(self, timeout_seconds: float | None = None) -> None:
+        """Return at the next notification, or after the timeout."""
         future = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(timeout_seconds):
                 await future
         except TimeoutError:
             pass
@@ -41,37 +41,37 @@ class Notifier:
 
 
 class FifoWaiters:
-    """Writers at the limit, served in the order in which they came.
+    """Writes that wait at the limit, served first come, first served.
 
-    A completion wakes the first; whoever leaves, cancelled or served, wakes the next: no turn is swallowed (R3).
+    A completion wakes the first. A write that leaves, served or cancelled, wakes the next, so no notification is lost (R3).
     """
 
-    def __init__(self, clock: Clock, look_seconds: float, on_cycle: Callable[[], None]) -> None:
+    def __init__(self, clock: Clock, check_interval_seconds: float, on_cycle: Callable[[], None]) -> None:
         self._clock = clock
-        self._look_seconds = look_seconds
+        self._check_interval_seconds = check_interval_seconds
         self._on_cycle = on_cycle
-        self._line: list[Notifier] = []
+        self._waiters: list[Notifier] = []
 
     def __len__(self) -> int:
-        return len(self._line)
+        return len(self._waiters)
 
-    def wake(self) -> None:
-        """There may be room for the first."""
-        if self._line:
-            self._line[0].ring()
+    def notify_first(self) -> None:
+        """Let the first waiter check for capacity."""
+        if self._waiters:
+            self._waiters[0].notify_all()
 
-    async def wait_until(self, has_room: Callable[[], bool], describe: Callable[[], str]) -> None:
-        """Return when there is room and nobody stands before us; each look that finds none is a cycle of back-pressure."""
+    async def wait_until(self, has_capacity: Callable[[], bool], describe: Callable[[], str]) -> None:
+        """Return when there is capacity and no earlier waiter is left; each failed check counts as a back-pressure cycle."""
         began, has_warned, me = self._clock.monotonic(), False, Notifier()
-        self._line.append(me)
+        self._waiters.append(me)
         try:
-            while self._line[0] is not me or not has_room():
+            while self._waiters[0] is not me or not has_capacity():
                 self._on_cycle()
-                await me.next(self._look_seconds)
+                await me.wait(self._check_interval_seconds)
                 waited = self._clock.monotonic() - began
                 if waited > LONG_WAIT_SECONDS and not has_warned:
                     has_warned = True
-                    log.warning("a write has been waiting for room for %.1f s: %s", waited, describe())
+                    log.warning("a write has been waiting for %.1f s: %s", waited, describe())
         finally:
-            self._line.remove(me)
-            self.wake()
+            self._waiters.remove(me)
+            self.notify_first()

@@ -1,4 +1,4 @@
-"""KinesisWriter: the core of the sink, which knows nothing of jobs: records in, acknowledged records out (K1 to K4)."""
+"""KinesisWriter: the core of the sink, independent of jobs: takes records, and knows when they are acknowledged (K1 to K4)."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from recordpublisher.publishers.kinesis.ports import WritingPort
 from .failures import FailedRecord, FailureHandler
 from .outstanding_records import NO_LIMIT, OutstandingRecords
 from .pending_record import PendingRecord, is_obviously_valid, rejection_reason, size_of
-from .sending_pipeline import DEFAULT_FACTS, SendingPipeline
+from .sending_pipeline import DEFAULT_SUMMARY, SendingPipeline
 from .settings import Settings
 from .statistics import SinkMetrics
 from .waiters import FifoWaiters, Notifier
 
 NOT_OPEN = "is not open: use `async with`, or call open()"
-TURN_RECORDS = 500
-"""Records taken before the rest of the loop has its turn (F1): about a millisecond."""
+RECORDS_PER_YIELD = 500
+"""Records accepted before other tasks of the loop may run (F1): about a millisecond."""
 
 
 class KinesisWriter:
-    """Takes records for one stream, bounded in records and bytes, and says when they are safe.
+    """Takes records for one stream; what is not acknowledged is bounded in records and bytes.
 
-    Everything happens on one event loop; `put` and `flush` may be called by any number of its tasks.
+    Everything runs on one event loop; any number of its tasks may call `put` and `flush`.
     """
 
     def __init__(
@@ -42,57 +42,57 @@ class KinesisWriter:
         self._fails_on_error = settings.fails_on_error
         self._metrics = SinkMetrics()
         self._failures = FailureHandler(stream, settings.fails_on_error, on_failure)
-        self._queue = OutstandingRecords(settings.queue_limit, settings.queue_bytes)
-        self._engine = SendingPipeline(
-            port, stream, settings, clock, self._queue, self._failures, self._metrics, self._something_changed
+        self._outstanding = OutstandingRecords(settings.queue_limit, settings.queue_bytes)
+        self._pipeline = SendingPipeline(
+            port, stream, settings, clock, self._outstanding, self._failures, self._metrics, self._wake_waiters
         )
-        self._line = FifoWaiters(clock, settings.wait_seconds, self._count_cycle)
-        self._settled = Notifier()
-        self._largest = DEFAULT_FACTS.max_record_bytes
-        self._taken_in_turn = 0
-        self._closed_because: str | None = NOT_OPEN
+        self._waiters = FifoWaiters(clock, settings.wait_seconds, self._count_cycle)
+        self._completion = Notifier()
+        self._max_record_bytes = DEFAULT_SUMMARY.max_record_bytes
+        self._accepted_since_yield = 0
+        self._closed_reason: str | None = NOT_OPEN
 
     async def open(self) -> None:
-        """Look at the stream and its shards. Raises: StreamNotFoundError, and what else no retry can help."""
-        self._largest = (await self._engine.open()).max_record_bytes
-        self._closed_because = None
+        """Read the stream's limits and shards. Raises: StreamNotFoundError, and errors that retries cannot fix."""
+        self._max_record_bytes = (await self._pipeline.open()).max_record_bytes
+        self._closed_reason = None
 
     async def put(self, data: bytes, partition_key: str, explicit_hash_key: str | None) -> None:
-        """Take one record, or wait until there is room. Cancelled, it was not taken.
+        """Accept one record, or wait for capacity. A cancelled `put` did not accept it.
 
-        Raises: SinkError for what the service would refuse, after `close`, and for records that failed since.
+        Raises: SinkError for an invalid record, after `close`, and for records that failed since the last call.
         """
-        outgoing = PendingRecord(data, partition_key, explicit_hash_key, size_of(data, partition_key))
-        if self._failures.error is not None or self._closed_because is not None:
-            self._check()
-        if not is_obviously_valid(outgoing, self._largest) and self._is_refused(outgoing):
+        record = PendingRecord(data, partition_key, explicit_hash_key, size_of(data, partition_key))
+        if self._failures.error is not None or self._closed_reason is not None:
+            self._raise_if_unusable()
+        if not is_obviously_valid(record, self._max_record_bytes) and self._reject_invalid(record):
             return
-        if self._must_wait(outgoing):
-            await self._wait_for_room(outgoing)
-        self._take(outgoing)
+        if self._must_wait(record):
+            await self._wait_for_capacity(record)
+        self._accept(record)
 
     async def put_all(self, records: Sequence[PendingRecord]) -> None:
-        """Take records in their order, waiting for room as `put` does. What was taken before an error or cancellation stays taken."""
-        self._check()
-        for outgoing in records:
-            if self._must_wait(outgoing):
-                await self._wait_for_room(outgoing)
-            if is_obviously_valid(outgoing, self._largest) or not self._is_refused(outgoing):
-                self._take(outgoing)
+        """Accept records in order, waiting like `put`. Those accepted before an error or cancellation stay accepted."""
+        self._raise_if_unusable()
+        for record in records:
+            if self._must_wait(record):
+                await self._wait_for_capacity(record)
+            if is_obviously_valid(record, self._max_record_bytes) or not self._reject_invalid(record):
+                self._accept(record)
 
     async def flush(self) -> None:
-        """Return when everything taken before this call is acknowledged, or given up and handed to the callback (K3).
+        """Return when every record accepted before this call is acknowledged, or given up and passed to the callback (K3).
 
-        Raises: what failed.
+        Raises: the error that ended the sink.
         """
-        self._check()
+        self._raise_if_unusable()
         await self._drain()
 
     async def close(self) -> None:
-        """Flush, then let go. Raises: what failed, unless an earlier call has raised it; later calls do nothing."""
-        was_open, self._closed_because = self._closed_because is None, self._closed_because or "is closed"
+        """Flush, then release all resources. Raises: the sink's error unless a caller already got it. Later calls do nothing."""
+        was_open, self._closed_reason = self._closed_reason is None, self._closed_reason or "is closed"
         if not was_open:
-            if self._closed_because == NOT_OPEN:
+            if self._closed_reason == NOT_OPEN:
                 await self._port.close()
             return
         try:
@@ -100,88 +100,89 @@ class KinesisWriter:
                 await self._drain()
         finally:
             await self.abort()
-        if not self._failures.was_told:
-            self._failures.check()
+        if not self._failures.was_raised:
+            self._failures.raise_if_failed()
 
     async def abort(self) -> None:
-        """Let go at once: what is not acknowledged may have arrived or not."""
-        self._closed_because = "is closed"
-        await self._engine.close()
+        """Close without a flush: records that are not acknowledged may or may not be in the stream."""
+        self._closed_reason = "is closed"
+        await self._pipeline.close()
         await self._port.close()
-        self._something_changed()
+        self._wake_waiters()
 
     def metrics(self) -> dict[str, Any]:
         """Counters and gauges by the names of docs/reference/kinesis-sink-metrics.md."""
-        statistics = self._queue.statistics
-        return self._metrics.shown(
+        statistics = self._outstanding.statistics
+        return self._metrics.as_dict(
             outstandingRecordsCount=statistics.outstanding_records,
             outstandingBytes=statistics.outstanding_bytes,
-            queueLimit=None if self._queue.most_records == NO_LIMIT else self._queue.most_records,
-            queueLimitBytes=self._queue.most_bytes,
-            waitingWrites=len(self._line),
-            openRequests=self._engine.open_calls,
+            queueLimit=None if self._outstanding.max_records == NO_LIMIT else self._outstanding.max_records,
+            queueLimitBytes=self._outstanding.max_bytes,
+            waitingWrites=len(self._waiters),
+            openRequests=self._pipeline.open_requests,
             shards=statistics.shards,
             meanRecordBytes=round(statistics.mean_record_bytes, 1),
         )
 
     # --- helpers ------------------------------------------------------------------------------------------------------------------
 
-    def _check(self) -> None:
-        if self._closed_because is not None:
-            raise SinkError(f"the Kinesis sink of {self._stream} {self._closed_because}")
-        self._failures.check()
+    def _raise_if_unusable(self) -> None:
+        if self._closed_reason is not None:
+            raise SinkError(f"the Kinesis sink of {self._stream} {self._closed_reason}")
+        self._failures.raise_if_failed()
 
-    def _is_refused(self, outgoing: PendingRecord) -> bool:
-        """Whether the service would refuse the record, and the callback has it. Raises: SinkError where that fails the sink."""
-        objection = rejection_reason(outgoing, self._largest)
-        if objection is None:
+    def _reject_invalid(self, record: PendingRecord) -> bool:
+        """Report an invalid record to the callback and return True. Raises: SinkError with `failOnError`."""
+        reason = rejection_reason(record, self._max_record_bytes)
+        if reason is None:
             return False
         self._metrics.num_records_out_errors += 1
-        self._failures.refuse(outgoing, objection)
-        self._failures.check()
+        self._failures.reject(record, reason)
+        self._failures.raise_if_failed()
         return True
 
-    def _must_wait(self, outgoing: PendingRecord) -> bool:
-        return self._taken_in_turn >= TURN_RECORDS or bool(self._line) or not self._queue.has_room(outgoing.size)
+    def _must_wait(self, record: PendingRecord) -> bool:
+        is_turn_over = self._accepted_since_yield >= RECORDS_PER_YIELD
+        return is_turn_over or bool(self._waiters) or not self._outstanding.has_capacity(record.size)
 
-    async def _wait_for_room(self, outgoing: PendingRecord) -> None:
-        if self._taken_in_turn >= TURN_RECORDS:
-            self._taken_in_turn = 0
+    async def _wait_for_capacity(self, record: PendingRecord) -> None:
+        if self._accepted_since_yield >= RECORDS_PER_YIELD:
+            self._accepted_since_yield = 0
             await asyncio.sleep(0)
-            self._check()
-        if not self._line and self._queue.has_room(outgoing.size):
+            self._raise_if_unusable()
+        if not self._waiters and self._outstanding.has_capacity(record.size):
             return
-        self._taken_in_turn = 0
-        await self._line.wait_until(lambda: self._may_go_on(outgoing), self._limits_in_words)
-        self._check()
+        self._accepted_since_yield = 0
+        await self._waiters.wait_until(lambda: self._may_stop_waiting(record), self._describe_limits)
+        self._raise_if_unusable()
 
-    def _may_go_on(self, outgoing: PendingRecord) -> bool:
-        is_over = self._failures.error is not None or self._closed_because is not None
-        return is_over or self._queue.has_room(outgoing.size)
+    def _may_stop_waiting(self, record: PendingRecord) -> bool:
+        has_ended = self._failures.error is not None or self._closed_reason is not None
+        return has_ended or self._outstanding.has_capacity(record.size)
 
-    def _take(self, outgoing: PendingRecord) -> None:
-        self._taken_in_turn += 1
-        self._queue.add(outgoing)
-        self._engine.accept(outgoing)
+    def _accept(self, record: PendingRecord) -> None:
+        self._accepted_since_yield += 1
+        self._outstanding.add(record)
+        self._pipeline.enqueue(record)
 
     async def _drain(self) -> None:
-        epoch = self._queue.next_epoch()
-        self._engine.hurry()
-        while not self._queue.is_settled(epoch):
-            await self._settled.next()
-            self._failures.check()
-        self._failures.check()
+        epoch = self._outstanding.end_epoch()
+        self._pipeline.flush_now()
+        while not self._outstanding.is_complete(epoch):
+            await self._completion.wait()
+            self._failures.raise_if_failed()
+        self._failures.raise_if_failed()
 
-    def _something_changed(self) -> None:
-        self._settled.ring()
-        self._line.wake()
+    def _wake_waiters(self) -> None:
+        self._completion.notify_all()
+        self._waiters.notify_first()
 
     def _count_cycle(self) -> None:
         self._metrics.backpressure_cycles += 1
 
-    def _limits_in_words(self) -> str:
-        queue = self._queue
+    def _describe_limits(self) -> str:
+        outstanding = self._outstanding
         return (
-            f"{queue.records} records and {queue.bytes} bytes of {self._stream} are not acknowledged, "
-            f"the limits are {queue.most_records} and {queue.most_bytes}"
+            f"{outstanding.records} records and {outstanding.bytes} bytes of {self._stream} are not acknowledged, "
+            f"the limits are {outstanding.max_records} and {outstanding.max_bytes}"
         )

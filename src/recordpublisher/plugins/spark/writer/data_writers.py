@@ -12,7 +12,7 @@ from typing import Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from recordpublisher.plugins.sinks.kinesis.sending_pipeline import fetch_stream_facts
+from recordpublisher.plugins.sinks.kinesis.sending_pipeline import fetch_stream_summary
 from recordpublisher.publishers.errors import ConfigurationError, TransientError
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.kinesis.ports import WritingPort
@@ -171,7 +171,7 @@ async def probe_target(port: WritingPort, stream: str) -> bool:
     """Ask once what a task asks first, and close the port. Trouble that may pass is the tasks': an error of the driver ends the query."""
     try:
         with contextlib.suppress(TransientError):
-            await fetch_stream_facts(port, stream)
+            await fetch_stream_summary(port, stream)
             await port.list_shards(stream)
     finally:
         await port.close()

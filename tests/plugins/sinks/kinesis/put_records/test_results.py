@@ -1,4 +1,4 @@
-"""An answer, record by record (K2)."""
+"""The results of a PutRecords call, record by record (K2)."""
 
 from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord
 from recordpublisher.plugins.sinks.kinesis.put_records.request import ShardBatch
@@ -15,11 +15,11 @@ from recordpublisher.publishers.kinesis.ports import PutResult
 from recordpublisher.publishers.shards import Shard
 
 TAKEN = PutResult(shard_id="a")
-REFUSED = PutResult(error_code="InternalFailure", error_message="sorry")
-SLOW = PutResult(error_code=THROTTLED, error_message="slow down")
+FAILED = PutResult(error_code="InternalFailure", error_message="try again")
+THROTTLE = PutResult(error_code=THROTTLED, error_message="slow down")
 
 
-def a_share(count, shard="a"):
+def a_batch(count, shard="a"):
     records = [PendingRecord(str(number).encode(), "k", None, 2) for number in range(count)]
     return ShardBatch(ShardQueue(Shard("s", shard), ShardRateLimit(1_000, 2**20)), records, 0.0)
 
@@ -28,55 +28,60 @@ def data(records):
     return [one.data for one in records]
 
 
-def test_everything_taken():
-    share = a_share(2)
-    verdict = classify_results(share, [TAKEN, TAKEN], 3)
-    assert verdict.acknowledged == share.records
-    assert not verdict.again
-    assert not verdict.strays
+def test_a_call_without_errors_acknowledges_every_record():
+    batch = a_batch(2)
+    outcome = classify_results(batch, [TAKEN, TAKEN], 3)
+    assert outcome.acknowledged == batch.records
+    assert not outcome.to_retry
+    assert not outcome.misrouted
 
 
-def test_refused_records_go_again_one_by_one():
-    verdict = classify_results(a_share(4), [TAKEN, REFUSED, TAKEN, SLOW], 3)
-    assert data(verdict.acknowledged) == [b"0", b"2"]
-    assert data(verdict.again) == [b"1", b"3"]
-    assert verdict.throttles == 1
+def test_only_failed_records_are_retried():
+    outcome = classify_results(a_batch(4), [TAKEN, FAILED, TAKEN, THROTTLE], 3)
+    assert data(outcome.acknowledged) == [b"0", b"2"]
+    assert data(outcome.to_retry) == [b"1", b"3"]
+    assert outcome.throttles == 1
 
 
 def test_retries_are_bounded_for_each_record():
-    share = a_share(1)
+    batch = a_batch(1)
     for _ in range(3):
-        assert classify_results(share, [REFUSED], 3).again
-    verdict = classify_results(share, [REFUSED], 3)
-    assert not verdict.again
-    assert [(one.error_code, one.error_message) for one in verdict.given_up] == [("InternalFailure", "sorry")]
+        assert classify_results(batch, [FAILED], 3).to_retry
+    outcome = classify_results(batch, [FAILED], 3)
+    assert not outcome.to_retry
+    assert [(one.error_code, one.error_message) for one in outcome.given_up] == [("InternalFailure", "try again")]
 
 
-def test_a_throttle_costs_a_retry_only_while_the_shard_takes_nothing():
-    share = a_share(2)
+def test_throttling_costs_a_retry_only_while_the_shard_takes_nothing():
+    batch = a_batch(2)
     for _ in range(20):
-        assert classify_results(share, [TAKEN, SLOW], 3).again
-    assert [bool(classify_results(share, [SLOW, SLOW], 3).given_up) for _ in range(4)] == [False, False, False, True]
+        assert classify_results(batch, [TAKEN, THROTTLE], 3).to_retry
+    assert [bool(classify_results(batch, [THROTTLE, THROTTLE], 3).given_up) for _ in range(4)] == [
+        False,
+        False,
+        False,
+        True,
+    ]
 
 
-def test_an_internal_failure_costs_one_in_any_case():
-    share = a_share(2)
-    given_up = [bool(classify_results(share, [TAKEN, REFUSED], 3).given_up) for _ in range(4)]
+def test_an_internal_failure_always_costs_a_retry():
+    batch = a_batch(2)
+    given_up = [bool(classify_results(batch, [TAKEN, FAILED], 3).given_up) for _ in range(4)]
     assert given_up == [False, False, False, True]
 
 
-def test_records_in_another_shard_than_predicted_are_told():
-    share = a_share(3)
-    verdict = classify_results(share, [TAKEN, PutResult(shard_id="b"), REFUSED], 3)
-    assert verdict.strays == [(share.records[1], "b")]
-    assert verdict.acknowledged == share.records[:2]
+def test_records_taken_by_another_shard_than_expected_are_misrouted():
+    batch = a_batch(3)
+    outcome = classify_results(batch, [TAKEN, PutResult(shard_id="b"), FAILED], 3)
+    assert outcome.misrouted == [(batch.records[1], "b")]
+    assert outcome.acknowledged == batch.records[:2]
 
 
-def test_where_nothing_is_predicted_nothing_strays():
-    assert classify_results(a_share(1, ANY_SHARD), [TAKEN], 3).strays == []
+def test_without_an_expected_shard_nothing_is_misrouted():
+    assert classify_results(a_batch(1, ANY_SHARD), [TAKEN], 3).misrouted == []
 
 
-def test_a_call_that_fails_refuses_all_its_records():
+def test_a_failed_call_fails_all_its_records():
     assert [one.error_code for one in results_of_failed_call(TransientError("PutRecords", "TimeoutError", "x"), 2)] == [
         "TimeoutError"
     ] * 2

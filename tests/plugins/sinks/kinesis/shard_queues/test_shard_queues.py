@@ -1,4 +1,4 @@
-"""ShardQueues follow the shard map: the right shard for a key, and what becomes of a queue when its shard is closed (K4)."""
+"""The queue of a key by the shard map, and how queued records move when a shard is closed (K4)."""
 
 import pytest
 
@@ -17,31 +17,31 @@ WHOLE = Shard("s", "whole")
 CLOSED = Shard("s", "whole", closed=True)
 
 
-def lanes_of(*shards, distributes_by_key=True, aggregation=None):
-    return ShardQueues(ShardMap.of(shards, distributes_by_key), ShardRateLimit(1_000, 2**20), aggregation)
+def queues_of(*shards, distributes_by_key=True, aggregator=None):
+    return ShardQueues(ShardMap.of(shards, distributes_by_key), ShardRateLimit(1_000, 2**20), aggregator)
 
 
 def at(hash_key, data=b"x"):
     return PendingRecord(data, "k", str(hash_key), len(data) + 1)
 
 
-def test_the_hash_key_decides():
-    lanes = lanes_of(RIGHT, LEFT)
-    found = [lanes.of(at(key)).shard.shard_id for key in (0, HALF - 1, HALF, MAX_HASH_KEY)]
+def test_the_hash_key_decides_the_shard():
+    queues = queues_of(RIGHT, LEFT)
+    found = [queues.queue_for(at(key)).shard.shard_id for key in (0, HALF - 1, HALF, MAX_HASH_KEY)]
     assert found == ["left", "left", "right", "right"]
 
 
-def test_without_an_explicit_one_it_is_the_md5_of_the_key():
-    lanes = lanes_of(LEFT, RIGHT)
+def test_without_an_explicit_hash_key_it_is_the_md5_of_the_key():
+    queues = queues_of(LEFT, RIGHT)
     # md5("a") = 0cc1..., md5("b") = 92eb...
-    assert lanes.of(PendingRecord(b"", "a", None, 1)).shard is LEFT
-    assert lanes.of(PendingRecord(b"", "b", None, 1)).shard is RIGHT
-    assert lanes.of(PendingRecord(b"", "b", None, 1)).shard is RIGHT
+    assert queues.queue_for(PendingRecord(b"", "a", None, 1)).shard is LEFT
+    assert queues.queue_for(PendingRecord(b"", "b", None, 1)).shard is RIGHT
+    assert queues.queue_for(PendingRecord(b"", "b", None, 1)).shard is RIGHT
 
 
 def test_closed_shards_take_nothing():
-    lanes = lanes_of(CLOSED, LEFT, RIGHT)
-    assert {lane.shard.shard_id for lane in lanes} == {"left", "right"}
+    queues = queues_of(CLOSED, LEFT, RIGHT)
+    assert {queue.shard.shard_id for queue in queues} == {"left", "right"}
 
 
 def test_a_listing_without_an_open_shard_is_impossible():
@@ -49,44 +49,44 @@ def test_a_listing_without_an_open_shard_is_impossible():
         ShardMap.of([CLOSED])
 
 
-def test_a_queue_goes_to_the_children_in_its_order():
-    lanes = lanes_of(WHOLE)
-    (lane,) = lanes
+def test_queued_records_move_to_the_child_shards_in_order():
+    queues = queues_of(WHOLE)
+    (queue,) = queues
     for number in range(4):
-        lane.add(at((number % 2) * HALF, str(number).encode()), 0.0)
+        queue.add(at((number % 2) * HALF, str(number).encode()), 0.0)
 
-    lanes.adopt(ShardMap.of([CLOSED, LEFT, RIGHT]), 1.0)
+    queues.update(ShardMap.of([CLOSED, LEFT, RIGHT]), 1.0)
 
-    assert {one.shard.shard_id: [each.data for each in one.queue] for one in lanes} == {
+    assert {one.shard.shard_id: [each.data for each in one.records] for one in queues} == {
         "left": [b"0", b"2"],
         "right": [b"1", b"3"],
     }
-    assert lane not in lanes
-    assert lane.queued_bytes == 0
+    assert queue not in queues
+    assert queue.queued_bytes == 0
 
 
-def test_an_aggregate_in_the_queue_is_taken_apart_for_the_children():
-    aggregation = KplAggregator(10, 51_200)
-    lanes = lanes_of(WHOLE, aggregation=aggregation)
-    (lane,) = lanes
-    lane.add(aggregation.record_of([at(0, b"1"), at(HALF, b"2")]), 0.0)
+def test_a_queued_aggregate_is_split_for_the_child_shards():
+    aggregator = KplAggregator(10, 51_200)
+    queues = queues_of(WHOLE, aggregator=aggregator)
+    (queue,) = queues
+    queue.add(aggregator.aggregate([at(0, b"1"), at(HALF, b"2")]), 0.0)
 
-    lanes.adopt(ShardMap.of([LEFT, RIGHT]), 1.0)
+    queues.update(ShardMap.of([LEFT, RIGHT]), 1.0)
 
-    assert [[each.data for each in one.queue] for one in lanes] == [[b"1"], [b"2"]]
-
-
-def test_a_shard_that_stays_keeps_its_lane():
-    lanes = lanes_of(LEFT, RIGHT)
-    left = lanes.of(at(0))
-    lanes.adopt(ShardMap.of([LEFT, RIGHT]), 1.0)
-    assert lanes.of(at(0)) is left
+    assert [[each.data for each in one.records] for one in queues] == [[b"1"], [b"2"]]
 
 
-def test_where_keys_do_not_decide_there_is_one_lane_with_the_pace_of_all():
-    lanes = lanes_of(LEFT, RIGHT, distributes_by_key=False)
-    (lane,) = lanes
-    assert lanes.of(at(0)) is lanes.of(at(HALF)) is lane
-    assert lane.pace.records_per_second == 2_000
-    lanes.adopt(ShardMap.of([LEFT, RIGHT, WHOLE], distributes_by_key=False), 1.0)
-    assert lane.pace.records_per_second == 3_000
+def test_an_open_shard_keeps_its_queue():
+    queues = queues_of(LEFT, RIGHT)
+    left = queues.queue_for(at(0))
+    queues.update(ShardMap.of([LEFT, RIGHT]), 1.0)
+    assert queues.queue_for(at(0)) is left
+
+
+def test_where_keys_do_not_decide_there_is_one_queue_with_the_sum_of_all_rate_limits():
+    queues = queues_of(LEFT, RIGHT, distributes_by_key=False)
+    (queue,) = queues
+    assert queues.queue_for(at(0)) is queues.queue_for(at(HALF)) is queue
+    assert queue.rate_limit.records_per_second == 2_000
+    queues.update(ShardMap.of([LEFT, RIGHT, WHOLE], distributes_by_key=False), 1.0)
+    assert queue.rate_limit.records_per_second == 3_000

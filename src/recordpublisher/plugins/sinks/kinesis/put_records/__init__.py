@@ -1,1 +1,1 @@
-"""PutRecords: what goes into the next call, and what comes of its answer. Start at `request.py`."""
+"""PutRecords calls: what goes into the next one, and what its results mean for each record. Start at `request.py`."""

@@ -1,4 +1,4 @@
-"""CompletionHandler: an answer's consequences, for the queue, the lanes, the order of keys and those who wait (K2)."""
+"""CompletionHandler: applies the results of a PutRecords call to the queues, the limits, the key order and waiting writes (K2)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ..failures import FailureHandler
 from ..outstanding_records import OutstandingRecords
 from ..pending_record import PendingRecord
 from ..shard_queues.kpl_aggregator import split_aggregate
+from ..shard_queues.shard_map_refresher import MisroutedRecord
 from ..shard_queues.shard_queue import ShardQueue
 from ..shard_queues.shard_queues import ShardQueues
 from ..statistics import SinkMetrics
@@ -22,100 +23,102 @@ from .results import PutOutcome, classify_results
 
 
 class CompletionHandler:
-    """Brings what an answer says to those who own the state; owns nothing itself."""
+    """Passes results to the objects that own the state; has no state of its own."""
 
     def __init__(
         self,
-        lanes: ShardQueues,
-        queue: OutstandingRecords,
+        queues: ShardQueues,
+        outstanding: OutstandingRecords,
         order: KeyOrder | None,
         failures: FailureHandler,
         retries: RetryPolicy,
         clock: Clock,
         metrics: SinkMetrics,
-        on_strays: Callable[[list[tuple[PendingRecord, str]]], None],
+        on_misrouted: Callable[[list[MisroutedRecord]], None],
         on_change: Callable[[], None],
     ) -> None:
-        self._lanes = lanes
-        self._queue = queue
+        self._queues = queues
+        self._outstanding = outstanding
         self._order = order
         self._failures = failures
         self._retries = retries
         self._clock = clock
         self._metrics = metrics
-        self._on_strays = on_strays
+        self._on_misrouted = on_misrouted
         self._on_change = on_change
 
-    def settle(self, request: Request, results: Sequence[PutResult]) -> None:
-        """Acknowledge, send again or give up, record by record."""
-        following = iter(results)
-        for share in request.batches:
-            verdict = classify_results(share, list(islice(following, len(share.records))), self._retries.max_retries)
-            self._slow_down_or_speed_up(share, verdict)
-            self._settle_share(share.lane, verdict)
+    def handle_results(self, request: Request, results: Sequence[PutResult]) -> None:
+        """Acknowledge, send again or give up each record of a call."""
+        remaining = iter(results)
+        for batch in request.batches:
+            outcome = classify_results(batch, list(islice(remaining, len(batch.records))), self._retries.max_retries)
+            self._adapt_rate(batch, outcome)
+            self._complete_batch(batch.queue, outcome)
         self._on_change()
 
-    def acknowledged(self, user_records: Sequence[PendingRecord]) -> None:
-        """These are safe: room for others, and the turn of the next of their keys."""
-        records, size = self._queue.settle(user_records)
+    def acknowledge(self, user_records: Sequence[PendingRecord]) -> None:
+        """Count user records as written: frees capacity, and releases the next record of each key."""
+        records, size = self._outstanding.complete(user_records)
         self._metrics.num_records_out += records
         self._metrics.num_bytes_out += size
-        self._release_next(user_records)
+        self._release_next_of_keys(user_records)
 
     def send_again(self, records: Sequence[PendingRecord]) -> None:
-        """These go to whatever lane is theirs by now."""
-        self._lanes.spread(records, self._clock.monotonic())
+        """Queue records again, by the current shard map."""
+        self._queues.requeue(records, self._clock.monotonic())
 
-    def _settle_share(self, lane: ShardQueue, verdict: PutOutcome) -> None:
-        self._metrics.kinesis_records += len(verdict.acknowledged)
-        self._metrics.retries += len(verdict.again)
-        self._metrics.throttles += verdict.throttles
-        self._take_back(lane, verdict.again)
-        for given_up in verdict.given_up:
-            self._failures.give_up(given_up.outgoing, given_up.error_code, given_up.error_message)
-            self._dropped(given_up.outgoing.user_records)
-        aggregated_strays = [stray for stray in verdict.strays if stray[0].parts]
-        if verdict.strays:
-            self._on_strays(aggregated_strays)
-        self.acknowledged(_user_records(verdict.acknowledged, aggregated_strays))
+    def _complete_batch(self, queue: ShardQueue, outcome: PutOutcome) -> None:
+        self._metrics.kinesis_records += len(outcome.acknowledged)
+        self._metrics.retries += len(outcome.to_retry)
+        self._metrics.throttles += outcome.throttles
+        self._put_back(queue, outcome.to_retry)
+        for given_up in outcome.given_up:
+            self._failures.give_up(given_up.record, given_up.error_code, given_up.error_message)
+            self._count_failed(given_up.record.user_records)
+        # A misrouted plain record is readable where it is. Of a misrouted aggregate, readers drop the parts that belong to other shards,
+        # so it is acknowledged only after the shards were listed again (ShardMapRefresher).
+        misrouted_aggregates = [each for each in outcome.misrouted if each[0].parts]
+        if outcome.misrouted:
+            self._on_misrouted(misrouted_aggregates)
+        self.acknowledge(_user_records(outcome.acknowledged, misrouted_aggregates))
 
-    def _slow_down_or_speed_up(self, share: ShardBatch, verdict: PutOutcome) -> None:
-        lane = share.lane
+    def _adapt_rate(self, batch: ShardBatch, outcome: PutOutcome) -> None:
+        queue = batch.queue
         now = self._clock.monotonic()
-        lane.answered(len(share.records), share.rest, now)
-        if verdict.acknowledged:
-            lane.refusals = 0
-        if not verdict.again and not verdict.given_up:
-            lane.window.grow()
+        queue.mark_completed(len(batch.records), batch.pause_seconds, now)
+        if outcome.acknowledged:
+            queue.consecutive_failures = 0
+        if not outcome.to_retry and not outcome.given_up:
+            queue.window.grow()
             return
-        pause = self._retries.delay_seconds(lane.refusals)
-        lane.turn = max(lane.turn, now + pause)
-        lane.refusals += 1
-        if verdict.throttles:
-            lane.window.shrink()
+        backoff = self._retries.delay_seconds(queue.consecutive_failures)
+        queue.next_send_at = max(queue.next_send_at, now + backoff)
+        queue.consecutive_failures += 1
+        if outcome.throttles:
+            queue.window.shrink()
 
-    def _take_back(self, lane: ShardQueue, refused: list[PendingRecord]) -> None:
-        if not refused:
+    def _put_back(self, queue: ShardQueue, failed: list[PendingRecord]) -> None:
+        if not failed:
             return
-        if lane in self._lanes:
-            lane.put_back(refused)
-        else:  # its shard was closed meanwhile
-            self.send_again([part for outgoing in refused for part in split_aggregate(outgoing)])
+        if queue in self._queues:
+            queue.put_back(failed)
+        else:  # the shard was closed since the call was made
+            self.send_again([part for record in failed for part in split_aggregate(record)])
 
-    def _dropped(self, user_records: Sequence[PendingRecord]) -> None:
-        records, _ = self._queue.settle(user_records)
+    def _count_failed(self, user_records: Sequence[PendingRecord]) -> None:
+        records, _ = self._outstanding.complete(user_records)
         self._metrics.num_records_out_errors += records
         if self._failures.error is None:
-            self._release_next(user_records)
+            self._release_next_of_keys(user_records)
 
-    def _release_next(self, done: Sequence[PendingRecord]) -> None:
+    def _release_next_of_keys(self, done: Sequence[PendingRecord]) -> None:
         if self._order is not None and done:
-            self.send_again(self._order.next_after(done))
+            self.send_again(self._order.release_after(done))
 
 
-def _user_records(acknowledged: list[PendingRecord], but: list[tuple[PendingRecord, str]]) -> list[PendingRecord]:
-    """The user records of these, without those of the strays, which are looked into first."""
-    if not any([outgoing.parts for outgoing in acknowledged]):  # noqa: C419 - a list is faster
+def _user_records(acknowledged: list[PendingRecord], misrouted: list[MisroutedRecord]) -> list[PendingRecord]:
+    """The user records of the acknowledged Kinesis records, without those of misrouted aggregates."""
+    if not any([record.parts for record in acknowledged]):  # noqa: C419 - a list is faster
         return acknowledged
-    looked_into = {id(outgoing) for outgoing, _ in but}
-    return [part for one in acknowledged if id(one) not in looked_into for part in one.user_records]
+    excluded = {id(record) for record, _ in misrouted}
+    return [part for one in acknowledged if id(one) not in excluded for part in one.user_records]

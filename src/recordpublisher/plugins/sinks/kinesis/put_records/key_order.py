@@ -1,4 +1,4 @@
-"""PER_KEY: of each partition key one Kinesis record is unacknowledged, later ones wait here (K2)."""
+"""KeyOrder (ordering PER_KEY): one Kinesis record of each partition key is in flight, later ones are held here (K2)."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from ..shard_queues.kpl_aggregator import KplAggregator
 
 
 class KeyOrder:
-    """Owns what waits for the acknowledgement of an earlier record of its key."""
+    """Owns the records that wait until an earlier record of their key is acknowledged."""
 
-    def __init__(self, aggregation: KplAggregator | None) -> None:
-        self._aggregation = aggregation
-        self._waiting: dict[str, deque[PendingRecord]] = {}
+    def __init__(self, aggregator: KplAggregator | None) -> None:
+        self._aggregator = aggregator
+        self._held: dict[str, deque[PendingRecord]] = {}
 
-    def admit(self, outgoing: PendingRecord) -> bool:
-        """Whether the record may go now; otherwise it is kept until its turn."""
-        waiting = self._waiting.get(outgoing.partition_key)
-        if waiting is None:
-            self._waiting[outgoing.partition_key] = deque()
+    def admit_or_hold(self, record: PendingRecord) -> bool:
+        """Return True if the record may be sent now; otherwise hold it until `release_after` returns it."""
+        held = self._held.get(record.partition_key)
+        if held is None:
+            self._held[record.partition_key] = deque()
             return True
-        waiting.append(outgoing)
+        held.append(record)
         return False
 
-    def next_after(self, done: Iterable[PendingRecord]) -> list[PendingRecord]:
-        """What may go now that these user records are acknowledged or given up: of each key the next, or the next ones as an aggregate."""
-        return [one for key in {one.partition_key for one in done} if (one := self._next_of(key)) is not None]
+    def release_after(self, done: Iterable[PendingRecord]) -> list[PendingRecord]:
+        """Remove and return what may be sent now that these user records are complete: the next record, or aggregate, of each key."""
+        return [one for key in {one.partition_key for one in done} if (one := self._release_next(key)) is not None]
 
-    def _next_of(self, key: str) -> PendingRecord | None:
-        waiting = self._waiting[key]
-        if not waiting:
-            del self._waiting[key]
+    def _release_next(self, key: str) -> PendingRecord | None:
+        held = self._held[key]
+        if not held:
+            del self._held[key]
             return None
-        if self._aggregation is None:
-            return waiting.popleft()
-        return self._aggregation.record_of(
-            self._aggregation.cut(waiting, self._aggregation.most_bytes, of_one_key=True)
+        if self._aggregator is None:
+            return held.popleft()
+        return self._aggregator.aggregate(
+            self._aggregator.take_parts(held, self._aggregator.max_bytes, of_one_key=True)
         )

@@ -1,4 +1,4 @@
-"""The next PutRecords call: what goes, of which lanes, or when to look again. Plain functions of the lanes and the time."""
+"""The next PutRecords call: when it is due, and which records of which shards it carries. Plain functions of queues and time."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from ..pending_record import PendingRecord
 from ..shard_queues.shard_queue import ShardQueue
 
 NEVER = float("inf")
-SOON_SECONDS = 0.001
-"""Rounding of timers: what is due so soon is due."""
-TOGETHER_SECONDS = 0.01
-"""ShardQueues whose turn comes so soon after another's go with it: one call instead of many small ones."""
+TIMER_TOLERANCE_SECONDS = 0.001
+"""Timers are rounded: what is due this soon counts as due."""
+COALESCE_SECONDS = 0.01
+"""Shards whose next send is this close go into the same call: one call instead of many small ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """Of one call: records, bytes of data and keys, and how long what does not fill one waits."""
+    """Limits of one call: records, bytes of data and keys; and how long records wait for a full call."""
 
     records: int
     bytes: int
@@ -26,66 +26,63 @@ class RequestLimits:
 
 @dataclass(frozen=True, slots=True)
 class ShardBatch:
-    """What of one lane goes in a call, and the seconds that its shard rests for it."""
+    """One shard's records in a call, and the seconds by which they delay the shard's next send."""
 
-    lane: ShardQueue
+    queue: ShardQueue
     records: list[PendingRecord]
-    rest: float
+    pause_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One call: the batches of its lanes, whose records stand in this order."""
+    """One call: its records, shard by shard, in the order in which they are sent."""
 
     batches: list[ShardBatch]
 
 
-def take_next_request(lanes: Iterable[ShardQueue], now: float, limits: RequestLimits) -> Request | float:
-    """The call that should go now, its records taken off the lanes; or the time at which to look again.
+def take_next_request(queues: Iterable[ShardQueue], now: float, limits: RequestLimits) -> Request | float:
+    """Take the records of the call that is due now off the queues; otherwise return the time of the next check.
 
-    A call goes when it can be filled, or when something has waited for the linger.
+    A call is due when it can be filled, or when a record has waited for the linger.
     """
-    ready, look_at = _ready(lanes, now)
+    ready, check_at = _ready(queues, now)
     if not ready:
-        return look_at
-    due = [lane for lane in ready if lane.since + limits.linger_seconds <= now + SOON_SECONDS]
-    if not due and not _fill(ready, limits):
-        return min(look_at, *(lane.since + limits.linger_seconds for lane in ready))
-    batches = _taken(sorted(ready, key=_urgency), set(due), now, limits)
-    return Request(batches) if batches else look_at
+        return check_at
+    due = [queue for queue in ready if queue.waiting_since + limits.linger_seconds <= now + TIMER_TOLERANCE_SECONDS]
+    if not due and not _fills_a_call(ready, limits):
+        return min(check_at, *(queue.waiting_since + limits.linger_seconds for queue in ready))
+    # The shard that has waited longest goes first: none starves when one call cannot take all.
+    batches = _take_batches(sorted(ready, key=lambda queue: queue.next_send_at), set(due), now, limits)
+    return Request(batches) if batches else check_at
 
 
-def _ready(lanes: Iterable[ShardQueue], now: float) -> tuple[list[ShardQueue], float]:
-    """The lanes that may be written to now, and when the next of the others may."""
-    waiting = [lane for lane in lanes if lane.queue and lane.room > 0]
-    ready = [lane for lane in waiting if lane.turn <= now + TOGETHER_SECONDS]
-    return ready, min([lane.turn for lane in waiting if lane.turn > now + TOGETHER_SECONDS], default=NEVER)
+def _ready(queues: Iterable[ShardQueue], now: float) -> tuple[list[ShardQueue], float]:
+    """The queues that may send now, and when the next of the others may."""
+    waiting = [queue for queue in queues if queue.records and queue.send_allowance > 0]
+    ready = [queue for queue in waiting if queue.next_send_at <= now + COALESCE_SECONDS]
+    later = [queue.next_send_at for queue in waiting if queue.next_send_at > now + COALESCE_SECONDS]
+    return ready, min(later, default=NEVER)
 
 
-def _fill(ready: list[ShardQueue], limits: RequestLimits) -> bool:
+def _fills_a_call(ready: list[ShardQueue], limits: RequestLimits) -> bool:
     return (
-        sum([lane.estimate for lane in ready]) >= limits.records
-        or sum([min(lane.queued_bytes, lane.pace.grain_bytes) for lane in ready]) >= limits.bytes
+        sum([queue.sendable_estimate for queue in ready]) >= limits.records
+        or sum([min(queue.queued_bytes, queue.rate_limit.burst_bytes) for queue in ready]) >= limits.bytes
     )
 
 
-def _urgency(lane: ShardQueue) -> float:
-    """ShardQueues that were not written to for the longest time go first: none starves where one call cannot take all."""
-    return lane.turn
-
-
-def _taken(ready: list[ShardQueue], due: set[ShardQueue], now: float, limits: RequestLimits) -> list[ShardBatch]:
+def _take_batches(ready: list[ShardQueue], due: set[ShardQueue], now: float, limits: RequestLimits) -> list[ShardBatch]:
     batches: list[ShardBatch] = []
     records, size = limits.records, limits.bytes
-    for lane in ready:
-        cut = lane.take(records, size, is_due=lane in due)
-        if not cut[0]:
+    for queue in ready:
+        taken = queue.take(records, size, is_due=queue in due)
+        if not taken[0]:
             continue
-        if batches and cut[1] > size:  # a record larger than what is left of the call waits for one of its own
-            lane.put_back(cut[0])
+        if batches and taken[1] > size:  # a record larger than the rest of this call waits for a call of its own
+            queue.put_back(taken[0])
             continue
-        batches.append(ShardBatch(lane, cut[0], lane.sent(cut, now)))
-        records, size = records - len(cut[0]), size - cut[1]
+        batches.append(ShardBatch(queue, taken[0], queue.mark_sent(taken, now)))
+        records, size = records - len(taken[0]), size - taken[1]
         if records <= 0 or size <= 0:
             break
     return batches

@@ -1,4 +1,4 @@
-"""What becomes of the records of a call: a plain function of its answer (K2)."""
+"""What the results of a PutRecords call mean for its records: acknowledged, to retry, given up or misrouted (K2)."""
 
 from __future__ import annotations
 
@@ -10,68 +10,66 @@ from recordpublisher.publishers.kinesis.ports import PutResult
 
 from ..pending_record import PendingRecord
 from ..shard_queues.shard_map import ANY_SHARD
+from ..shard_queues.shard_map_refresher import MisroutedRecord
 from ..shard_queues.shard_queue import ShardQueue
 from .request import ShardBatch
 
 THROTTLED = "ProvisionedThroughputExceededException"
-"""One of the two codes of a refused record; the other is InternalFailure (API reference)."""
+"""One of the two error codes of a single record; the other is InternalFailure (API reference)."""
 
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """A Kinesis record whose retries are used up, and what the last refusal said."""
+    """A Kinesis record whose retries are used up, with its last error."""
 
-    outgoing: PendingRecord
+    record: PendingRecord
     error_code: str
     error_message: str
 
 
 @dataclass(slots=True)
 class PutOutcome:
-    """What becomes of one share: `strays` are acknowledged records that another shard took than their lane's."""
+    """The records of one batch by result. `misrouted` are acknowledged records that another shard took than expected."""
 
     acknowledged: list[PendingRecord]
-    again: list[PendingRecord] = field(default_factory=list)
+    to_retry: list[PendingRecord] = field(default_factory=list)
     given_up: list[GivenUp] = field(default_factory=list)
     throttles: int = 0
-    strays: list[tuple[PendingRecord, str]] = field(default_factory=list)
+    misrouted: list[MisroutedRecord] = field(default_factory=list)
 
 
-def classify_results(share: ShardBatch, results: Sequence[PutResult], max_retries: int) -> PutOutcome:
-    """Sort the records of a share by their results.
+def classify_results(batch: ShardBatch, results: Sequence[PutResult], max_retries: int) -> PutOutcome:
+    """Sort a batch's records by result, and count the failed attempt of each record that was not taken.
 
-    A refusal costs a record one of its retries, unless the shard's limit refused it while others of the call were taken: that is
-    progress, and a slow shard is no failure.
+    A throttled record does not lose an attempt while the shard takes others of the same call: a slow shard is no failure.
     """
-    refused = [place for place, result in enumerate(results) if result.error_code is not None]
-    if not refused:
-        return PutOutcome(share.records, strays=_strays(share.lane, share.records, results))
-    taken = set(range(len(results))) - set(refused)
-    verdict = PutOutcome([share.records[place] for place in sorted(taken)])
-    for place in refused:
-        outgoing, result = share.records[place], results[place]
+    failed = [index for index, result in enumerate(results) if result.error_code is not None]
+    if not failed:
+        return PutOutcome(batch.records, misrouted=_misrouted(batch.queue, batch.records, results))
+    taken = set(range(len(results))) - set(failed)
+    outcome = PutOutcome([batch.records[index] for index in sorted(taken)])
+    for index in failed:
+        record, result = batch.records[index], results[index]
         is_throttled = result.error_code == THROTTLED
-        verdict.throttles += is_throttled
-        outgoing.attempts = 0 if is_throttled and taken else outgoing.attempts + 1
-        if outgoing.attempts > max_retries:
-            verdict.given_up.append(GivenUp(outgoing, result.error_code or "", result.error_message or ""))
+        outcome.throttles += is_throttled
+        record.attempts = 0 if is_throttled and taken else record.attempts + 1
+        if record.attempts > max_retries:
+            outcome.given_up.append(GivenUp(record, result.error_code or "", result.error_message or ""))
         else:
-            verdict.again.append(outgoing)
-    kept = [results[place] for place in sorted(taken)]
-    verdict.strays = _strays(share.lane, verdict.acknowledged, kept)
-    return verdict
+            outcome.to_retry.append(record)
+    taken_results = [results[index] for index in sorted(taken)]
+    outcome.misrouted = _misrouted(batch.queue, outcome.acknowledged, taken_results)
+    return outcome
 
 
 def results_of_failed_call(error: TransientError, records: int) -> list[PutResult]:
-    """The results of a call that failed as a whole: every record is refused, as far as we know."""
+    """The results of a call that failed as a whole: every record counts as failed, although some may have been taken."""
     code = THROTTLED if isinstance(error, ThrottledError) else error.code
     return [PutResult(error_code=code, error_message=str(error))] * records
 
 
-def _strays(
-    lane: ShardQueue, records: list[PendingRecord], results: Sequence[PutResult]
-) -> list[tuple[PendingRecord, str]]:
-    expected = lane.shard.shard_id
+def _misrouted(queue: ShardQueue, records: list[PendingRecord], results: Sequence[PutResult]) -> list[MisroutedRecord]:
+    expected = queue.shard.shard_id
     if expected == ANY_SHARD or all([result.shard_id == expected for result in results]):  # noqa: C419 - a list is faster
         return []
     return [

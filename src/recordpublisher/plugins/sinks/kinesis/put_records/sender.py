@@ -1,4 +1,4 @@
-"""Sender: starts calls when they are due, a bounded number at a time, and hands each answer on."""
+"""Sender: makes PutRecords calls when they are due, a bounded number at a time, and passes their results on."""
 
 from __future__ import annotations
 
@@ -17,48 +17,48 @@ from .results import results_of_failed_call
 
 
 class Sender:
-    """Owns the calls that are going on, and the time at which it looks again for the next."""
+    """Owns the open calls, and the time of the next check for a call that is due."""
 
     def __init__(
         self,
         port: WritingPort,
         stream: str,
-        lanes: ShardQueues,
+        queues: ShardQueues,
         limits: RequestLimits,
         connections: int,
         clock: Clock,
         metrics: SinkMetrics,
-        on_answer: Callable[[Request, list[PutResult]], None],
+        on_results: Callable[[Request, list[PutResult]], None],
     ) -> None:
         self._port = port
         self._stream = stream
-        self._lanes = lanes
+        self._queues = queues
         self._limits = limits
         self._connections = connections
         self._clock = clock
         self._metrics = metrics
-        self._on_answer = on_answer
-        self._bell = Notifier()
-        self._looks_at = NEVER
+        self._on_results = on_results
+        self._wakeup = Notifier()
+        self._next_check_at = NEVER
         self._calls: set[asyncio.Task[None]] = set()
         self._failed: asyncio.Future[None] | None = None
 
     @property
-    def open_calls(self) -> int:
-        """Calls that are going on."""
+    def open_requests(self) -> int:
+        """Calls that have not ended."""
         return len(self._calls)
 
     def wake(self) -> None:
-        """Look at once whether a call is due."""
-        self._bell.ring()
+        """Check now whether a call is due."""
+        self._wakeup.notify_all()
 
-    def expect(self, at: float) -> None:
-        """Something will be due at this time."""
-        if at < self._looks_at:
-            self._bell.ring()
+    def wake_by(self, at: float) -> None:
+        """Make sure that there is a check at this time."""
+        if at < self._next_check_at:
+            self._wakeup.notify_all()
 
     async def run(self) -> None:
-        """Send until cancelled. Raises: what a call raised that no retry can help, once."""
+        """Send until cancelled. Raises: the first error of a call that retries cannot fix."""
         self._failed = asyncio.get_running_loop().create_future()
         try:
             while not self._failed.done():
@@ -69,41 +69,42 @@ class Sender:
                 call.cancel()
             await asyncio.gather(*self._calls, return_exceptions=True)
             if not self._failed.cancel():
-                self._failed.exception()  # looked at: asyncio need not warn of it
+                self._failed.exception()  # marks it as retrieved, so that asyncio does not warn
 
     async def _step(self) -> None:
+        """Start one call, or wait until the next one may be due."""
         if len(self._calls) >= self._connections:
-            await self._bell.next()
+            await self._wakeup.wait()
             return
         now = self._clock.monotonic()
-        found = take_next_request(self._lanes, now, self._limits)
+        found = take_next_request(self._queues, now, self._limits)
         if isinstance(found, Request):
             call = asyncio.create_task(self._send(found), name="put-records")
             self._calls.add(call)
-            call.add_done_callback(self._ended)
+            call.add_done_callback(self._on_call_end)
             return
-        self._looks_at = found
-        await self._bell.next(None if found == NEVER else max(found - now, 0.0))
-        self._looks_at = 0.0  # awake: nobody need ring
+        self._next_check_at = found
+        await self._wakeup.wait(None if found == NEVER else max(found - now, 0.0))
+        self._next_check_at = 0.0  # we are awake and check next: `wake_by` has nothing to do
 
-    def _ended(self, call: asyncio.Task[None]) -> None:
+    def _on_call_end(self, call: asyncio.Task[None]) -> None:
         self._calls.discard(call)
         error = None if call.cancelled() else call.exception()
         if error is not None and self._failed is not None and not self._failed.done():
             self._failed.set_exception(error)
-        self._bell.ring()
+        self._wakeup.notify_all()
 
     async def _send(self, request: Request) -> None:
         entries = [
-            PutEntry(outgoing.data, outgoing.partition_key, outgoing.explicit_hash_key)
-            for share in request.batches
-            for outgoing in share.records
+            PutEntry(record.data, record.partition_key, record.explicit_hash_key)
+            for batch in request.batches
+            for record in batch.records
         ]
         began = self._clock.monotonic()
         results = await self._results_of(entries)
         self._metrics.requests += 1
         self._metrics.current_send_time_ms = round((self._clock.monotonic() - began) * 1000)
-        self._on_answer(request, results)
+        self._on_results(request, results)
 
     async def _results_of(self, entries: list[PutEntry]) -> list[PutResult]:
         try:
@@ -112,5 +113,5 @@ class Sender:
             self._metrics.failed_requests += 1
             return results_of_failed_call(error, len(entries))
         if len(answer.results) != len(entries):
-            raise ImpossibleStateError(f"PutRecords answered {len(answer.results)} results for {len(entries)} records")
+            raise ImpossibleStateError(f"PutRecords returned {len(answer.results)} results for {len(entries)} records")
         return answer.results

@@ -1,1 +1,1 @@
-"""What waits for each shard, and which shard that is. Start at `shard_queue.py`."""
+"""Records that wait to be sent, by shard, and the map from a key to its shard. Start at `shard_queue.py`."""

@@ -1,4 +1,4 @@
-"""KPL aggregation: many user records in one Kinesis record (aggregation-format.md of the KPL), written for one shard (K4)."""
+"""KplAggregator: packs user records of one shard into one Kinesis record (aggregation-format.md of the KPL, K4)."""
 
 from __future__ import annotations
 
@@ -12,44 +12,46 @@ from ..pending_record import PendingRecord, size_of
 _PART_OVERHEAD = 12
 """Bytes of a part besides its data: two tags with lengths of up to three bytes, and an index."""
 _KEY_OVERHEAD = 3
-"""Bytes of a key in its table besides itself."""
+"""Bytes of a key in the key table besides the key itself."""
 _HASH_KEY_BYTES = 39 + _KEY_OVERHEAD + 4
-"""Of an explicit hash key in its table, and of the index that points to it."""
+"""Bytes of an explicit hash key in its table, and of the index that points to it."""
 _FRAME = 20
-"""Magic and digest."""
+"""Bytes of magic number and digest."""
 
 
 class KplAggregator:
-    """Makes Kinesis records of at most so many user records and bytes.
+    """Makes Kinesis records of at most `max_records` user records and `max_bytes` bytes.
 
-    An aggregate carries the partition key and the hash key of its first part, so that it goes to the shard of all of them.
+    An aggregate carries the partition key and the hash key of its first part, so it goes to the shard of all its parts.
     """
 
-    def __init__(self, most_records: int, most_bytes: int) -> None:
-        self.most_records = most_records
-        self.most_bytes = most_bytes
+    def __init__(self, max_records: int, max_bytes: int) -> None:
+        self.max_records = max_records
+        self.max_bytes = max_bytes
 
-    def cut(self, queue: deque[PendingRecord], most_bytes: int, *, of_one_key: bool = False) -> list[PendingRecord]:
-        """Take what makes one Kinesis record off a queue; what is an aggregate already, or too large, goes alone.
+    def take_parts(
+        self, queue: deque[PendingRecord], max_bytes: int, *, of_one_key: bool = False
+    ) -> list[PendingRecord]:
+        """Remove the user records of the next Kinesis record from a queue; an existing aggregate or a large record goes alone.
 
-        `of_one_key`: the queue is of one partition key, and its records may be for several shards by their explicit hash keys.
+        `of_one_key`: the queue holds one partition key, whose explicit hash keys may lead to several shards.
         """
         first = queue.popleft()
         parts, keys = [first], {first.partition_key}
         size = _FRAME + _bytes_of(first, is_new_key=True)
-        most_bytes = min(most_bytes, self.most_bytes)
-        while queue and not first.parts and len(parts) < self.most_records:
+        max_bytes = min(max_bytes, self.max_bytes)
+        while queue and not first.parts and len(parts) < self.max_records:
             following = queue[0]
             size += _bytes_of(following, is_new_key=following.partition_key not in keys)
-            is_elsewhere = of_one_key and following.explicit_hash_key != first.explicit_hash_key
-            if following.parts or is_elsewhere or size > most_bytes:
+            may_differ_in_shard = of_one_key and following.explicit_hash_key != first.explicit_hash_key
+            if following.parts or may_differ_in_shard or size > max_bytes:
                 break
             keys.add(following.partition_key)
             parts.append(queue.popleft())
         return parts
 
-    def record_of(self, parts: Sequence[PendingRecord]) -> PendingRecord:
-        """One Kinesis record of these user records; of one alone it is the record itself."""
+    def aggregate(self, parts: Sequence[PendingRecord]) -> PendingRecord:
+        """One Kinesis record of these user records; a single one is returned as it is."""
         first = parts[0]
         if len(parts) == 1:
             return first
@@ -58,18 +60,18 @@ class KplAggregator:
         return PendingRecord(data, first.partition_key, str(first.hash_key), size, parts=tuple(parts))
 
 
-def split_aggregate(outgoing: PendingRecord) -> tuple[PendingRecord, ...]:
-    """What goes to the lanes of a newer shard map: the parts, unless they have one hash key and so stay together."""
-    first = outgoing.user_records[0]
+def split_aggregate(record: PendingRecord) -> tuple[PendingRecord, ...]:
+    """The records to queue after a reshard: the parts of an aggregate, or the aggregate if all its parts have one hash key."""
+    first = record.user_records[0]
     if all(
         (part.partition_key, part.explicit_hash_key) == (first.partition_key, first.explicit_hash_key)
-        for part in outgoing.parts
+        for part in record.parts
     ):
-        return (outgoing,)
-    return outgoing.parts
+        return (record,)
+    return record.parts
 
 
 def _bytes_of(part: PendingRecord, *, is_new_key: bool) -> int:
-    """What a part adds to an aggregate, at most; its key stands in the table once."""
+    """The most that a part adds to an aggregate; a key stands in the table once."""
     size = (part.size + _KEY_OVERHEAD if is_new_key else len(part.data)) + _PART_OVERHEAD
     return size if part.explicit_hash_key is None else size + _HASH_KEY_BYTES

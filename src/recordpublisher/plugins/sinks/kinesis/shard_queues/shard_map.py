@@ -1,4 +1,4 @@
-"""The shard map: which open shard takes a hash key, as far as the last listing knows (K4)."""
+"""ShardMap: which open shard takes a hash key, by the last listing (K4)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from recordpublisher.publishers.errors import ImpossibleStateError
 from recordpublisher.publishers.shards import HashRange, Shard
 
 ANY_SHARD = "any shard"
-"""The one lane of a stream whose keys do not decide the shard (AUTO record distribution, S4)."""
+"""Id of the one queue of a stream whose keys do not decide the shard (AUTO record distribution, S4)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardMap:
-    """The open shards by the start of their hash ranges.
+    """The open shards, sorted by the start of their hash ranges.
 
-    `open_count`: how many there are, also where keys do not decide; `ranges`: of every listed shard, closed ones included.
+    `open_count`: the number of open shards, also where keys do not decide; `ranges`: of every listed shard, closed ones included.
     """
 
     shards: tuple[Shard, ...]

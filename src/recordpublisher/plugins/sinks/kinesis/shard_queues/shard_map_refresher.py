@@ -13,16 +13,16 @@ from ..statistics import SinkMetrics
 from ..waiters import Notifier
 from .shard_map import ShardMap
 
-LISTINGS_APART_SECONDS = 0.5
-"""A reshard closes shards one by one: it is not listed for each of them."""
-LOOK_SECONDS = 60.0
-"""Between two listings of a stream where nothing is predicted, and so nothing noticed (AUTO record distribution)."""
-Stray = tuple[PendingRecord, str]
-"""An aggregate that was acknowledged, and the shard that has it."""
+MIN_REFRESH_INTERVAL_SECONDS = 0.5
+"""A reshard closes shards one by one; they are not listed again for each."""
+PERIODIC_REFRESH_SECONDS = 60.0
+"""Between two listings of a stream with AUTO record distribution: no shard is expected there, so nothing is ever misrouted."""
+MisroutedRecord = tuple[PendingRecord, str]
+"""An acknowledged record and the shard that took it, which is not the expected one."""
 
 
 class ShardMapRefresher:
-    """Owns the strays between their acknowledgement and the listing that tells which of their parts are where readers look for them."""
+    """Owns misrouted aggregates from their acknowledgement until a listing shows which of their parts readers will accept."""
 
     def __init__(
         self,
@@ -31,53 +31,54 @@ class ShardMapRefresher:
         distributes_by_key: bool,
         retries: RetryPolicy,
         metrics: SinkMetrics,
-        adopt: Callable[[ShardMap], None],
-        acknowledged: Callable[[Sequence[PendingRecord]], None],
+        apply: Callable[[ShardMap], None],
+        acknowledge: Callable[[Sequence[PendingRecord]], None],
         send_again: Callable[[Sequence[PendingRecord]], None],
         on_change: Callable[[], None],
     ) -> None:
         self._port = port
         self._stream = stream
-        self._distributes_by_key = distributes_by_key
+        self._keys_decide = distributes_by_key
         self._retries = retries
         self._metrics = metrics
-        self._adopt = adopt
-        self._acknowledged = acknowledged
+        self._apply = apply
+        self._acknowledge = acknowledge
         self._send_again = send_again
         self._on_change = on_change
-        self._strays: list[Stray] = []
-        self._is_asked = False
-        self._bell = Notifier()
+        self._misrouted: list[MisroutedRecord] = []
+        self._is_requested = False
+        self._wakeup = Notifier()
 
-    def noticed(self, strays: list[Stray]) -> None:
-        """Records went to other shards than predicted; these are the aggregates among them."""
-        self._strays += strays
-        self._is_asked = True
-        self._bell.ring()
+    def request_refresh(self, misrouted_aggregates: list[MisroutedRecord]) -> None:
+        """List the shards soon, since records reached other shards than expected; these are the aggregates among them."""
+        self._misrouted += misrouted_aggregates
+        self._is_requested = True
+        self._wakeup.notify_all()
 
     async def run(self) -> None:
-        """List when something was noticed. Raises: what no retry can help."""
+        """List on request until cancelled. Raises: errors that retries cannot fix."""
         while True:
-            if not self._is_asked:
-                await self._bell.next(None if self._distributes_by_key else LOOK_SECONDS)
-                if self._distributes_by_key and not self._is_asked:
+            if not self._is_requested:
+                await self._wakeup.wait(None if self._keys_decide else PERIODIC_REFRESH_SECONDS)
+                if self._keys_decide and not self._is_requested:
                     continue
-            self._is_asked = False
-            strays, self._strays = self._strays, []
+            self._is_requested = False
+            misrouted, self._misrouted = self._misrouted, []
             listed = await call_with_retries(lambda: self._port.list_shards(self._stream), self._retries)
             self._metrics.shard_map_refreshes += 1
-            found = ShardMap.of(listed, self._distributes_by_key)
-            self._adopt(found)
-            for outgoing, shard_id in strays:
-                self._look_into(outgoing, shard_id, found)
+            shard_map = ShardMap.of(listed, self._keys_decide)
+            self._apply(shard_map)
+            for aggregate, shard_id in misrouted:
+                self._complete_misrouted(aggregate, shard_id, shard_map)
             self._on_change()
-            await asyncio.sleep(LISTINGS_APART_SECONDS)
+            await asyncio.sleep(MIN_REFRESH_INTERVAL_SECONDS)
 
-    def _look_into(self, outgoing: PendingRecord, shard_id: str, found: ShardMap) -> None:
-        """Readers drop parts whose hash key lies outside the shard that has the aggregate (S4): those are sent again."""
-        taken_by = found.ranges.get(shard_id)
-        foreign = [part for part in outgoing.parts if taken_by is None or part.hash_key not in taken_by]
-        at_home = [part for part in outgoing.parts if taken_by is not None and part.hash_key in taken_by]
-        self._metrics.wrong_shard_records += len(foreign)
+    def _complete_misrouted(self, aggregate: PendingRecord, shard_id: str, shard_map: ShardMap) -> None:
+        """Acknowledge the parts that belong to the shard, and send the others again: readers drop a part whose hash key lies outside
+        the range of the shard that has the aggregate (S4)."""
+        taken_by = shard_map.ranges.get(shard_id)
+        foreign = [part for part in aggregate.parts if taken_by is None or part.hash_key not in taken_by]
+        accepted = [part for part in aggregate.parts if taken_by is not None and part.hash_key in taken_by]
+        self._metrics.misrouted_records += len(foreign)
         self._send_again(foreign)
-        self._acknowledged(at_home)
+        self._acknowledge(accepted)

@@ -1,4 +1,4 @@
-"""A lane: what waits for one shard, and when how much of it may go."""
+"""ShardQueue: the records that wait for one shard, and how many of them may be sent when."""
 
 from __future__ import annotations
 
@@ -8,146 +8,148 @@ from collections.abc import Iterable
 from recordpublisher.publishers.shards import Shard
 
 from ..pending_record import PendingRecord
-from ..rate_control import CREDIT_SECONDS, CongestionWindow, ShardRateLimit
+from ..rate_control import MAX_CREDIT_SECONDS, CongestionWindow, ShardRateLimit
 from .kpl_aggregator import KplAggregator
 
-WAITED_ENOUGH = float("-inf")
-Cut = tuple[list[PendingRecord], int]
-"""Kinesis records and their bytes."""
+ALREADY_DUE = float("-inf")
+RecordsAndBytes = tuple[list[PendingRecord], int]
+"""Kinesis records and their total bytes."""
 
 
 class ShardQueue:
-    """Owns the queue of one shard, what is in flight to it, its window and its turn."""
+    """Owns one shard's queue, its records in flight, its congestion window and the time of its next send."""
 
-    def __init__(self, shard: Shard, pace: ShardRateLimit) -> None:
+    def __init__(self, shard: Shard, rate_limit: ShardRateLimit) -> None:
         self.shard = shard
-        self.pace = pace
-        self.window = CongestionWindow(pace.initial_window)
-        self.queue: deque[PendingRecord] = deque()
+        self.rate_limit = rate_limit
+        self.window = CongestionWindow(rate_limit.initial_window)
+        self.records: deque[PendingRecord] = deque()
         self.queued_bytes = 0
         self.in_flight = 0
-        self.turn = 0.0
-        """Nothing is sent before this time (the clock's seconds): the pace, or the backoff."""
-        self._unanswered = 0.0
-        """Seconds of rest for what is in flight."""
-        self.since = 0.0
-        """Since when the queue waits to be filled up."""
-        self.refusals = 0
-        """Calls in a row that the shard, or the network, took nothing of."""
+        self.next_send_at = 0.0
+        """Nothing is sent before this time (the clock's seconds), because of the rate limit or a backoff."""
+        self._in_flight_seconds = 0.0
+        """Sum of the pauses of the calls in flight: the time the shard needs for them at its rate limit."""
+        self.waiting_since = 0.0
+        """When the oldest queued record began to linger."""
+        self.consecutive_failures = 0
+        """Calls in a row from which the shard took nothing."""
 
     @property
-    def room(self) -> int:
-        """Kinesis records that may be sent to it now, as far as the window and the calls without an answer go."""
-        return self.window.size - self.in_flight if self._unanswered <= CREDIT_SECONDS else 0
+    def send_allowance(self) -> int:
+        """Kinesis records that the window and the records in flight allow to be sent now."""
+        return self.window.size - self.in_flight if self._in_flight_seconds <= MAX_CREDIT_SECONDS else 0
 
-    def add(self, outgoing: PendingRecord, now: float) -> None:
-        """Let a record wait with the others."""
-        if not self.queue:
-            self.since = now
-        self.queue.append(outgoing)
-        self.queued_bytes += outgoing.size
+    def add(self, record: PendingRecord, now: float) -> None:
+        """Queue a record."""
+        if not self.records:
+            self.waiting_since = now
+        self.records.append(record)
+        self.queued_bytes += record.size
 
-    def put_back(self, refused: Iterable[PendingRecord]) -> None:
-        """Records that were refused go first, in their order."""
-        for outgoing in reversed(list(refused)):
-            self.queue.appendleft(outgoing)
-            self.queued_bytes += outgoing.size
-        self.hurry()
+    def put_back(self, records: Iterable[PendingRecord]) -> None:
+        """Queue records again, before all others and in their order."""
+        for record in reversed(list(records)):
+            self.records.appendleft(record)
+            self.queued_bytes += record.size
+        self.mark_due()
 
-    def hurry(self) -> None:
-        """What waits has waited long enough: it goes with the next call."""
-        self.since = WAITED_ENOUGH
+    def mark_due(self) -> None:
+        """Let the queued records go with the next call, without further linger."""
+        self.waiting_since = ALREADY_DUE
 
-    def drained(self) -> list[PendingRecord]:
-        """Everything that waits, which no longer waits here."""
-        waiting = list(self.queue)
-        self.queue.clear()
+    def drain(self) -> list[PendingRecord]:
+        """Remove and return all queued records."""
+        waiting = list(self.records)
+        self.records.clear()
         self.queued_bytes = 0
         return waiting
 
     @property
-    def estimate(self) -> int:
-        """How many Kinesis records could go now, about."""
-        return min(len(self.queue), self.room, self.pace.grain_records)
+    def sendable_estimate(self) -> int:
+        """About how many Kinesis records could be sent now."""
+        return min(len(self.records), self.send_allowance, self.rate_limit.burst_records)
 
-    def take(self, most: int, most_bytes: int, *, is_due: bool) -> Cut:
-        """Take at most so many Kinesis records off the queue; one that is larger than the bytes alone.
+    def take(self, max_records: int, max_bytes: int, *, is_due: bool) -> RecordsAndBytes:
+        """Remove and return Kinesis records up to the limits; a record larger than `max_bytes` alone.
 
-        `is_due`: the lane has waited long enough, and what is not full goes too (aggregates).
+        `is_due`: the linger has passed, so aggregates that are not full go too.
         """
-        most = min(most, self.room, self.pace.grain_records)
-        most_bytes = min(most_bytes, self.pace.grain_bytes)
+        max_records = min(max_records, self.send_allowance, self.rate_limit.burst_records)
+        max_bytes = min(max_bytes, self.rate_limit.burst_bytes)
         taken: list[PendingRecord] = []
         size = 0
-        queue = self.queue
-        while queue and len(taken) < most and (not taken or size + queue[0].size <= most_bytes):
-            outgoing = queue.popleft()
-            taken.append(outgoing)
-            size += outgoing.size
+        queued = self.records
+        while queued and len(taken) < max_records and (not taken or size + queued[0].size <= max_bytes):
+            record = queued.popleft()
+            taken.append(record)
+            size += record.size
         self.queued_bytes -= size
         return taken, size
 
-    def sent(self, cut: Cut, now: float) -> float:
-        """So much is on its way; what is left, unless the limits held it back, waits for more to come. Returns the rest for it."""
-        records, size = len(cut[0]), cut[1]
-        rest = self.pace.rest(records, size, self.window.size)
-        self._bound_credit(now)
-        self.turn += rest
-        self._unanswered += rest
+    def mark_sent(self, taken: RecordsAndBytes, now: float) -> float:
+        """Count records as in flight; returns the seconds by which they delay the next send. What is left begins a new linger,
+        unless it is enough for a call and only the limits held it back."""
+        records, size = len(taken[0]), taken[1]
+        pause = self.rate_limit.pause_seconds(records, size, self.window.size)
+        self._limit_credit(now)
+        self.next_send_at += pause
+        self._in_flight_seconds += pause
         self.in_flight += records
-        if self.is_low:
-            self.since = now
-        return rest
+        if not self.has_full_record:
+            self.waiting_since = now
+        return pause
 
-    def answered(self, records: int, rest: float, now: float) -> None:
-        """A call ended that so much of this lane went with."""
-        self._bound_credit(now)
+    def mark_completed(self, records: int, pause: float, now: float) -> None:
+        """A call ended that carried so many of this shard's records."""
+        self._limit_credit(now)
         self.in_flight -= records
-        self._unanswered = self._unanswered - rest if self.in_flight else 0.0  # no sum of roundings
+        self._in_flight_seconds = self._in_flight_seconds - pause if self.in_flight else 0.0  # drops rounding errors
 
-    def _bound_credit(self, now: float) -> None:
-        """Time that the shard was not written to counts up to the credit, and what is in flight may only arrive now.
+    def _limit_credit(self, now: float) -> None:
+        """Let unused time count at most as MAX_CREDIT_SECONDS, and less while calls are in flight.
 
-        Otherwise calls that were held up arrive together with those of the time since, and the shard refuses what kept to its pace.
+        Delayed calls may all reach the shard now. Together with the sends for the time since, they would exceed the shard's limit
+        although each was sent at the allowed rate.
         """
-        self.turn = max(self.turn, now - CREDIT_SECONDS + self._unanswered)
+        self.next_send_at = max(self.next_send_at, now - MAX_CREDIT_SECONDS + self._in_flight_seconds)
 
     @property
-    def is_low(self) -> bool:
-        """Whether what is left is too little to go by itself."""
-        return not self.queue
+    def has_full_record(self) -> bool:
+        """Whether at least one Kinesis record can be sent without waiting for more user records."""
+        return bool(self.records)
 
 
 class AggregatingShardQueue(ShardQueue):
-    """A lane whose user records go as aggregates: full ones, or what there is once the lane is due (K1)."""
+    """A queue whose user records are sent as aggregates: full ones, or all that is queued once the linger has passed (K1)."""
 
-    def __init__(self, shard: Shard, pace: ShardRateLimit, aggregation: KplAggregator) -> None:
-        super().__init__(shard, pace)
-        self._aggregation = aggregation
-
-    @property
-    def estimate(self) -> int:
-        """How many Kinesis records could go now, about."""
-        full = self.queued_bytes // self._aggregation.most_bytes + len(self.queue) // self._aggregation.most_records
-        return min(full, super().estimate)
+    def __init__(self, shard: Shard, rate_limit: ShardRateLimit, aggregator: KplAggregator) -> None:
+        super().__init__(shard, rate_limit)
+        self._aggregator = aggregator
 
     @property
-    def is_low(self) -> bool:
-        """Whether what is left would not fill an aggregate."""
-        few = len(self.queue) < self._aggregation.most_records
-        return few and self.queued_bytes < self._aggregation.most_bytes
+    def sendable_estimate(self) -> int:
+        """About how many Kinesis records could be sent now."""
+        full = self.queued_bytes // self._aggregator.max_bytes + len(self.records) // self._aggregator.max_records
+        return min(full, super().sendable_estimate)
 
-    def take(self, most: int, most_bytes: int, *, is_due: bool) -> Cut:
-        """Take at most so many Kinesis records, made of what waits; half-filled ones only when the lane is due."""
-        most = min(most, self.room, self.pace.grain_records)
-        most_bytes = min(most_bytes, self.pace.grain_bytes)
+    @property
+    def has_full_record(self) -> bool:
+        """Whether the queued records fill an aggregate."""
+        many = len(self.records) >= self._aggregator.max_records
+        return many or self.queued_bytes >= self._aggregator.max_bytes
+
+    def take(self, max_records: int, max_bytes: int, *, is_due: bool) -> RecordsAndBytes:
+        """Remove user records and return them as Kinesis records up to the limits; partly filled ones only if `is_due`."""
+        max_records = min(max_records, self.send_allowance, self.rate_limit.burst_records)
+        max_bytes = min(max_bytes, self.rate_limit.burst_bytes)
         taken: list[PendingRecord] = []
         size = 0
-        while self.queue and len(taken) < most and (is_due or not self.is_low):
-            if taken and size + min(self.queued_bytes, self._aggregation.most_bytes) > most_bytes:
+        while self.records and len(taken) < max_records and (is_due or self.has_full_record):
+            if taken and size + min(self.queued_bytes, self._aggregator.max_bytes) > max_bytes:
                 break
-            parts = self._aggregation.cut(self.queue, self._aggregation.most_bytes)
+            parts = self._aggregator.take_parts(self.records, self._aggregator.max_bytes)
             self.queued_bytes -= sum([part.size for part in parts])
-            taken.append(self._aggregation.record_of(parts))
+            taken.append(self._aggregator.aggregate(parts))
             size += taken[-1].size
         return taken, size

@@ -1,4 +1,4 @@
-"""The lanes of one stream: one for each open shard, and the way from a record to its lane."""
+"""ShardQueues: one queue for each open shard, and the choice of a record's queue."""
 
 from __future__ import annotations
 
@@ -12,73 +12,72 @@ from .kpl_aggregator import KplAggregator, split_aggregate
 from .shard_map import ANY_SHARD, ShardMap
 from .shard_queue import AggregatingShardQueue, ShardQueue
 
-_REMEMBERED_KEYS = 65_536
-"""Hashing a key costs more than everything else that is done for a record; so many lanes of keys are remembered."""
+_MAX_CACHED_KEYS = 65_536
+"""Keys whose queue is cached: hashing a key costs more than everything else that is done for a record."""
 
 
 class ShardQueues:
-    """Owns the lanes and the shard map that they follow."""
+    """Owns the queues and the current shard map."""
 
-    def __init__(self, shard_map: ShardMap, pace: ShardRateLimit, aggregation: KplAggregator | None) -> None:
-        self._pace = pace
-        self._aggregation = aggregation
-        self._lanes: dict[str, ShardQueue] = {}
-        self._of_key: dict[str, ShardQueue] = {}
-        self.adopt(shard_map, 0.0)
+    def __init__(self, shard_map: ShardMap, rate_limit: ShardRateLimit, aggregator: KplAggregator | None) -> None:
+        self._rate_limit = rate_limit
+        self._aggregator = aggregator
+        self._queues: dict[str, ShardQueue] = {}
+        self._by_key: dict[str, ShardQueue] = {}
+        self.update(shard_map, 0.0)
 
     def __iter__(self) -> Iterator[ShardQueue]:
-        return iter(self._lanes.values())
+        return iter(self._queues.values())
 
-    def __contains__(self, lane: ShardQueue) -> bool:
-        return self._lanes.get(lane.shard.shard_id) is lane
+    def __contains__(self, queue: ShardQueue) -> bool:
+        return self._queues.get(queue.shard.shard_id) is queue
 
-    def adopt(self, shard_map: ShardMap, now: float) -> None:
-        """Follow a newer listing: what waited for shards that are closed now goes to their children, in its order."""
+    def update(self, shard_map: ShardMap, now: float) -> None:
+        """Apply a newer shard map: records queued for a closed shard move to its children, in order."""
         self.map = shard_map
-        before, self._lanes = self._lanes, {}
-        self._of_key.clear()
+        before, self._queues = self._queues, {}
+        self._by_key.clear()
         for shard in shard_map.shards:
-            lane = before.pop(shard.shard_id) if shard.shard_id in before else self._lane(shard)
-            lane.pace = self._pace_of(shard)
-            self._lanes[shard.shard_id] = lane
+            queue = before.pop(shard.shard_id) if shard.shard_id in before else self._new_queue(shard)
+            queue.rate_limit = self._rate_limit_of(shard)
+            self._queues[shard.shard_id] = queue
         for closed in before.values():
-            self.spread([part for outgoing in closed.drained() for part in split_aggregate(outgoing)], now)
+            self.requeue([part for record in closed.drain() for part in split_aggregate(record)], now)
 
-    def spread(self, records: Iterable[PendingRecord], now: float) -> None:
-        """Records that have waited once already go to their lanes, and from there with the next calls."""
-        for outgoing in records:
-            lane = self.of(outgoing)
-            lane.add(outgoing, now)
-            lane.hurry()
+    def requeue(self, records: Iterable[PendingRecord], now: float) -> None:
+        """Queue records that have waited before; they go with the next calls."""
+        for record in records:
+            queue = self.queue_for(record)
+            queue.add(record, now)
+            queue.mark_due()
 
-    def of(self, outgoing: PendingRecord) -> ShardQueue:
-        """The lane of the shard that will take this record, as far as is known."""
-        if outgoing.explicit_hash_key is not None:
-            return self._lanes[self.map.shard_of(outgoing.hash_key).shard_id]
-        key = outgoing.partition_key
-        lane = self._of_key.get(key)
-        if lane is None:
-            lane = self._lanes[self.map.shard_of(outgoing.hash_key).shard_id]
-            if len(self._of_key) >= _REMEMBERED_KEYS:
-                self._of_key.clear()
-            self._of_key[key] = lane
-        return lane
+    def queue_for(self, record: PendingRecord) -> ShardQueue:
+        """The queue of the shard that takes this record, by the current map."""
+        if record.explicit_hash_key is not None:
+            return self._queues[self.map.shard_of(record.hash_key).shard_id]
+        key = record.partition_key
+        queue = self._by_key.get(key)
+        if queue is None:
+            queue = self._queues[self.map.shard_of(record.hash_key).shard_id]
+            if len(self._by_key) >= _MAX_CACHED_KEYS:
+                self._by_key.clear()
+            self._by_key[key] = queue
+        return queue
 
-    def hurry(self) -> None:
-        """What waits goes with the next calls."""
-        for lane in self:
-            lane.hurry()
+    def mark_all_due(self) -> None:
+        """Let all queued records go with the next calls."""
+        for queue in self:
+            queue.mark_due()
 
-    def _lane(self, shard: Shard) -> ShardQueue:
-        pace = self._pace_of(shard)
-        return (
-            ShardQueue(shard, pace)
-            if self._aggregation is None
-            else AggregatingShardQueue(shard, pace, self._aggregation)
-        )
+    def _new_queue(self, shard: Shard) -> ShardQueue:
+        rate_limit = self._rate_limit_of(shard)
+        if self._aggregator is None:
+            return ShardQueue(shard, rate_limit)
+        return AggregatingShardQueue(shard, rate_limit, self._aggregator)
 
-    def _pace_of(self, shard: Shard) -> ShardRateLimit:
+    def _rate_limit_of(self, shard: Shard) -> ShardRateLimit:
+        # ANY_SHARD stands for all open shards of the stream, so it gets the sum of their limits
         shards = self.map.open_count if shard.shard_id == ANY_SHARD else 1
-        pace = self._pace
-        first = min(MAX_WINDOW, pace.initial_window * shards)
-        return ShardRateLimit(pace.records_per_second * shards, pace.bytes_per_second * shards, first)
+        limit = self._rate_limit
+        window = min(MAX_WINDOW, limit.initial_window * shards)
+        return ShardRateLimit(limit.records_per_second * shards, limit.bytes_per_second * shards, window)

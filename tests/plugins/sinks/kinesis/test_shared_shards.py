@@ -1,4 +1,4 @@
-"""Shards that give less than the pace expects: what they give is used up, and writers share it (K1, K4)."""
+"""Shards with less capacity than documented: it is used up, and several writers share it (K1, K4)."""
 
 import asyncio
 
@@ -53,20 +53,20 @@ def run(rate, writers, latency=0.005):
 
 @pytest.mark.parametrize("latency", [0.002, 0.1])
 @pytest.mark.parametrize("rate", [20, 100, 500])
-def test_a_shard_that_gives_less_is_used_up_to_nine_tenths_at_least(rate, latency):
+def test_at_least_nine_tenths_of_a_slow_shards_capacity_are_used(rate, latency):
     (written,), throttles, requests = run(rate, 1, latency)
     assert 0.9 * rate * SECONDS <= written <= 1.1 * rate * SECONDS
     assert 0 < throttles < 8_000, "without a window that shrinks it is ten times as much"
     assert requests < 70 * 30, "a refusal is followed by a pause"
 
 
-def test_a_shard_that_gives_what_is_documented_refuses_nothing():
+def test_a_shard_with_the_documented_capacity_throttles_nothing():
     (written,), throttles, _ = run(1_000, 1)
     assert written >= 0.98 * 1_000 * SECONDS
     assert throttles == 0
 
 
-def test_writers_of_one_shard_share_it():
+def test_writers_of_one_shard_get_similar_shares():
     written, _, _ = run(1_000, 3)
     assert sum(written) >= 900 * SECONDS
     assert min(written) >= max(written) / 3

@@ -1,4 +1,4 @@
-"""FLINK-34071: a fan-out source and a throttled sink on one loop, for hours of virtual time; neither waits for the other for ever (F1)."""
+"""FLINK-34071: a fan-out source and a throttled sink on one loop, for hours of virtual time; neither blocks the other for ever (F1)."""
 
 import asyncio
 
