@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord, size_of
 from recordpublisher.plugins.sinks.kinesis.shard_queues.kpl_aggregator import KplAggregator, split_aggregate
 from recordpublisher.publishers.aggregation.deaggregation import Deaggregator
-from recordpublisher.publishers.aggregation.kpl_format import MAGIC, hash_key_of, encode_aggregate
+from recordpublisher.publishers.aggregation.kpl_format import MAGIC, encode_aggregate, hash_key_of
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
