@@ -1,4 +1,4 @@
-"""An account on a clock that tests move, and ways to ask it with and without the wire."""
+"""An account on a manual clock, and ways to call it with and without HTTP."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,7 +12,7 @@ from recordpublisher.local import Delays, LocalKinesisThread, ManualClock, serve
 from recordpublisher.local.operations.table import OPERATIONS
 from recordpublisher.local.streams.account import Account
 
-Ask = Callable[..., dict[str, Any]]
+Call = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
@@ -26,14 +26,14 @@ def account(clock: ManualClock) -> Account:
 
 
 @pytest.fixture
-def ask(account: Account) -> Ask:
-    """Ask the account in words of the API, without a socket."""
+def call(account: Account) -> Call:
+    """Call an operation of the account, without a socket."""
 
-    def ask(operation: str, **fields: object) -> dict[str, Any]:
+    def call(operation: str, **fields: object) -> dict[str, Any]:
         answer: dict[str, Any] = msgspec.json.decode(OPERATIONS[operation](account, msgspec.json.encode(fields)))
         return answer
 
-    return ask
+    return call
 
 
 @pytest.fixture

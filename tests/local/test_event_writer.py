@@ -1,4 +1,4 @@
-"""Subscriptions over HTTP, as aiobotocore and a bare socket meet them."""
+"""Subscriptions over HTTP, read by aiobotocore and by a bare socket."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ from recordpublisher.local import Delays, LocalKinesis, ManualClock, StreamFault
 from recordpublisher.local.streams import subscriptions
 
 SHARD = "shardId-000000000000"
-PROMPTLY = 60  # s: half of the time after which a subscription looks again by itself, and long for the slowest machine
+TIMEOUT_SECONDS = 60  # s: half of the time after which a subscription wakes by itself, and long for the slowest machine
 HEARTBEAT_MS = 120_000
 
 
@@ -31,10 +31,10 @@ class Reader:
 
     async def subscribe(self, kind: str = "TRIM_HORIZON", **more: Any) -> Any:
         position = {"Type": kind, **more}
-        answer = await self.kinesis.subscribe_to_shard(
+        response = await self.kinesis.subscribe_to_shard(
             ConsumerARN=self.consumer_arn, ShardId=SHARD, StartingPosition=position
         )
-        return answer["EventStream"]
+        return response["EventStream"]
 
     def advance(self, ms: int) -> None:
         assert isinstance(self.endpoint.clock, ManualClock)
@@ -44,7 +44,7 @@ class Reader:
 @asynccontextmanager
 async def reading(**options: Any) -> AsyncIterator[Reader]:
     async with LocalKinesis(streams={"orders": 1}, **{"delays": Delays(consumer=0), **options}) as endpoint:
-        config = AioConfig(retries={"total_max_attempts": 1}, read_timeout=PROMPTLY)
+        config = AioConfig(retries={"total_max_attempts": 1}, read_timeout=TIMEOUT_SECONDS)
         session = get_session()
         async with session.create_client(
             "kinesis",
@@ -67,20 +67,20 @@ async def reader(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Reader]:
 
 
 async def next_event(events: Any) -> dict[str, Any]:
-    async with asyncio.timeout(PROMPTLY):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         event: dict[str, Any] = (await anext(aiter(events)))["SubscribeToShardEvent"]
         return event
 
 
 async def rest(events: Any) -> list[Any]:
     try:
-        async with asyncio.timeout(PROMPTLY):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             return [event async for event in events]
     finally:
         events.close()
 
 
-async def test_records_are_pushed_the_moment_they_arrive(reader: Reader):
+async def test_records_are_sent_as_soon_as_they_arrive(reader: Reader):
     events = await reader.subscribe("LATEST")
     for text in (b"one", b"two"):
         await reader.kinesis.put_record(StreamName="orders", Data=text, PartitionKey="k")
@@ -89,7 +89,7 @@ async def test_records_are_pushed_the_moment_they_arrive(reader: Reader):
     events.close()
 
 
-async def test_a_whole_put_records_call_is_pushed_as_one_event(reader: Reader):
+async def test_a_whole_put_records_call_is_sent_as_one_event(reader: Reader):
     events = await reader.subscribe("LATEST")
     entries = [{"Data": b"%d" % i, "PartitionKey": "k"} for i in range(3)]
     await reader.kinesis.put_records(StreamName="orders", Records=entries)
@@ -137,7 +137,7 @@ async def test_a_backlog_arrives_complete_and_in_order(reader: Reader):
     events.close()
 
 
-async def test_the_answer_ends_cleanly_after_five_minutes(reader: Reader):
+async def test_the_response_ends_cleanly_after_five_minutes(reader: Reader):
     events = await reader.subscribe()
     reader.advance(300_000)
     assert await rest(events) == []
@@ -165,7 +165,7 @@ async def test_a_reader_that_leaves_leaves_nothing_behind(reader: Reader):
 
 
 async def settle(condition: Any) -> None:
-    async with asyncio.timeout(PROMPTLY):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
@@ -218,40 +218,40 @@ async def test_a_reader_that_never_reads_is_cut_some_time_after_its_five_minutes
             await rest(events)
 
 
-# --- faults: what aiobotocore makes of each
+# --- faults: what aiobotocore raises for each
 
 
 async def test_a_cut_breaks_the_connection_in_the_middle_of_a_frame(reader: Reader):
     events = await reader.subscribe()
-    reader.endpoint.faults.hit_subscription(StreamFault.CUT)
+    reader.endpoint.faults.fail_subscription(StreamFault.CUT)
     with pytest.raises(ClientPayloadError):
         await rest(events)
 
 
 @pytest.mark.parametrize("fault", [StreamFault.TRUNCATE, StreamFault.END])
-async def test_a_truncated_answer_looks_like_a_clean_end(reader: Reader, fault: StreamFault):
+async def test_a_truncated_response_looks_like_a_clean_end(reader: Reader, fault: StreamFault):
     events = await reader.subscribe()
-    reader.endpoint.faults.hit_subscription(fault)
+    reader.endpoint.faults.fail_subscription(fault)
     assert await rest(events) == []
 
 
 async def test_a_corrupt_frame_fails_its_check(reader: Reader):
     events = await reader.subscribe()
-    reader.endpoint.faults.hit_subscription(StreamFault.CORRUPT)
+    reader.endpoint.faults.fail_subscription(StreamFault.CORRUPT)
     with pytest.raises(ChecksumMismatch):
         await rest(events)
 
 
 async def test_an_error_can_be_sent_inside_the_stream(reader: Reader):
     events = await reader.subscribe()
-    reader.endpoint.faults.hit_subscription(StreamFault.ERROR, code="KMSThrottlingException")
+    reader.endpoint.faults.fail_subscription(StreamFault.ERROR, code="KMSThrottlingException")
     with pytest.raises(EventStreamError, match="KMSThrottlingException"):
         await rest(events)
 
 
 async def test_a_silent_subscription_keeps_its_connection_and_sends_nothing(reader: Reader):
     events = await reader.subscribe()
-    reader.endpoint.faults.hit_subscription(StreamFault.SILENT)
+    reader.endpoint.faults.fail_subscription(StreamFault.SILENT)
     reader.advance(HEARTBEAT_MS)
     reader.stream.put(b"unheard", "k")
     with pytest.raises(TimeoutError):
@@ -261,7 +261,7 @@ async def test_a_silent_subscription_keeps_its_connection_and_sends_nothing(read
 
 
 async def test_a_fault_planned_without_a_subscription_waits_for_the_next_one(reader: Reader):
-    reader.endpoint.faults.hit_subscription(StreamFault.END)
+    reader.endpoint.faults.fail_subscription(StreamFault.END)
     assert await rest(await reader.subscribe()) == []
 
 

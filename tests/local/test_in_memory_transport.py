@@ -1,4 +1,4 @@
-"""The real client over the endpoint in memory, on virtual time: what each kind of fault makes of a subscription."""
+"""The real client over the endpoint in memory, on virtual time: what each kind of fault does to a subscription."""
 
 import asyncio
 
@@ -32,7 +32,7 @@ class Bench:
 
     async def subscribed(self, rules=""):
         consumer = await self.client.register_consumer(self.stream.arn, "app")
-        self.account.faults.at_random(rules)
+        self.account.faults.start_random(rules)
         return await self.client.subscribe_to_shard(consumer.arn, SHARD, HORIZON)
 
 
@@ -53,14 +53,14 @@ def test_records_come_by_reading_and_by_subscription():
         iterator = await bench.client.get_shard_iterator(SHARD, HORIZON)
         read = await bench.client.get_records(SHARD, iterator, 10)
         events = await bench.subscribed()
-        pushed = await anext(events)
+        event = await anext(events)
         bench.stream.put(b"two", "k")
-        return [r.data for answer in (read, pushed, await anext(events)) for r in answer.records]
+        return [r.data for response in (read, event, await anext(events)) for r in response.records]
 
     assert run(scenario) == [b"one", b"one", b"two"]
 
 
-def test_a_time_goes_over_the_wire_in_seconds():
+def test_a_time_is_sent_in_seconds():
     async def scenario(bench):
         await asyncio.sleep(10)
         bench.stream.put(b"late", "k")
@@ -72,12 +72,12 @@ def test_a_time_goes_over_the_wire_in_seconds():
     assert run(scenario) == 1
 
 
-def test_errors_are_those_of_the_wire():
+def test_errors_are_those_of_the_service():
     async def scenario(bench):
         with pytest.raises(StreamNotFoundError, match="nothing"):
             await bench.client.list_shards("nothing")
         for rule in ("reset", "lost", "half", "page", "error"):
-            bench.account.faults.at_random(rule)
+            bench.account.faults.start_random(rule)
             with pytest.raises(TransientError):
                 await bench.client.get_shard_iterator(SHARD, HORIZON)
 
@@ -96,7 +96,7 @@ def test_errors_are_those_of_the_wire():
         ("end*1", StopAsyncIteration),
     ],
 )
-def test_a_fault_strikes_a_frame_that_holds_records(rule, error):
+def test_a_fault_applies_to_a_frame_with_records(rule, error):
     async def scenario(bench):
         bench.stream.put(b"data" * 1000, "k")
         events = await bench.subscribed(rule)
@@ -106,7 +106,7 @@ def test_a_fault_strikes_a_frame_that_holds_records(rule, error):
     run(scenario)
 
 
-def test_silence_is_silence():
+def test_a_silent_subscription_sends_nothing():
     async def scenario(bench):
         events = await bench.subscribed("silence*1")
         with pytest.raises(TimeoutError):
@@ -116,16 +116,16 @@ def test_silence_is_silence():
     run(scenario)
 
 
-def test_who_does_not_read_holds_one_event_and_no_more():
+def test_a_client_that_does_not_read_keeps_one_event():
     async def scenario(bench):
         for _ in range(5):
             bench.stream.put(bytes(900_000), "k")
         events = await bench.subscribed()
         await asyncio.sleep(10)
         [response] = bench.client._connections._open
-        held = len(response._held)
+        buffered = len(response._buffer)
         await anext(events)
-        return held
+        return buffered
 
     assert run(scenario) < 2_000_000
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 import sys
 from collections import Counter
 
-from recordpublisher.local.dispatcher import Exchange
-from recordpublisher.local.faults.kinds import FaultKind
-from recordpublisher.local.in_memory_transport import MemoryTransport
-from recordpublisher.local.quotas import Quotas
-from recordpublisher.local.streams.account import Account, Delays
+from recordpublisher.local import Account, Delays, FaultKind, MemoryTransport, Quotas
+from recordpublisher.local.dispatcher import RequestDispatcher
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 from .plan import Plan, plan_of
@@ -26,8 +23,8 @@ def soak(seed: int) -> Counter[FaultKind]:
 async def _soak(plan: Plan) -> Counter[FaultKind]:
     clock = VirtualClock()
     account = Account(clock, "us-east-1", Delays(consumer=plan.consumer_delay_ms), READ_LIMITS)
-    exchange = Exchange(account)
-    return await Run(plan, account, clock, lambda: MemoryTransport(account, exchange=exchange), 1e-3).play()
+    dispatcher = RequestDispatcher(account)
+    return await Run(plan, account, clock, lambda: MemoryTransport(account, dispatcher=dispatcher), 1e-3).play()
 
 
 if __name__ == "__main__":

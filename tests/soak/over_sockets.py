@@ -6,8 +6,7 @@ import sys
 from collections import Counter
 from dataclasses import replace
 
-from recordpublisher.local import Delays, LocalKinesis
-from recordpublisher.local.faults.kinds import FaultKind
+from recordpublisher.local import Delays, FaultKind, LocalKinesis
 from recordpublisher.publishers.kinesis.sdk_transport import SdkTransport
 from recordpublisher.publishers.properties.properties import Properties
 

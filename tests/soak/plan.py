@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from recordpublisher.local.faults.kinds import HITS, OF_FRAMES, FaultKind
-from recordpublisher.local.faults.rules import FaultRule
+from recordpublisher.local import FaultRule
+from recordpublisher.local.faults.kinds import FRAME_KINDS, OPERATIONS_BY_KIND, FaultKind
 
 POLLING, EFO = "POLLING", "EFO"
-WITHOUT_WRITES = HITS[FaultKind.LOST] - {"PutRecord", "PutRecords"}
+WITHOUT_WRITES = OPERATIONS_BY_KIND[FaultKind.LOST] - {"PutRecord", "PutRecords"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def _rules(dice: Random, publisher: str) -> tuple[FaultRule, ...]:
     rules = []
     for kind in FaultKind:
         rate = common if kind in often else rare
-        if kind in OF_FRAMES:
+        if kind in FRAME_KINDS:
             rate = rate * 1.5
         if kind in (FaultKind.STALE, FaultKind.MISSING, FaultKind.DELETING):
             rate = 0.5 if kind in often else 0.2

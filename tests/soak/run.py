@@ -10,9 +10,8 @@ from typing import Any
 
 import msgspec
 
-from recordpublisher.local.faults.kinds import FaultKind
+from recordpublisher.local import Account, FaultKind
 from recordpublisher.local.operations.table import OPERATIONS
-from recordpublisher.local.streams.account import Account
 from recordpublisher.local.streams.resharding import merge, split
 from recordpublisher.publishers.clock import Clock
 
@@ -57,7 +56,7 @@ class Run:
     async def play(self) -> Counter[FaultKind]:
         """Play the plan to its end; answers the faults that struck. Raises: AssertionError, and what the job failed with."""
         random.seed(self._plan.seed)  # the jitter of the library's own backoff
-        self._account.faults.at_random(self._plan.rules, self._plan.seed)
+        self._account.faults.start_random(self._plan.rules, self._plan.seed)
         job = await self._started(self._plan.lives[0], [])
         await asyncio.sleep(1.1)  # LATEST is cut to a whole second
         world = asyncio.create_task(self._world())
@@ -73,7 +72,7 @@ class Run:
         await self._until(job, world.done, self._plan.seconds * 3)
         if not job.has_failed:
             await world
-        counts = self._account.faults.quiet()
+        counts = self._account.faults.stop_random()
         await self._until(job, lambda: self._ledger.is_complete, PATIENCE_SECONDS)
         await asyncio.sleep(7)  # what would come twice has time to come
         await job.end()

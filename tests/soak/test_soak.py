@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from recordpublisher.local.faults.kinds import FaultKind
+from recordpublisher.local import FaultKind
 
 from soak import in_memory, over_sockets
 from soak.in_memory import soak

@@ -1,4 +1,4 @@
-"""The contract holds for a plain publisher, and each way of breaking it is found."""
+"""The contract holds for a plain publisher, and each way of breaking it fails a test."""
 
 import asyncio
 import sys
@@ -35,18 +35,18 @@ class ListPublisher(RecordPublisher):
     async def run(self, consumer):
         while self.at < len(PAYLOADS):
             await asyncio.sleep(0.2)
-            self.go_on(await consumer(self.batch()))
+            self.advance(await consumer(self.batch()))
         return RunResult.COMPLETE
 
-    def go_on(self, answered):
-        self.at = self.at if answered is None else int(answered.sequence)
+    def advance(self, taken):
+        self.at = self.at if taken is None else int(taken.sequence)
 
     def batch(self):
         records = [UserRecord(data, str(number)) for number, data in enumerate(PAYLOADS, 1)][self.at : self.at + 3]
         return RecordBatch(self.shard, records, None, SequenceNumber(records[-1].sequence_number))
 
 
-class OnTheList(PublisherContract):
+class ListContract(PublisherContract):
     publisher = ListPublisher
 
     @asynccontextmanager
@@ -63,7 +63,7 @@ class OnTheList(PublisherContract):
         run_virtual(work)
 
 
-class TestAPublisherOfAList(OnTheList):
+class TestAPublisherOfAList(ListContract):
     """The contract, on virtual time."""
 
 
@@ -89,39 +89,39 @@ class TestThePublisherOfLines(PublisherContract):
         yield PublisherCase(factory, Shard("orders", "a.txt"), PAYLOADS)
 
 
-class Forgetful(ListPublisher):
-    """Goes on behind the batch, whatever is answered."""
+class IgnoresReturnedPosition(ListPublisher):
+    """Continues after the batch, whatever the consumer returns."""
 
-    def go_on(self, answered):
+    def advance(self, taken):
         self.at += 3
 
 
-class Stubborn(ListPublisher):
-    """Takes None for the end of the batch."""
+class SkipsRefusedBatch(ListPublisher):
+    """Continues after the batch when the consumer returns None."""
 
-    def go_on(self, answered):
-        self.at = self.at + 3 if answered is None else int(answered.sequence)
+    def advance(self, taken):
+        self.at = self.at + 3 if taken is None else int(taken.sequence)
 
 
-class Hasty(ListPublisher):
-    """Calls the consumer again before it has answered."""
+class OverlapsCalls(ListPublisher):
+    """Calls the consumer again before it has returned."""
 
     async def run(self, consumer):
         while self.at < len(PAYLOADS):
             first, second = consumer(self.batch()), consumer(self.batch())
-            self.go_on((await asyncio.gather(first, second))[0])
+            self.advance((await asyncio.gather(first, second))[0])
         return RunResult.COMPLETE
 
 
-class Endless(ListPublisher):
-    """Says cancelled at the end."""
+class EndsCancelled(ListPublisher):
+    """Returns CANCELLED at the end."""
 
     async def run(self, consumer):
         await super().run(consumer)
         return RunResult.CANCELLED
 
 
-class Litterer(ListPublisher):
+class LeaksTask(ListPublisher):
     """Leaves a task behind when it is cancelled."""
 
     async def run(self, consumer):
@@ -129,7 +129,7 @@ class Litterer(ListPublisher):
         return await super().run(consumer)
 
 
-class Swallower(ListPublisher):
+class SwallowsErrors(ListPublisher):
     """Swallows errors of the consumer."""
 
     async def run(self, consumer):
@@ -138,22 +138,22 @@ class Swallower(ListPublisher):
         return RunResult.COMPLETE
 
 
-class Backwards(ListPublisher):
-    """Reads the wrong way round."""
+class ReversesBatches(ListPublisher):
+    """Returns the records of each batch in reverse order."""
 
     def batch(self):
         batch = super().batch()
         return RecordBatch(batch.shard, list(reversed(batch.records)), None, batch.read_position)
 
 
-class Hopeful(ListPublisher):
-    """Takes every batch for the last."""
+class AlwaysAtTip(ListPublisher):
+    """Says of every batch that it is at the tip."""
 
     def batch(self):
         return replace(super().batch(), millis_behind_latest=0)
 
 
-class Restarter(ListPublisher):
+class SkipsOneOnRestart(ListPublisher):
     """Starts one record late."""
 
     def __init__(self, shard, start) -> None:
@@ -164,20 +164,20 @@ class Restarter(ListPublisher):
 @pytest.mark.parametrize(
     ("broken", "test"),
     [
-        (Forgetful, "test_it_goes_on_from_the_answered_position"),
-        (Stubborn, "test_an_unanswered_batch_comes_again"),
-        (Hasty, "test_a_slow_consumer_is_the_back_pressure"),
-        (Endless, "test_batches_come_in_shard_order_and_end_in_complete"),
-        (Litterer, "test_a_cancelled_run_leaves_nothing_behind_and_can_go_on"),
-        (Swallower, "test_an_error_of_the_consumer_comes_out"),
-        (Backwards, "test_batches_come_in_shard_order_and_end_in_complete"),
-        (Backwards, "test_sequence_numbers_grow_in_the_factorys_order"),
-        (Hopeful, "test_only_the_last_batch_stands_at_the_tip"),
-        (Restarter, "test_a_new_publisher_starts_behind_any_position"),
+        (IgnoresReturnedPosition, "test_it_resumes_from_the_returned_position"),
+        (SkipsRefusedBatch, "test_a_refused_batch_comes_again"),
+        (OverlapsCalls, "test_a_slow_consumer_is_the_back_pressure"),
+        (EndsCancelled, "test_batches_come_in_shard_order_and_end_in_complete"),
+        (LeaksTask, "test_a_cancelled_run_leaves_nothing_behind_and_can_resume"),
+        (SwallowsErrors, "test_an_error_of_the_consumer_is_raised"),
+        (ReversesBatches, "test_batches_come_in_shard_order_and_end_in_complete"),
+        (ReversesBatches, "test_sequence_numbers_grow_in_the_factorys_order"),
+        (AlwaysAtTip, "test_only_the_last_batch_is_at_the_tip"),
+        (SkipsOneOnRestart, "test_a_new_publisher_starts_after_any_position"),
     ],
 )
 def test_a_broken_publisher_is_found(broken, test):
-    contract = OnTheList()
+    contract = ListContract()
     contract.publisher = broken
 
     with pytest.raises(AssertionError):

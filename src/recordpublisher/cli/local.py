@@ -33,9 +33,9 @@ def local(
     ] = False,
 ) -> None:
     """Serve Kinesis from memory, until stopped."""
-    from recordpublisher.local.faults.rules import rules_of
+    from recordpublisher.local.faults.rules import parse_rules
 
-    options = {"allow_remote": allow_remote, "faults": rules_of(faults, "--faults"), "seed": seed}
+    options = {"allow_remote": allow_remote, "faults": parse_rules(faults, "--faults"), "seed": seed}
     run_until_signal(_serve(host, port, shards_by_stream(stream or []), options))
 
 

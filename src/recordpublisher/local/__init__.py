@@ -1,4 +1,7 @@
-"""The embedded Kinesis endpoint: GetRecords, SubscribeToShard, reshards and faults on loopback, nothing on disk."""
+"""The embedded Kinesis endpoint: GetRecords, SubscribeToShard, reshards and faults on loopback, data in memory only.
+
+Start with `serve_in_thread` in synchronous code, with `LocalKinesis` in asyncio.
+"""
 
 from .clock import Clock, ManualClock, SystemClock
 from .faults.injector import Faults, StreamFault
@@ -8,7 +11,7 @@ from .in_memory_transport import MemoryTransport
 from .quotas import Quotas
 from .server import LocalKinesis
 from .server_thread import LocalKinesisThread, serve_in_thread
-from .streams.account import Delays
+from .streams.account import Account, Delays
 
 __all__ = [
     "LocalKinesis",
@@ -22,6 +25,7 @@ __all__ = [
     "Faults",
     "FaultKind",
     "FaultRule",
+    "Account",
     "MemoryTransport",
     "StreamFault",
 ]

@@ -1,8 +1,8 @@
-"""The errors that the endpoint answers with, spelled as the service spells them."""
+"""The errors that the endpoint returns, with the service's names and texts."""
 
 
 class ApiError(Exception):
-    """An answer that is an error: `code` is the service's exception name, `status` the HTTP status."""
+    """An error response: `code` is the service's exception name, `status` the HTTP status."""
 
     def __init__(self, code: str, message: str, status: int = 400) -> None:
         super().__init__(f"{code}: {message}")
@@ -12,7 +12,7 @@ class ApiError(Exception):
 
 
 def invalid_argument(message: str) -> ApiError:
-    """The request is well-formed but asks for something impossible."""
+    """The request is well-formed but cannot be carried out."""
     return ApiError("InvalidArgumentException", message)
 
 
@@ -37,5 +37,5 @@ def throughput_exceeded(message: str) -> ApiError:
 
 
 def invalid_input(message: str) -> ApiError:
-    """A field is missing, too long, too big or not one of the allowed words."""
+    """A field is missing, too long, too big or not one of the allowed values."""
     return ApiError("ValidationException", f"1 validation error detected: {message}")

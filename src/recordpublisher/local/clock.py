@@ -1,4 +1,4 @@
-"""The endpoint's only source of time: wall clock by default, moved by hand in tests."""
+"""The endpoint's only source of time: the wall clock by default, a manual clock in tests."""
 
 import time
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What the endpoint asks of a clock."""
+    """What the endpoint needs of a clock."""
 
     def now_ms(self) -> int:
         """Return the time in milliseconds since the epoch."""
@@ -22,7 +22,7 @@ class SystemClock:
 
 
 class SteppingClock:
-    """Another clock that can be made to jump ahead; owns how far it has."""
+    """Wraps a clock so that it can jump ahead; owns the offset."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -38,7 +38,7 @@ class SteppingClock:
 
 
 class ManualClock:
-    """A clock that stands still until `advance`; owns the time and wakes whoever waits for it."""
+    """A clock that changes only by `advance`; owns the time and the listeners."""
 
     def __init__(self, now_ms: int = 1_600_000_000_000) -> None:
         self._now_ms = now_ms
@@ -49,7 +49,7 @@ class ManualClock:
         return self._now_ms
 
     def advance(self, ms: int) -> None:
-        """Move time forward by `ms` milliseconds, then tell the listeners."""
+        """Move time forward by `ms` milliseconds, then call the listeners."""
         self._now_ms += ms
         for listener in self._listeners:
             listener()

@@ -1,4 +1,4 @@
-"""Exchange: one request to one answer, with the faults that befall it on the way."""
+"""RequestDispatcher: carries out one request, and applies planned and random faults to it."""
 
 import asyncio
 
@@ -7,23 +7,23 @@ import msgspec
 from . import requests
 from .api_errors import ApiError, limit_exceeded, not_found, throughput_exceeded
 from .faults.kinds import FaultKind
-from .faults.random_faults import Drawn
+from .faults.random_faults import DrawnFault
 from .operations.reading import subscribe_to_shard
 from .operations.table import OPERATIONS, decoder
 from .streams.account import Account
 from .streams.shard_iterator import ShardIterator
 from .streams.subscriptions import Subscription
 
-REFUSAL_MS = 1_000  # a throttled shard refuses reads for the rest of a second (API reference of GetRecords)
-PAGE = b"<html><body><h1>503 Service Unavailable</h1>No server is available to handle this request.</body></html>"
+THROTTLE_MS = 1_000  # a throttled shard refuses reads for the rest of a second (API reference of GetRecords)
+HTML_PAGE = b"<html><body><h1>503 Service Unavailable</h1>No server is available to handle this request.</body></html>"
 
 
-class PageError(Exception):
-    """The answer is a page of HTML that a proxy made."""
+class HtmlPageError(Exception):
+    """The response is an HTML page, as from a proxy."""
 
 
-class _About(msgspec.Struct, rename="pascal"):
-    """What a request is about, whatever it asks."""
+class _RequestTarget(msgspec.Struct, rename="pascal"):
+    """The fields by which any request names a shard or a consumer."""
 
     shard_id: str | None = None
     shard_iterator: str | None = None
@@ -31,42 +31,42 @@ class _About(msgspec.Struct, rename="pascal"):
     stream_arn: str | None = msgspec.field(name="StreamARN", default=None)
 
 
-_about = msgspec.json.Decoder(_About).decode
+_decode_target = msgspec.json.Decoder(_RequestTarget).decode
 _decode_subscribe = decoder(requests.SubscribeToShard)
 
 
-class Exchange:
-    """Answers requests for whoever carries them. Owns which shards refuse reads for a moment."""
+class RequestDispatcher:
+    """Carries out requests for any transport. Owns until when which shard refuses reads."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
         self._faults = account.faults
-        self._refusing_until: dict[str, int] = {}
+        self._throttled_until: dict[str, int] = {}
 
-    async def answer(self, operation: str, body: bytes) -> bytes:
-        """The body of the answer. Raises: ApiError, PageError, ConnectionAbortedError for a connection that breaks."""
-        drawn = await self._before(operation, body)
-        answer = OPERATIONS[operation](self._account, body)
+    async def call(self, operation: str, body: bytes) -> bytes:
+        """Carry out an operation; returns the body of the response. Raises: ApiError, HtmlPageError, ConnectionAbortedError."""
+        drawn = await self._apply_fault_before(operation, body)
+        response = OPERATIONS[operation](self._account, body)
         if drawn is None:
-            self._faults.answered(operation, lambda: self._target(body))
-        await self._after(operation, drawn)
-        return answer[: len(answer) // 2] if drawn is not None and drawn.kind is FaultKind.HALF else answer
+            self._faults.on_success(operation, lambda: self._target(body))
+        await self._apply_fault_after(operation, drawn)
+        return response[: len(response) // 2] if drawn is not None and drawn.kind is FaultKind.HALF else response
 
     async def subscribe(self, body: bytes) -> Subscription:
-        """An open subscription, still to be pushed. Raises: as `answer`."""
-        drawn = await self._before("SubscribeToShard", body)
+        """Open a subscription; `write_events` sends its events. Raises: as `call`."""
+        drawn = await self._apply_fault_before("SubscribeToShard", body)
         subscription = subscribe_to_shard(self._account, _decode_subscribe(body))
         try:
-            await self._after("SubscribeToShard", drawn)
+            await self._apply_fault_after("SubscribeToShard", drawn)
         except BaseException:
             self._account.subscriptions.close(subscription)
             raise
         return subscription
 
-    async def _before(self, operation: str, body: bytes) -> Drawn | None:
-        """Meet what is planned or drawn for a call before it is carried out."""
+    async def _apply_fault_before(self, operation: str, body: bytes) -> DrawnFault | None:
+        """Apply the planned or drawn fault that comes before the call is carried out; returns the drawn one."""
         self._faults.before_call(operation)
-        self._still_refusing(operation, body)
+        self._check_throttled(operation, body)
         drawn = self._faults.for_call(operation, lambda: self._target(body))
         match drawn and drawn.kind:
             case FaultKind.THROTTLE:
@@ -74,19 +74,19 @@ class Exchange:
             case FaultKind.ERROR:
                 raise ApiError("InternalFailure", "injected", 500)
             case FaultKind.MISSING:
-                raise not_found("injected: it is there and not found")
+                raise not_found("injected: it exists")
             case FaultKind.EXPIRE:
                 raise ApiError("ExpiredIteratorException", "Iterator expired: injected.")
             case FaultKind.RESET:
                 raise ConnectionAbortedError(operation)
             case FaultKind.PAGE:
-                raise PageError
+                raise HtmlPageError
         if drawn is not None:
-            await self._disturb(drawn, body)
+            await self._apply_fault(drawn, body)
         return drawn
 
-    async def _disturb(self, drawn: Drawn, body: bytes) -> None:
-        """What changes the world around a call that is carried out nevertheless."""
+    async def _apply_fault(self, drawn: DrawnFault, body: bytes) -> None:
+        """Apply a fault after which the call is still carried out."""
         milliseconds = round(drawn.seconds * 1000)
         match drawn.kind:
             case FaultKind.SLOW:
@@ -97,13 +97,13 @@ class Exchange:
                 self._account.clock.step(milliseconds)
                 self._account.subscriptions.wake_all()
             case FaultKind.DELETING:
-                about = _about(body)
-                stream = self._account.find(arn=about.stream_arn)
-                stream.consumers.plant_deleting(about.consumer_name or "", milliseconds)
+                target = _decode_target(body)
+                stream = self._account.find(arn=target.stream_arn)
+                stream.consumers.add_deleting(target.consumer_name or "", milliseconds)
 
     @staticmethod
-    async def _after(operation: str, drawn: Drawn | None) -> None:
-        """Meet what befalls an answer on its way back."""
+    async def _apply_fault_after(operation: str, drawn: DrawnFault | None) -> None:
+        """Apply a fault to the response on its way back."""
         if drawn is not None and drawn.kind is FaultKind.LATE:
             await asyncio.sleep(drawn.seconds)
         if drawn is not None and drawn.kind is FaultKind.LOST:
@@ -113,22 +113,22 @@ class Exchange:
         if operation not in ("GetRecords", "PutRecord", "PutRecords"):
             return limit_exceeded("Rate exceeded: injected.")
         if operation == "GetRecords":
-            self._refusing_until[self._target(body)] = self._account.clock.now_ms() + REFUSAL_MS
+            self._throttled_until[self._target(body)] = self._account.clock.now_ms() + THROTTLE_MS
         return throughput_exceeded("Rate exceeded: injected.")
 
-    def _still_refusing(self, operation: str, body: bytes) -> None:
-        if operation == "GetRecords" and self._refusing_until:
-            until = self._refusing_until.get(self._target(body), 0)
+    def _check_throttled(self, operation: str, body: bytes) -> None:
+        if operation == "GetRecords" and self._throttled_until:
+            until = self._throttled_until.get(self._target(body), 0)
             if self._account.clock.now_ms() < until:
-                raise throughput_exceeded("Rate exceeded: it is refused for the rest of the second.")
+                raise throughput_exceeded("Rate exceeded: reads are refused for the rest of the second.")
 
     def _target(self, body: bytes) -> str:
-        """The shard or the consumer that a request is about, nothing where it is about neither."""
+        """The shard or the consumer that a request names, "" when it names neither."""
         try:
-            about = _about(body)
+            target = _decode_target(body)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return ""
-        if about.shard_iterator is not None:
-            place = self._account.tokens.open(about.shard_iterator, ShardIterator)
-            return place.shard_id if place is not None else ""
-        return about.shard_id or about.consumer_name or ""
+        if target.shard_iterator is not None:
+            iterator = self._account.tokens.open(target.shard_iterator, ShardIterator)
+            return iterator.shard_id if iterator is not None else ""
+        return target.shard_id or target.consumer_name or ""

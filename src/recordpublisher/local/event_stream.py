@@ -1,4 +1,4 @@
-"""Frames of vnd.amazon.eventstream: prelude, headers, payload and two CRCs."""
+"""Encodes frames of vnd.amazon.eventstream: prelude, headers, payload and two CRCs."""
 
 import struct
 from functools import lru_cache
@@ -29,7 +29,7 @@ def frame(payload: bytes, *headers: tuple[str, str]) -> bytes:
 
 
 def event(kind: str, payload: bytes) -> bytes:
-    """Return an event frame; botocore wants an `initial-response` before the first `SubscribeToShardEvent`."""
+    """Return an event frame; botocore expects an `initial-response` before the first `SubscribeToShardEvent`."""
     return frame(
         payload,
         (":message-type", "event"),
@@ -49,9 +49,9 @@ def exception(code: str, message: str) -> bytes:
 
 
 def corrupted(good: bytes) -> bytes:
-    """Return the frame with one character changed, so that its CRC no longer fits: of a record's data where there is one.
+    """Return the frame with one character changed, so that its CRC is wrong.
 
-    What was changed there stays JSON and base64: only the checksum tells.
+    In an event with records it is a character of a record's data. The payload stays valid JSON and base64: only the CRC shows the change.
     """
     start = good.find(b'"Data":"')
     if start < 0:

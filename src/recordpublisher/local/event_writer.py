@@ -1,4 +1,4 @@
-"""Writing a subscription's frames to its reader, as fast as they are taken and no faster."""
+"""Writes the events of a subscription to its client, with back-pressure: one frame at a time."""
 
 import asyncio
 from typing import Protocol
@@ -6,26 +6,26 @@ from typing import Protocol
 from . import event_stream
 from .faults.injector import PlannedStreamFault, StreamFault
 from .faults.kinds import FaultKind
-from .faults.random_faults import Drawn
+from .faults.random_faults import DrawnFault
 from .streams.account import Account
 from .streams.subscriptions import INITIAL_RESPONSE, Send, Subscription
 
 EMPTY_EVENT = event_stream.event("SubscribeToShardEvent", b'{"Records":[],"MillisBehindLatest":0}')
 
 
-class Wire(Protocol):
-    """What carries the answer of one subscription to its reader."""
+class ResponseStream(Protocol):
+    """The open response of one SubscribeToShard call, on any transport."""
 
     async def start(self) -> None:
-        """Begin to answer."""
+        """Send the response's head."""
         ...
 
     async def write(self, data: bytes) -> None:
-        """Hand bytes over and wait until there is room again. Raises: ConnectionError when the reader went away."""
+        """Write bytes and wait until the buffer has room again. Raises: ConnectionError when the client has gone."""
         ...
 
     async def end(self) -> None:
-        """End the answer well."""
+        """End the response cleanly."""
         ...
 
     def abort(self) -> None:
@@ -33,76 +33,76 @@ class Wire(Protocol):
         ...
 
 
-async def push(subscription: Subscription, wire: Wire, account: Account) -> None:
-    """Answer a SubscribeToShard call until its subscription ends."""
-    pusher = _Pusher(subscription, wire, account)
+async def write_events(subscription: Subscription, stream: ResponseStream, account: Account) -> None:
+    """Write events until the subscription ends or the client goes away."""
+    writer = EventWriter(subscription, stream, account)
     try:
-        await pusher.run()
-    except ConnectionError:  # the reader went away, which is its right
+        await writer.run()
+    except ConnectionError:  # the client has closed the connection
         pass
     finally:
         account.subscriptions.close(subscription)
-        pusher.unlisten()
+        writer.unlisten()
 
 
-class _Pusher:
-    """Owns the wire of one subscription."""
+class EventWriter:
+    """Owns the response of one subscription."""
 
-    def __init__(self, subscription: Subscription, wire: Wire, account: Account) -> None:
+    def __init__(self, subscription: Subscription, stream: ResponseStream, account: Account) -> None:
         self._subscription = subscription
-        self._wire = wire
+        self._stream = stream
         self._account = account
         self._clock = account.clock
         self._faults = account.faults
-        self._patience_ms = account.delays.cut_stuck_reader
-        self._news = asyncio.Event()
-        subscription.wake = self._news.set
-        self.unlisten = subscription.shard.log.listen(self._news.set)
+        self._write_timeout_ms = account.delays.cut_stuck_reader
+        self._changed = asyncio.Event()
+        subscription.wake = self._changed.set
+        self.unlisten = subscription.shard.log.listen(self._changed.set)
 
     async def run(self) -> None:
-        """Send the initial response, then what the subscription decides, one frame at a time."""
-        await self._wire.start()
+        """Write the initial response, then event after event."""
+        await self._stream.start()
         await self._write(INITIAL_RESPONSE)
         names = self._subscription.consumer.name, self._subscription.shard.id
         while True:
-            self._news.clear()
+            self._changed.clear()
             planned = self._faults.for_subscription(*names)
             if planned is not None:
-                return await self._suffer(planned)
+                return await self._apply_planned_fault(planned)
             now = self._clock.now_ms()
             step = self._subscription.next_step(now)
             if step is None:
-                return await self._wire.end()
+                return await self._stream.end()
             if not isinstance(step, Send):
                 await self._wait((step.until_ms - now) / 1000)
                 continue
             drawn = self._faults.for_frame(*names)
             if drawn is None:
                 await self._write(step.frame)
-            elif await self._strike(drawn, step.frame):
-                return await self._wire.end()
+            elif await self._apply_drawn_fault(drawn, step.frame):
+                return await self._stream.end()
             if step.last:
-                return await self._wire.end()
+                return await self._stream.end()
 
     async def _write(self, frame: bytes) -> None:
-        """Hand one frame to the socket and wait until it has room again: a slow reader holds one frame in memory."""
-        left_ms = self._subscription.expires_ms + self._patience_ms - self._clock.now_ms()
+        """Write one frame and wait until the socket has room again: a slow client keeps one frame in memory."""
+        timeout_ms = self._subscription.expires_ms + self._write_timeout_ms - self._clock.now_ms()
         try:
-            async with asyncio.timeout(left_ms / 1000):
-                await self._wire.write(frame)
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._stream.write(frame)
         except TimeoutError:
-            self._wire.abort()
+            self._stream.abort()
             raise ConnectionAbortedError from None
 
     async def _wait(self, seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
-                await self._news.wait()
+                await self._changed.wait()
         except TimeoutError:
             pass
 
-    async def _suffer(self, planned: PlannedStreamFault) -> None:
-        """Do to the reader what was planned, at once and whether or not there is something to send."""
+    async def _apply_planned_fault(self, planned: PlannedStreamFault) -> None:
+        """Apply a planned fault at once, even when there is nothing to send."""
         match planned.fault:
             case StreamFault.CUT:
                 return await self._cut(EMPTY_EVENT)
@@ -116,10 +116,10 @@ class _Pusher:
                 await asyncio.Event().wait()
             case StreamFault.END:
                 pass
-        await self._wire.end()
+        await self._stream.end()
 
-    async def _strike(self, drawn: Drawn, frame: bytes) -> bool:
-        """Do what was drawn to this frame; answers whether the answer ends well here."""
+    async def _apply_drawn_fault(self, drawn: DrawnFault, frame: bytes) -> bool:
+        """Apply a drawn fault to this frame; returns whether the response ends cleanly after it."""
         match drawn.kind:
             case FaultKind.CUT:
                 await self._cut(frame)
@@ -134,18 +134,18 @@ class _Pusher:
                 await self._write(event_stream.exception("InternalFailureException", "injected"))
             case FaultKind.TAKE_OVER:
                 self._account.subscriptions.take_over(self._subscription)
-                await self._write(self._refusal())
+                await self._write(self._error_frame())
             case FaultKind.VANISH:
-                self._subscription.stream.consumers.vanish(self._subscription.consumer)
+                self._subscription.stream.consumers.deregister_once(self._subscription.consumer)
                 self._account.subscriptions.wake_all()
-                await self._write(self._refusal())
+                await self._write(self._error_frame())
         return True
 
-    def _refusal(self) -> bytes:
+    def _error_frame(self) -> bytes:
         step = self._subscription.next_step(self._clock.now_ms())
         return step.frame if isinstance(step, Send) else b""
 
     async def _cut(self, frame: bytes) -> None:
         await self._write(frame[: len(frame) // 2])
-        self._wire.abort()
+        self._stream.abort()
         raise ConnectionAbortedError

@@ -1,4 +1,4 @@
-"""The wire: AWS JSON 1.1 over HTTP, from a request to the operation and back."""
+"""AWS JSON 1.1 over HTTP: decodes a request, dispatches it, encodes the response."""
 
 from collections.abc import Mapping
 from email.utils import formatdate
@@ -8,8 +8,8 @@ import msgspec
 from aiohttp import web
 
 from .api_errors import ApiError
-from .dispatcher import PAGE, Exchange, PageError
-from .event_writer import push
+from .dispatcher import HTML_PAGE, HtmlPageError, RequestDispatcher
+from .event_writer import write_events
 from .operations.table import OPERATIONS
 from .sigv4 import check_signature
 from .streams.account import Account
@@ -19,12 +19,12 @@ TARGET_PREFIX = "Kinesis_20131202."
 MAX_BODY_BYTES = 32 << 20  # 10 MiB of records are 14 MB of base64 text, keys and JSON around them
 
 
-class Front:
-    """Owns nothing: it takes requests apart and puts answers together."""
+class HttpHandler:
+    """Handles the HTTP requests of an account."""
 
     def __init__(self, account: Account, secrets: Mapping[str, str] | None) -> None:
         self._account = account
-        self._exchange = Exchange(account)
+        self._dispatcher = RequestDispatcher(account)
         self._secrets = secrets
 
     def application(self) -> web.Application:
@@ -34,27 +34,27 @@ class Front:
         return app
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer one request."""
+        """Handle one request."""
         headers = self._headers()
         body = await request.read()
         try:
             operation = self._operation(request, body)
             if operation == "SubscribeToShard":
-                subscription = await self._exchange.subscribe(body)
-                wire = _HttpWire(request, headers)
-                await push(subscription, wire, self._account)
-                return wire.response
-            answer = await self._exchange.answer(operation, body)
+                subscription = await self._dispatcher.subscribe(body)
+                stream = _HttpResponseStream(request, headers)
+                await write_events(subscription, stream, self._account)
+                return stream.response
+            response = await self._dispatcher.call(operation, body)
         except ApiError as error:
             return _error(error, headers)
-        except PageError:
-            return web.Response(status=503, body=PAGE, headers={**headers, "Content-Type": "text/html"})
+        except HtmlPageError:
+            return web.Response(status=503, body=HTML_PAGE, headers={**headers, "Content-Type": "text/html"})
         except ConnectionAbortedError:
             return _drop(request)
-        return web.Response(body=answer, headers={**headers, "Content-Type": CONTENT_TYPE})
+        return web.Response(body=response, headers={**headers, "Content-Type": CONTENT_TYPE})
 
     def _operation(self, request: web.Request, body: bytes) -> str:
-        """Return the operation's name once nothing stands against calling it."""
+        """Return the name of the requested operation; raises ApiError for an unknown or unsigned one."""
         prefix, _, operation = request.headers.get("X-Amz-Target", "").rpartition(".")
         known = operation in OPERATIONS or operation == "SubscribeToShard"
         if request.method != "POST" or prefix + "." != TARGET_PREFIX or not known:
@@ -68,8 +68,8 @@ class Front:
         return {"x-amzn-RequestId": str(uuid4()), "Date": date}
 
 
-class _HttpWire:
-    """An HTTP answer that stays open."""
+class _HttpResponseStream:
+    """An HTTP response that stays open."""
 
     def __init__(self, request: web.Request, headers: Mapping[str, str]) -> None:
         self._request = request

@@ -1,4 +1,4 @@
-"""MemoryTransport: the endpoint's operations without a socket, for the real client on any loop, virtual time included."""
+"""MemoryTransport: connects the real client to the endpoint's operations without a socket, also on virtual time."""
 
 from __future__ import annotations
 
@@ -16,21 +16,23 @@ from recordpublisher.publishers.kinesis.codec.sdk_parser import RAW_EVENTS, RESP
 from recordpublisher.publishers.kinesis.error_mapping import error_for_code, translate_errors
 
 from .api_errors import ApiError
-from .dispatcher import PAGE, Exchange, PageError
-from .event_writer import push
+from .dispatcher import HTML_PAGE, HtmlPageError, RequestDispatcher
+from .event_writer import write_events
 from .streams.account import Account
 
-ROOM_BYTES = 1 << 16
-"""What a connection holds between writer and reader, as a socket's buffers do."""
+BUFFER_BYTES = 1 << 16
+"""What a connection buffers between writer and reader, as a socket does."""
 
 
 class MemoryTransport:
-    """Carries calls to an account in this process. Owns the subscriptions that it opened."""
+    """Calls an account in this process. Owns the open subscriptions."""
 
-    def __init__(self, account: Account, deadline_seconds: float = 30.0, exchange: Exchange | None = None) -> None:
+    def __init__(
+        self, account: Account, deadline_seconds: float = 30.0, dispatcher: RequestDispatcher | None = None
+    ) -> None:
         self._account = account
         self._deadline = deadline_seconds
-        self._exchange = exchange or Exchange(account)
+        self._dispatcher = dispatcher or RequestDispatcher(account)
         self._open: set[MemoryResponse] = set()
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
@@ -41,18 +43,18 @@ class MemoryTransport:
         """A call whose body the client has encoded."""
         with translate_errors(api):
             async with asyncio.timeout(self._deadline):
-                answer = await self._met(api, self._exchange.answer(api, body))
-            decoded = RESPONSE_DECODERS.get(f"{api}Output", msgspec.json.decode)(answer)
+                response = await _as_sdk_errors(api, self._dispatcher.call(api, body))
+            decoded = RESPONSE_DECODERS.get(f"{api}Output", msgspec.json.decode)(response)
         date = formatdate(self._account.clock.now_ms() / 1000, usegmt=True)
         return {**decoded, "ResponseMetadata": {"HTTPHeaders": {"date": date}}}
 
     async def subscribe(self, api: str, **parameters: Any) -> dict[str, Any]:
-        """One call whose answer stays open."""
+        """One call whose response stays open."""
         with translate_errors(api):
-            subscription = await self._met(api, self._exchange.subscribe(_body(parameters)))
+            subscription = await _as_sdk_errors(api, self._dispatcher.subscribe(_body(parameters)))
         response = MemoryResponse()
         self._open.add(response)
-        response.serve(push(subscription, response, self._account)).add_done_callback(
+        response.serve(write_events(subscription, response, self._account)).add_done_callback(
             lambda _: self._open.discard(response)
         )
         return {RAW_EVENTS: response}
@@ -62,88 +64,88 @@ class MemoryTransport:
         for response in tuple(self._open):
             response.close()
 
-    @staticmethod
-    async def _met(api: str, answering: Any) -> Any:
-        """What the SDK makes of an answer that is an error, of a page of HTML and of a connection that breaks."""
-        try:
-            return await answering
-        except ApiError as error:
-            raise error_for_code(api, error.code, error.message, error.status) from error
-        except PageError as error:
-            raise error_for_code(api, "503", PAGE.decode(), 503) from error
-        except ConnectionAbortedError as error:
-            raise ServerDisconnectedError from error
-
 
 class MemoryResponse:
-    """An answer that stays open: the Wire of the one side, the response of the other. Owns the bytes in between."""
+    """A response that stays open: the endpoint writes to it, the client reads from it. Owns the buffer in between."""
 
     connection = None  # nothing is read ahead that could be paused
 
     def __init__(self) -> None:
         self.content = SimpleNamespace(readany=self._read)
-        self._held = bytearray()
+        self._buffer = bytearray()
         self._has_ended = self._is_broken = self._is_closed = False
         self._changed = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
 
-    def serve(self, pushing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Let the endpoint write until the reader closes."""
-        self._serving = asyncio.create_task(pushing)
+    def serve(self, writing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start the task that writes events."""
+        self._serving = asyncio.create_task(writing)
         return self._serving
 
     def close(self) -> None:
-        """The reader goes away."""
+        """Close the client's end."""
         self._is_closed = True
         if self._serving is not None:
             self._serving.cancel()
 
     async def start(self) -> None:
-        """Nothing goes before the first frame."""
+        """There is no head to send."""
 
     async def write(self, data: bytes) -> None:
-        """Hand bytes over; wait while more are held than a socket would."""
-        self._held += data
+        """Buffer bytes; wait while the buffer is full."""
+        self._buffer += data
         self._notify()
-        while len(self._held) > ROOM_BYTES and not self._is_closed:
-            await self._change()
+        while len(self._buffer) > BUFFER_BYTES and not self._is_closed:
+            await self._wait_for_change()
         if self._is_closed:
             raise ConnectionResetError
 
     async def end(self) -> None:
-        """End well."""
+        """End cleanly."""
         self._has_ended = True
         self._notify()
 
     def abort(self) -> None:
-        """Break."""
+        """Break the connection."""
         self._is_broken = True
         self._notify()
 
     async def _read(self) -> bytes:
-        while not self._held and not self._has_ended and not self._is_broken:
-            await self._change()
-        if not self._held and self._is_broken:
+        while not self._buffer and not self._has_ended and not self._is_broken:
+            await self._wait_for_change()
+        if not self._buffer and self._is_broken:
             raise ClientPayloadError("Response payload is not completed")
-        data = bytes(self._held)
-        self._held.clear()
+        data = bytes(self._buffer)
+        self._buffer.clear()
         self._notify()
         return data
 
     def _notify(self) -> None:
         self._changed.set()
 
-    async def _change(self) -> None:
+    async def _wait_for_change(self) -> None:
         self._changed.clear()
         await self._changed.wait()
 
 
+async def _as_sdk_errors(api: str, call: Any) -> Any:
+    """Raise what the SDK raises for an error response, an HTML page and a broken connection."""
+    try:
+        return await call
+    except ApiError as error:
+        raise error_for_code(api, error.code, error.message, error.status) from error
+    except HtmlPageError as error:
+        raise error_for_code(api, "503", HTML_PAGE.decode(), 503) from error
+    except ConnectionAbortedError as error:
+        raise ServerDisconnectedError from error
+
+
 def _body(parameters: dict[str, Any]) -> bytes:
-    return msgspec.json.encode(_plain(parameters))
+    return msgspec.json.encode(_to_json_types(parameters))
 
 
-def _plain(value: Any) -> Any:
-    """Times as the wire has them, in seconds since the epoch."""
+def _to_json_types(value: Any) -> Any:
+    """The value with times as the API sends them: seconds since the epoch."""
     if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
+        return {key: _to_json_types(each) for key, each in value.items()}
     return value.timestamp() if isinstance(value, datetime) else value

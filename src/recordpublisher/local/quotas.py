@@ -1,4 +1,4 @@
-"""The service's rate limits, for those who want to meet them: all off unless asked for."""
+"""The service's rate limits; all are off by default."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -28,20 +28,20 @@ class Quotas:
 
 @dataclass(slots=True)
 class Bucket:
-    """A second's worth of a rate, refilled as time goes by; it may be overdrawn by what is taken last."""
+    """A token bucket of one second's rate; the last charge may overdraw it."""
 
     rate: float
     level: float
     at_ms: int
 
     def refill(self, now_ms: int) -> None:
-        """Add what the time since the last refill brings, up to one second's worth."""
+        """Add the tokens since the last refill, up to one second's worth."""
         self.level = min(self.rate, self.level + (now_ms - self.at_ms) * self.rate / 1000)
         self.at_ms = now_ms
 
 
 class Throttle:
-    """Owns the buckets: one per rate and shard (or consumer and shard), made when first asked for."""
+    """Owns the buckets: one per rate and shard (or consumer and shard), made on first use."""
 
     def __init__(self, quotas: Quotas, clock: Clock) -> None:
         self._quotas = quotas
@@ -50,21 +50,21 @@ class Throttle:
 
     def before_read(self, shard: Hashable) -> None:
         """Count a GetRecords call; raises ProvisionedThroughputExceededException."""
-        read = self._find("read_bytes", shard, self._quotas.read_bytes)
+        read = self._bucket("read_bytes", shard, self._quotas.read_bytes)
         if (read is not None and read.level <= 0) or not self._take_call("reads", shard, self._quotas.reads):
             raise throughput_exceeded(f"Rate exceeded for shard {shard}.")
 
     def after_read(self, shard: Hashable, size: int) -> None:
         """Charge what was read. A full second's worth or more starts from empty: 10 MiB block a shard for 5 s."""
-        bucket = self._find("read_bytes", shard, self._quotas.read_bytes)
+        bucket = self._bucket("read_bytes", shard, self._quotas.read_bytes)
         if bucket is not None:
             bucket.level = bucket.level - size if size < bucket.rate else -float(size)
 
     def admit_write(self, shard: Hashable, size: int) -> bool:
         """Take one record of `size` bytes from the shard's write rates; False when it does not fit."""
-        records = self._find("write_records", shard, self._quotas.write_records)
-        data = self._find("write_bytes", shard, self._quotas.write_bytes)
-        # a record larger than a second's worth (a stream option) is let in on a full bucket and overdraws it
+        records = self._bucket("write_records", shard, self._quotas.write_records)
+        data = self._bucket("write_bytes", shard, self._quotas.write_bytes)
+        # a record larger than a second's worth (a stream option) is admitted by a full bucket and overdraws it
         fits = (records is None or records.level >= 1) and (data is None or data.level >= min(size, data.rate))
         if fits and records is not None:
             records.level -= 1
@@ -78,14 +78,14 @@ class Throttle:
             raise limit_exceeded(f"Rate exceeded for consumer and shard {pair}.")
 
     def _take_call(self, what: str, key: Hashable, rate: float | None) -> bool:
-        bucket = self._find(what, key, rate)
+        bucket = self._bucket(what, key, rate)
         if bucket is not None and bucket.level < 1:
             return False
         if bucket is not None:
             bucket.level -= 1
         return True
 
-    def _find(self, what: str, key: Hashable, rate: float | None) -> Bucket | None:
+    def _bucket(self, what: str, key: Hashable, rate: float | None) -> Bucket | None:
         """Return the bucket, filled up to now; None where there is no limit."""
         if rate is None:
             return None

@@ -16,7 +16,7 @@ StartType = Literal["AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER", "TRIM_HORIZON
 
 
 class Request(msgspec.Struct, rename="pascal", frozen=True):
-    """An input; fields that the endpoint has no use for are passed over."""
+    """An input; unknown fields are ignored."""
 
 
 class StreamRequest(Request, frozen=True):
@@ -116,7 +116,7 @@ class PutRecords(StreamRequest, frozen=True, kw_only=True):
 
 
 class GetShardIterator(StreamRequest, frozen=True, kw_only=True):
-    """A place in a shard; the timestamp is in seconds."""
+    """A position in a shard; the timestamp is in seconds."""
 
     shard_id: Name
     shard_iterator_type: StartType
@@ -125,7 +125,7 @@ class GetShardIterator(StreamRequest, frozen=True, kw_only=True):
 
 
 class GetRecords(Request, frozen=True):
-    """A read from a place in a shard."""
+    """A read from a shard iterator."""
 
     shard_iterator: Annotated[str, Meta(min_length=1, max_length=512)]
     limit: Count = 10_000
@@ -147,7 +147,7 @@ class MergeShards(StreamRequest, frozen=True, kw_only=True):
 
 
 class UpdateShardCount(StreamRequest, frozen=True, kw_only=True):
-    """How many open shards the stream shall have."""
+    """How many open shards the stream will have."""
 
     target_shard_count: Count
     scaling_type: Literal["UNIFORM_SCALING"]

@@ -13,7 +13,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from .clock import Clock, ManualClock, SystemClock
 from .faults.injector import Faults
 from .faults.rules import FaultRule
-from .http_protocol import Front
+from .http_protocol import HttpHandler
 from .quotas import Quotas
 from .requests import CreateStream
 from .streams.account import Account, Delays
@@ -34,7 +34,7 @@ class LocalKinesis:
     `streams` maps names to shard counts. `credentials` maps access key ids to secrets: without it every signature is
     accepted, with it a request must be signed by one of them. `quotas` are off unless given. `clock` is the
     endpoint's only time: iterators, heartbeats, retention and the Date header follow it. `faults` are rules, as text or
-    made ones, by which calls and frames go wrong, drawn with `seed`.
+    as FaultRule, by which calls and frames fail, drawn with `seed`.
 
     Raises: ConfigurationError for a host that other machines reach, a bad stream, a bad rule.
     """
@@ -64,14 +64,14 @@ class LocalKinesis:
         self.clock = clock or SystemClock()
         self.account = Account(self.clock, region, delays or Delays(), quotas)
         self._runner = web.AppRunner(
-            Front(self.account, credentials).application(),
+            HttpHandler(self.account, credentials).application(),
             handler_cancellation=True,
             access_log=None,
             shutdown_timeout=0.05,  # then open subscriptions are cancelled; 0 would wait for ever
         )
         for name, shard_count in (streams or {}).items():
             self._create(name, shard_count)
-        self.account.faults.at_random(faults, seed)
+        self.account.faults.start_random(faults, seed)
         self.account.faults.on_plan(self.account.subscriptions.wake_all)
         if isinstance(self.clock, ManualClock):
             self.clock.on_advance(self.account.subscriptions.wake_all)
@@ -84,15 +84,15 @@ class LocalKinesis:
 
     @property
     def faults(self) -> Faults:
-        """Where tests plan misbehaviour."""
+        """Where tests plan faults."""
         return self.account.faults
 
     def stream(self, name: str) -> Stream:
-        """Return the stream of that name, to look at or to put records into without the wire."""
+        """Return the stream of that name, to inspect it or to put records into it directly."""
         return self.account.find(name)
 
     def properties(self) -> dict[str, str]:
-        """Return the properties with which a job finds this endpoint and is let in."""
+        """Return the properties with which a job connects to this endpoint."""
         key, secret = next(iter((self._credentials or {"local": "local"}).items()))
         return {
             "aws.region": self.region,
@@ -103,7 +103,7 @@ class LocalKinesis:
         }
 
     async def start(self) -> Self:
-        """Listen; raises ConfigurationError when the port cannot be had."""
+        """Listen; raises ConfigurationError when the port is not available."""
         await self._runner.setup()
         try:
             await web.TCPSite(self._runner, self.host, self.port).start()

@@ -1,4 +1,4 @@
-"""The endpoint in a thread of its own, for synchronous users and tests."""
+"""Runs the endpoint in its own thread, for synchronous code and tests."""
 
 import asyncio
 import threading

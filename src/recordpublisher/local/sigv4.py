@@ -1,4 +1,4 @@
-"""Signature version 4, checked only when the endpoint was started with credentials."""
+"""Checks Signature Version 4; only when the endpoint was started with credentials."""
 
 import hashlib
 import hmac
@@ -14,7 +14,7 @@ _AUTHORIZATION = re.compile(
 
 
 def check_signature(headers: Mapping[str, str], body: bytes, secrets: Mapping[str, str]) -> None:
-    """Raise what the service answers to a request that none of `secrets` (by access key id) has signed."""
+    """Raise the service's error for a request that none of `secrets` (by access key id) has signed."""
     found = _AUTHORIZATION.fullmatch(headers.get("Authorization", ""))
     if found is None:
         raise ApiError("MissingAuthenticationTokenException", "Missing Authentication Token")

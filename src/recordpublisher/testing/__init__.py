@@ -1,6 +1,6 @@
-"""What plugin authors and users test with: the publisher's contract as tests, and asyncio on virtual time.
+"""Helpers for tests of plugins and jobs. Start with `PublisherContract`: subclass it, and pytest runs the contract of publishers.
 
-A Kinesis to test against is `recordpublisher.local.serve_in_thread`.
+`run_virtual` runs a coroutine on virtual time. A Kinesis endpoint for tests is in `recordpublisher.local`: start with `serve_in_thread`.
 """
 
 from .publisher_contract import PublisherCase, PublisherContract

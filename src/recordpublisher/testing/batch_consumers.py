@@ -1,4 +1,4 @@
-"""Consumers that watch a publisher: each holds what was done with, and breaks one habit of easy consumers."""
+"""Consumers for the contract of publishers: each records what it gets, and behaves in one difficult way."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import RecordBatch
 
 
-class Recorder:
-    """Takes every batch whole; owns the batches and the payloads done with."""
+class RecordingConsumer:
+    """Takes every batch whole; owns the batches and the payloads taken."""
 
     def __init__(self) -> None:
         self.batches: list[RecordBatch] = []
@@ -20,7 +20,7 @@ class Recorder:
         return self.take(batch, len(batch))
 
     def take(self, batch: RecordBatch, count: int) -> SequenceNumber | None:
-        """Be done with the first `count` records; answers the position after them."""
+        """Take the first `count` records; returns the position after them."""
         self.batches.append(batch)
         self.payloads += batch.data[:count]
         return batch.position_after(count)
@@ -31,31 +31,31 @@ class Recorder:
         return [place for place in places if place is not None]
 
 
-class HalfConsumer(Recorder):
-    """Is done with the first half of each batch only."""
+class HalfConsumer(RecordingConsumer):
+    """Takes only the first half of each batch."""
 
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
-        """Take its first half."""
+        """Take the first half of the batch."""
         return self.take(batch, (len(batch) + 1) // 2)
 
 
-class RefusingOnce(Recorder):
-    """Answers nothing to the first batch with records."""
+class RefusingConsumer(RecordingConsumer):
+    """Returns None for the first batch with records: nothing was taken."""
 
     def __init__(self) -> None:
         super().__init__()
         self._has_refused = False
 
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
-        """Refuse the first, take the others."""
+        """Refuse the first batch, take the others."""
         if len(batch) and not self._has_refused:
             self._has_refused = True
             return None
         return self.take(batch, len(batch))
 
 
-class OneAtATime(Recorder):
-    """Is slow, and fails when it is called again before it has answered."""
+class SlowConsumer(RecordingConsumer):
+    """Is slow, and fails when it is called again before it has returned."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,19 +63,19 @@ class OneAtATime(Recorder):
 
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
         """Take the batch slowly. Raises: AssertionError for a call that overlaps another."""
-        assert not self._is_busy, "the consumer was called again before it had answered"
+        assert not self._is_busy, "the consumer was called again before it had returned"
         self._is_busy = True
         await asyncio.sleep(0.01)
         self._is_busy = False
         return self.take(batch, len(batch))
 
-    def was_cancelled(self) -> None:
-        """The call that was going on has ended without an answer."""
+    def reset(self) -> None:
+        """Prepare for the next call after a cancelled one."""
         self._is_busy = False
 
 
 class BrokenConsumer:
-    """Raises."""
+    """Fails on every batch."""
 
     class Error(Exception):
         """What it raises."""

@@ -1,4 +1,4 @@
-"""The contract of publishers (P1, P2) as tests: subclass, say what to read, let pytest run them.
+"""The contract of publishers (P1, P2) as tests. Subclass `PublisherContract`, provide a case, and run pytest.
 
 class TestLines(PublisherContract):
     @asynccontextmanager
@@ -22,15 +22,15 @@ from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
-from .batch_consumers import BrokenConsumer, HalfConsumer, OneAtATime, Recorder, RefusingOnce
+from .batch_consumers import BrokenConsumer, HalfConsumer, RecordingConsumer, RefusingConsumer, SlowConsumer
 
-CANCEL_AFTER_TURNS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55)
-"""Turns of the loop after which a run is cancelled, to meet it at different places."""
+CANCEL_AFTER_STEPS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55)
+"""Steps of the loop after which a run is cancelled, to interrupt it at different places."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublisherCase:
-    """What a test reads: the payloads, in order, of a shard that has ended and needs several batches."""
+    """A shard that has ended and needs several batches, and its payloads in order."""
 
     factory: RecordPublisherFactory
     shard: Shard
@@ -42,7 +42,7 @@ class PublisherCase:
 
 
 class PublisherContract(ABC):
-    """The tests. Override `open_case`; override `execute` to run them on virtual time (`run_virtual`)."""
+    """The tests. Implement `open_case`; override `execute` to run them on virtual time (`run_virtual`)."""
 
     deadline = 60.0
     """Seconds of the loop's time that one test may take."""
@@ -56,17 +56,17 @@ class PublisherContract(ABC):
         asyncio.run(work)
 
     def test_the_case_needs_several_batches(self) -> None:
-        """Otherwise the other tests show little."""
-        consumer = Recorder()
-        self._check(lambda case: _complete(case, consumer))
+        """With one batch the other tests prove little."""
+        consumer = RecordingConsumer()
+        self._check(lambda case: _run_case_to_end(case, consumer))
         assert sum(len(batch) > 0 for batch in consumer.batches) > 1, "the case must need more than one batch"
 
     def test_batches_come_in_shard_order_and_end_in_complete(self) -> None:
         """Every record once, in order, of this shard, each batch with the position after it."""
 
         async def check(case: PublisherCase) -> None:
-            consumer = Recorder()
-            await _complete(case, consumer)
+            consumer = RecordingConsumer()
+            await _run_case_to_end(case, consumer)
             assert consumer.payloads == list(case.payloads)
             assert all(batch.shard.key == case.shard.key for batch in consumer.batches)
             assert all(batch.read_position for batch in consumer.batches if len(batch))
@@ -77,61 +77,61 @@ class PublisherContract(ABC):
         """State compares positions by `order_of` (S5)."""
 
         async def check(case: PublisherCase) -> None:
-            consumer = Recorder()
-            await _complete(case, consumer)
+            consumer = RecordingConsumer()
+            await _run_case_to_end(case, consumer)
             records = [record for batch in consumer.batches for record in batch.records]
             places = [(case.factory.order_of(record.sequence_number), record.sub_sequence_number) for record in records]
             assert all(place < following for place, following in pairwise(places))
 
         self._check(check)
 
-    def test_only_the_last_batch_stands_at_the_tip(self) -> None:
-        """0 ms behind promises that nothing lies behind the batch: a run with `stop_at_tip` may end there and would leave the rest."""
+    def test_only_the_last_batch_is_at_the_tip(self) -> None:
+        """0 ms behind means that nothing comes after the batch: a run with `stop_at_tip` ends there."""
 
         async def check(case: PublisherCase) -> None:
-            consumer = Recorder()
-            await _complete(case, consumer)
+            consumer = RecordingConsumer()
+            await _run_case_to_end(case, consumer)
             read = 0
             for batch in consumer.batches:
                 read += len(batch)
                 left = len(case.payloads) - read
                 assert batch.millis_behind_latest != 0 or not left, (
-                    f"a batch stood at the tip with {left} records to come"
+                    f"a batch was at the tip with {left} records to come"
                 )
 
         self._check(check)
 
-    def test_it_goes_on_from_the_answered_position(self) -> None:
-        """A consumer that takes half of each batch gets the other half again, and nothing twice."""
-        self._check(lambda case: _delivers_everything(case, HalfConsumer()))
+    def test_it_resumes_from_the_returned_position(self) -> None:
+        """A consumer that takes half of each batch gets the other half next, and nothing twice."""
+        self._check(lambda case: _check_everything_is_delivered(case, HalfConsumer()))
 
-    def test_an_unanswered_batch_comes_again(self) -> None:
-        """None means: unchanged."""
-        self._check(lambda case: _delivers_everything(case, RefusingOnce()))
+    def test_a_refused_batch_comes_again(self) -> None:
+        """None leaves the position unchanged."""
+        self._check(lambda case: _check_everything_is_delivered(case, RefusingConsumer()))
 
-    def test_a_new_publisher_starts_behind_any_position(self) -> None:
-        """Restart after each record (P2): the rest comes, exactly."""
+    def test_a_new_publisher_starts_after_any_position(self) -> None:
+        """A restart after any record (P2) reads exactly the rest."""
 
         async def check(case: PublisherCase) -> None:
-            whole = Recorder()
-            await _complete(case, whole)
+            whole = RecordingConsumer()
+            await _run_case_to_end(case, whole)
             for count, position in enumerate(whole.positions(), 1):
-                rest = Recorder()
+                rest = RecordingConsumer()
                 await _run_to_end(await case.publisher(StartingPosition.after(position)), rest)
                 assert rest.payloads == list(case.payloads[count:]), f"wrong rest after {position}"
 
         self._check(check)
 
     def test_a_slow_consumer_is_the_back_pressure(self) -> None:
-        """The next batch waits until the consumer has answered."""
-        self._check(lambda case: _delivers_everything(case, OneAtATime()))
+        """The next batch waits until the consumer has returned."""
+        self._check(lambda case: _check_everything_is_delivered(case, SlowConsumer()))
 
-    def test_a_cancelled_run_leaves_nothing_behind_and_can_go_on(self) -> None:
-        """Cancelled wherever it is, it ends at once, leaves no task, and the next run loses and repeats nothing (R3)."""
-        self._check(_survives_cancellation)
+    def test_a_cancelled_run_leaves_nothing_behind_and_can_resume(self) -> None:
+        """A run that is cancelled anywhere ends at once and leaves no task; the next run loses and repeats nothing (R3)."""
+        self._check(_check_cancellation)
 
-    def test_an_error_of_the_consumer_comes_out(self) -> None:
-        """It is the job's to judge."""
+    def test_an_error_of_the_consumer_is_raised(self) -> None:
+        """The job decides what to do about it."""
 
         async def check(case: PublisherCase) -> None:
             publisher = await case.publisher()
@@ -149,7 +149,7 @@ class PublisherContract(ABC):
         async def check(case: PublisherCase) -> None:
             from reactivex import Observer
 
-            publisher, consumer, seen = await case.publisher(), Recorder(), list[RecordBatch | str]()
+            publisher, consumer, seen = await case.publisher(), RecordingConsumer(), list[RecordBatch | str]()
             publisher.subscribe(Observer(seen.append, on_completed=lambda: seen.append("end")))
             await _run_to_end(publisher, consumer)
             assert seen == [*consumer.batches, "end"]
@@ -177,7 +177,7 @@ class PublisherContract(ABC):
         self.execute(run())
 
 
-async def _complete(case: PublisherCase, consumer: BatchConsumer) -> None:
+async def _run_case_to_end(case: PublisherCase, consumer: BatchConsumer) -> None:
     await _run_to_end(await case.publisher(), consumer)
 
 
@@ -189,28 +189,28 @@ async def _run_to_end(publisher: RecordPublisher, consumer: BatchConsumer) -> No
     assert result is RunResult.COMPLETE, f"a shard that was read to its end is COMPLETE, not {result.name}"
 
 
-async def _delivers_everything(case: PublisherCase, consumer: Recorder) -> None:
-    await _complete(case, consumer)
+async def _check_everything_is_delivered(case: PublisherCase, consumer: RecordingConsumer) -> None:
+    await _run_case_to_end(case, consumer)
     assert consumer.payloads == list(case.payloads)
 
 
-async def _survives_cancellation(case: PublisherCase) -> None:
-    publisher, consumer = await case.publisher(), OneAtATime()
+async def _check_cancellation(case: PublisherCase) -> None:
+    publisher, consumer = await case.publisher(), SlowConsumer()
     before = asyncio.all_tasks()
-    for turns in CANCEL_AFTER_TURNS:
-        await _cancelled_after(turns, publisher, consumer)
+    for steps in CANCEL_AFTER_STEPS:
+        await _cancel_after(steps, publisher, consumer)
         left = asyncio.all_tasks() - before
         assert not left, f"a cancelled run left {left}"
     await _run_to_end(publisher, consumer)
     assert consumer.payloads == list(case.payloads)
 
 
-async def _cancelled_after(turns: int, publisher: RecordPublisher, consumer: OneAtATime) -> None:
+async def _cancel_after(steps: int, publisher: RecordPublisher, consumer: SlowConsumer) -> None:
     running = asyncio.ensure_future(publisher.run_observed(consumer))
-    for _ in range(turns):
+    for _ in range(steps):
         await asyncio.sleep(0)
     running.cancel()
     await asyncio.wait([running])
-    consumer.was_cancelled()
+    consumer.reset()
     if not running.cancelled() and (error := running.exception()):
         raise error

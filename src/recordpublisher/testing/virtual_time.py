@@ -12,8 +12,8 @@ EPOCH_MS = 1_700_000_000_000
 """The wall clock when a virtual loop starts: 2023-11-14T22:13:20Z."""
 
 
-class _JumpingSelector(selectors.SelectSelector):
-    """Never waits: a timeout moves the loop's time instead."""
+class _VirtualTimeSelector(selectors.SelectSelector):
+    """Never waits: a timeout advances the loop's time instead."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -22,7 +22,7 @@ class _JumpingSelector(selectors.SelectSelector):
     def select(self, timeout: float | None = None) -> list[Any]:
         ready = super().select(0)
         if not ready and timeout is None:
-            raise RuntimeError("dead-lock on virtual time: every task waits and no timer is set")
+            raise RuntimeError("deadlock on virtual time: every task waits and no timer is set")
         if not ready and timeout:
             self.time += timeout
         return ready
@@ -32,20 +32,20 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """A loop on virtual time, starting at 0 s."""
 
     def __init__(self) -> None:
-        self._jumping = _JumpingSelector()
-        super().__init__(self._jumping)
+        self._time_selector = _VirtualTimeSelector()
+        super().__init__(self._time_selector)
 
     def time(self) -> float:
         """Virtual seconds since the loop was made."""
-        return self._jumping.time
+        return self._time_selector.time
 
     def suspend(self, seconds: float) -> None:
-        """Let time pass while nothing runs, as for a process that was stopped."""
-        self._jumping.time += seconds
+        """Advance the time while nothing runs, as when the process is stopped."""
+        self._time_selector.time += seconds
 
 
 class VirtualClock:
-    """The Clock port on the running virtual loop; the wall clock starts at EPOCH_MS. Before a loop runs, nothing has passed."""
+    """The Clock port on the running virtual loop; the wall clock starts at EPOCH_MS. It is 0 s while no loop runs."""
 
     def now_ms(self) -> int:
         """Wall-clock time, epoch ms."""

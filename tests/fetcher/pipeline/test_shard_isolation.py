@@ -10,8 +10,7 @@ import pytest
 
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.local import Delays, MemoryTransport
-from recordpublisher.local.streams.account import Account
+from recordpublisher.local import Account, Delays, MemoryTransport
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, run_virtual
 
@@ -45,7 +44,7 @@ async def _delivered(publisher: str, troubled: tuple[int, ...], properties: dict
     account = Account(VirtualClock(), "us-east-1", Delays(consumer=0), None)
     stream = account.create_stream("orders", SHARDS)
     rules = {SILENT: f"silence@{_id(SILENT)},slow@{_id(SILENT)}~100000", REFUSED: f"throttle@{_id(REFUSED)}"}
-    account.faults.at_random(",".join(rules.get(shard, "") for shard in troubled))
+    account.faults.start_random(",".join(rules.get(shard, "") for shard in troubled))
     given = Properties(
         {
             "flink.stream.recordpublisher": publisher,

@@ -26,8 +26,8 @@ def test_a_call_can_lose_its_connection(faults: Faults):
     faults.before_call("GetRecords")
 
 
-def test_a_stream_fault_hits_the_subscription_that_it_is_meant_for_once(faults: Faults):
-    faults.hit_subscription(StreamFault.CUT, shard_id="s2", consumer="c")
+def test_a_stream_fault_applies_once_to_its_subscription(faults: Faults):
+    faults.fail_subscription(StreamFault.CUT, shard_id="s2", consumer="c")
     assert faults.for_subscription("c", "s1") is None
     assert faults.for_subscription("d", "s2") is None
     planned = faults.for_subscription("c", "s2")
@@ -36,8 +36,8 @@ def test_a_stream_fault_hits_the_subscription_that_it_is_meant_for_once(faults: 
     assert faults.for_subscription("c", "s2") is None
 
 
-def test_whoever_waits_is_woken_by_a_plan(faults: Faults):
+def test_a_planned_fault_wakes_the_subscriptions(faults: Faults):
     woken: list[str] = []
     faults.on_plan(lambda: woken.append("up"))
-    faults.hit_subscription(StreamFault.END)
+    faults.fail_subscription(StreamFault.END)
     assert woken == ["up"]

@@ -1,4 +1,4 @@
-"""Rules as one writes them."""
+"""Fault rules as text."""
 
 from math import inf
 
@@ -6,8 +6,8 @@ import pytest
 
 from recordpublisher import ConfigurationError
 from recordpublisher.local import FaultKind, FaultRule, LocalKinesis
-from recordpublisher.local.faults.kinds import HITS, OF_FRAMES, SENTENCES
-from recordpublisher.local.faults.rules import rules_of
+from recordpublisher.local.faults.kinds import DESCRIPTIONS, FRAME_KINDS, OPERATIONS_BY_KIND
+from recordpublisher.local.faults.rules import parse_rules
 
 from processes.command_line import ROOT
 
@@ -23,26 +23,26 @@ from processes.command_line import ROOT
     ],
 )
 def test_a_rule_says_what_where_how_often_and_how_long(text, rules):
-    assert list(rules_of(text)) == rules
+    assert list(parse_rules(text)) == rules
 
 
 def test_all_is_every_kind():
-    assert [rule.kind for rule in rules_of("all=0.02")] == list(FaultKind)
+    assert [rule.kind for rule in parse_rules("all=0.02")] == list(FaultKind)
 
 
 @pytest.mark.parametrize(
     "text", ["thrott", "throttle=2", "throttle=-1", "throttle=x", "throttle*x", "=0.1", "cut~", "a b"]
 )
-def test_a_bad_rule_is_refused_with_the_kinds_there_are(text):
+def test_a_bad_rule_is_refused_with_the_valid_kinds(text):
     with pytest.raises(ConfigurationError, match="kinds: all, throttle, ") as raised:
         LocalKinesis(faults=text)
     assert (raised.value.key, raised.value.value) == ("faults", text)
 
 
-def test_every_kind_stands_on_the_page():
+def test_every_kind_is_on_the_reference_page():
     page = (ROOT / "docs/reference/embedded-endpoint.md").read_text()
-    assert [kind for kind, words in SENTENCES.items() if f"| `{kind}` | {words} |" not in page] == []
+    assert [kind for kind, text in DESCRIPTIONS.items() if f"| `{kind}` | {text} |" not in page] == []
 
 
-def test_every_kind_strikes_somewhere_and_has_a_sentence():
-    assert {*HITS, *OF_FRAMES, FaultKind.PARTIAL} == set(FaultKind) == set(SENTENCES)
+def test_every_kind_applies_somewhere_and_has_a_description():
+    assert {*OPERATIONS_BY_KIND, *FRAME_KINDS, FaultKind.PARTIAL} == set(FaultKind) == set(DESCRIPTIONS)

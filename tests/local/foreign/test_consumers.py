@@ -55,10 +55,10 @@ def registration(kinesis: Any) -> Answers:
 
 
 def gone(talk: Talk, arn: str) -> str:
-    """Ask for the consumer until it is not found; no more than twenty times, a tenth of a second apart."""
+    """Call for the consumer until it is not found; no more than twenty times, a tenth of a second apart."""
     for _ in range(20):
-        talk.refused("ask", "describe_stream_consumer", StreamARN=arn, ConsumerName="c")
-        if (answer := talk.said.pop("ask")) != "no error":
+        talk.refused("call", "describe_stream_consumer", StreamARN=arn, ConsumerName="c")
+        if (answer := talk.said.pop("call")) != "no error":
             return str(answer)
         time.sleep(0.1)
     return "still there"

@@ -92,7 +92,7 @@ def paging(talk: Talk) -> Answers:
 
 
 def refusals(talk: Talk) -> None:
-    """Ask for what cannot be had."""
+    """Call for what cannot be had."""
     stream, iterator = talk.stream, {"StreamName": talk.stream, "ShardIteratorType": "TRIM_HORIZON"}
     entry = {"Data": b"x", "PartitionKey": "k"}
     talk.refused("unknown stream", "describe_stream_summary", StreamName="nobody")

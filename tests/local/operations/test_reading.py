@@ -17,40 +17,40 @@ def stream(account: Account) -> Stream:
     return account.create_stream("orders", 1)
 
 
-def iterator(ask, kind: str, **more: object) -> str:
+def iterator(call, kind: str, **more: object) -> str:
     fields = {"StreamName": "orders", "ShardId": SHARD, "ShardIteratorType": kind, **more}
-    return ask("GetShardIterator", **fields)["ShardIterator"]
+    return call("GetShardIterator", **fields)["ShardIterator"]
 
 
 def data(answer) -> list[str]:
     return [b64decode(record["Data"]).decode() for record in answer["Records"]]
 
 
-def read(ask, kind: str, **more: object) -> list[str]:
-    return data(ask("GetRecords", ShardIterator=iterator(ask, kind, **more)))
+def read(call, kind: str, **more: object) -> list[str]:
+    return data(call("GetRecords", ShardIterator=iterator(call, kind, **more)))
 
 
-def test_the_five_iterator_types_start_where_they_say(ask, stream: Stream, clock: ManualClock):
+def test_the_five_iterator_types_start_where_they_say(call, stream: Stream, clock: ManualClock):
     numbers = []
     for letter in "abc":
         numbers.append(stream.put(letter.encode(), "k"))
         clock.advance(1000)
     second = clock.now_ms() / 1000 - 2
-    assert read(ask, "TRIM_HORIZON") == ["a", "b", "c"]
-    assert read(ask, "AT_SEQUENCE_NUMBER", StartingSequenceNumber=numbers[1]) == ["b", "c"]
-    assert read(ask, "AFTER_SEQUENCE_NUMBER", StartingSequenceNumber=numbers[1]) == ["c"]
-    assert read(ask, "AT_TIMESTAMP", Timestamp=second) == ["b", "c"]
-    assert read(ask, "AT_TIMESTAMP", Timestamp=second + 0.001) == ["c"]
-    latest = iterator(ask, "LATEST")
+    assert read(call, "TRIM_HORIZON") == ["a", "b", "c"]
+    assert read(call, "AT_SEQUENCE_NUMBER", StartingSequenceNumber=numbers[1]) == ["b", "c"]
+    assert read(call, "AFTER_SEQUENCE_NUMBER", StartingSequenceNumber=numbers[1]) == ["c"]
+    assert read(call, "AT_TIMESTAMP", Timestamp=second) == ["b", "c"]
+    assert read(call, "AT_TIMESTAMP", Timestamp=second + 0.001) == ["c"]
+    latest = iterator(call, "LATEST")
     stream.put(b"d", "k")
-    assert data(ask("GetRecords", ShardIterator=latest)) == ["d"]
+    assert data(call("GetRecords", ShardIterator=latest)) == ["d"]
 
 
-def test_a_timestamp_in_the_future_is_refused(ask, clock: ManualClock):
+def test_a_timestamp_in_the_future_is_refused(call, clock: ManualClock):
     now = clock.now_ms() / 1000
-    read(ask, "AT_TIMESTAMP", Timestamp=now)
+    read(call, "AT_TIMESTAMP", Timestamp=now)
     with pytest.raises(ApiError, match="InvalidArgumentException: The timestampInMillis parameter cannot be greater"):
-        read(ask, "AT_TIMESTAMP", Timestamp=now + 0.001)
+        read(call, "AT_TIMESTAMP", Timestamp=now + 0.001)
 
 
 @pytest.mark.parametrize(
@@ -63,73 +63,73 @@ def test_a_timestamp_in_the_future_is_refused(ask, clock: ManualClock):
         ("LATEST", {"StartingSequenceNumber": "1" * 56}),
     ],
 )
-def test_a_start_that_makes_no_sense_is_an_invalid_argument(ask, kind: str, more: dict[str, str]):
+def test_a_start_that_makes_no_sense_is_an_invalid_argument(call, kind: str, more: dict[str, str]):
     with pytest.raises(ApiError, match="InvalidArgumentException"):
-        iterator(ask, kind, **more)
+        iterator(call, kind, **more)
 
 
-def test_a_read_goes_on_from_the_next_iterator_until_it_is_caught_up(ask, stream: Stream, clock: ManualClock):
+def test_a_read_goes_on_from_the_next_iterator_until_it_is_caught_up(call, stream: Stream, clock: ManualClock):
     for letter in "abc":
         stream.put(letter.encode(), "k")
     clock.advance(700)
-    first = ask("GetRecords", ShardIterator=iterator(ask, "TRIM_HORIZON"), Limit=2)
-    second = ask("GetRecords", ShardIterator=first["NextShardIterator"], Limit=2)
-    third = ask("GetRecords", ShardIterator=second["NextShardIterator"])
+    first = call("GetRecords", ShardIterator=iterator(call, "TRIM_HORIZON"), Limit=2)
+    second = call("GetRecords", ShardIterator=first["NextShardIterator"], Limit=2)
+    third = call("GetRecords", ShardIterator=second["NextShardIterator"])
     assert [data(first), data(second), data(third)] == [["a", "b"], ["c"], []]
     assert [answer["MillisBehindLatest"] for answer in (first, second, third)] == [700, 0, 0]
 
 
-def test_unread_records_of_this_millisecond_still_count_as_behind(ask, stream: Stream):
+def test_unread_records_of_this_millisecond_still_count_as_behind(call, stream: Stream):
     for letter in "ab":
         stream.put(letter.encode(), "k")
-    assert ask("GetRecords", ShardIterator=iterator(ask, "TRIM_HORIZON"), Limit=1)["MillisBehindLatest"] == 1
+    assert call("GetRecords", ShardIterator=iterator(call, "TRIM_HORIZON"), Limit=1)["MillisBehindLatest"] == 1
 
 
-def test_an_answer_has_at_most_10_000_records(ask, stream: Stream):
+def test_an_answer_has_at_most_10_000_records(call, stream: Stream):
     for _ in range(10_001):
         stream.put(b"", "k")
-    assert len(read(ask, "TRIM_HORIZON")) == 10_000
+    assert len(read(call, "TRIM_HORIZON")) == 10_000
     with pytest.raises(ApiError, match="ValidationException"):
-        ask("GetRecords", ShardIterator=iterator(ask, "TRIM_HORIZON"), Limit=10_001)
+        call("GetRecords", ShardIterator=iterator(call, "TRIM_HORIZON"), Limit=10_001)
 
 
-def test_an_answer_has_at_most_10_mib(ask, stream: Stream):
+def test_an_answer_has_at_most_10_mib(call, stream: Stream):
     for _ in range(12):
         stream.put(bytes((1 << 20) - 1), "k")
-    assert len(read(ask, "TRIM_HORIZON")) == 10
+    assert len(read(call, "TRIM_HORIZON")) == 10
 
 
-def test_an_iterator_lives_for_five_minutes(ask, clock: ManualClock):
-    place = iterator(ask, "LATEST")
+def test_an_iterator_lives_for_five_minutes(call, clock: ManualClock):
+    place = iterator(call, "LATEST")
     clock.advance(299_999)
-    ask("GetRecords", ShardIterator=place)
+    call("GetRecords", ShardIterator=place)
     clock.advance(1)
     with pytest.raises(ApiError, match="ExpiredIteratorException"):
-        ask("GetRecords", ShardIterator=place)
+        call("GetRecords", ShardIterator=place)
 
 
-def test_all_iterators_can_be_made_to_expire_at_once(ask, account: Account):
-    place = iterator(ask, "LATEST")
+def test_all_iterators_can_be_made_to_expire_at_once(call, account: Account):
+    place = iterator(call, "LATEST")
     account.faults.expire_iterators()
     with pytest.raises(ApiError, match="ExpiredIteratorException"):
-        ask("GetRecords", ShardIterator=place)
-    read(ask, "LATEST")
+        call("GetRecords", ShardIterator=place)
+    read(call, "LATEST")
 
 
 @pytest.mark.parametrize("place", ["garbage", "AAAA", "é"])
-def test_a_made_up_iterator_is_an_invalid_argument(ask, place: str):
+def test_a_made_up_iterator_is_an_invalid_argument(call, place: str):
     with pytest.raises(ApiError, match="InvalidArgumentException"):
-        ask("GetRecords", ShardIterator=place)
+        call("GetRecords", ShardIterator=place)
 
 
-def test_a_closed_shard_is_read_to_its_end_and_names_its_children(ask, stream: Stream):
+def test_a_closed_shard_is_read_to_its_end_and_names_its_children(call, stream: Stream):
     stream.put(b"a", "k", hash_key=0)
     stream.put(b"b", "k", hash_key=0)
-    ask("SplitShard", StreamName="orders", ShardToSplit=SHARD, NewStartingHashKey="1000")
+    call("SplitShard", StreamName="orders", ShardToSplit=SHARD, NewStartingHashKey="1000")
     stream.put(b"in the child", "k", hash_key=0)
-    first = ask("GetRecords", ShardIterator=iterator(ask, "TRIM_HORIZON"), Limit=1)
+    first = call("GetRecords", ShardIterator=iterator(call, "TRIM_HORIZON"), Limit=1)
     assert "ChildShards" not in first
-    last = ask("GetRecords", ShardIterator=first["NextShardIterator"])
+    last = call("GetRecords", ShardIterator=first["NextShardIterator"])
     assert data(last) == ["b"]
     assert "NextShardIterator" not in last
     assert [child["ShardId"][-1] for child in last["ChildShards"]] == ["1", "2"]
@@ -140,30 +140,30 @@ def test_a_closed_shard_is_read_to_its_end_and_names_its_children(ask, stream: S
     }
 
 
-def test_an_iterator_does_not_outlive_its_stream(ask, clock: ManualClock):
-    place = iterator(ask, "LATEST")
-    ask("DeleteStream", StreamName="orders")
+def test_an_iterator_does_not_outlive_its_stream(call, clock: ManualClock):
+    place = iterator(call, "LATEST")
+    call("DeleteStream", StreamName="orders")
     clock.advance(1)
-    ask("CreateStream", StreamName="orders", ShardCount=1)
+    call("CreateStream", StreamName="orders", ShardCount=1)
     with pytest.raises(ApiError, match="ResourceNotFoundException"):
-        ask("GetRecords", ShardIterator=place)
+        call("GetRecords", ShardIterator=place)
 
 
-def test_the_arn_of_a_read_must_be_the_iterators(ask, account: Account):
+def test_the_arn_of_a_read_must_be_the_iterators(call, account: Account):
     account.create_stream("other", 1)
-    ask("GetRecords", ShardIterator=iterator(ask, "LATEST"), StreamARN=ARN)
+    call("GetRecords", ShardIterator=iterator(call, "LATEST"), StreamARN=ARN)
     with pytest.raises(ApiError, match="InvalidArgumentException"):
-        ask("GetRecords", ShardIterator=iterator(ask, "LATEST"), StreamARN=ARN.replace("orders", "other"))
+        call("GetRecords", ShardIterator=iterator(call, "LATEST"), StreamARN=ARN.replace("orders", "other"))
 
 
-def test_the_sixth_read_of_a_second_is_throttled_when_quotas_are_on(ask, account: Account, clock: ManualClock):
+def test_the_sixth_read_of_a_second_is_throttled_when_quotas_are_on(call, account: Account, clock: ManualClock):
     account.throttle = Throttle(Quotas.service(), clock)
     for _ in range(5):
-        read(ask, "LATEST")
+        read(call, "LATEST")
     with pytest.raises(ApiError, match="ProvisionedThroughputExceededException"):
-        read(ask, "LATEST")
+        read(call, "LATEST")
 
 
-def test_an_unknown_shard_is_not_found(ask):
+def test_an_unknown_shard_is_not_found(call):
     with pytest.raises(ApiError, match="ResourceNotFoundException"):
-        iterator(ask, "LATEST", ShardId="shardId-000000000009")
+        iterator(call, "LATEST", ShardId="shardId-000000000009")

@@ -9,14 +9,14 @@ def ids(answer) -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def orders(ask) -> None:
-    ask("CreateStream", StreamName="orders", ShardCount=5)
+def orders(call) -> None:
+    call("CreateStream", StreamName="orders", ShardCount=5)
 
 
-def test_pages_are_continued_by_the_token_alone(ask):
-    first = ask("ListShards", StreamName="orders", MaxResults=2)
-    second = ask("ListShards", NextToken=first["NextToken"], MaxResults=2)
-    third = ask("ListShards", NextToken=second["NextToken"], MaxResults=2)
+def test_pages_are_continued_by_the_token_alone(call):
+    first = call("ListShards", StreamName="orders", MaxResults=2)
+    second = call("ListShards", NextToken=first["NextToken"], MaxResults=2)
+    third = call("ListShards", NextToken=second["NextToken"], MaxResults=2)
     assert [ids(first), ids(second), ids(third)] == [["00", "01"], ["02", "03"], ["04"]]
     assert "NextToken" not in third
 
@@ -30,23 +30,23 @@ def test_pages_are_continued_by_the_token_alone(ask):
         {"ShardFilter": {"Type": "AT_LATEST"}},
     ],
 )
-def test_a_token_never_comes_with_what_it_stands_for(ask, extra):
-    token = ask("ListShards", StreamName="orders", MaxResults=2)["NextToken"]
+def test_a_token_never_comes_with_what_it_stands_for(call, extra):
+    token = call("ListShards", StreamName="orders", MaxResults=2)["NextToken"]
     with pytest.raises(ApiError, match="InvalidArgumentException"):
-        ask("ListShards", NextToken=token, **extra)
+        call("ListShards", NextToken=token, **extra)
 
 
-def test_a_token_lives_for_300_seconds(ask, clock: ManualClock):
-    token = ask("ListShards", StreamName="orders", MaxResults=2)["NextToken"]
+def test_a_token_lives_for_300_seconds(call, clock: ManualClock):
+    token = call("ListShards", StreamName="orders", MaxResults=2)["NextToken"]
     clock.advance(299_999)
-    ask("ListShards", NextToken=token)
+    call("ListShards", NextToken=token)
     clock.advance(1)
     with pytest.raises(ApiError, match="ExpiredNextTokenException"):
-        ask("ListShards", NextToken=token)
+        call("ListShards", NextToken=token)
 
 
-def test_a_made_up_token_is_refused(ask):
-    iterator = ask(
+def test_a_made_up_token_is_refused(call):
+    iterator = call(
         "GetShardIterator",
         StreamName="orders",
         ShardId="shardId-000000000000",
@@ -54,20 +54,20 @@ def test_a_made_up_token_is_refused(ask):
     )["ShardIterator"]
     for token in ("garbage", "AAAA", iterator):
         with pytest.raises(ApiError, match="InvalidArgumentException"):
-            ask("ListShards", NextToken=token)
+            call("ListShards", NextToken=token)
 
 
-def test_a_filter_goes_on_over_pages(ask):
+def test_a_filter_goes_on_over_pages(call):
     after = {"Type": "AFTER_SHARD_ID", "ShardId": "shardId-000000000001"}
-    first = ask("ListShards", StreamName="orders", MaxResults=2, ShardFilter=after)
-    second = ask("ListShards", NextToken=first["NextToken"])
+    first = call("ListShards", StreamName="orders", MaxResults=2, ShardFilter=after)
+    second = call("ListShards", NextToken=first["NextToken"])
     assert ids(first) + ids(second) == ["02", "03", "04"]
 
 
-def test_listing_may_start_after_a_shard(ask):
-    assert ids(ask("ListShards", StreamName="orders", ExclusiveStartShardId="shardId-000000000002")) == ["03", "04"]
+def test_listing_may_start_after_a_shard(call):
+    assert ids(call("ListShards", StreamName="orders", ExclusiveStartShardId="shardId-000000000002")) == ["03", "04"]
 
 
-def test_an_unknown_stream_is_not_found(ask):
+def test_an_unknown_stream_is_not_found(call):
     with pytest.raises(ApiError, match="ResourceNotFoundException"):
-        ask("ListShards", StreamName="nobody")
+        call("ListShards", StreamName="nobody")

@@ -5,20 +5,20 @@ from recordpublisher.local.api_errors import ApiError
 from recordpublisher.local.streams.account import Account
 
 
-def open_ranges(ask) -> int:
-    return len(ask("ListShards", StreamName="orders", ShardFilter={"Type": "AT_LATEST"})["Shards"])
+def open_ranges(call) -> int:
+    return len(call("ListShards", StreamName="orders", ShardFilter={"Type": "AT_LATEST"})["Shards"])
 
 
-def test_shards_are_split_merged_and_counted_anew(ask):
-    ask("CreateStream", StreamName="orders", ShardCount=1)
-    ask("SplitShard", StreamName="orders", ShardToSplit="shardId-000000000000", NewStartingHashKey="1000")
-    assert open_ranges(ask) == 2
+def test_shards_are_split_merged_and_counted_anew(call):
+    call("CreateStream", StreamName="orders", ShardCount=1)
+    call("SplitShard", StreamName="orders", ShardToSplit="shardId-000000000000", NewStartingHashKey="1000")
+    assert open_ranges(call) == 2
     pair = {"ShardToMerge": "shardId-000000000002", "AdjacentShardToMerge": "shardId-000000000001"}
-    ask("MergeShards", StreamName="orders", **pair)
-    assert open_ranges(ask) == 1
-    answer = ask("UpdateShardCount", StreamName="orders", TargetShardCount=2, ScalingType="UNIFORM_SCALING")
+    call("MergeShards", StreamName="orders", **pair)
+    assert open_ranges(call) == 1
+    answer = call("UpdateShardCount", StreamName="orders", TargetShardCount=2, ScalingType="UNIFORM_SCALING")
     assert (answer["CurrentShardCount"], answer["TargetShardCount"]) == (1, 2)
-    assert open_ranges(ask) == 2
+    assert open_ranges(call) == 2
 
 
 def test_a_stream_that_is_updating_is_not_changed_again(clock: ManualClock):
@@ -27,6 +27,6 @@ def test_a_stream_that_is_updating_is_not_changed_again(clock: ManualClock):
     stream.set_busy("UPDATING", 1000)
     with pytest.raises(ApiError, match="ResourceInUseException"):
         stream.require_active()
-    assert account.usable("orders") is stream
+    assert account.find_usable("orders") is stream
     clock.advance(1000)
     stream.require_active()

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from recordpublisher.local import Delays, MemoryTransport
-from recordpublisher.local.streams.account import Account
+from recordpublisher.local import Account, Delays, MemoryTransport
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import ConsumerError
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
@@ -41,7 +40,7 @@ class Job:
     def __init__(self, *, rules: str = "", shards: int = SUBTASKS, processes: int = 1, **properties: Any) -> None:
         self.account = Account(VirtualClock(), "us-east-1", Delays(consumer=5_000), None)
         self.stream = self.account.create_stream("orders", shards)
-        self.account.faults.at_random(rules, 5)
+        self.account.faults.start_random(rules, 5)
         self.calls: Counter[str] = Counter()
         self._ref_counts = [ConsumerRefCounts() for _ in range(processes)]
         self._given = Properties({**GIVEN, **properties})

@@ -81,7 +81,7 @@ def test_f3_f5_whatever_breaks_a_subscription_it_reads_on(fault, retries):
         async with reading() as (job, stream, faults):
             stream.put(b"before", "key")
             await job.until_read("before")
-            faults.hit_subscription(fault)
+            faults.fail_subscription(fault)
             await asyncio.sleep(1)
             stream.put(b"after", "key")
             await job.until_read("before", "after")

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 import recordpublisher as rp
 from recordpublisher.fetcher.pipeline.bounds import Bounds
-from recordpublisher.local import Delays, MemoryTransport
-from recordpublisher.local.streams.account import Account
+from recordpublisher.local import Account, Delays, MemoryTransport
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.properties.properties import declared_properties
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual

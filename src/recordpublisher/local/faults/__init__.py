@@ -1,1 +1,1 @@
-"""Misbehaviour on request. Start at `kinds.py`."""
+"""Fault injection: planned faults, and random ones by rules with a seed. Start reading in kinds.py."""

@@ -1,10 +1,10 @@
-"""FaultKind: every way in which the endpoint can be made to misbehave, and where."""
+"""FaultKind: every kind of random fault, what it does, and which operations it applies to."""
 
 from enum import StrEnum
 
 
 class FaultKind(StrEnum):
-    """A name as it stands in a rule; the sentence of each is in `SENTENCES`."""
+    """The name of a kind in a rule; `DESCRIPTIONS` says what it does."""
 
     THROTTLE = "throttle"
     ERROR = "error"
@@ -30,29 +30,29 @@ class FaultKind(StrEnum):
     VANISH = "vanish"
 
 
-SENTENCES = {
-    FaultKind.THROTTLE: "a call is refused by a limit; a shard's reads then for a second",
-    FaultKind.ERROR: "a call is answered with InternalFailure and status 500",
+DESCRIPTIONS = {
+    FaultKind.THROTTLE: "a call is throttled; after GetRecords, reads of the shard are refused for a second",
+    FaultKind.ERROR: "a call fails with InternalFailure and status 500",
     FaultKind.RESET: "the connection breaks before a call is carried out",
-    FaultKind.SLOW: "a call's first byte comes late, by up to the rule's seconds (default 4)",
-    FaultKind.LATE: "a call is carried out at once and answered late, behind calls that came after it (default 4 s)",
-    FaultKind.LOST: "a call is carried out and its answer lost",
-    FaultKind.HALF: "half an answer, well ended",
-    FaultKind.PAGE: "a proxy's page of HTML with status 503",
-    FaultKind.MISSING: "a shard that is there is not found",
+    FaultKind.SLOW: "a call is carried out late, by up to the rule's seconds (default 4)",
+    FaultKind.LATE: "a call is carried out at once and its response is late, after those of later calls (default 4 s)",
+    FaultKind.LOST: "a call is carried out and its response is lost",
+    FaultKind.HALF: "half a response, ended cleanly",
+    FaultKind.PAGE: "an HTML page of a proxy, with status 503",
+    FaultKind.MISSING: "a shard that exists is not found",
     FaultKind.EXPIRE: "a shard iterator is refused as expired",
-    FaultKind.STALE: "ListShards shows the stream as it was some time ago (default 8 s)",
-    FaultKind.SKEW: "the endpoint's clock steps forward, by up to the rule's seconds (default 200)",
-    FaultKind.DELETING: "a consumer that is looked up and not there is just being deleted (default 4 s)",
-    FaultKind.PARTIAL: "a record of PutRecords is refused, the others are taken",
-    FaultKind.CUT: "a subscription breaks in the middle of a frame",
-    FaultKind.TRUNCATE: "a subscription's answer ends in the middle of a frame, well ended",
-    FaultKind.CORRUPT: "a frame whose checksum does not fit; good ones follow",
-    FaultKind.SILENCE: "a subscription stays open and says nothing more",
+    FaultKind.STALE: "ListShards shows an old state of the stream (default: up to 8 s old)",
+    FaultKind.SKEW: "the endpoint's clock jumps ahead, by up to the rule's seconds (default 200)",
+    FaultKind.DELETING: "a consumer that does not exist is described as DELETING (default 4 s)",
+    FaultKind.PARTIAL: "a record of PutRecords is refused, the others are stored",
+    FaultKind.CUT: "a subscription's connection breaks in the middle of a frame",
+    FaultKind.TRUNCATE: "a subscription ends cleanly in the middle of a frame",
+    FaultKind.CORRUPT: "a frame with a wrong checksum; correct ones follow",
+    FaultKind.SILENCE: "a subscription stays open and sends nothing more",
     FaultKind.END: "a subscription ends cleanly, long before its five minutes",
     FaultKind.EVENT_ERROR: "an InternalFailureException inside the stream",
-    FaultKind.TAKE_OVER: "another reader subscribes with the same consumer",
-    FaultKind.VANISH: "the consumer is deregistered under its readers",
+    FaultKind.TAKE_OVER: "another client subscribes with the same consumer",
+    FaultKind.VANISH: "the consumer is deregistered while subscriptions are open",
 }
 
 WRITES = frozenset({"PutRecord", "PutRecords"})
@@ -65,7 +65,7 @@ READS = frozenset(
 CHANGES = frozenset({"DeregisterStreamConsumer", "RegisterStreamConsumer", "SubscribeToShard"})
 
 _CALLS = READS | CHANGES | WRITES
-HITS: dict[FaultKind, frozenset[str]] = {
+OPERATIONS_BY_KIND: dict[FaultKind, frozenset[str]] = {
     FaultKind.THROTTLE: _CALLS,
     FaultKind.ERROR: _CALLS,
     FaultKind.RESET: _CALLS,
@@ -80,9 +80,9 @@ HITS: dict[FaultKind, frozenset[str]] = {
     FaultKind.SKEW: frozenset({"GetRecords", "ListShards"}),
     FaultKind.DELETING: frozenset({"DescribeStreamConsumer"}),
 }
-"""The operations that a kind can befall; the kinds that are missing here befall records or frames."""
+"""The operations that a kind applies to; the kinds that are missing here apply to records or frames."""
 
-OF_FRAMES = (
+FRAME_KINDS = (
     FaultKind.CUT,
     FaultKind.TRUNCATE,
     FaultKind.CORRUPT,
@@ -93,11 +93,11 @@ OF_FRAMES = (
     FaultKind.VANISH,
 )
 
-SECONDS = {
+DEFAULT_SECONDS = {
     FaultKind.SLOW: 4.0,
     FaultKind.LATE: 4.0,
     FaultKind.STALE: 8.0,
     FaultKind.SKEW: 200.0,
     FaultKind.DELETING: 4.0,
 }
-"""How long or how far at most, where a rule does not say."""
+"""The longest delay or jump, where a rule has no `seconds`."""

@@ -1,67 +1,67 @@
-"""Chance: draws faults by rules, with a seed, and counts them."""
+"""RandomFaults: draws faults by rules, with a seed, and counts them."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from .kinds import HITS, OF_FRAMES, FaultKind
+from .kinds import FRAME_KINDS, OPERATIONS_BY_KIND, FaultKind
 from .rules import FaultRule
 
-MOST_IN_A_ROW = 2
-"""So often at most a read is hit before one gets through: below every default budget of retries."""
-MOST_TAKE_OVERS = 3
-"""In a row, of one shard: more of them are another job, which is an error by right (F10)."""
-_SERVES = {"GetShardIterator": "GetRecords", "SubscribeToShard": "events"}
-"""What an operation is a step towards: getting through it alone does not count."""
+MAX_FAULTS_IN_A_ROW = 2
+"""After so many faults in a row a read succeeds: fewer than every default number of retries."""
+MAX_TAKE_OVERS = 3
+"""In a row, of one shard: more of them would mean another job, which is an error (F10)."""
+_PART_OF = {"GetShardIterator": "GetRecords", "SubscribeToShard": "events"}
+"""The read that an operation is a step of: its success alone does not end a row of faults."""
 
 _Numbered = list[tuple[int, FaultRule]]
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
-    """A fault that strikes now; `seconds` is how long or how far."""
+class DrawnFault:
+    """A fault to apply now; `seconds` is its delay or jump."""
 
     kind: FaultKind
     seconds: float = 0.0
 
 
-class Chance:
-    """Owns the dice. The same seed and the same calls make the same faults."""
+class RandomFaults:
+    """Owns the random generator. The same seed and the same calls give the same faults."""
 
-    def __init__(self, rules: Sequence[FaultRule] = (), seed: int = 0, most_in_a_row: int = MOST_IN_A_ROW) -> None:
+    def __init__(self, rules: Sequence[FaultRule] = (), seed: int = 0, max_in_a_row: int = MAX_FAULTS_IN_A_ROW) -> None:
         self.counts: Counter[FaultKind] = Counter()
         self._random = Random(seed)  # noqa: S311 - faults that can be repeated, not secrets
-        self._most_in_a_row = most_in_a_row
+        self._max_in_a_row = max_in_a_row
         self._in_a_row: Counter[Hashable] = Counter()
         self._take_overs: Counter[Hashable] = Counter()
         numbered = list(enumerate(rules))
         self._left = {number: rule.count for number, rule in numbered}
-        self._of_calls = {operation: _for_operation(numbered, operation) for operation in _ALL_OPERATIONS}
-        self._of_frames = [(number, rule) for number, rule in numbered if rule.kind in OF_FRAMES]
-        self._of_entries = [(number, rule) for number, rule in numbered if rule.kind is FaultKind.PARTIAL]
+        self._call_rules = {operation: _for_operation(numbered, operation) for operation in _ALL_OPERATIONS}
+        self._frame_rules = [(number, rule) for number, rule in numbered if rule.kind in FRAME_KINDS]
+        self._entry_rules = [(number, rule) for number, rule in numbered if rule.kind is FaultKind.PARTIAL]
 
-    def for_call(self, operation: str, target: Callable[[], str]) -> Drawn | None:
-        """What befalls this call; `target` says which shard or consumer it is about."""
-        rules = self._of_calls.get(operation)
+    def for_call(self, operation: str, target: Callable[[], str]) -> DrawnFault | None:
+        """Draw the fault of this call, if any; `target` returns the shard or consumer that it names."""
+        rules = self._call_rules.get(operation)
         if not rules:
             return None
         name = target()
-        return self._in_moderation((_SERVES.get(operation, operation), name), rules, operation, name)
+        return self._draw_within_limit((_PART_OF.get(operation, operation), name), rules, operation, name)
 
-    def answered(self, operation: str, target: Callable[[], str]) -> None:
-        """A call was answered well: that is what a row of faults ends with."""
-        if operation not in _SERVES and self._of_calls.get(operation):
+    def on_success(self, operation: str, target: Callable[[], str]) -> None:
+        """A call succeeded: this ends a row of faults."""
+        if operation not in _PART_OF and self._call_rules.get(operation):
             self._in_a_row[operation, target()] = 0
 
-    def for_frame(self, consumer: str, shard_id: str) -> Drawn | None:
-        """What befalls the next frame of a subscription."""
-        if not self._of_frames:
+    def for_frame(self, consumer: str, shard_id: str) -> DrawnFault | None:
+        """Draw the fault of the next frame of a subscription, if any."""
+        if not self._frame_rules:
             return None
-        rules = self._of_frames
-        if self._take_overs[shard_id] >= MOST_TAKE_OVERS:
+        rules = self._frame_rules
+        if self._take_overs[shard_id] >= MAX_TAKE_OVERS:
             rules = [(number, rule) for number, rule in rules if rule.kind is not FaultKind.TAKE_OVER]
-        drawn = self._in_moderation(("events", shard_id), rules, consumer, shard_id)
+        drawn = self._draw_within_limit(("events", shard_id), rules, consumer, shard_id)
         if drawn is None:
             self._in_a_row["events", shard_id] = 0
         else:
@@ -70,32 +70,33 @@ class Chance:
 
     def for_entry(self) -> bool:
         """Whether this record of PutRecords is refused."""
-        return self._draw(self._of_entries) is not None
+        return self._draw(self._entry_rules) is not None
 
-    def _in_moderation(self, goal: Hashable, rules: _Numbered, *places: str) -> Drawn | None:
-        """Draw, but let what was hit too often in a row get through, unless a rule says that it always strikes."""
-        if self._in_a_row[goal] >= self._most_in_a_row:
+    def _draw_within_limit(self, goal: Hashable, rules: _Numbered, *places: str) -> DrawnFault | None:
+        """Draw, but not after too many faults in a row, except by rules with rate 1."""
+        if self._in_a_row[goal] >= self._max_in_a_row:
             rules = [(number, rule) for number, rule in rules if rule.rate >= 1]
         drawn = self._draw(rules, *places)
         self._in_a_row[goal] += drawn is not None
         return drawn
 
-    def _draw(self, rules: _Numbered, *places: str) -> Drawn | None:
+    def _draw(self, rules: _Numbered, *places: str) -> DrawnFault | None:
         for number, rule in rules:
-            if rule.is_for(*places) and self._left[number] > 0 and self._random.random() < rule.rate:
+            if rule.applies_to(*places) and self._left[number] > 0 and self._random.random() < rule.rate:
                 self._left[number] -= 1
                 self.counts[rule.kind] += 1
-                return Drawn(rule.kind, self._random.random() * rule.longest)
+                return DrawnFault(rule.kind, self._random.random() * rule.max_seconds)
         return None
 
 
-_ALL_OPERATIONS = frozenset(operation for operations in HITS.values() for operation in operations)
+_ALL_OPERATIONS = frozenset(operation for operations in OPERATIONS_BY_KIND.values() for operation in operations)
 
 
 def _for_operation(numbered: _Numbered, operation: str) -> _Numbered:
-    """The rules that may strike an operation; one that names a shard or a consumer may strike all that its kind befalls."""
+    """The rules of an operation. A rule that names a shard or a consumer applies to every operation of its kind."""
     return [
         (number, rule)
         for number, rule in numbered
-        if operation in HITS.get(rule.kind, ()) and (rule.where not in _ALL_OPERATIONS or rule.where == operation)
+        if operation in OPERATIONS_BY_KIND.get(rule.kind, ())
+        and (rule.where not in _ALL_OPERATIONS or rule.where == operation)
     ]

@@ -1,4 +1,4 @@
-"""FaultRule: what goes wrong, where, how often; and rules as one writes them on a command line."""
+"""FaultRule: which fault, where, how often; and the text form of rules for the command line."""
 
 import re
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from math import inf
 
 from recordpublisher.publishers.errors import ConfigurationError
 
-from .kinds import SECONDS, FaultKind
+from .kinds import DEFAULT_SECONDS, FaultKind
 
 VALID = "KIND[@WHERE][=RATE][*COUNT][~SECONDS], separated by commas, for example throttle@GetRecords=0.1,cut=0.05 or all=0.02"
 _RULE = re.compile(
@@ -17,11 +17,11 @@ _RULE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class FaultRule:
-    """One kind of fault with its odds.
+    """One kind of fault and its rate.
 
-    `where` is an operation, a shard id or a consumer's name, None every place that the kind can befall. `rate` is the share of calls or
-    frames that are hit (0 to 1), `count` how often at most, `seconds` how long or how far at most (None: the kind's own). Below a rate of 1
-    nothing is hit more than twice in a row, so that what keeps to default budgets of retries gets through.
+    `where` is an operation, a shard id or a consumer's name, None for all. `rate` is the share of calls or frames that fail (0 to 1),
+    `count` the largest number of faults, `seconds` the longest delay or jump (None: the kind's default). Below a rate of 1 nothing fails
+    more than twice in a row, so that the default number of retries is enough.
     """
 
     kind: FaultKind
@@ -31,21 +31,21 @@ class FaultRule:
     seconds: float | None = None
 
     @property
-    def longest(self) -> float:
-        """Seconds at most."""
-        return SECONDS.get(self.kind, 0.0) if self.seconds is None else self.seconds
+    def max_seconds(self) -> float:
+        """The longest delay or jump."""
+        return DEFAULT_SECONDS.get(self.kind, 0.0) if self.seconds is None else self.seconds
 
-    def is_for(self, *places: str) -> bool:
-        """Whether one of these names is where the rule strikes."""
+    def applies_to(self, *places: str) -> bool:
+        """Whether the rule applies to one of these names."""
         return self.where is None or self.where in places
 
 
-def rules_of(text: str, option: str = "faults") -> tuple[FaultRule, ...]:
-    """Rules as text, `all` meaning every kind. Raises: ConfigurationError that names `option`."""
-    return tuple(rule for part in text.split(",") if part.strip() for rule in _rules_of(part.strip(), option))
+def parse_rules(text: str, option: str = "faults") -> tuple[FaultRule, ...]:
+    """Parse rules; `all` stands for every kind. Raises: ConfigurationError that names `option`."""
+    return tuple(rule for part in text.split(",") if part.strip() for rule in _parse_rule(part.strip(), option))
 
 
-def _rules_of(text: str, option: str) -> list[FaultRule]:
+def _parse_rule(text: str, option: str) -> list[FaultRule]:
     found = _RULE.fullmatch(text)
     names = (
         list(FaultKind)

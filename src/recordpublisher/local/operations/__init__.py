@@ -1,1 +1,1 @@
-"""What the endpoint can be asked: one module per kind of question, one table of all."""
+"""The API operations of the endpoint. Start reading in table.py: it lists them all."""

@@ -18,7 +18,7 @@ class ConsumerPage(msgspec.Struct, frozen=True, array_like=True, tag="c"):
 
 def register(account: Account, request: requests.RegisterStreamConsumer) -> object:
     """Register a consumer; it is ACTIVE after the set delay."""
-    stream = account.usable(arn=request.stream_arn)
+    stream = account.find_usable(arn=request.stream_arn)
     consumer = stream.consumers.register(request.consumer_name)
     return {"Consumer": consumer.describe(account.clock.now_ms())}
 
@@ -32,14 +32,14 @@ def describe(account: Account, request: requests.DescribeStreamConsumer) -> obje
 
 def list_consumers(account: Account, request: requests.ListStreamConsumers) -> object:
     """List a stream's consumers by name, page by page."""
-    stream = account.usable(arn=request.stream_arn)
+    stream = account.find_usable(arn=request.stream_arn)
     after = _after(account, stream, request.next_token)
     consumers = [consumer for consumer in stream.consumers.all() if consumer.name > after]
     found = consumers[: request.max_results]
-    answer: dict[str, object] = {"Consumers": [consumer.describe(account.clock.now_ms()) for consumer in found]}
+    response: dict[str, object] = {"Consumers": [consumer.describe(account.clock.now_ms()) for consumer in found]}
     if len(found) < len(consumers):
-        answer["NextToken"] = account.tokens.seal(ConsumerPage(stream.name, found[-1].name))
-    return answer
+        response["NextToken"] = account.tokens.seal(ConsumerPage(stream.name, found[-1].name))
+    return response
 
 
 def deregister(account: Account, request: requests.DeregisterStreamConsumer) -> object:
@@ -55,7 +55,7 @@ def find_consumer(account: Account, request: requests.ConsumerRequest) -> tuple[
     arn = request.consumer_arn
     if arn is None and (request.stream_arn is None or request.consumer_name is None):
         raise invalid_argument("Either ConsumerARN or both StreamARN and ConsumerName must be given.")
-    stream = account.usable(arn=arn or request.stream_arn)
+    stream = account.find_usable(arn=arn or request.stream_arn)
     return stream, stream.consumers.find(name=request.consumer_name, arn=arn)
 
 

@@ -16,17 +16,17 @@ MAX_REQUEST_BYTES = 10 << 20  # keys counted
 
 
 @lru_cache(maxsize=16_384)
-def _known_key(partition_key: str) -> tuple[int, str, int]:
+def _key_facts(partition_key: str) -> tuple[int, str, int]:
     """Return a key's hash, its JSON spelling and its size in bytes."""
     return hash_of(partition_key), msgspec.json.encode(partition_key).decode(), len(partition_key.encode())
 
 
 def put_record(account: Account, request: requests.PutRecord) -> object:
     """Store one record."""
-    stream = account.usable(request.stream_name, request.stream_arn)
+    stream = account.find_usable(request.stream_name, request.stream_arn)
     entry = requests.Entry(request.data, request.partition_key, request.explicit_hash_key)
     size = _size(entry, stream)
-    shard, key_json = _place(stream, entry)
+    shard, key_json = _target(stream, entry)
     if account.throttle and not account.throttle.admit_write(f"{stream.name}/{shard.id}", size):
         raise throughput_exceeded(_rate_exceeded(stream, shard))
     sequence_number = shard.log.append(entry.data, key_json, size, account.clock.now_ms())
@@ -35,24 +35,24 @@ def put_record(account: Account, request: requests.PutRecord) -> object:
 
 
 def put_records(account: Account, request: requests.PutRecords) -> bytes:
-    """Store up to 500 records; those that a quota or a planned fault refuses are named one by one."""
-    stream = account.usable(request.stream_name, request.stream_arn)
+    """Store up to 500 records; those refused by a quota or a fault get an error entry each."""
+    stream = account.find_usable(request.stream_name, request.stream_arn)
     sizes = [_size(entry, stream) for entry in request.records]
     if sum(sizes) > MAX_REQUEST_BYTES:
         raise invalid_argument(f"Records size exceeds {MAX_REQUEST_BYTES} bytes: {sum(sizes)}")
-    places = [_place(stream, entry) for entry in request.records]
+    targets = [_target(stream, entry) for entry in request.records]
     now = account.clock.now_ms()
     results: list[str] = []
     failed = 0
-    for entry, size, (shard, key_json) in zip(request.records, sizes, places, strict=True):
-        refusal = _refusal(account, stream, shard, size)
-        if refusal is None:
+    for entry, size, (shard, key_json) in zip(request.records, sizes, targets, strict=True):
+        error = _error_entry(account, stream, shard, size)
+        if error is None:
             number = shard.log.append(entry.data, key_json, size, now)
             results.append(f'{{"SequenceNumber":"{number}","ShardId":"{shard.id}"}}')
         else:
             failed += 1
-            results.append(refusal)
-    for log in dict.fromkeys(shard.log for shard, _ in places):
+            results.append(error)
+    for log in dict.fromkeys(shard.log for shard, _ in targets):
         log.notify()
     return f'{{"FailedRecordCount":{failed},"Records":[{",".join(results)}]}}'.encode()
 
@@ -60,7 +60,7 @@ def put_records(account: Account, request: requests.PutRecords) -> bytes:
 def _size(entry: requests.Entry, stream: Stream) -> int:
     """Return the record's size; raises for data that is not base64 or too big."""
     try:
-        size = len(a2b_base64(entry.data, strict_mode=True)) + _known_key(entry.partition_key)[2]
+        size = len(a2b_base64(entry.data, strict_mode=True)) + _key_facts(entry.partition_key)[2]
     except (Base64Error, ValueError) as error:
         raise ApiError("SerializationException", f"Data is not base64: {error}") from error
     if size > stream.max_record_bytes:
@@ -68,14 +68,14 @@ def _size(entry: requests.Entry, stream: Stream) -> int:
     return size
 
 
-def _place(stream: Stream, entry: requests.Entry) -> tuple[Shard, str]:
-    key_hash, key_json, _ = _known_key(entry.partition_key)
+def _target(stream: Stream, entry: requests.Entry) -> tuple[Shard, str]:
+    key_hash, key_json, _ = _key_facts(entry.partition_key)
     explicit = entry.explicit_hash_key
     return stream.shard_for(key_hash if explicit is None else explicit_hash(explicit)), key_json
 
 
-def _refusal(account: Account, stream: Stream, shard: Shard, size: int) -> str | None:
-    """Return the result entry of a record that is not taken, or None."""
+def _error_entry(account: Account, stream: Stream, shard: Shard, size: int) -> str | None:
+    """Return the error entry of a refused record, None for one to store."""
     code = account.faults.for_entry()
     if code is None and account.throttle and not account.throttle.admit_write(f"{stream.name}/{shard.id}", size):
         code = "ProvisionedThroughputExceededException"

@@ -1,4 +1,4 @@
-"""GetShardIterator and GetRecords."""
+"""GetShardIterator, GetRecords and SubscribeToShard."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ..streams.shard_iterator import ShardIterator, start_counter
 from ..streams.stream import Stream
 from ..streams.subscriptions import Subscription, millis_behind
 
-MAX_ANSWER_BYTES = 10 << 20
+MAX_RESPONSE_BYTES = 10 << 20
 
 
 def get_shard_iterator(account: Account, request: requests.GetShardIterator) -> object:
-    """Return a place in a shard as a token that lives for five minutes."""
-    stream = account.usable(request.stream_name, request.stream_arn)
+    """Return a shard iterator: a token that is valid for five minutes."""
+    stream = account.find_usable(request.stream_name, request.stream_arn)
     shard = stream.shard(request.shard_id)
     now = account.clock.now_ms()
     counter = start_counter(
@@ -27,18 +27,18 @@ def get_shard_iterator(account: Account, request: requests.GetShardIterator) -> 
 
 
 def get_records(account: Account, request: requests.GetRecords) -> bytes:
-    """Read from an iterator: at most 10,000 records and 10 MiB; a drained closed shard names its children."""
-    place = account.tokens.open(request.shard_iterator, ShardIterator)
-    if place is None:
+    """Read from an iterator: at most 10,000 records and 10 MiB; the end of a closed shard lists its children."""
+    iterator = account.tokens.open(request.shard_iterator, ShardIterator)
+    if iterator is None:
         raise invalid_argument("Invalid ShardIterator.")
     now = account.clock.now_ms()
-    place.require_fresh(now, account.faults.iterator_round)
-    stream = _stream_of(account, place, request.stream_arn)
-    shard = stream.shard(place.shard_id)
+    iterator.require_fresh(now, account.faults.iterator_generation)
+    stream = _stream_of(account, iterator, request.stream_arn)
+    shard = stream.shard(iterator.shard_id)
     key = f"{stream.name}/{shard.id}"
     if account.throttle:
         account.throttle.before_read(key)
-    found = shard.log.read(place.counter, request.limit, MAX_ANSWER_BYTES)
+    found = shard.log.read(iterator.counter, request.limit, MAX_RESPONSE_BYTES)
     if account.throttle:
         account.throttle.after_read(key, found.size)
     if found.unread_arrival_ms is None and not shard.is_open:
@@ -49,23 +49,25 @@ def get_records(account: Account, request: requests.GetRecords) -> bytes:
     return b'{"Records":[%b],"MillisBehindLatest":%d,%b}' % (b",".join(found.fragments), behind, tail)
 
 
-def _stream_of(account: Account, place: ShardIterator, arn: str | None) -> Stream:
-    stream = account.usable(place.stream)
+def _stream_of(account: Account, iterator: ShardIterator, arn: str | None) -> Stream:
+    stream = account.find_usable(iterator.stream)
     if arn is not None and arn != stream.arn:
         raise invalid_argument(f"The ShardIterator is of stream {stream.arn}, not of {arn}.")
-    if stream.created_ms != place.stream_created_ms:
+    if stream.created_ms != iterator.stream_created_ms:
         raise not_found(f"The stream {stream.name} that the ShardIterator is of was deleted.")
     return stream
 
 
 def _token(account: Account, stream: Stream, shard: Shard, counter: int) -> str:
-    now, current_round = account.clock.now_ms(), account.faults.iterator_round
-    return account.tokens.seal(ShardIterator(stream.name, stream.created_ms, shard.id, counter, now, current_round))
+    now, current_generation = account.clock.now_ms(), account.faults.iterator_generation
+    return account.tokens.seal(
+        ShardIterator(stream.name, stream.created_ms, shard.id, counter, now, current_generation)
+    )
 
 
 def subscribe_to_shard(account: Account, request: requests.SubscribeToShard) -> Subscription:
-    """Open a subscription; raises what the service answers with before any event."""
-    stream = account.usable(arn=request.consumer_arn)
+    """Open a subscription; raises the service's errors before any event."""
+    stream = account.find_usable(arn=request.consumer_arn)
     consumer = stream.consumers.find(arn=request.consumer_arn)
     now = account.clock.now_ms()
     if consumer.status(now) == "CREATING":

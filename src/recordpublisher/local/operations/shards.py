@@ -1,4 +1,4 @@
-"""ListShards: filters, pages, and page tokens that live for five minutes."""
+"""ListShards: filters, pages, and page tokens that are valid for five minutes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .. import requests
 from ..api_errors import ApiError, invalid_argument
 from ..streams.account import Account
 from ..streams.resharding import merge, split
-from ..streams.resharding import update_shard_count as recount
+from ..streams.resharding import update_shard_count as change_shard_count
 from ..streams.shard_filter import filter_shards
 from ..streams.stream import Stream
 
@@ -18,7 +18,7 @@ TOKEN_LIFETIME_MS = 300_000
 
 
 class ShardPage(msgspec.Struct, frozen=True, array_like=True, tag="p"):
-    """The question of a paged ListShards and where its next page begins."""
+    """The request of a paged ListShards and where its next page begins."""
 
     stream: str
     stream_created_ms: int
@@ -38,24 +38,24 @@ def list_shards(account: Account, request: requests.ListShards) -> object:
     as_of = _as_of(account)
     shards = [shard for shard in shards if shard.epoch <= as_of or not shard.parents]
     found = shards[: request.max_results]
-    answer: dict[str, object] = {"Shards": [shard.describe(as_of) for shard in found]}
+    response: dict[str, object] = {"Shards": [shard.describe(as_of) for shard in found]}
     if len(found) < len(shards):
-        answer["NextToken"] = account.tokens.seal(
+        response["NextToken"] = account.tokens.seal(
             msgspec.structs.replace(page, after=found[-1].id, issued_ms=account.clock.now_ms())
         )
-    return answer
+    return response
 
 
 def _as_of(account: Account) -> float:
-    """The time of which the listing tells, epoch ms: now, unless a fault makes it an old one."""
+    """The time that the listing shows, epoch ms: infinity, unless a fault makes it an old one."""
     age, account.faults.listing_age_ms = account.faults.listing_age_ms, 0
     return account.clock.now_ms() - age if age else inf
 
 
 def _page(account: Account, request: requests.ListShards) -> ShardPage:
-    """Return the question: the request's own, or the one that its token continues. Never a bit of both."""
+    """Return the request's own page, or the one that its token continues."""
     if request.next_token is None:
-        stream = account.usable(request.stream_name, request.stream_arn)
+        stream = account.find_usable(request.stream_name, request.stream_arn)
         after = request.exclusive_start_shard_id or ""
         return ShardPage(stream.name, stream.created_ms, account.clock.now_ms(), after, request.shard_filter)
     own = (request.stream_name, request.exclusive_start_shard_id, request.stream_creation_timestamp)
@@ -75,7 +75,7 @@ def _continued(account: Account, token: str) -> ShardPage:
 
 def split_shard(account: Account, request: requests.SplitShard) -> object:
     """Split a shard in two."""
-    stream = _changeable(account, request)
+    stream = _find_active(account, request)
     split(stream, stream.shard(request.shard_to_split), int(request.new_starting_hash_key))
     stream.set_busy("UPDATING", account.delays.reshard)
     return {}
@@ -83,23 +83,23 @@ def split_shard(account: Account, request: requests.SplitShard) -> object:
 
 def merge_shards(account: Account, request: requests.MergeShards) -> object:
     """Merge two neighbours."""
-    stream = _changeable(account, request)
+    stream = _find_active(account, request)
     merge(stream, stream.shard(request.shard_to_merge), stream.shard(request.adjacent_shard_to_merge))
     stream.set_busy("UPDATING", account.delays.reshard)
     return {}
 
 
 def update_shard_count(account: Account, request: requests.UpdateShardCount) -> object:
-    """Re-count the shards uniformly."""
-    stream = _changeable(account, request)
+    """Change the number of shards, uniformly."""
+    stream = _find_active(account, request)
     before = len(stream.open_shards)
-    recount(stream, request.target_shard_count)
+    change_shard_count(stream, request.target_shard_count)
     stream.set_busy("UPDATING", account.delays.reshard)
     counts = {"CurrentShardCount": before, "TargetShardCount": request.target_shard_count}
     return {"StreamName": stream.name, "StreamARN": stream.arn, **counts}
 
 
-def _changeable(account: Account, request: requests.StreamRequest) -> Stream:
+def _find_active(account: Account, request: requests.StreamRequest) -> Stream:
     stream = account.find(request.stream_name, request.stream_arn)
     stream.require_active()
     return stream

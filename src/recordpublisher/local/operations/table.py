@@ -1,4 +1,4 @@
-"""The table of operations: the name on the wire, the input it takes, the function that answers."""
+"""The table of operations: the API's name, its input and the function that carries it out."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -11,17 +11,17 @@ from ..streams.account import Account
 from . import consumers, put_records, reading, shards, streams
 
 R = TypeVar("R", bound=requests.Request)
-Answer = Callable[[Account, bytes], bytes]
+Operation = Callable[[Account, bytes], bytes]
 
 
-def _operation(kind: type[R], act: Callable[[Account, R], object]) -> Answer:
+def _operation(kind: type[R], function: Callable[[Account, R], object]) -> Operation:
     decode = decoder(kind)
 
-    def answer(account: Account, body: bytes) -> bytes:
-        result = act(account, decode(body))
+    def run(account: Account, body: bytes) -> bytes:
+        result = function(account, decode(body))
         return result if isinstance(result, bytes) else msgspec.json.encode(result)
 
-    return answer
+    return run
 
 
 def decoder(kind: type[R]) -> Callable[[bytes], R]:
@@ -39,8 +39,8 @@ def decoder(kind: type[R]) -> Callable[[bytes], R]:
     return checked
 
 
-def _table(*rows: tuple[type[Any], Callable[[Account, Any], object]]) -> dict[str, Answer]:
-    return {kind.__name__: _operation(kind, act) for kind, act in rows}
+def _table(*rows: tuple[type[Any], Callable[[Account, Any], object]]) -> dict[str, Operation]:
+    return {kind.__name__: _operation(kind, function) for kind, function in rows}
 
 
 OPERATIONS = _table(

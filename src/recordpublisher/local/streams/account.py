@@ -1,4 +1,4 @@
-"""The root of the model: all streams of the one account in the one region that the endpoint plays."""
+"""Account: the streams of the endpoint's one account and region."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ACCOUNT_ID = "000000000000"
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """How long things take, in ms of the endpoint's clock."""
+    """How long control operations take, in ms of the endpoint's clock."""
 
     create_stream: int = 0
     delete_stream: int = 0
@@ -30,7 +30,7 @@ class Delays:
     consumer: int = 100
     """From CREATING to ACTIVE and from DELETING to gone."""
     cut_stuck_reader: int = 10_000
-    """From the end of a subscription's five minutes until a reader that does not read is cut off."""
+    """From the end of a subscription's five minutes until a client that does not read is disconnected."""
 
 
 class Account:
@@ -74,7 +74,7 @@ class Account:
             raise not_found(f"Stream {name or arn} under account {ACCOUNT_ID} not found.")
         return stream
 
-    def usable(self, name: str | None = None, arn: str | None = None) -> Stream:
+    def find_usable(self, name: str | None = None, arn: str | None = None) -> Stream:
         """Return a stream that records can be put into and read from: ACTIVE or UPDATING."""
         stream = self.find(name, arn)
         if stream.status in ("CREATING", "DELETING"):
@@ -86,7 +86,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Tokens:
-    """Owns the seed that a token must carry; a token of another endpoint, or a made-up one, does not open."""
+    """Makes and opens tokens. A token of another endpoint, or an invented one, does not open."""
 
     def __init__(self) -> None:
         self._seed = randbits(32)
@@ -97,7 +97,7 @@ class Tokens:
         return urlsafe_b64encode(zlib.crc32(body, self._seed).to_bytes(4, "big") + body).decode()
 
     def open(self, token: str, kind: type[T]) -> T | None:
-        """Return the content, or None when the token is not one of ours or of another kind."""
+        """Return the content, or None when the token is not ours or of another kind."""
         try:
             raw = urlsafe_b64decode(token)
             if zlib.crc32(raw[4:], self._seed).to_bytes(4, "big") != raw[:4]:

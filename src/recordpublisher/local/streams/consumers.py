@@ -10,7 +10,7 @@ MAX_CONSUMERS = 20  # per stream, provisioned and on-demand standard
 
 @dataclass(slots=True, eq=False)
 class Consumer:
-    """One registration; its ARN carries its creation time, so a namesake registered later is another consumer."""
+    """One registration; its ARN carries its creation time, so a consumer registered later with the same name is another one."""
 
     name: str
     arn: str
@@ -25,7 +25,7 @@ class Consumer:
         return "ACTIVE" if now_ms >= self.active_from_ms else "CREATING"
 
     def is_gone(self, now_ms: int) -> bool:
-        """Whether the deregistration has come to its end."""
+        """Whether the deregistration is complete."""
         return self.gone_from_ms is not None and now_ms >= self.gone_from_ms
 
     def describe(self, now_ms: int) -> dict[str, object]:
@@ -65,8 +65,8 @@ class ConsumerTable:
         self._consumers[name] = Consumer(name, arn, now, now + self._delay_ms)
         return self._consumers[name]
 
-    def plant_deleting(self, name: str, ms: int) -> None:
-        """Where nobody has the name, have a consumer of it that is just being deleted, for so long."""
+    def add_deleting(self, name: str, ms: int) -> None:
+        """Unless the name is taken, add a consumer with it that is DELETING for so long."""
         self.all()
         if name and name not in self._consumers:
             now = self._clock.now_ms()
@@ -74,13 +74,13 @@ class ConsumerTable:
             self._consumers[name] = Consumer(name, arn, now, now, gone_from_ms=now + ms)
 
     def deregister(self, consumer: Consumer) -> None:
-        """Begin to remove a consumer; raises ResourceInUseException when that has begun already."""
+        """Begin to remove a consumer; raises ResourceInUseException when it is being deleted."""
         if consumer.gone_from_ms is not None:
             raise in_use(f"Consumer {consumer.name} is being deleted already.")
         consumer.gone_from_ms = self._clock.now_ms() + self._delay_ms
 
-    def vanish(self, consumer: Consumer) -> None:
-        """Begin to remove a consumer, unless somebody has."""
+    def deregister_once(self, consumer: Consumer) -> None:
+        """Begin to remove a consumer, unless it is being deleted."""
         if consumer.gone_from_ms is None:
             self.deregister(consumer)
 

@@ -1,4 +1,4 @@
-"""A shard: its place on the ring, its family, and the time it was open."""
+"""Shard: its hash range, parents and children, and the time it was open."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Shard:
     """Owns its log and its end; open on the epochs from `epoch` up to, not including, `closed_epoch`.
 
     An epoch is the time in ms, moved on where needed so that a child's is always later than its parents': shards
-    that are split in the millisecond of their birth still have an order.
+    that are split in the millisecond of their creation still have an order.
     """
 
     id: str
@@ -38,19 +38,19 @@ class Shard:
 
     @property
     def is_open(self) -> bool:
-        """Whether the shard still takes records."""
+        """Whether the shard accepts records."""
         return self.closed_epoch is None
 
     def was_open_at(self, epoch: int) -> bool:
-        """Whether the shard took records at that time."""
+        """Whether the shard accepted records at that time."""
         return self.epoch <= epoch and self.is_open_after(epoch)
 
     def is_open_after(self, epoch: float) -> bool:
-        """Whether the shard took records at that time or later."""
+        """Whether the shard accepted records at that time or later."""
         return self.closed_epoch is None or self.closed_epoch > epoch
 
     def close(self, epoch: int) -> None:
-        """Take no more records; what is there stays readable."""
+        """Accept no more records; stored ones stay readable."""
         self.ending_counter = self.log.mark(epoch)
         self.closed_epoch = epoch
 
@@ -59,16 +59,16 @@ class Shard:
         numbers = {"StartingSequenceNumber": self.log.numbers.text(0)}
         if self.ending_counter is not None and not self.is_open_after(as_of):
             numbers["EndingSequenceNumber"] = self.log.numbers.text(self.ending_counter)
-        family = zip(("ParentShardId", "AdjacentParentShardId"), self.parents, strict=False)
+        ancestry = zip(("ParentShardId", "AdjacentParentShardId"), self.parents, strict=False)
         return {
             "ShardId": self.id,
             "HashKeyRange": self._hash_key_range(),
             "SequenceNumberRange": numbers,
-            **{name: parent.id for name, parent in family},
+            **{name: parent.id for name, parent in ancestry},
         }
 
     def describe_children(self) -> list[dict[str, object]]:
-        """Return ChildShards as the last answer from a closed shard shows them."""
+        """Return ChildShards as the last response of a closed shard shows them."""
         return [
             {
                 "ShardId": child.id,
@@ -97,7 +97,7 @@ class HashRange:
 
 
 def uniform_ranges(count: int) -> list[HashRange]:
-    """Divide the ring into `count` ranges of the same width, the last one taking the remainder."""
+    """Divide the hash keys into `count` ranges of the same width, the last one taking the remainder."""
     width = HASH_KEYS // count
     starts = [i * width for i in range(count)]
     return [HashRange(start, end - 1) for start, end in zip(starts, [*starts[1:], HASH_KEYS], strict=True)]
@@ -109,7 +109,7 @@ def hash_of(partition_key: str) -> int:
 
 
 def explicit_hash(text: str) -> int:
-    """Return an explicit hash key as a number; raises InvalidArgumentException outside the ring."""
+    """Return an explicit hash key as a number; raises InvalidArgumentException outside the hash keys."""
     if text.isdecimal() and int(text) < HASH_KEYS:
         return int(text)
     raise invalid_argument(

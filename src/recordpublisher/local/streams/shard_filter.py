@@ -1,4 +1,4 @@
-"""Which shards a ShardFilter of ListShards shows."""
+"""Selects the shards that a ShardFilter of ListShards shows."""
 
 from typing import TypeVar
 

@@ -1,4 +1,4 @@
-"""Where a read starts: the five iterator types, and the token that carries a place for five minutes."""
+"""ShardIterator: a position that is valid for five minutes, and the start of each iterator type."""
 
 import msgspec
 
@@ -9,18 +9,18 @@ LIFETIME_MS = 300_000
 
 
 class ShardIterator(msgspec.Struct, frozen=True, array_like=True, tag="i"):
-    """A place in a shard; `round` is raised when all iterators are made to expire."""
+    """A position in a shard; `generation` is raised to expire all iterators."""
 
     stream: str
     stream_created_ms: int
     shard_id: str
     counter: int
     issued_ms: int
-    round: int
+    generation: int
 
-    def require_fresh(self, now_ms: int, current_round: int) -> None:
+    def require_fresh(self, now_ms: int, current_generation: int) -> None:
         """Raise ExpiredIteratorException once the token is five minutes old."""
-        if now_ms - self.issued_ms >= LIFETIME_MS or self.round != current_round:
+        if now_ms - self.issued_ms >= LIFETIME_MS or self.generation != current_generation:
             raise ApiError(
                 "ExpiredIteratorException",
                 f"Iterator expired. The iterator was created at time {self.issued_ms} while right now it is {now_ms} "

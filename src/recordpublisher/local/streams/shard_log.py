@@ -1,4 +1,4 @@
-"""One shard's records in order, each kept as the JSON fragment that every answer is joined from."""
+"""One shard's records in order, each stored as the JSON fragment that responses are joined from."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LogSlice:
-    """What one read found: fragments, their size in bytes (data and key) and where the next read goes on."""
+    """The result of one read: fragments, their size in bytes (data and key) and where the next read starts."""
 
     fragments: list[bytes]
     size: int
@@ -26,7 +26,7 @@ class LogSlice:
 
 
 class ShardLog:
-    """Owns one shard's records and its counter; tells listeners when there is something new to read."""
+    """Owns one shard's records and its counter; calls listeners when there is something new to read."""
 
     def __init__(self, numbers: SequenceNumbers) -> None:
         self.numbers = numbers
@@ -84,7 +84,7 @@ class ShardLog:
         return self._last_counter + 1
 
     def trim(self, before_ms: int) -> None:
-        """Forget the records that arrived before `before_ms`."""
+        """Remove the records that arrived before `before_ms`."""
         count = bisect_left(self._arrivals, before_ms)
         if count:
             self._trimmed_bytes = self._totals[count - 1]
@@ -92,7 +92,7 @@ class ShardLog:
                 del column[:count]
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call `listener` on every `notify`; returns what ends that."""
+        """Call `listener` on every `notify`; returns a function that removes it."""
         self._listeners[listener] = None
 
         def unlisten() -> None:
@@ -101,7 +101,7 @@ class ShardLog:
         return unlisten
 
     def notify(self) -> None:
-        """Tell the listeners that records arrived or that the shard was closed."""
+        """Call the listeners: records arrived or the shard was closed."""
         for listener in tuple(self._listeners):
             listener()
 
@@ -112,9 +112,9 @@ _COUNTER_DIGITS = 20
 
 @dataclass(frozen=True, slots=True)
 class SequenceNumbers:
-    """The spelling of one shard's numbers: 36 digits that name the shard, then its counter.
+    """The sequence numbers of one shard: 36 digits that identify the shard, then its counter.
 
-    The counter is the arrival time in ms times a million, so it fits 64 bits and moves on by itself while nothing
+    The counter is the arrival time in ms times a million, so it fits 64 bits and grows while nothing
     arrives, as the service's continuation numbers do.
     """
 
@@ -126,7 +126,7 @@ class SequenceNumbers:
         return cls(f"49{epoch:014d}{index:020d}")
 
     def text(self, counter: int) -> str:
-        """Spell a counter."""
+        """The sequence number of a counter."""
         return f"{self.prefix}{counter:020d}"
 
     def counter(self, text: str) -> int | None:

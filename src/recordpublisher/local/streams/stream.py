@@ -1,4 +1,4 @@
-"""A stream: its shards, which of them a hash key goes to, and what retention has let go."""
+"""Stream: its shards, which of them a hash key goes to, and its retention."""
 
 from base64 import b64encode
 from bisect import bisect_right
@@ -16,7 +16,7 @@ DEFAULT_RETENTION_HOURS = 24
 
 
 class Stream:
-    """Owns its shards, their order on the ring, its consumers and its status, which follows the clock."""
+    """Owns its shards, their order by hash key, its consumers and its status, which follows the clock."""
 
     def __init__(
         self, arn: str, shard_count: int, clock: Clock, creating_ms: int = 0, consumer_delay_ms: int = 0
@@ -49,7 +49,7 @@ class Stream:
 
     @property
     def is_gone(self) -> bool:
-        """Whether a deletion has come to its end."""
+        """Whether a deletion is complete."""
         return self._busy_status == "DELETING" and self.clock.now_ms() >= self._busy_until
 
     def require_active(self) -> None:
@@ -59,14 +59,14 @@ class Stream:
 
     # --- shards
 
-    def add_shards(self, born: Sequence[tuple[HashRange, tuple[Shard, ...]]]) -> list[Shard]:
-        """Close the parents and open their children, all at one moment; returns the children."""
-        parents = {parent.id: parent for _, family in born for parent in family}
+    def add_shards(self, planned: Sequence[tuple[HashRange, tuple[Shard, ...]]]) -> list[Shard]:
+        """Close the parents and open their children, all at the same time; returns the children."""
+        parents = {parent.id: parent for _, of_child in planned for parent in of_child}
         epoch = max([self.clock.now_ms(), *(parent.epoch + 1 for parent in parents.values())])
         for parent in parents.values():
             parent.close(epoch)
-        children = [self._new_shard(hash_range, family, epoch) for hash_range, family in born]
-        self._arrange()
+        children = [self._new_shard(hash_range, family, epoch) for hash_range, family in planned]
+        self._sort_open_shards()
         for parent in parents.values():
             parent.log.notify()
         return children
@@ -79,13 +79,13 @@ class Stream:
             parent.children.append(shard)
         return shard
 
-    def _arrange(self) -> None:
+    def _sort_open_shards(self) -> None:
         self._open = sorted((s for s in self.shards.values() if s.is_open), key=lambda s: s.hash_range.start)
         self._starts = [shard.hash_range.start for shard in self._open]
 
     @property
     def open_shards(self) -> list[Shard]:
-        """Shards that take records, in the order of their hash ranges."""
+        """Shards that accept records, in the order of their hash ranges."""
         return self._open
 
     def shard(self, wanted: str) -> Shard:
@@ -108,7 +108,7 @@ class Stream:
     # --- records
 
     def put(self, data: bytes, partition_key: str, hash_key: int | None = None) -> str:
-        """Store one record without the wire, for tests and examples; returns its sequence number."""
+        """Store one record directly, for tests and examples; returns its sequence number."""
         shard = self.shard_for(hash_of(partition_key) if hash_key is None else hash_key)
         key_json = msgspec.json.encode(partition_key).decode()
         size = len(data) + len(partition_key.encode())
@@ -122,7 +122,7 @@ class Stream:
         return self.clock.now_ms() - self.retention_hours * HOUR_MS
 
     def apply_retention(self) -> None:
-        """Forget what is older than the retention period: records, then shards closed before it."""
+        """Remove what is older than the retention period: records, then shards closed before it."""
         for shard in tuple(self.shards.values()):
             shard.log.trim(self.horizon_ms)
             if not self._is_kept(shard):

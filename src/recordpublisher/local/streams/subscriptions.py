@@ -1,4 +1,4 @@
-"""Subscriptions to shards: what each of them sends next, and who may take over from whom."""
+"""Subscriptions to shards: what each sends next, and when a newer one replaces an older one."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ INITIAL_RESPONSE = event_stream.event("initial-response", b"{}")
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """A frame to send now; `last` when the answer ends behind it."""
+    """A frame to send now; `last` when the response ends after it."""
 
     frame: bytes
     last: bool = False
@@ -38,7 +38,7 @@ class Wait:
 
 @dataclass(slots=True, eq=False)
 class Subscription:
-    """Owns the reading place of one SubscribeToShard call."""
+    """Owns the position of one SubscribeToShard call."""
 
     stream: Stream
     consumer: Consumer
@@ -54,20 +54,20 @@ class Subscription:
 
     @property
     def expires_ms(self) -> int:
-        """When the answer ends by itself."""
+        """When the response ends by itself."""
         return self.opened_ms + LIFETIME_MS
 
     def next_step(self, now_ms: int) -> Send | Wait | None:
         """Decide what comes next: a frame, a wait, or None for the clean end after five minutes."""
-        refusal = self._refusal()
-        if refusal is not None:
-            return Send(refusal, last=True)
+        error = self._error_frame()
+        if error is not None:
+            return Send(error, last=True)
         if now_ms >= self.expires_ms:
             return None
         self.shard.log.trim(self.stream.horizon_ms)
         return self._next_event(now_ms)
 
-    def _refusal(self) -> bytes | None:
+    def _error_frame(self) -> bytes | None:
         if self.replaced:
             return event_stream.exception("ResourceInUseException", "Another call subscribed to this shard.")
         if self.consumer.gone_from_ms is not None:
@@ -89,7 +89,7 @@ class Subscription:
         return Send(self._event(found.fragments, None if at_end else continuation, behind), last=at_end)
 
     def _event(self, fragments: list[bytes], continuation: int | None, millis_behind_latest: int) -> bytes:
-        """Spell one event; a shard's last one has no continuation but the children."""
+        """Encode one event; a shard's last one has the children instead of a continuation."""
         if continuation is None:
             tail = b'null,"ChildShards":%b' % msgspec.json.encode(self.shard.describe_children())
         else:
@@ -108,7 +108,7 @@ def millis_behind(unread_arrival_ms: int | None, now_ms: int) -> int:
 
 
 class Subscriptions:
-    """Owns the open subscriptions: one per consumer and shard, the newer one wins after five seconds."""
+    """Owns the open subscriptions: one per consumer and shard, a newer one replaces it after five seconds."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -133,18 +133,18 @@ class Subscriptions:
         return subscription
 
     def take_over(self, subscription: Subscription) -> None:
-        """Play another reader that subscribes with the same consumer."""
+        """Act as another client that subscribes with the same consumer."""
         self._last_success_ms[subscription.consumer.arn, subscription.shard.id] = self._clock.now_ms()
         subscription.replaced = True
 
     def close(self, subscription: Subscription) -> None:
-        """Forget a subscription that has ended."""
+        """Remove a subscription that has ended."""
         self._all.pop(subscription, None)
         pair = (subscription.consumer.arn, subscription.shard.id)
         if self._open.get(pair) is subscription:
             del self._open[pair]
 
     def wake_all(self) -> None:
-        """Let every subscription look again: time moved, or a fault, a deletion or a deregistration was asked for."""
+        """Let every subscription check again: time moved, or a fault, a deletion or a deregistration was requested."""
         for subscription in tuple(self._all):
             subscription.wake()

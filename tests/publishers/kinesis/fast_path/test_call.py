@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from recordpublisher.local.server_thread import serve_in_thread
+from recordpublisher.local import serve_in_thread
 from recordpublisher.publishers.errors import FatalKinesisError, KinesisError, ThrottledError, TransientError
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.kinesis.ports import PutEntry

@@ -86,7 +86,7 @@ def test_f3_f5_whatever_breaks_a_subscription_behind_the_front_it_reads_on(fault
             stream = endpoint.stream("orders")
             stream.put(b"before", "key")
             await job.until_read("before")
-            endpoint.faults.hit_subscription(fault)
+            endpoint.faults.fail_subscription(fault)
             await asyncio.sleep(1)
             stream.put(b"after", "key")
             await job.until_read("before", "after")
