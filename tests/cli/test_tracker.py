@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from processes.command_line import command, process_environment
-from processes.tracker_clients import TOKEN, a_job, says, until
+from processes.tracker_clients import TOKEN, report, running_job, wait_until
 
 
 @contextmanager
@@ -29,11 +29,11 @@ def a_tracker(*arguments, **environment):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_it_serves_until_it_is_stopped_and_never_says_the_token(number):
+async def test_it_serves_until_it_is_stopped_and_never_prints_the_token(number):
     with a_tracker("--token", TOKEN) as (process, address):
-        async with a_job(address, 1) as job:
+        async with running_job(address, 1) as job:
             one = await job.start(0)
-            await until(lambda: one.current() == 5, (one, 5))
+            await wait_until(lambda: one.current() == 5, (one, 5))
             process.send_signal(number)
             assert process.wait(timeout=60) == 0
             said = process.stdout.read() + process.stderr.read()
@@ -41,34 +41,34 @@ async def test_it_serves_until_it_is_stopped_and_never_says_the_token(number):
     assert said == ""
 
 
-async def test_a_suspended_tracker_stops_nobody_and_leaves_nobody_out():  # W6, W10
+async def test_a_suspended_tracker_stops_nobody_and_times_nobody_out():  # W6, W10
     with a_tracker("--token", TOKEN) as (process, address):
-        async with a_job(address, 2, **{"flink.watermark.tracker.timeout": 1_000}) as job:
+        async with running_job(address, 2, **{"flink.watermark.tracker.timeout": 1_000}) as job:
             a, b = await job.start_all()
-            await until(lambda: a.current() == b.current() == 5, (a, 9), (b, 5))
+            await wait_until(lambda: a.current() == b.current() == 5, (a, 9), (b, 5))
             process.send_signal(signal.SIGSTOP)
             for _ in range(30):
-                assert says(a, 9) == 5, "the last value stands"
-                says(b, 6)
+                assert report(a, 9) == 5, "the last value stays"
+                report(b, 6)
                 await asyncio.sleep(0.1)
             assert not a.is_reachable
             process.send_signal(signal.SIGCONT)
-            await until(lambda: a.current() == b.current() == 8, (a, 9), (b, 8))
+            await wait_until(lambda: a.current() == b.current() == 8, (a, 9), (b, 8))
 
             assert a.timed_out_subtasks() == b.timed_out_subtasks() == ()
 
 
-async def test_a_killed_tracker_that_starts_again_goes_on_from_what_is_known():  # W6
+async def test_a_killed_tracker_that_starts_again_continues_from_what_is_known():  # W6
     with a_tracker("--token", TOKEN) as (process, address):
-        async with a_job(address, 2) as job:
+        async with running_job(address, 2) as job:
             a, b = await job.start_all()
-            await until(lambda: a.current() == b.current() == 50, (a, 60), (b, 50))
+            await wait_until(lambda: a.current() == b.current() == 50, (a, 60), (b, 50))
             process.kill()
             process.wait()
             port = address.rsplit(":", 1)[1]
             with a_tracker("--token", TOKEN, "--port", port):
                 seen = []
-                await until(lambda: seen.append(a.current()) or a.current() == 70, (a, 70), (b, 80))
+                await wait_until(lambda: seen.append(a.current()) or a.current() == 70, (a, 70), (b, 80))
 
             assert seen == sorted(seen)
 
@@ -80,9 +80,9 @@ async def test_the_token_stands_in_a_file_or_a_variable(tmp_path, place):
     arguments = ("--token-file", str(file)) if place == "file" else ()
     environment = {"RECORDPUBLISHER_TRACKER_TOKEN": TOKEN} if place == "variable" else {}
     with a_tracker(*arguments, **environment) as (_, address):
-        async with a_job(address, 1) as job:
+        async with running_job(address, 1) as job:
             one = await job.start(0)
-            await until(lambda: one.current() == 5, (one, 5))
+            await wait_until(lambda: one.current() == 5, (one, 5))
 
 
 @pytest.mark.parametrize("arguments", [(), ("--token", ""), ("--token-file", "/nowhere/token")])

@@ -1,4 +1,4 @@
-"""Subtasks that report to a tracker on a real socket, and strangers who speak raw bytes to it."""
+"""Subtasks that report to a tracker on a real socket, and clients that send it raw bytes."""
 
 import asyncio
 import socket
@@ -7,14 +7,14 @@ from typing import ClassVar
 
 import msgspec
 
-from recordpublisher.fetcher.coordination.heartbeat_messages import Answer, Statement
+from recordpublisher.fetcher.coordination.heartbeat_messages import HeartbeatRequest, HeartbeatResponse
 from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus
 from recordpublisher.plugins.trackers.tcp.client import TcpTracker
-from recordpublisher.plugins.trackers.tcp.protocol import Challenge, Farewell, FrameReader, proof_of
+from recordpublisher.plugins.trackers.tcp.protocol import Challenge, FrameReader, RejectFrame, sign_challenge
 from recordpublisher.publishers.properties.properties import Properties
 
 TOKEN = "open sesame"
-DECODER = msgspec.msgpack.Decoder(Challenge | Answer | Farewell)
+DECODER = msgspec.msgpack.Decoder(Challenge | HeartbeatResponse | RejectFrame)
 
 
 class Job:
@@ -42,7 +42,7 @@ class Job:
 
 
 @asynccontextmanager
-async def a_job(address, parallelism, **properties):
+async def running_job(address, parallelism, **properties):
     job = Job(address, parallelism, **properties)
     try:
         yield job
@@ -51,45 +51,45 @@ async def a_job(address, parallelism, **properties):
             await tracker.close()
 
 
-def says(tracker, watermark, status=SubtaskStatus.ACTIVE):
-    return tracker.report(SubtaskReport(tracker.place.subtask, status, watermark))
+def report(tracker, watermark, status=SubtaskStatus.ACTIVE):
+    return tracker.report(SubtaskReport(tracker.config.subtask, status, watermark))
 
 
-async def until(condition, *reporting, seconds=60):
-    """Wait for a condition, while subtasks say where they stand: pairs of tracker and watermark."""
+async def wait_until(condition, *reporting, seconds=60):
+    """Wait for a condition, while subtasks report: pairs of tracker and watermark."""
     async with asyncio.timeout(seconds):
         while not condition():
             for tracker, watermark in reporting:
-                says(tracker, watermark)
+                report(tracker, watermark)
             await asyncio.sleep(0.005)
 
 
-class Stranger:
-    """A raw connection; knows the format and, if it wants to, the token."""
+class RawClient:
+    """A raw connection; it knows the format and, on request, the token."""
 
-    came: ClassVar[list["Stranger"]] = []
+    instances: ClassVar[list["RawClient"]] = []
 
     def __init__(self, reader, writer):
-        self.came.append(self)
+        self.instances.append(self)
         self.reader, self.writer, self.frames = reader, writer, FrameReader(2**20)
 
     @classmethod
-    async def comes(cls, server, **more):
+    async def connect(cls, server, **more):
         return cls(*await asyncio.open_connection(server.host, server.port, **more))
 
     @classmethod
-    async def with_token(cls, server, **more):
-        stranger = await cls.comes(server, **more)
-        stranger.frame(proof_of(TOKEN, await stranger.next()))
-        return stranger
+    async def authenticated(cls, server, **more):
+        client = await cls.connect(server, **more)
+        client.send_frame(sign_challenge(TOKEN, await client.next()))
+        return client
 
-    def frame(self, message):
+    def send_frame(self, message):
         body = msgspec.msgpack.encode(message)
         self.writer.write(len(body).to_bytes(4, "big") + body)
 
-    def state(self, subtask, watermark, counter=1, **more):
-        said = {"group": "g", "parallelism": 2, "generation": 0, "status": "ACTIVE", **more}
-        self.frame(Statement(subtask=subtask, counter=counter, watermark=watermark, **said))
+    def send_heartbeat(self, subtask, watermark, number=1, **more):
+        fields = {"group": "g", "parallelism": 2, "generation": 0, "status": "ACTIVE", **more}
+        self.send_frame(HeartbeatRequest(subtask=subtask, request_number=number, watermark=watermark, **fields))
 
     async def next(self):
         while (frame := self.frames.next_frame()) is None:
@@ -99,7 +99,7 @@ class Stranger:
             self.frames.feed(data)
         return DECODER.decode(frame)
 
-    async def is_hung_up_on(self, seconds=60):
+    async def is_disconnected(self, seconds=60):
         async with asyncio.timeout(seconds):
             try:
                 while await self.reader.read(65_536):
@@ -108,13 +108,13 @@ class Stranger:
                 pass
         return True
 
-    def goes(self):
+    def abort(self):
         self.writer.transport.abort()
 
     @classmethod
-    def all_go(cls):
-        while cls.came:
-            cls.came.pop().goes()
+    def abort_all(cls):
+        while cls.instances:
+            cls.instances.pop().abort()
 
 
 def a_free_port():

@@ -70,7 +70,7 @@ class Job:
         if not life.keeps_tracker:
             self._server = TrackerServer(self._universe, self._network)
         self._judge.begins(life, self._shelf.counts(self._world))
-        self._network.loss, self._network.slowest = life.loss, life.slowest
+        self._network.loss, self._network.max_delay = life.loss, life.slowest
         for number in range(life.parallelism):
             self._start(number, life)
         mine = self._life_number
@@ -211,14 +211,16 @@ class Job:
         self._universe.after(seconds, back)
 
     def _calm_down(self) -> None:
-        self._network.loss, self._network.slowest = 0.0, 0.02
+        self._network.loss, self._network.max_delay = 0.0, 0.02
 
     # --- what is watched ------------------------------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
         if self._is_remote:
             coordinator = self._server.coordinator
-            self._judge.global_watermark((coordinator.identity, coordinator.generation), coordinator.value)
+            self._judge.global_watermark(
+                (coordinator.coordinator_id, coordinator.generation), coordinator.global_watermark
+            )
         elif self._shared is not None:
             self._judge.global_watermark(id(self._shared._group), self._shared.current())
         self._universe.after(WATCH_SECONDS, self._watch)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from recordpublisher.fetcher.coordination.coordinator import Coordinator
-from recordpublisher.fetcher.coordination.heartbeat_messages import Statement
+from recordpublisher.fetcher.coordination.heartbeat_messages import HeartbeatRequest
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.coordination.remote_tracker import RemoteTracker
 from recordpublisher.fetcher.coordination.watermark_tracker import WatermarkTracker
@@ -16,7 +16,7 @@ from recordpublisher.publishers.properties.properties import Properties
 
 from .universe import Clock, Process, Universe
 
-LOOK_SECONDS = 0.5
+MAINTENANCE_SECONDS = 0.5
 BATCH_SECONDS = 0.01
 CLOSE_SECONDS = 0.05
 
@@ -27,14 +27,14 @@ class Network:
     def __init__(self, universe: Universe, seed: int) -> None:
         self._universe = universe
         self._random = random.Random(seed)
-        self.loss, self.slowest = 0.0, 0.02
+        self.loss, self.max_delay = 0.0, 0.02
 
     def carry(self, deliver: Callable[[], None]) -> None:
         draw = self._random
         if draw.random() < self.loss:
             return
         for _ in range(2 if draw.random() < self.loss / 4 else 1):
-            self._universe.after(draw.uniform(0.001, self.slowest), deliver)
+            self._universe.after(draw.uniform(0.001, self.max_delay), deliver)
 
 
 class TrackerServer:
@@ -46,17 +46,17 @@ class TrackerServer:
         self._identities = itertools.count(1)
         self._coordinator = Coordinator(next(self._identities))
         self._replies: dict[int, Callable[[Any], None]] = {}
-        self._taken: dict[int, int] = {}
-        self._asleep_until = self._down_until = 0.0
+        self._last_requests: dict[int, int] = {}
+        self._suspended_until = self._down_until = 0.0
         self._is_due = False
-        universe.after(LOOK_SECONDS, self._look)
+        universe.after(MAINTENANCE_SECONDS, self._maintain)
 
     @property
     def coordinator(self) -> Coordinator:
         return self._coordinator
 
     def sleep(self, seconds: float) -> None:
-        self._asleep_until = max(self._asleep_until, self._universe.now + seconds)
+        self._suspended_until = max(self._suspended_until, self._universe.now + seconds)
 
     def restart(self, seconds: float) -> None:
         """Everything that it knew is gone, and it takes nothing meanwhile."""
@@ -65,41 +65,41 @@ class TrackerServer:
 
     def lose(self, subtask: int) -> None:
         """The connection of a killed process is closed by its machine."""
-        counter = self._taken.get(subtask)
-        if counter is not None:
-            self._universe.after(CLOSE_SECONDS, lambda: self._coordinator.lost(subtask, counter))
+        number = self._last_requests.get(subtask)
+        if number is not None:
+            self._universe.after(CLOSE_SECONDS, lambda: self._coordinator.disconnect(subtask, number))
 
-    def take(self, said: Statement, reply: Callable[[Any], None]) -> None:
+    def handle(self, request: HeartbeatRequest, reply: Callable[[Any], None]) -> None:
         now = self._universe.now
         if now < self._down_until:
             return
-        if now < self._asleep_until:  # it waits in the socket's buffer
-            self._universe.at(self._asleep_until, lambda: self.take(said, reply))
+        if now < self._suspended_until:  # it waits in the socket's buffer
+            self._universe.at(self._suspended_until, lambda: self.handle(request, reply))
             return
-        self._replies[said.subtask] = reply
-        self._taken[said.subtask] = max(said.counter, self._taken.get(said.subtask, 0))
-        answer = self._coordinator.take(said, now * 1000)
-        self._network.carry(lambda: reply(answer))
+        self._replies[request.subtask] = reply
+        self._last_requests[request.subtask] = max(request.request_number, self._last_requests.get(request.subtask, 0))
+        response = self._coordinator.handle_heartbeat(request, now * 1000)
+        self._network.carry(lambda: reply(response))
         if not self._is_due:
             self._is_due = True
-            self._universe.after(BATCH_SECONDS, self._tell)
+            self._universe.after(BATCH_SECONDS, self._notify)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._is_due = False
-        if self._universe.now < max(self._asleep_until, self._down_until):
+        if self._universe.now < max(self._suspended_until, self._down_until):
             return
-        for subtask, answer in self._coordinator.due():
+        for subtask, response in self._coordinator.take_notifications():
             if subtask in self._replies:
-                self._send(self._replies[subtask], answer)
+                self._send(self._replies[subtask], response)
 
-    def _send(self, reply: Callable[[Any], None], answer: Any) -> None:
-        self._network.carry(lambda: reply(answer))
+    def _send(self, reply: Callable[[Any], None], response: Any) -> None:
+        self._network.carry(lambda: reply(response))
 
-    def _look(self) -> None:
-        if self._universe.now >= max(self._asleep_until, self._down_until):
-            self._coordinator.look(self._universe.now * 1000)
-            self._tell()
-        self._universe.after(LOOK_SECONDS, self._look)
+    def _maintain(self) -> None:
+        if self._universe.now >= max(self._suspended_until, self._down_until):
+            self._coordinator.expire(self._universe.now * 1000)
+            self._notify()
+        self._universe.after(MAINTENANCE_SECONDS, self._maintain)
 
 
 class TrackerClient(RemoteTracker):
@@ -113,17 +113,17 @@ class TrackerClient(RemoteTracker):
         self._network = network
         self._server = server
 
-    def send(self, statement: Statement) -> None:
+    def send(self, request: HeartbeatRequest) -> None:
         if not self._process.is_dead:
-            self._network.carry(lambda: self._server.take(statement, self._reply))
+            self._network.carry(lambda: self._server.handle(request, self._reply))
 
-    def _reply(self, answer: Any) -> None:
+    def _reply(self, response: Any) -> None:
         if not self._process.is_dead:
-            self._process.call_soon(self.hear, answer)
+            self._process.call_soon(self.handle_response, response)
 
 
 class LocalClient(WatermarkTracker):
-    """A subtask's face of a tracker that all processes share; the dead say nothing."""
+    """One subtask's view of a tracker that all processes share; a dead process reports nothing."""
 
     def __init__(self, shared: InProcessTracker, process: Process) -> None:
         self._shared = shared
@@ -141,8 +141,8 @@ class LocalClient(WatermarkTracker):
     def start_at(self, watermark: int | None) -> None:
         self._shared.start_at(watermark)
 
-    def on_advance(self, heard: Callable[[], None]) -> None:
-        self._shared.on_advance(lambda: None if self._process.is_dead else heard())
+    def on_advance(self, callback: Callable[[], None]) -> None:
+        self._shared.on_advance(lambda: None if self._process.is_dead else callback())
 
     def announce_finished(self, shards: Any) -> None:
         if not self._process.is_dead:

@@ -1,4 +1,4 @@
-"""Many subtasks of one job, each on a connection of its own, reporting once a second; says how long the answers took.
+"""Many subtasks of one job, each on a connection of its own, reporting once a second; prints how long the responses took.
 
 Arguments: host:port, token, how many, seconds. Raw protocol: what is measured is the tracker.
 """
@@ -11,21 +11,27 @@ import time
 
 import msgspec
 
-from recordpublisher.fetcher.coordination.heartbeat_messages import Answer, Statement
-from recordpublisher.plugins.trackers.tcp.protocol import Challenge, Farewell, FrameReader, framed, proof_of
+from recordpublisher.fetcher.coordination.heartbeat_messages import HeartbeatRequest, HeartbeatResponse
+from recordpublisher.plugins.trackers.tcp.protocol import (
+    Challenge,
+    FrameReader,
+    RejectFrame,
+    encode_frame,
+    sign_challenge,
+)
 
 ENCODER = msgspec.msgpack.Encoder()
-DECODER = msgspec.msgpack.Decoder(Challenge | Answer | Farewell)
+DECODER = msgspec.msgpack.Decoder(Challenge | HeartbeatResponse | RejectFrame)
 HELD = 10
-"""One in so many is held and says which value it waits for."""
+"""One in so many is held and sends which watermark it awaits."""
 
 
 class Subtask(asyncio.Protocol):
     def __init__(self, number, parallelism, token, took):
         self.number, self.parallelism, self.token, self.took = number, parallelism, token, took
         self.frames, self.sent = FrameReader(2**20), {}
-        self.generation, self.counter, self.value = 0, number + 1, None
-        self.pushed = 0
+        self.generation, self.request_number, self.value = 0, number + 1, None
+        self.notifications = 0
 
     def connection_made(self, transport):
         self.transport = transport
@@ -35,30 +41,30 @@ class Subtask(asyncio.Protocol):
         while (frame := self.frames.next_frame()) is not None:
             message = DECODER.decode(frame)
             if isinstance(message, Challenge):
-                self.transport.write(framed(ENCODER, proof_of(self.token, message)))
-            elif message.counter:
-                self.took.append(time.perf_counter() - self.sent.pop(message.counter))
-                self.generation, self.value = message.generation, message.value
+                self.transport.write(encode_frame(ENCODER, sign_challenge(self.token, message)))
+            elif message.request_number:
+                self.took.append(time.perf_counter() - self.sent.pop(message.request_number))
+                self.generation, self.value = message.generation, message.global_watermark
             else:
-                self.pushed += 1
+                self.notifications += 1
 
     def report(self, watermark):
-        self.counter += 1
-        self.sent[self.counter] = time.perf_counter()
+        self.request_number += 1
+        self.sent[self.request_number] = time.perf_counter()
         awaited = None if self.number % HELD or self.value is None else self.value + 500
-        said = Statement(
+        request = HeartbeatRequest(
             "job",
             self.number,
             self.parallelism,
             self.generation,
-            self.counter,
+            self.request_number,
             "ACTIVE",
             watermark,
             None,
             self.value,
             awaited,
         )
-        self.transport.write(framed(ENCODER, said))
+        self.transport.write(encode_frame(ENCODER, request))
 
 
 async def main(address, token, count, seconds):
@@ -85,15 +91,15 @@ async def main(address, token, count, seconds):
     await asyncio.gather(*(reports(each, seconds) for each in subtasks))
     await asyncio.sleep(0.2)
     took.sort()
-    said = {
+    figures = {
         "reports": len(took),
         "p50_ms": took[len(took) // 2] * 1000,
         "p99_ms": took[len(took) * 99 // 100] * 1000,
         "max_ms": took[-1] * 1000,
-        "pushed": sum(each.pushed for each in subtasks),
+        "notifications": sum(each.notifications for each in subtasks),
         "unanswered": sum(len(each.sent) for each in subtasks),
     }
-    print(json.dumps(said), flush=True)
+    print(json.dumps(figures), flush=True)
     for each in subtasks:
         each.transport.abort()
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordpublisher.fetcher.coordination.coordinator import Coordinator
-from recordpublisher.fetcher.coordination.group_member import Membership, Place
+from recordpublisher.fetcher.coordination.group_member import GroupMember, MemberConfig
 from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus
 
 SYNC, TIMEOUT, STARTUP = 100, 1_000, 2_000
@@ -19,49 +19,49 @@ SUBTASKS = 4
 @dataclass
 class Subtask:
     number: int
-    member: Membership
+    member: GroupMember
     watermark: int
     status: SubtaskStatus = SubtaskStatus.ACTIVE
     stopped_until: int = 0
-    told: list = field(default_factory=list)
+    notified: list = field(default_factory=list)
 
 
 class Job:
     """Subtasks, a coordinator and a network, stepped by 10 ms. `is_rough`: subtasks restart and are suspended beyond the timeout."""
 
-    def __init__(self, seed, loss, slowest, is_rough):
+    def __init__(self, seed, loss, max_delay, is_rough):
         self.random = random.Random(seed)
-        self.loss, self.slowest, self.is_rough = loss, slowest, is_rough
-        self.now, self.tickets, self.under_way = 0, itertools.count(), []
+        self.loss, self.max_delay, self.is_rough = loss, max_delay, is_rough
+        self.now, self.order, self.in_flight = 0, itertools.count(), []
         self.identities = itertools.count(1)
         self.coordinator = Coordinator(next(self.identities))
         self.subtasks = [self.start(number) for number in range(SUBTASKS)]
-        self.asleep_until = 0
+        self.suspended_until = 0
         self.highest = None
-        self.has_lost_somebody = False
+        self.has_timed_out = False
 
     def start(self, number, watermark=0):
-        place = Place("g", number, SUBTASKS, SYNC, TIMEOUT, STARTUP)
-        return Subtask(number, Membership(place, self.now * 1000, self.now), watermark)
+        config = MemberConfig("g", number, SUBTASKS, SYNC, TIMEOUT, STARTUP)
+        return Subtask(number, GroupMember(config, self.now * 1000, self.now), watermark)
 
     def travel(self, deliver):
         if self.random.random() >= self.loss:
             for _ in range(1 + (self.random.random() < self.loss / 2)):
                 heapq.heappush(
-                    self.under_way, (self.now + self.random.randint(0, self.slowest), next(self.tickets), deliver)
+                    self.in_flight, (self.now + self.random.randint(0, self.max_delay), next(self.order), deliver)
                 )
 
     def step(self):
         self.now += 10
-        while self.under_way and self.under_way[0][0] <= self.now:
-            heapq.heappop(self.under_way)[2]()
-        if self.now >= self.asleep_until:
-            self.has_lost_somebody |= bool(self.coordinator.look(self.now))
-            for number, answer in self.coordinator.due():
-                self.answer(self.subtasks[number], answer)
+        while self.in_flight and self.in_flight[0][0] <= self.now:
+            heapq.heappop(self.in_flight)[2]()
+        if self.now >= self.suspended_until:
+            self.has_timed_out |= bool(self.coordinator.expire(self.now))
+            for number, response in self.coordinator.take_notifications():
+                self.respond(self.subtasks[number], response)
         for subtask in self.subtasks:
             if self.now >= subtask.stopped_until:
-                subtask.member.state(
+                subtask.member.report(
                     SubtaskReport(
                         subtask.number,
                         subtask.status,
@@ -72,19 +72,19 @@ class Job:
         self.check()
 
     def send(self, subtask):
-        said = subtask.member.due(self.now)
-        if said is not None:
-            self.travel(lambda: self.take(subtask, said))
+        request = subtask.member.prepare_request(self.now)
+        if request is not None:
+            self.travel(lambda: self.handle(subtask, request))
 
-    def take(self, subtask, said):
-        if self.now >= self.asleep_until:
-            answer = self.coordinator.take(said, self.now)
-            self.answer(subtask, answer)
+    def handle(self, subtask, request):
+        if self.now >= self.suspended_until:
+            response = self.coordinator.handle_heartbeat(request, self.now)
+            self.respond(subtask, response)
 
-    def answer(self, subtask, answer):
+    def respond(self, subtask, response):
         def deliver():
             if self.now >= subtask.stopped_until and subtask in self.subtasks:
-                subtask.member.hear(answer, self.now)
+                subtask.member.handle_response(response, self.now)
                 self.send(subtask)
 
         self.travel(deliver)
@@ -95,12 +95,12 @@ class Job:
         if what < 0.5:
             subtask.watermark += draw.randint(0, 30)
         elif what < 0.6:
-            subtask.member.wait_for(subtask.watermark)
+            subtask.member.await_watermark(subtask.watermark)
         elif what < 0.64:
             self.coordinator = Coordinator(next(self.identities))
             self.highest = None
         elif what < 0.68:
-            self.asleep_until = self.now + draw.choice([50, 500, 5_000])
+            self.suspended_until = self.now + draw.choice([50, 500, 5_000])
         elif self.is_rough and what < 0.72:
             subtask.stopped_until = self.now + draw.choice([300, 5_000])
         elif self.is_rough and what < 0.76:
@@ -109,17 +109,17 @@ class Job:
             subtask.status = draw.choice([SubtaskStatus.IDLE, SubtaskStatus.ACTIVE])
 
     def check(self):
-        value = self.coordinator.value
+        value = self.coordinator.global_watermark
         if value is None:
             return
         known = (self.coordinator.generation, value)
-        assert self.highest is None or known >= self.highest, "it went back"
+        assert self.highest is None or known >= self.highest, "the global watermark went back"
         self.highest = known
-        if not self.is_rough and not self.has_lost_somebody:
-            assert value <= min(each.watermark for each in self.subtasks), "somebody who counts was passed over"
+        if not self.is_rough and not self.has_timed_out:
+            assert value <= min(each.watermark for each in self.subtasks), "a subtask that counts was passed over"
 
-    def calm_down(self):
-        self.loss, self.slowest, self.asleep_until = 0.0, 20, 0
+    def end_faults(self):
+        self.loss, self.max_delay, self.suspended_until = 0.0, 20, 0
         for subtask in self.subtasks:
             subtask.stopped_until = 0
             subtask.status = SubtaskStatus.ACTIVE
@@ -129,34 +129,36 @@ class Job:
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([0.0, 0.1, 0.4]), st.sampled_from([0, 30, 400]), st.booleans())
-def test_nothing_goes_back_and_when_the_storm_is_over_everybody_knows(seed, loss, slowest, is_rough):
-    job = Job(seed, loss, slowest, is_rough)
+def test_nothing_goes_back_and_after_the_faults_all_subtasks_agree(seed, loss, max_delay, is_rough):
+    job = Job(seed, loss, max_delay, is_rough)
     for _ in range(600):
         if job.random.random() < 0.3:
             job.disturb()
-        before = [(each, each.member.value) for each in job.subtasks]
+        before = [(each, each.member.view.global_watermark) for each in job.subtasks]
         job.step()
-        assert all(value is None or each.member.value >= value for each, value in before), "a subtask's value went back"
-    known = max((each.member.value or 0 for each in job.subtasks), default=0)
-    job.calm_down()
+        assert all(value is None or each.member.view.global_watermark >= value for each, value in before), (
+            "a subtask's value went back"
+        )
+    known = max((each.member.view.global_watermark or 0 for each in job.subtasks), default=0)
+    job.end_faults()
 
-    value = job.coordinator.value
+    value = job.coordinator.global_watermark
     assert value is not None
     assert value >= min(each.watermark for each in job.subtasks)
-    assert value >= known, "what was known to somebody who lives is known to all"
-    assert [each.member.value for each in job.subtasks] == [value] * SUBTASKS
-    assert not any(each.member.is_replaced or each.member.left_out for each in job.subtasks)
+    assert value >= known, "what a running subtask knew is known to all"
+    assert [each.member.view.global_watermark for each in job.subtasks] == [value] * SUBTASKS
+    assert not any(each.member.is_replaced or each.member.view.timed_out_subtasks for each in job.subtasks)
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32))
-def test_whoever_waits_hears_without_a_heartbeat(seed):
+def test_a_waiting_subtask_is_notified_without_a_heartbeat(seed):
     job = Job(seed, 0.0, 0, is_rough=False)
     for _ in range(100):
         job.step()
     job.random.choice(job.subtasks).watermark += 500
     waiting = next(each for each in job.subtasks if each.watermark)
-    waiting.member.wait_for(100)
+    waiting.member.await_watermark(100)
     for _ in range(4):
         job.step()
     for subtask in job.subtasks:
@@ -164,4 +166,4 @@ def test_whoever_waits_hears_without_a_heartbeat(seed):
     for _ in range(6):
         job.step()
 
-    assert waiting.member.value >= 100
+    assert waiting.member.view.global_watermark >= 100

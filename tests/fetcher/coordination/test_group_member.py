@@ -1,35 +1,39 @@
-"""W6, W7, W9a, W10: what a subtask says when, and what it makes of the answers."""
+"""W6, W7, W9a, W10: when a subtask sends what, and what a response changes."""
 
 import pytest
 
-from recordpublisher.fetcher.coordination.group_member import LEAP, Membership, Place
-from recordpublisher.fetcher.coordination.heartbeat_messages import MOST_KEY_CHARACTERS, Answer
+from recordpublisher.fetcher.coordination.group_member import GroupMember, MemberConfig
+from recordpublisher.fetcher.coordination.heartbeat_messages import MAX_KEY_CHARACTERS, HeartbeatResponse
+from recordpublisher.fetcher.coordination.heartbeat_requests import PREDECESSOR_LEAD
 from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus
 
 ACTIVE, IDLE, LEFT = SubtaskStatus.ACTIVE, SubtaskStatus.IDLE, SubtaskStatus.LEFT
 
 
 class Subtask:
-    """A membership whose coordinator is played by the test."""
+    """A group member; the test plays the coordinator."""
 
     def __init__(self):
-        self.member = Membership(Place("g", 0, 2), 1_000_000, 0)
+        self.member = GroupMember(MemberConfig("g", 0, 2), 1_000_000, 0)
         self.now = 0
 
-    def states(self, watermark, status=ACTIVE, after=0):
+    def reports(self, watermark, status=ACTIVE, after=0):
         self.now += after
-        self.member.state(SubtaskReport(0, status, watermark))
-        return self.member.due(self.now)
+        self.member.report(SubtaskReport(0, status, watermark))
+        return self.member.prepare_request(self.now)
 
-    def hears(self, counter=0, value=None, **more):
-        return self.member.hear(
-            Answer(**{"coordinator": 7, "generation": 50, "counter": counter, "value": value, **more}), self.now
+    def receives(self, number=0, value=None, **more):
+        return self.member.handle_response(
+            HeartbeatResponse(
+                **{"coordinator_id": 7, "generation": 50, "request_number": number, "global_watermark": value, **more}
+            ),
+            self.now,
         )
 
     def joins(self, watermark=5):
-        said = self.states(watermark)
-        self.hears(said.counter, 3)
-        return said
+        request = self.reports(watermark)
+        self.receives(request.request_number, 3)
+        return request
 
 
 @pytest.fixture
@@ -40,175 +44,181 @@ def subtask():
 
 
 def test_the_first_report_joins():
-    said = Subtask().states(None)
+    request = Subtask().reports(None)
 
-    assert (said.generation, said.counter, said.status, said.watermark) == (0, 1_000_001, "ACTIVE", None)
+    assert (request.generation, request.request_number, request.status, request.watermark) == (
+        0,
+        1_000_001,
+        "ACTIVE",
+        None,
+    )
 
 
-def test_nothing_is_said_before_there_is_something_to_say():
-    assert Subtask().member.due(10_000) is None
+def test_nothing_is_sent_before_the_first_report():
+    assert Subtask().member.prepare_request(10_000) is None
 
 
 def test_a_higher_watermark_waits_for_the_heartbeat(subtask):  # W7
-    assert subtask.states(6) is None
-    said = subtask.states(7, after=1_000)
+    assert subtask.reports(6) is None
+    request = subtask.reports(7, after=1_000)
 
-    assert (said.watermark, said.value, said.generation) == (7, 3, 50)
+    assert (request.watermark, request.global_watermark, request.generation) == (7, 3, 50)
 
 
-def test_the_heartbeat_is_said_idle_or_held(subtask):  # FLINK-29099
-    assert subtask.states(None, IDLE).status == "IDLE"
-    assert subtask.states(None, IDLE, after=1_000) is not None
-    assert subtask.states(None, IDLE, after=1_000) is not None
+def test_an_idle_subtask_sends_heartbeats_too(subtask):  # FLINK-29099
+    assert subtask.reports(None, IDLE).status == "IDLE"
+    assert subtask.reports(None, IDLE, after=1_000) is not None
+    assert subtask.reports(None, IDLE, after=1_000) is not None
 
 
 @pytest.mark.parametrize(("watermark", "status"), [(None, IDLE), (None, ACTIVE), (4, ACTIVE)])
-def test_what_lowers_or_frees_the_minimum_is_news(subtask, watermark, status):
-    assert subtask.states(watermark, status) is not None
+def test_what_lowers_or_frees_the_minimum_is_sent_at_once(subtask, watermark, status):
+    assert subtask.reports(watermark, status) is not None
 
 
-def test_news_wait_for_the_answer_that_is_under_way(subtask):
-    said = subtask.states(None, IDLE)
-    assert subtask.states(9) is None
-    subtask.hears(said.counter, 3)
+def test_news_wait_for_the_response_to_the_request_in_flight(subtask):
+    request = subtask.reports(None, IDLE)
+    assert subtask.reports(9) is None
+    subtask.receives(request.request_number, 3)
 
-    assert subtask.states(9).watermark == 9
+    assert subtask.reports(9).watermark == 9
 
 
 def test_leaving_does_not_wait(subtask):
-    subtask.states(None, IDLE)
+    subtask.reports(None, IDLE)
 
-    assert subtask.states(None, LEFT).status == "LEFT"
-    assert subtask.states(None, LEFT) is None
-
-
-def test_a_watermark_that_others_wait_for_is_news_when_it_is_reached(subtask):  # W9a
-    subtask.hears(0, 3, needed=10)
-    assert subtask.states(9) is None
-    assert subtask.states(11).watermark == 11
+    assert subtask.reports(None, LEFT).status == "LEFT"
+    assert subtask.reports(None, LEFT) is None
 
 
-def test_a_held_subtask_says_what_it_waits_for_once(subtask):  # W9a
-    subtask.member.wait_for(8)
-    assert subtask.states(60, after=1).awaited == 8
-    subtask.hears(1_000_002, 3)
-    subtask.member.wait_for(8)
-    assert subtask.states(60, after=1) is None
-    assert subtask.hears(0, 8)
-    subtask.member.wait_for(8)
+def test_a_watermark_that_others_await_is_sent_when_it_is_reached(subtask):  # W9a
+    subtask.receives(0, 3, lowest_awaited=10)
+    assert subtask.reports(9) is None
+    assert subtask.reports(11).watermark == 11
 
-    assert subtask.states(60, after=1_000).awaited is None
+
+def test_a_held_subtask_sends_what_it_awaits_once(subtask):  # W9a
+    subtask.member.await_watermark(8)
+    assert subtask.reports(60, after=1).awaited_watermark == 8
+    subtask.receives(1_000_002, 3)
+    subtask.member.await_watermark(8)
+    assert subtask.reports(60, after=1) is None
+    assert subtask.receives(0, 8)
+    subtask.member.await_watermark(8)
+
+    assert subtask.reports(60, after=1_000).awaited_watermark is None
 
 
 def test_the_value_never_goes_back(subtask):
-    assert subtask.hears(0, 20)
-    assert not subtask.hears(0, 10)
-    assert not subtask.hears(0, 15, generation=60, coordinator=8)
+    assert subtask.receives(0, 20)
+    assert not subtask.receives(0, 10)
+    assert not subtask.receives(0, 15, generation=60, coordinator_id=8)
 
-    assert subtask.member.value == 20
-
-
-def test_an_answer_of_an_older_generation_is_refused(subtask):
-    assert not subtask.hears(0, 99, generation=49)
-
-    assert subtask.member.value == 3
+    assert subtask.member.view.global_watermark == 20
 
 
-def test_another_coordinator_hears_all_shards_again(subtask):  # S2
-    subtask.member.announce(["s/a"])
-    assert subtask.states(5).finished == ("s/a",)
-    subtask.hears(1_000_002, 3)
-    assert subtask.states(5, after=1_000).finished == ()
-    subtask.hears(1_000_003, 3, coordinator=8)
+def test_a_response_of_an_older_generation_is_ignored(subtask):
+    assert not subtask.receives(0, 99, generation=49)
 
-    assert subtask.states(5).finished == ("s/a",)
+    assert subtask.member.view.global_watermark == 3
 
 
-def test_shards_are_announced_until_a_statement_with_them_was_taken(subtask):  # S2
-    subtask.member.announce(["s/a"])
-    first = subtask.states(5)
-    subtask.member.announce(["s/b"])
-    assert subtask.states(5, after=1_000).finished == ("s/a", "s/b"), "the first may be lost"
-    subtask.hears(first.counter, 3)
+def test_another_coordinator_gets_all_shards_again(subtask):  # S2
+    subtask.member.shards.announce(["s/a"])
+    assert subtask.reports(5).finished_shards == ("s/a",)
+    subtask.receives(1_000_002, 3)
+    assert subtask.reports(5, after=1_000).finished_shards == ()
+    subtask.receives(1_000_003, 3, coordinator_id=8)
 
-    assert subtask.states(5, after=1_000).finished == ("s/b",)
+    assert subtask.reports(5).finished_shards == ("s/a",)
 
 
-def test_many_shards_go_in_several_statements(subtask):
+def test_shards_are_announced_until_a_request_with_them_is_confirmed(subtask):  # S2
+    subtask.member.shards.announce(["s/a"])
+    first = subtask.reports(5)
+    subtask.member.shards.announce(["s/b"])
+    assert subtask.reports(5, after=1_000).finished_shards == ("s/a", "s/b"), "the first may be lost"
+    subtask.receives(first.request_number, 3)
+
+    assert subtask.reports(5, after=1_000).finished_shards == ("s/b",)
+
+
+def test_many_shards_are_split_over_several_requests(subtask):
     keys = [f"orders/shardId-{number:012}" for number in range(3_000)]
-    subtask.member.announce(keys)
-    heard = []
-    while (said := subtask.states(5)) is not None:
-        assert sum(map(len, said.finished)) <= MOST_KEY_CHARACTERS
-        heard += said.finished
-        subtask.hears(said.counter, 3)
+    subtask.member.shards.announce(keys)
+    sent = []
+    while (request := subtask.reports(5)) is not None:
+        assert sum(map(len, request.finished_shards)) <= MAX_KEY_CHARACTERS
+        sent += request.finished_shards
+        subtask.receives(request.request_number, 3)
 
-    assert heard == keys
+    assert sent == keys
 
 
-def test_a_shard_is_asked_about_until_it_is_finished(subtask):
-    assert not subtask.member.is_finished("s/a")
-    said = subtask.states(5, after=1_000)
-    assert said.asked == ("s/a",)
-    assert subtask.hears(said.counter, 3, finished=("s/a",))
+def test_a_shard_is_queried_until_it_is_finished(subtask):
+    subtask.member.shards.query("s/a")
+    assert not subtask.member.shards.is_finished("s/a")
+    request = subtask.reports(5, after=1_000)
+    assert request.queried_shards == ("s/a",)
+    assert subtask.receives(request.request_number, 3, finished_shards=("s/a",))
 
-    assert subtask.member.is_finished("s/a")
-    assert subtask.states(5, after=1_000).asked == ()
+    assert subtask.member.shards.is_finished("s/a")
+    assert subtask.reports(5, after=1_000).queried_shards == ()
 
 
 def test_a_newer_generation_is_joined_at_once(subtask):
-    said = subtask.states(5, after=1_000)
-    subtask.hears(said.counter, None, generation=60, refusal="GENERATION")
+    request = subtask.reports(5, after=1_000)
+    subtask.receives(request.request_number, None, generation=60, rejection="STALE_GENERATION")
 
-    assert subtask.states(5).generation == 60
+    assert subtask.reports(5).generation == 60
 
 
-def test_one_that_was_replaced_keeps_its_value_and_says_so(subtask):
-    said = subtask.states(5, after=1_000)
-    subtask.hears(said.counter, None, refusal="OLD", taken=said.counter + 5)
+def test_a_replaced_subtask_keeps_its_value(subtask):
+    request = subtask.reports(5, after=1_000)
+    subtask.receives(request.request_number, None, rejection="STALE_REQUEST", last_accepted=request.request_number + 5)
 
     assert subtask.member.is_replaced
-    assert subtask.member.value == 3
+    assert subtask.member.view.global_watermark == 3
 
 
-def test_an_own_statement_that_was_overtaken_is_nothing(subtask):
-    said = subtask.states(5, after=1_000)
-    subtask.hears(said.counter, None, refusal="OLD", taken=said.counter)
+def test_a_request_that_a_later_one_overtook_is_ignored(subtask):
+    request = subtask.reports(5, after=1_000)
+    subtask.receives(request.request_number, None, rejection="STALE_REQUEST", last_accepted=request.request_number)
 
     assert not subtask.member.is_replaced
 
 
 def test_a_start_counts_on_from_a_predecessor_whose_clock_was_ahead():
     subtask = Subtask()
-    subtask.states(5)
-    subtask.hears(1_000_001, None, refusal="OLD", taken=9_000_000)
+    subtask.reports(5)
+    subtask.receives(1_000_001, None, rejection="STALE_REQUEST", last_accepted=9_000_000)
 
-    assert subtask.states(5).counter == 9_000_001 + LEAP
+    assert subtask.reports(5).request_number == 9_000_001 + PREDECESSOR_LEAD
 
 
-def test_a_start_that_reached_the_coordinator_late_is_not_taken_for_replaced():
+def test_a_start_whose_first_request_was_delayed_does_not_count_as_replaced():
     subtask = Subtask()
     subtask.now = 60_000
-    said = subtask.states(5)
-    subtask.hears(said.counter, None, refusal="OLD", taken=4_000_000)
+    request = subtask.reports(5)
+    subtask.receives(request.request_number, None, rejection="STALE_REQUEST", last_accepted=4_000_000)
 
     assert not subtask.member.is_replaced
-    assert subtask.states(5).counter == 4_000_001 + LEAP
+    assert subtask.reports(5).request_number == 4_000_001 + PREDECESSOR_LEAD
 
 
-def test_a_name_that_no_message_has_room_for_is_left_out(subtask):
-    subtask.member.announce(["x" * MOST_KEY_CHARACTERS, "s/a"])
-    subtask.member.is_finished("y" * MOST_KEY_CHARACTERS)
-    said = subtask.states(5, after=1_000)
+def test_a_key_that_is_too_long_for_a_message_is_ignored(subtask):
+    subtask.member.shards.announce(["x" * MAX_KEY_CHARACTERS, "s/a"])
+    subtask.member.shards.query("y" * MAX_KEY_CHARACTERS)
+    request = subtask.reports(5, after=1_000)
 
-    assert (said.finished, said.asked) == (("s/a",), ())
+    assert (request.finished_shards, request.queried_shards) == (("s/a",), ())
 
 
-def test_one_that_slept_since_its_start_does_not_take_its_place_back():
+def test_one_that_was_suspended_since_its_start_does_not_displace_its_replacement():
     subtask = Subtask()
-    subtask.states(5)
+    subtask.reports(5)
     subtask.now = 60_000
-    subtask.hears(1_000_001, None, refusal="OLD", taken=9_000_000)
+    subtask.receives(1_000_001, None, rejection="STALE_REQUEST", last_accepted=9_000_000)
 
     assert subtask.member.is_replaced
 

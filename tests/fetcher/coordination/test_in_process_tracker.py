@@ -38,14 +38,14 @@ async def test_it_is_the_lowest_active_watermark():
     assert tracker.report(SubtaskReport(0, ACTIVE, 12)) == 9
 
 
-async def test_an_expected_subtask_that_has_not_reported_holds_it():
+async def test_an_expected_subtask_that_has_not_reported_keeps_it_from_rising():
     tracker = await joined(0, parallelism=2)
 
     assert tracker.report(SubtaskReport(0, ACTIVE, 5)) is None
     assert tracker.missing_subtasks() == [1]
 
 
-async def test_an_active_subtask_without_a_value_holds_it():  # W2
+async def test_an_active_subtask_without_a_watermark_keeps_it_from_rising():  # W2
     tracker = await joined(0, 1)
     tracker.report(SubtaskReport(0, ACTIVE, 5))
     tracker.report(SubtaskReport(1, ACTIVE, 5))
@@ -69,7 +69,7 @@ async def test_with_nobody_active_the_last_value_stands():
     assert tracker.report(SubtaskReport(0, IDLE)) == 7
 
 
-async def test_one_who_comes_back_lower_does_not_move_it_back():
+async def test_one_that_comes_back_lower_does_not_move_it_back():
     tracker = await joined(0)
     tracker.report(SubtaskReport(0, ACTIVE, 7))
 
@@ -92,24 +92,24 @@ async def test_a_job_that_runs_is_not_moved_by_a_late_start():
     assert tracker.current() == 7
 
 
-async def test_others_hear_at_once_when_it_rises():  # W9a
-    tracker, heard = await joined(0, 1), []
-    tracker.on_advance(lambda: heard.append(0))
-    tracker.on_advance(lambda: heard.append(1))
+async def test_others_are_called_at_once_when_it_rises():  # W9a
+    tracker, calls = await joined(0, 1), []
+    tracker.on_advance(lambda: calls.append(0))
+    tracker.on_advance(lambda: calls.append(1))
     tracker.report(SubtaskReport(0, ACTIVE, 5))
-    assert heard == []
+    assert calls == []
     tracker.report(SubtaskReport(1, ACTIVE, 6))
 
-    assert heard == [0, 1]
+    assert calls == [0, 1]
 
 
-async def test_finished_shards_are_told_to_everybody():  # S2
-    tracker, heard = await joined(0, 1), []
-    tracker.on_advance(lambda: heard.append(0))
+async def test_finished_shards_are_announced_to_all_subtasks():  # S2
+    tracker, calls = await joined(0, 1), []
+    tracker.on_advance(lambda: calls.append(0))
     tracker.announce_finished({"s/a": 7})
     tracker.announce_finished({"s/a": 7})
 
-    assert heard == [0]
+    assert calls == [0]
     assert tracker.is_finished("s/a")
     assert not tracker.is_finished("s/b")
 
@@ -128,7 +128,7 @@ async def test_a_new_generation_knows_nothing_of_the_old():  # S2, W6
     assert tracker.missing_subtasks() == [1]
 
 
-async def test_a_generation_lasts_while_one_is_there():
+async def test_a_generation_lasts_while_one_subtask_is_there():
     tracker = await joined(0, 1)
     tracker.report(SubtaskReport(0, ACTIVE, 70))
     tracker.report(SubtaskReport(1, ACTIVE, 70))
@@ -149,7 +149,7 @@ async def test_a_rescaled_job_is_a_new_generation():
     assert tracker.missing_subtasks() == []
 
 
-async def test_the_holder_is_who_has_no_value_or_the_lowest():  # W10
+async def test_the_lowest_subtask_has_no_watermark_or_the_lowest_one():  # W10
     tracker = await joined(0, 1)
     assert tracker.lowest_subtask() == 0
     tracker.report(SubtaskReport(0, ACTIVE, 7))

@@ -1,4 +1,4 @@
-"""W8, W9a, W10, S2: whole fetchers whose tracker is elsewhere, on virtual time."""
+"""W8, W9a, W10, S2: whole fetchers with a remote coordinator, on virtual time."""
 
 import asyncio
 
@@ -19,33 +19,35 @@ class Network:
     """A coordinator that every message takes `delay` virtual seconds to reach; None: nothing arrives."""
 
     def __init__(self, delay=0.02):
-        self.coordinator, self.delay, self.statements, self.trackers = Coordinator(1), delay, 0, {}
+        self.coordinator, self.delay, self.requests, self.trackers = Coordinator(1), delay, 0, {}
 
     def carry(self, deliver, *arguments):
         if self.delay is not None:
             asyncio.get_running_loop().call_later(self.delay, deliver, *arguments)
 
-    def take(self, tracker, said):
-        self.statements += 1
-        self.carry(tracker.hear, self.coordinator.take(said, VirtualClock().monotonic() * 1000))
-        for subtask, answer in self.coordinator.due():
-            self.carry(self.trackers[subtask].hear, answer)
+    def handle(self, tracker, request):
+        self.requests += 1
+        self.carry(
+            tracker.handle_response, self.coordinator.handle_heartbeat(request, VirtualClock().monotonic() * 1000)
+        )
+        for subtask, response in self.coordinator.take_notifications():
+            self.carry(self.trackers[subtask].handle_response, response)
 
     def tracker(self, properties):
         network = self
 
-        class Travelling(RemoteTracker):
+        class NetworkTracker(RemoteTracker):
             async def open(self, subtask, parallelism):
                 await super().open(subtask, parallelism)
                 network.trackers[subtask] = self
 
-            def send(self, statement):
-                network.carry(network.take, self, statement)
+            def send(self, request):
+                network.carry(network.handle, self, request)
 
-        return Travelling(Properties(properties), VirtualClock())
+        return NetworkTracker(Properties(properties), VirtualClock())
 
 
-class Ordered(RecordingSink):
+class OrderedSink(RecordingSink):
     """Keeps what every subtask wrote in one list."""
 
     def __init__(self, order):
@@ -57,14 +59,14 @@ class Ordered(RecordingSink):
 
 
 async def run_all(source, network, properties, owner, bounds=None, parallelism=2, late=0.0):
-    """Every subtask, until the tip unless told otherwise; answers what was written, in order, and how long it took."""
+    """Every subtask, until the tip unless told otherwise; returns what was written, in order, and how long it took."""
     order = []
 
     async def subtask(number):
         await asyncio.sleep(late * number)
         fetcher = a_fetcher(
             source,
-            Ordered(order),
+            OrderedSink(order),
             properties,
             tracker=network.tracker(properties),
             subtask=number,
@@ -116,17 +118,17 @@ def test_catching_up_is_not_throttled_by_the_sync_interval():  # W9a
 
     assert len(order) == 3_030
     assert took < 60, "thirty steps of the sparse shard, each a round trip of 40 ms and not a minute"
-    assert network.statements < 200
+    assert network.requests < 200
 
 
-def test_out_of_reach_each_goes_by_its_own_watermark_after_the_start_up_timeout():  # W10
+def test_without_a_tracker_each_uses_its_own_watermark_after_the_start_up_timeout():  # W10
     order, took = run_virtual(run_all(two_shards(), Network(delay=None), ALIGNED, {"a": 0, "b": 1}))
 
     assert len(order) == 3_030
     assert took > 60
 
 
-def test_a_network_that_fails_in_mid_run_holds_and_then_lets_go():  # W10
+def test_a_network_failure_holds_the_subtasks_until_it_ends():  # W10
     source, network = two_shards(), Network()
 
     async def job():
@@ -156,27 +158,27 @@ def test_a_child_elsewhere_starts_after_its_parent_was_emitted():  # S2
     assert "p" not in shards[100:]
 
 
-def test_a_parent_stands_for_its_child_elsewhere_until_it_was_taken_over():  # W5, W13
+def test_a_parent_holds_the_watermark_until_its_child_elsewhere_is_started():  # W5, W13
     source, late = ScriptedSource(per_read=10), []
     source.add("a", *range(0, 1_000, 10))
     source.add("busy", *range(0, 1_000_000, 1_000))
     source.close_shard("a", source.add("child", *range(1_000, 100_000, 1_000), parents=("a",)).shard)
     network = Network()
 
-    class Witness(list):
+    class LateRecordCheck(list):
         def extend(self, rows):
-            value, rows = network.coordinator.value, list(rows)
+            value, rows = network.coordinator.global_watermark, list(rows)
             super().extend(rows)
             late.extend(time for name, time in rows if name == "child" and value is not None and time < value)
 
     async def job():
-        order = Witness()
+        order = LateRecordCheck()
         properties = {"flink.shard.discovery.intervalmillis": 2_000}
         owner = {"a": 0, "busy": 0, "child": 1}
         fetchers = [
             a_fetcher(
                 source,
-                Ordered(order),
+                OrderedSink(order),
                 properties,
                 tracker=network.tracker(properties),
                 subtask=number,

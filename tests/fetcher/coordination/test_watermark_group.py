@@ -7,142 +7,143 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.fetcher.coordination import watermark_group
-from recordpublisher.fetcher.coordination.watermark_group import Patience, WatermarkGroup
+from recordpublisher.fetcher.coordination.subtask_liveness import GroupTimeouts
+from recordpublisher.fetcher.coordination.watermark_group import WatermarkGroup
 from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskStatus
 
 ACTIVE, IDLE, LEFT = SubtaskStatus.ACTIVE, SubtaskStatus.IDLE, SubtaskStatus.LEFT
-PATIENCE = Patience(timeout_ms=1_000, startup_ms=3_000)
+TIMEOUTS = GroupTimeouts(heartbeat_ms=1_000, startup_ms=3_000)
 
 
 def group(parallelism=2, **watermarks):
-    made = WatermarkGroup(parallelism, PATIENCE, 0)
+    made = WatermarkGroup(parallelism, TIMEOUTS, 0)
     for subtask, watermark in watermarks.items():
-        made.state(int(subtask[1:]), ACTIVE, watermark, 0)
+        made.report(int(subtask[1:]), ACTIVE, watermark, 0)
     return made
 
 
 def keep_alive(made, subtask, watermark, until, start=0):
     for now in range(start, until + 1, 100):
-        made.look(now)
-        made.state(subtask, ACTIVE, watermark, now)
+        made.expire(now)
+        made.report(subtask, ACTIVE, watermark, now)
 
 
-def test_an_expected_subtask_holds_the_value_until_the_start_up_timeout():
+def test_an_expected_subtask_keeps_the_value_from_rising_until_the_start_up_timeout():
     made = group(2)
     keep_alive(made, 0, 5, 2_900)
-    assert (made.value, made.left_out, made.holder()) == (None, (), 1)
+    assert (made.global_watermark, made.liveness.timed_out, made.lowest_subtask) == (None, (), 1)
     keep_alive(made, 0, 5, 3_000, 3_000)
 
-    assert (made.value, made.left_out, made.holder()) == (5, (1,), 0)
+    assert (made.global_watermark, made.liveness.timed_out, made.lowest_subtask) == (5, (1,), 0)
 
 
-def test_a_silent_subtask_is_left_out_after_the_timeout_and_named():
+def test_a_silent_subtask_does_not_count_after_the_timeout_and_is_named():
     made = group(2, s0=5, s1=3)
     keep_alive(made, 0, 9, 900)
-    assert made.value == 3
-    assert made.look(999) == []
-    assert made.look(1_000) == [1]
+    assert made.global_watermark == 3
+    assert made.expire(999) == []
+    assert made.expire(1_000) == [1]
 
-    assert (made.value, made.left_out) == (9, (1,))
+    assert (made.global_watermark, made.liveness.timed_out) == (9, (1,))
 
 
-def test_one_who_speaks_again_counts_again_and_moves_nothing_back():
+def test_one_that_reports_again_counts_again_and_moves_nothing_back():
     made = group(2, s0=5, s1=3)
     keep_alive(made, 0, 9, 1_000)
-    made.state(1, ACTIVE, 4, 1_001)
-    made.state(0, ACTIVE, 50, 1_001)
+    made.report(1, ACTIVE, 4, 1_001)
+    made.report(0, ACTIVE, 50, 1_001)
 
-    assert (made.value, made.left_out, made.holder()) == (9, (), 1)
+    assert (made.global_watermark, made.liveness.timed_out, made.lowest_subtask) == (9, (), 1)
 
 
-def test_a_subtask_that_repeats_itself_is_there():
+def test_a_subtask_that_renews_does_not_time_out():
     made = group(2, s0=5, s1=3)
     for now in range(0, 5_000, 100):
-        made.still_there(0, now)
-        made.still_there(1, now)
-        assert made.look(now) == []
+        made.liveness.renew(0, now)
+        made.liveness.renew(1, now)
+        assert made.expire(now) == []
 
 
 def test_the_groups_own_suspension_gives_everybody_a_fresh_timeout():
     made = group(2, s0=5, s1=3)
-    made.look(400)
-    assert made.look(100_000) == [], "nobody looked: we slept"
+    made.expire(400)
+    assert made.expire(100_000) == [], "nobody checked: the process was suspended"
     for now in (100_400, 100_800, 100_999):
-        made.state(0, ACTIVE, 7, now)
-        assert made.look(now) == []
+        made.report(0, ACTIVE, 7, now)
+        assert made.expire(now) == []
 
-    assert made.look(101_000) == [1]
+    assert made.expire(101_000) == [1]
 
 
 def test_a_suspension_gives_expected_subtasks_a_fresh_start_up_timeout():
     made = group(2)
     keep_alive(made, 0, 5, 1_000)
     keep_alive(made, 0, 5, 52_900, 50_000)
-    assert made.value is None
+    assert made.global_watermark is None
     keep_alive(made, 0, 5, 53_000, 53_000)
 
-    assert made.value == 5
+    assert made.global_watermark == 5
 
 
 def test_with_nobody_active_the_last_value_stands():
     made = group(2, s0=5, s1=7)
-    made.state(0, IDLE, None, 0)
-    made.state(1, LEFT, None, 0)
+    made.report(0, IDLE, None, 0)
+    made.report(1, LEFT, None, 0)
 
-    assert made.value == 7
+    assert made.global_watermark == 7
 
 
-def test_a_leaver_is_not_missed():
+def test_a_subtask_that_left_does_not_time_out():
     made = group(2, s0=5, s1=7)
-    made.state(0, LEFT, None, 0)
+    made.report(0, LEFT, None, 0)
     keep_alive(made, 1, 8, 5_000)
 
-    assert (made.value, made.left_out) == (8, ())
+    assert (made.global_watermark, made.liveness.timed_out) == (8, ())
 
 
-def test_a_generation_is_deserted_when_all_left_fell_silent_or_lost_their_connection():
+def test_a_generation_is_empty_when_all_left_timed_out_or_lost_their_connection():
     made = group(3, s0=1, s1=1, s2=1)
-    made.state(0, LEFT, None, 0)
-    made.lost(1)
-    assert not made.is_deserted()
-    assert made.is_deserted(but_for=2)
-    made.look(500)
-    made.look(1_000)
+    made.report(0, LEFT, None, 0)
+    made.liveness.disconnect(1)
+    assert not made.liveness.is_empty()
+    assert made.liveness.is_empty(except_for=2)
+    made.expire(500)
+    made.expire(1_000)
 
-    assert made.is_deserted()
+    assert made.liveness.is_empty()
 
 
-def test_one_who_joins_again_holds_until_it_speaks():
+def test_one_that_joins_again_keeps_the_value_from_rising_until_it_reports():
     made = group(2, s0=5, s1=7)
-    made.state(1, LEFT, None, 0)
+    made.report(1, LEFT, None, 0)
     made.join(1, 0)
-    made.state(0, ACTIVE, 50, 0)
+    made.report(0, ACTIVE, 50, 0)
 
-    assert (made.value, made.holder()) == (5, 1)
+    assert (made.global_watermark, made.lowest_subtask) == (5, 1)
 
 
-def test_there_is_only_so_much_room_for_finished_shards(monkeypatch):
-    monkeypatch.setattr(watermark_group, "MOST_FINISHED_CHARACTERS", 7)
+def test_finished_shards_beyond_the_limit_are_dropped(monkeypatch):
+    monkeypatch.setattr(watermark_group, "MAX_FINISHED_CHARACTERS", 7)
     made = group(1)
-    made.finish(["s/a", "s/b", "s/c", "s/a"])
+    made.finished_shards.add(["s/a", "s/b", "s/c", "s/a"])
 
-    assert made.finished == {"s/a", "s/b"}
+    assert set(made.finished_shards) == {"s/a", "s/b"}
 
 
-def test_a_value_that_is_brought_only_raises():
+def test_a_known_value_only_raises():
     made = group(1, s0=5)
-    made.bring(3)
-    assert made.value == 5
-    made.bring(30)
+    made.raise_to(3)
+    assert made.global_watermark == 5
+    made.raise_to(30)
 
-    assert made.value == 30
+    assert made.global_watermark == 30
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_the_lowest_below_a_bound_are_found(count):
     made = group(4, s0=5, s1=3, s2=30, s3=4)
 
-    assert made.below(10, count) == [1, 3][:count]
+    assert made.subtasks_below(10, count) == [1, 3][:count]
 
 
 EVENTS = st.lists(
@@ -157,42 +158,42 @@ EVENTS = st.lists(
 
 
 def value_of(made):
-    return -math.inf if made.value is None else made.value
+    return -math.inf if made.global_watermark is None else made.global_watermark
 
 
-def expected(before, said):
-    """The lowest of those that count, and never less than before; who is not heard of yet, or has no watermark, is lowest."""
-    counting = [each for each in said.values() if isinstance(each, tuple) or each == "unheard"]
-    levels = [-math.inf if each in ("unheard", (None,)) else each[0] for each in counting]
+def expected(before, reported):
+    """The lowest of those that count, and never less than before; one that has not joined, or has no watermark, is lowest."""
+    counting = [each for each in reported.values() if isinstance(each, tuple) or each == "expected"]
+    levels = [-math.inf if each in ("expected", (None,)) else each[0] for each in counting]
     return max(before, min(levels, default=-math.inf))
 
 
 @given(EVENTS, st.none() | st.integers(-50, 50))
 def test_it_never_falls_and_rises_only_to_the_lowest_of_those_that_count(events, start):
-    """Against a model that knows everybody by heart and takes a plain minimum."""
-    made = WatermarkGroup(4, PATIENCE, 0)
+    """Compared with a model that keeps every subtask and takes a plain minimum."""
+    made = WatermarkGroup(4, TIMEOUTS, 0)
     made.start_at(start)
-    now, looked = 0, 0
-    heard, said = dict.fromkeys(range(4), 0), dict.fromkeys(range(4), "unheard")
+    now, checked = 0, 0
+    last_seen, reported = dict.fromkeys(range(4), 0), dict.fromkeys(range(4), "expected")
     for subtask, status, watermark, passed in events:
         now += passed
         before = value_of(made)
-        if now - looked > PATIENCE.timeout_ms / 2:
-            heard = dict.fromkeys(heard, now)
-        looked = now
-        for each, moment in heard.items():
-            limit = PATIENCE.startup_ms if said[each] == "unheard" else PATIENCE.timeout_ms
-            if said[each] not in ("left", "out") and now - moment >= limit:
-                said[each] = "out"
-        made.look(now)
-        before = expected(before, said)  # who is left out now may have held the value
+        if now - checked > TIMEOUTS.heartbeat_ms / 2:
+            last_seen = dict.fromkeys(last_seen, now)
+        checked = now
+        for each, moment in last_seen.items():
+            limit = TIMEOUTS.startup_ms if reported[each] == "expected" else TIMEOUTS.heartbeat_ms
+            if reported[each] not in ("left", "timed out") and now - moment >= limit:
+                reported[each] = "timed out"
+        made.expire(now)
+        before = expected(before, reported)  # one that timed out now may have kept the value from rising
         assert value_of(made) == before
         if status == "lost":
-            made.lost(subtask)
+            made.liveness.disconnect(subtask)
         elif status != "nothing":
-            heard[subtask] = now
-            said[subtask] = {IDLE: "idle", LEFT: "left"}.get(status, (watermark,))
-            made.state(subtask, status, watermark if status is ACTIVE else None, now)
-        assert value_of(made) == expected(before, said)
-        assert made.left_out == tuple(each for each, word in said.items() if word == "out")
-        assert made.unheard == [each for each, word in said.items() if word == "unheard"]
+            last_seen[subtask] = now
+            reported[subtask] = {IDLE: "idle", LEFT: "left"}.get(status, (watermark,))
+            made.report(subtask, status, watermark if status is ACTIVE else None, now)
+        assert value_of(made) == expected(before, reported)
+        assert made.liveness.timed_out == tuple(each for each, word in reported.items() if word == "timed out")
+        assert made.liveness.not_joined == [each for each, word in reported.items() if word == "expected"]

@@ -1,1 +1,1 @@
-"""The global watermark of a group of subtasks: port, rules, messages. Start at `tracker.py`."""
+"""The global watermark of a group of subtasks: tracker port, group rules, coordinator, heartbeats. Start at `watermark_tracker.py`."""

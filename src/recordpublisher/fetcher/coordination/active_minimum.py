@@ -1,4 +1,4 @@
-"""ActiveMinimum: the lowest watermark of those that count, and what may be said of all of them."""
+"""ActiveMinimum: the lowest watermark of those shards or subtasks that count, and their status as a whole."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from .watermark_tracker import SubtaskStatus
 
 
 class ActiveMinimum(Generic[K]):
-    """Watermarks by key, of a subtask's shards or a group's subtasks; an active one without a value counts as lowest (W2)."""
+    """Watermarks by key, of a subtask's shards or a group's subtasks; an active one without a watermark counts as lowest (W2)."""
 
     def __init__(self) -> None:
         self._known: IndexedMinHeap[K] = IndexedMinHeap()
         self._unknown: dict[K, None] = {}
 
     def set(self, key: K, active: bool, watermark: int | None) -> None:
-        """State one; an inactive one does not count."""
+        """Set the watermark of one key; an inactive one does not count."""
         self._known.set(key, watermark if active else None)
         if active and watermark is None:
             self._unknown[key] = None
@@ -24,7 +24,7 @@ class ActiveMinimum(Generic[K]):
             self._unknown.pop(key, None)
 
     def forget(self, key: K) -> None:
-        """It is no more."""
+        """Remove a key."""
         self.set(key, False, None)
 
     def status(self) -> tuple[SubtaskStatus, int | None]:
@@ -34,13 +34,13 @@ class ActiveMinimum(Generic[K]):
         lowest = self._known.lowest()
         return (SubtaskStatus.IDLE, None) if lowest is None else (SubtaskStatus.ACTIVE, int(lowest[0]))
 
-    def holder(self) -> K | None:
-        """Who holds the minimum: of those without a watermark the one that has none for longest."""
+    def lowest_key(self) -> K | None:
+        """The key with the minimum: of those without a watermark the one that has had none for longest."""
         if self._unknown:
             return next(iter(self._unknown))
         lowest = self._known.lowest()
         return None if lowest is None else lowest[1]
 
-    def below(self, bound: int, count: int) -> list[K]:
-        """At most `count` of the lowest that have a value, and one below `bound`."""
+    def keys_below(self, bound: int, count: int) -> list[K]:
+        """The keys among the `count` lowest known watermarks that lie below `bound`."""
         return [key for value, key in self._known.lowest_few(count) if value < bound]

@@ -1,154 +1,183 @@
-"""Coordinator: one job's group behind messages that may be lost, late, doubled or forged by the past (W6, W9a).
+"""Coordinator: serves one job's group by messages that may be lost, delayed, duplicated or sent by a replaced process (W6, W9a).
 
-No clock and no sockets: whoever carries the messages hands in the time (ms that only grow).
+No clock and no sockets: the caller that carries the messages hands in the time (ms that only grow).
 """
 
 from __future__ import annotations
 
 from ..min_heap import IndexedMinHeap
-from .heartbeat_messages import Answer, Refusal, Statement
-from .watermark_group import Patience, WatermarkGroup
+from .heartbeat_messages import HeartbeatRequest, HeartbeatResponse, Rejection
+from .subtask_liveness import GroupTimeouts
+from .watermark_group import WatermarkGroup
 from .watermark_tracker import SubtaskStatus
 
-TOLD_AT_ONCE = 16
-"""How many of the lowest subtasks hear which value others wait for; the rest hear it in the answers to their heartbeats."""
+MAX_NOTIFIED = 16
+"""How many of the lowest subtasks are notified of the watermark that others wait for; the rest learn it with their next heartbeat."""
 
-SHOWN = 20
-"""How many subtasks that are left out an answer names."""
+MAX_LISTED = 20
+"""How many timed-out subtasks a response lists."""
 
 
 class Coordinator:
-    """Owns the group of the newest generation, the counters of its subtasks, and who waits for which value."""
+    """Owns the group of the newest generation, the last request number of each subtask, and who waits for which watermark."""
 
-    def __init__(self, identity: int) -> None:
-        self.identity = identity
-        """Tells a coordinator that was restarted from the one before."""
+    def __init__(self, coordinator_id: int) -> None:
+        self.coordinator_id = coordinator_id
+        """Differs between a coordinator and its restarted successor."""
         self.generation = 0
         self._group: WatermarkGroup | None = None
-        self._counters: dict[int, int] = {}
-        self._waiting: IndexedMinHeap[int] = IndexedMinHeap()
-        self._needed_told: dict[int, int] = {}
-        self._silent: list[int] = []
-        self._is_changed = False
+        self._last_accepted: dict[int, int] = {}
+        self._awaited: IndexedMinHeap[int] = IndexedMinHeap()
+        self._notified_of: dict[int, int] = {}
+        self._timed_out: list[int] = []
+        self._has_changed = False
 
     @property
-    def value(self) -> int | None:
+    def global_watermark(self) -> int | None:
         """The global watermark, epoch ms."""
-        return None if self._group is None else self._group.value
+        return None if self._group is None else self._group.global_watermark
 
     @property
-    def holder(self) -> int | None:
-        """The subtask that holds it."""
-        return None if self._group is None else self._group.holder()
+    def lowest_subtask(self) -> int | None:
+        """The subtask with the lowest watermark."""
+        return None if self._group is None else self._group.lowest_subtask
 
     @property
-    def is_deserted(self) -> bool:
-        """Whether no subtask is there."""
-        return self._group is None or self._group.is_deserted()
+    def is_empty(self) -> bool:
+        """Whether no subtask is connected."""
+        return self._group is None or self._group.liveness.is_empty()
 
-    def take(self, said: Statement, now: float) -> Answer:
-        """Hear a statement and answer it; one that is older than what was taken changes nothing."""
-        self._look(now)
-        refusal = self._refusal(said, now)
-        group = self._group
-        assert group is not None
-        if refusal:
-            taken = self._counters.get(said.subtask, 0)
-            return Answer(self.identity, self.generation, said.counter, refusal=refusal, taken=taken)
-        self._counters[said.subtask] = said.counter
-        group.start_at(said.start)
-        group.bring(said.value)
-        group.finish(said.finished)
-        group.state(said.subtask, SubtaskStatus[said.status], said.watermark, now, said.furthest)
-        is_held = said.status == "ACTIVE" and _is_above(said.awaited, group.value)
-        self._waiting.set(said.subtask, said.awaited if is_held else None)
-        self._is_changed = True
-        return self._answer(said.subtask, said.counter, tuple(key for key in said.asked if key in group.finished))
+    def handle_heartbeat(self, request: HeartbeatRequest, now: float) -> HeartbeatResponse:
+        """Process a request and return the response; a rejected request changes nothing."""
+        self._expire(now)
+        starts_generation = self._starts_generation(request)
+        rejection = self._rejection(request, starts_generation)
+        if rejection is not None:
+            return self._reject(request, rejection)
+        if starts_generation or self._group is None:
+            group = self._open_generation(request, now)
+        else:
+            group = self._group
+            # after a restart of this coordinator the subtasks may know a newer generation
+            self.generation = max(self.generation, request.generation)
+        subtask = request.subtask
+        self._last_accepted[subtask] = request.request_number
+        group.start_at(request.restored_watermark)
+        group.raise_to(request.global_watermark)
+        group.finished_shards.add(request.finished_shards)
+        group.report(subtask, SubtaskStatus[request.status], request.watermark, now, request.max_shard_watermark)
+        is_held = request.status == "ACTIVE" and _is_above(request.awaited_watermark, group.global_watermark)
+        self._awaited.set(subtask, request.awaited_watermark if is_held else None)
+        self._has_changed = True
+        finished = tuple(key for key in request.queried_shards if key in group.finished_shards)
+        return self._respond(group, subtask, request.request_number, finished)
 
-    def look(self, now: float) -> list[int]:
-        """Leave out who was silent for too long; call it several times a timeout (W6). Answers who that was since the last call."""
-        self._look(now)
-        silent, self._silent = self._silent, []
-        return silent
+    def expire(self, now: float) -> list[int]:
+        """Exclude silent subtasks; returns those that timed out since the last call. Call it several times a timeout (W6)."""
+        self._expire(now)
+        timed_out, self._timed_out = self._timed_out, []
+        return timed_out
 
-    def lost(self, subtask: int, counter: int) -> None:
-        """The connection over which `counter` came is gone; whoever came later in its place is not meant."""
-        if self._group is not None and self._counters.get(subtask) == counter:
-            self._group.lost(subtask)
+    def disconnect(self, subtask: int, request_number: int) -> None:
+        """The connection that brought `request_number` was lost; a newer connection of the same subtask is not affected."""
+        if self._group is not None and self._last_accepted.get(subtask) == request_number:
+            self._group.liveness.disconnect(subtask)
 
-    def due(self) -> list[tuple[int, Answer]]:
-        """What some subtasks have to hear without asking, since the last look: a batch for many statements (W9a).
+    def take_notifications(self) -> list[tuple[int, HeartbeatResponse]]:
+        """The unsolicited messages that are due since the last call: one batch for many requests (W9a).
 
-        Those whose awaited value was reached hear so once; the few lowest that others wait for hear up to where.
+        A subtask is notified once when the watermark that it awaits was reached. The lowest subtasks are notified once of the watermark
+        that others await.
         """
-        if not self._is_changed or self._group is None:
+        group = self._group
+        if not self._has_changed or group is None:
             return []
-        self._is_changed = False
-        reached = self._reached()
-        needed = self._needed()
-        blockers = [] if needed is None else self._group.below(needed, TOLD_AT_ONCE)
-        uninformed = [subtask for subtask in blockers if self._needed_told.get(subtask) != needed]
-        return [(subtask, self._answer(subtask, 0)) for subtask in dict.fromkeys([*reached, *uninformed])]
+        self._has_changed = False
+        reached = self._take_reached(group)
+        awaited = self._lowest_awaited()
+        blocking = [] if awaited is None else group.subtasks_below(awaited, MAX_NOTIFIED)
+        unaware = [subtask for subtask in blocking if self._notified_of.get(subtask) != awaited]
+        return [(subtask, self._respond(group, subtask, 0)) for subtask in dict.fromkeys([*reached, *unaware])]
+
+    # --- generations ------------------------------------------------------------------------------------------------------------
+
+    def _starts_generation(self, request: HeartbeatRequest) -> bool:
+        """Whether this request, if it is accepted, opens a new generation."""
+        if self._group is None:
+            return True
+        liveness, is_start = self._group.liveness, request.generation == 0
+        if request.parallelism != self._group.parallelism:
+            # a rescaled job: a starting process decides; a running one only when nobody of the other parallelism is there
+            return is_start or liveness.is_empty()
+        # a job that restarts: this subtask ran before, and all others are gone
+        return is_start and liveness.has_joined(request.subtask) and liveness.is_empty(except_for=request.subtask)
+
+    def _rejection(self, request: HeartbeatRequest, starts_generation: bool) -> Rejection | None:
+        """Why the request is not accepted; None: it is."""
+        if request.request_number <= self._last_accepted.get(request.subtask, -1):
+            return "STALE_REQUEST"
+        if starts_generation or self._group is None:
+            return None
+        if request.parallelism != self._group.parallelism:
+            return "PARALLELISM_MISMATCH"
+        return "STALE_GENERATION" if 0 < request.generation < self.generation else None
+
+    def _open_generation(self, request: HeartbeatRequest, now: float) -> WatermarkGroup:
+        """Forget watermarks, finished shards and who waits. Request numbers stay, so that delayed requests are still rejected."""
+        requested = request.generation or request.request_number
+        self.generation = requested if self._group is None else max(self.generation + 1, requested)
+        timeouts = GroupTimeouts(request.timeout_ms, request.startup_timeout_ms)
+        self._group = WatermarkGroup(request.parallelism, timeouts, now)
+        self._awaited = IndexedMinHeap()
+        self._notified_of.clear()
+        return self._group
 
     # --- inside -----------------------------------------------------------------------------------------------------------------
 
-    def _look(self, now: float) -> None:
-        silent = [] if self._group is None else self._group.look(now)
-        self._silent += silent
-        self._is_changed |= bool(silent)
+    def _expire(self, now: float) -> None:
+        timed_out = [] if self._group is None else self._group.expire(now)
+        self._timed_out += timed_out
+        self._has_changed |= bool(timed_out)
 
-    def _refusal(self, said: Statement, now: float) -> Refusal:
-        """Why a statement cannot be taken ("": it can); opens a new generation for a start that finds nobody there, or another number."""
-        if said.counter <= self._counters.get(said.subtask, -1):
-            return "OLD"
-        group, is_start = self._group, said.generation == 0
-        if group is None:
-            self._begin(said, said.generation or said.counter, now)
-        elif said.parallelism != group.parallelism:
-            if not is_start and not group.is_deserted():
-                return "PARALLELISM"
-            self._begin(said, max(self.generation + 1, said.generation or said.counter), now)
-        elif is_start and group.has_joined(said.subtask) and group.is_deserted(but_for=said.subtask):
-            self._begin(said, max(self.generation + 1, said.counter), now)
-        elif not is_start and said.generation < self.generation:
-            return "GENERATION"
-        self.generation = max(self.generation, said.generation)
-        return ""
-
-    def _begin(self, said: Statement, generation: int, now: float) -> None:
-        """A new generation forgets values, finished shards and who waits; counters stay, so that what is late is refused."""
-        self.generation = generation
-        self._group = WatermarkGroup(said.parallelism, Patience(said.timeout_ms, said.startup_ms), now)
-        self._waiting = IndexedMinHeap()
-        self._needed_told.clear()
-
-    def _reached(self) -> list[int]:
+    def _take_reached(self, group: WatermarkGroup) -> list[int]:
+        """Remove the subtasks whose awaited watermark is reached, and return them."""
         reached: list[int] = []
-        value = self.value
-        while value is not None and (lowest := self._waiting.lowest()) is not None and lowest[0] <= value:
-            self._waiting.set(lowest[1], None)
+        value = group.global_watermark
+        while value is not None and (lowest := self._awaited.lowest()) is not None and lowest[0] <= value:
+            self._awaited.set(lowest[1], None)
             reached.append(lowest[1])
         return reached
 
-    def _needed(self) -> int | None:
-        lowest = self._waiting.lowest()
+    def _lowest_awaited(self) -> int | None:
+        lowest = self._awaited.lowest()
         return None if lowest is None else int(lowest[0])
 
-    def _answer(self, subtask: int, counter: int, finished: tuple[str, ...] = ()) -> Answer:
-        group, needed = self._group, self._needed()
-        assert group is not None
-        if needed is not None:
-            self._needed_told[subtask] = needed
-        return Answer(
-            self.identity,
+    def _reject(self, request: HeartbeatRequest, rejection: Rejection) -> HeartbeatResponse:
+        return HeartbeatResponse(
+            self.coordinator_id,
             self.generation,
-            counter,
-            group.value,
-            needed,
-            group.holder(),
-            group.left_out[:SHOWN],
+            request.request_number,
+            rejection=rejection,
+            last_accepted=self._last_accepted.get(request.subtask, 0),
+        )
+
+    def _respond(
+        self, group: WatermarkGroup, subtask: int, request_number: int, finished: tuple[str, ...] = ()
+    ) -> HeartbeatResponse:
+        """The state of the group for one subtask, which then knows the watermark that others await."""
+        awaited = self._lowest_awaited()
+        if awaited is not None:
+            self._notified_of[subtask] = awaited
+        return HeartbeatResponse(
+            self.coordinator_id,
+            self.generation,
+            request_number,
+            group.global_watermark,
+            awaited,
+            group.lowest_subtask,
+            group.liveness.timed_out[:MAX_LISTED],
             finished,
-            furthest=group.furthest,
+            max_shard_watermark=group.max_shard_watermark,
         )
 
 

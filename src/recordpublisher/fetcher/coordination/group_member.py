@@ -1,23 +1,18 @@
-"""Membership: a subtask's half of the talk with a coordinator: what to say when, and what it has heard (W6, W7, W9a, W10).
+"""GroupMember: the subtask's side of the heartbeats: when to send which request, and what a response changes (W6, W7, W9a, W10).
 
-No clock and no sockets: whoever carries the messages hands in the time (ms that only grow).
+No clock and no sockets: the caller that carries the messages hands in the time (ms that only grow).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .heartbeat_messages import MOST_KEY_CHARACTERS, Answer, Statement, Status
+from .heartbeat_messages import HeartbeatRequest, HeartbeatResponse, Rejection, Status
+from .heartbeat_requests import HeartbeatRequests
+from .shard_announcements import ShardAnnouncements
 from .watermark_tracker import SubtaskReport, SubtaskStatus
 
-LEAP = 1_000_000_000
-"""How far a start counts on from what a predecessor on a machine with a faster clock has said: 1,000 s in µs."""
-
-SKEW = 5_000_000
-"""How far machines' clocks usually differ at most: 5 s in µs."""
-
-_SPELLING: dict[SubtaskStatus, Status] = {
+_STATUS_NAMES: dict[SubtaskStatus, Status] = {
     SubtaskStatus.ACTIVE: "ACTIVE",
     SubtaskStatus.IDLE: "IDLE",
     SubtaskStatus.LEFT: "LEFT",
@@ -25,233 +20,194 @@ _SPELLING: dict[SubtaskStatus, Status] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Which subtask of which job this is, how often it says that it is there, and how patient its group is; times in ms."""
+class MemberConfig:
+    """Which subtask of which group this is, how often it sends heartbeats, and the group's timeouts; times in ms."""
 
     group: str
     subtask: int
     parallelism: int
-    sync_ms: int = 1_000
+    sync_interval_ms: int = 1_000
     timeout_ms: int = 30_000
-    startup_ms: int = 60_000
+    startup_timeout_ms: int = 60_000
 
     @property
-    def silence_ms(self) -> float:
-        """After how long without an answer the coordinator counts as not answering."""
-        return max(3 * self.sync_ms, self.timeout_ms / 3)
+    def response_timeout_ms(self) -> float:
+        """After how long without a response the coordinator counts as unreachable."""
+        return max(3 * self.sync_interval_ms, self.timeout_ms / 3)
 
 
-class Membership:
-    """Owns the last global value known, which never falls while this subtask lives, and what is still to be said.
+@dataclass(slots=True)
+class GroupView:
+    """What the coordinator last said about the group. The global watermark never falls."""
 
-    `counter` is where it begins to count statements: the wall clock in µs, so that one who comes later counts higher.
+    global_watermark: int | None = None
+    """Epoch ms; None before any is known."""
+    lowest_awaited: int | None = None
+    lowest_subtask: int | None = None
+    timed_out_subtasks: tuple[int, ...] = ()
+    max_shard_watermark: int | None = None
+
+    def update(self, response: HeartbeatResponse) -> bool:
+        """Take over what a response says; whether the global watermark rose."""
+        self.lowest_awaited, self.lowest_subtask = response.lowest_awaited, response.lowest_subtask
+        self.timed_out_subtasks, self.max_shard_watermark = response.timed_out_subtasks, response.max_shard_watermark
+        has_risen = response.global_watermark is not None and not self.has_reached(response.global_watermark)
+        if has_risen:
+            self.global_watermark = response.global_watermark
+        return has_risen
+
+    def has_reached(self, watermark: int) -> bool:
+        """Whether the global watermark is at least `watermark`."""
+        return self.global_watermark is not None and self.global_watermark >= watermark
+
+
+class GroupMember:
+    """Owns what a subtask reports and its session with a coordinator. What it knows of the group is in `view`, shards in `shards`.
+
+    `first_number` is where the numbers of its requests begin: the wall clock in µs.
     """
 
-    def __init__(self, place: Place, counter: int, now: float) -> None:
-        self.value: int | None = None
-        """The global watermark, epoch ms; None before any is known."""
-        self.holder: int | None = None
-        self.left_out: tuple[int, ...] = ()
-        self.furthest: int | None = None
+    def __init__(self, config: MemberConfig, first_number: int, now: float) -> None:
+        self.view = GroupView()
+        self.shards = ShardAnnouncements()
         self.is_replaced = False
-        """Whether somebody else speaks for this subtask; then the last value stands for ever."""
-        self.refusal = ""
-        """Why the last statement was not taken."""
-        self._place = place
-        self._counter = counter
-        self._born = (counter, now)
-        self._coordinator = self._generation = 0
+        """Whether another process reports for this subtask; then the last global watermark is never updated."""
+        self.rejection: Rejection | None = None
+        """Why the last request was not accepted."""
+        self._config = config
+        self._requests = HeartbeatRequests(first_number, now)
+        self._coordinator_id = self._generation = 0
         self._report: SubtaskReport | None = None
-        self._said: Statement | None = None
-        self._said_at = self._heard_at = float("-inf")
-        self._in_flight = 0
-        self._must_repeat = False
-        self._start: int | None = None
-        self._awaited: int | None = None
-        self._needed: int | None = None
-        self._own: dict[str, None] = {}
-        self._unconfirmed: dict[str, int] = {}
-        self._asked: dict[str, None] = {}
-        self._finished: set[str] = set()
+        self._restored_watermark: int | None = None
+        self._awaited_watermark: int | None = None
 
-    # --- what the subtask has to say ---------------------------------------------------------------------------------------------
+    # --- the subtask's state ----------------------------------------------------------------------------------------------------
 
     def start_at(self, watermark: int | None) -> None:
         """The lowest watermark in the restored state."""
-        self._start = watermark
+        self._restored_watermark = watermark
 
-    def state(self, report: SubtaskReport) -> None:
-        """Where the subtask stands."""
+    def report(self, report: SubtaskReport) -> None:
+        """Set the status and the watermark to send."""
         self._report = report
 
-    def wait_for(self, value: int) -> None:
-        """The subtask is held until the global watermark reaches `value` (W9a)."""
-        self._awaited = value
+    def await_watermark(self, watermark: int) -> None:
+        """A held record waits until the global watermark reaches `watermark` (W9a)."""
+        self._awaited_watermark = watermark
 
-    def announce(self, shards: Iterable[str]) -> None:
-        """Shards whose end is confirmed (S2); those known already are not said again, nor one whose name no message has room for."""
-        fresh = [shard for shard in shards if shard not in self._own and _fits(shard)]
-        self._own.update(dict.fromkeys(fresh))
-        self._unconfirmed.update(dict.fromkeys(fresh, 0))
-        self._finished.update(fresh)
+    # --- sending ----------------------------------------------------------------------------------------------------------------
 
-    def is_finished(self, shard: str) -> bool:
-        """Whether somebody announced the shard; if not, it is asked about."""
-        if shard in self._finished:
-            return True
-        if _fits(shard):
-            self._asked[shard] = None
-        return False
+    def prepare_request(self, now: float) -> HeartbeatRequest | None:
+        """The request to send now; None: nothing is due.
 
-    # --- when to say it ---------------------------------------------------------------------------------------------------------
-
-    def due(self, now: float) -> Statement | None:
-        """What to send now: at every sync interval, and news at once, when the last statement was answered."""
-        if self._report is None:
+        A heartbeat is due at every sync interval. News is sent at once, unless a request is in flight: only LEFT does not wait.
+        """
+        report = self._report
+        if report is None:
             return None
-        is_heartbeat_due = now - self._said_at >= 0.9 * self._place.sync_ms  # timers are a little early or late
-        has_left = self._report.status is SubtaskStatus.LEFT and self._is_news()
-        if is_heartbeat_due or has_left or (not self._in_flight and self._is_news()):
-            return self._statement(self._report, now)
-        return None
+        if self._requests.is_heartbeat_due(now, self._config.sync_interval_ms):
+            return self._request(report, now)
+        if self._requests.is_in_flight and report.status is not SubtaskStatus.LEFT:
+            return None
+        return self._request(report, now) if self._has_news(report) else None
 
     def is_reachable(self, now: float) -> bool:
-        """Whether the coordinator was heard of lately (W10)."""
-        return now - self._heard_at < self._place.silence_ms
+        """Whether the coordinator responded recently (W10)."""
+        return self._requests.is_answered_within(self._config.response_timeout_ms, now)
 
     def response_age_ms(self, now: float) -> int | None:
-        """How long ago the coordinator was last heard of (A1); None: never."""
-        return None if self._heard_at == float("-inf") else round(now - self._heard_at)
+        """Milliseconds since the coordinator's last response (A1); None: it never responded."""
+        return self._requests.response_age_ms(now)
 
-    def connected(self) -> None:
-        """A new connection: what was under way is lost."""
-        self._in_flight = 0
-        self._said_at = float("-inf")
+    def reset_connection(self) -> None:
+        """The connection is new: what was in flight is lost."""
+        self._requests.reset_connection()
 
-    # --- what it hears ------------------------------------------------------------------------------------------------------------
+    # --- receiving --------------------------------------------------------------------------------------------------------------
 
-    def hear(self, answer: Answer, now: float) -> bool:
-        """Take an answer, a late or doubled one too; True when the value rose, or a shard that was asked about is finished."""
-        self._heard_at = now
-        if answer.counter >= self._in_flight:
-            self._in_flight = 0
-        if answer.refusal:
-            self._refused(answer, now)
+    def handle_response(self, response: HeartbeatResponse, now: float) -> bool:
+        """Process a response, also a late or duplicated one; whether the global watermark rose or a queried shard is finished."""
+        self._requests.record_response(response.request_number, now)
+        if response.rejection is not None:
+            self._handle_rejection(response, response.rejection, now)
             return False
-        if answer.generation < self._generation:
+        if response.generation < self._generation:
             return False
-        self._follow(answer)
-        if answer.counter:
-            self._taken(answer.counter)
-        self._needed, self.holder, self.left_out = answer.needed, answer.holder, answer.left_out
-        self.furthest = answer.furthest
-        fresh = [shard for shard in answer.finished if shard not in self._finished]
-        self._finished.update(fresh)
-        has_risen = answer.value is not None and (self.value is None or answer.value > self.value)
-        if has_risen:
-            self.value = answer.value
-        return has_risen or bool(fresh)
+        self._follow(response)
+        if response.request_number:
+            self.is_replaced, self.rejection = False, None
+            self.shards.confirm(response.request_number)
+        has_risen = self.view.update(response)
+        return self.shards.add_finished(response.finished_shards) or has_risen
 
-    def _refused(self, answer: Answer, now: float) -> None:
-        if answer.refusal == "OLD":
-            if answer.taken <= self._counter:
-                return  # a later statement of ours overtook it
-            if self._generation or not self._is_a_predecessors(answer.taken, now):
+    def _handle_rejection(self, response: HeartbeatResponse, rejection: Rejection, now: float) -> None:
+        if rejection == "STALE_REQUEST":
+            if self._requests.is_overtaken(response.last_accepted):
+                return
+            # Another process of this subtask has a higher number. One that ended before we started had a clock ahead of ours: we count on
+            # from its number. In every other case it is our replacement: we must not report beside it.
+            if self._generation or not self._requests.is_from_predecessor(response.last_accepted, now):
                 self.is_replaced = True
             else:
-                self._counter = answer.taken + LEAP
-                self._must_repeat = True
-        elif answer.refusal == "GENERATION" and answer.generation > self._generation:
-            self._follow(answer)
-            self._must_repeat = True
-        self.refusal = answer.refusal
+                self._requests.continue_after(response.last_accepted)
+        elif rejection == "STALE_GENERATION" and response.generation > self._generation:
+            self._follow(response)
+            self._requests.must_resend = True
+        self.rejection = rejection
 
-    def _is_a_predecessors(self, counter: int, now: float) -> bool:
-        """Whether a higher counter comes from before our start: its clock was ahead of ours. Else we slept, and were replaced."""
-        born, clock = self._born[0], self._born[0] + (now - self._born[1]) * 1000
-        return counter < born + SKEW or counter > clock
-
-    def _follow(self, answer: Answer) -> None:
-        """A coordinator that was restarted, and a new generation, know nothing of us."""
-        if answer.generation > self._generation > 0:
-            self._finished = set(self._own)
-        if (answer.coordinator, answer.generation) != (self._coordinator, self._generation):
-            self._coordinator, self._generation = answer.coordinator, max(answer.generation, self._generation)
-            self._say_all_again()
-
-    def _taken(self, counter: int) -> None:
-        self.is_replaced, self.refusal = False, ""
-        if self._unconfirmed:
-            self._unconfirmed = {
-                shard: said_in for shard, said_in in self._unconfirmed.items() if not 0 < said_in <= counter
-            }
+    def _follow(self, response: HeartbeatResponse) -> None:
+        """Join the coordinator and generation of a response; new ones know nothing of this subtask."""
+        if response.generation > self._generation > 0:
+            self.shards.start_generation()
+        if (response.coordinator_id, response.generation) != (self._coordinator_id, self._generation):
+            self._coordinator_id = response.coordinator_id
+            self._generation = max(response.generation, self._generation)
+            self.shards.resend_all()
+            self.view.lowest_awaited = None
 
     # --- inside -----------------------------------------------------------------------------------------------------------------
 
-    def _say_all_again(self) -> None:
-        self._unconfirmed = dict.fromkeys(self._own, 0)
-        self._needed = None
-
-    def _is_news(self) -> bool:
-        said, report = self._said, self._report
-        if said is None or report is None or self._must_repeat or said.status != report.status.name:
+    def _has_news(self, report: SubtaskReport) -> bool:
+        """Whether the coordinator should know before the next heartbeat."""
+        last = self._requests.last
+        if last is None or self._requests.must_resend or last.status != report.status.name:
             return True
+        awaited = self._unreached_watermark()
         return (
-            self._is_watermark_news(said.watermark, report.watermark)
-            or (self._open_wait() is not None and self._awaited != said.awaited)
-            or any(not said_in for said_in in self._unconfirmed.values())
+            self._is_watermark_news(last.watermark, report.watermark)
+            or (awaited is not None and awaited != last.awaited_watermark)
+            or self.shards.has_unsent
         )
 
     def _is_watermark_news(self, before: int | None, after: int | None) -> bool:
-        """A higher one is news only to somebody who waits for it; the heartbeat says the rest."""
+        """A higher watermark is news only if somebody waits for it; otherwise the heartbeat carries it."""
         if before is None or after is None:
             return before is not after
-        return after < before or (self._needed is not None and before < self._needed <= after)
+        awaited = self.view.lowest_awaited
+        return after < before or (awaited is not None and before < awaited <= after)
 
-    def _open_wait(self) -> int | None:
-        """The value that is waited for, unless it was reached."""
-        is_reached = self._awaited is None or (self.value is not None and self.value >= self._awaited)
-        return None if is_reached else self._awaited
+    def _unreached_watermark(self) -> int | None:
+        """The global watermark that is awaited, unless it was reached."""
+        awaited = self._awaited_watermark
+        return None if awaited is None or self.view.has_reached(awaited) else awaited
 
-    def _statement(self, report: SubtaskReport, now: float) -> Statement:
-        place = self._place
-        self._counter += 1
-        self._in_flight, self._said_at, self._must_repeat = self._counter, now, False
-        finished = _as_many_as_fit(self._unconfirmed)
-        for shard in finished:
-            self._unconfirmed[shard] = self._unconfirmed[shard] or self._counter
-        asked = _as_many_as_fit(self._asked)
-        for shard in asked:  # whoever still wants to know asks again
-            del self._asked[shard]
-        self._said = Statement(
-            place.group,
-            place.subtask,
-            place.parallelism,
+    def _request(self, report: SubtaskReport, now: float) -> HeartbeatRequest:
+        config, number = self._config, self._requests.start_request(now)
+        self._requests.last = request = HeartbeatRequest(
+            config.group,
+            config.subtask,
+            config.parallelism,
             self._generation,
-            self._counter,
-            _SPELLING[report.status],
+            number,
+            _STATUS_NAMES[report.status],
             report.watermark,
-            self._start,
-            self.value,
-            self._open_wait(),
-            finished,
-            asked,
-            place.timeout_ms,
-            place.startup_ms,
+            self._restored_watermark,
+            self.view.global_watermark,
+            self._unreached_watermark(),
+            self.shards.take_unconfirmed(number),
+            self.shards.take_queries(),
+            config.timeout_ms,
+            config.startup_timeout_ms,
             report.max_shard_watermark,
         )
-        return self._said
-
-
-def _fits(shard: str) -> bool:
-    return len(shard) < MOST_KEY_CHARACTERS // 2
-
-
-def _as_many_as_fit(shards: Iterable[str]) -> tuple[str, ...]:
-    room, taken = MOST_KEY_CHARACTERS, []
-    for shard in shards:
-        room -= len(shard) + 8
-        if room < 0:
-            break
-        taken.append(shard)
-    return tuple(taken)
+        return request

@@ -1,6 +1,6 @@
-"""What a subtask and the coordinator of its group say to each other, where they are apart (W6, W9a).
+"""The heartbeat messages between a subtask and the coordinator of its group, when they are in different processes (W6, W9a).
 
-Each message stands for itself: it may be lost, be late or come twice.
+Each message is complete in itself: it may be lost, delayed or duplicated.
 """
 
 from __future__ import annotations
@@ -12,56 +12,57 @@ from msgspec import Meta
 
 Millis = Annotated[int, Meta(ge=-(2**62), le=2**62)]
 Count = Annotated[int, Meta(ge=0, le=2**62)]
-Wait = Annotated[int, Meta(ge=1, le=86_400_000)]
+Timeout = Annotated[int, Meta(ge=1, le=86_400_000)]
 
 Status = Literal["ACTIVE", "IDLE", "LEFT"]
-Refusal = Literal["", "OLD", "GENERATION", "PARALLELISM"]
+Rejection = Literal["STALE_REQUEST", "STALE_GENERATION", "PARALLELISM_MISMATCH"]
 
-MOST_SUBTASKS = 100_000
-MOST_KEY_CHARACTERS = 8_192
-"""How many characters of shard keys one message carries; a longer list goes in several."""
+MAX_SUBTASKS = 100_000
+MAX_KEY_CHARACTERS = 8_192
+"""How many characters of shard keys one message carries; a longer list is split over several."""
 
 
-class Statement(msgspec.Struct, frozen=True, array_like=True):
-    """All that a subtask has to say. Times in epoch ms, patience in ms.
+class HeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
+    """The whole state of a subtask. Times in epoch ms, timeouts in ms.
 
-    `generation` is 0 until the coordinator named one, `counter` grows with every statement. `start` is the lowest restored watermark,
-    `value` the last global one known, `awaited` the one that a held subtask waits for. `finished` are shards to announce, `asked` are
-    shards that it wants to know of, `furthest` is where its furthest shard stands.
+    `generation` is 0 until the coordinator assigned one; `request_number` grows with every request. `restored_watermark` is the lowest
+    one in the restored state, `global_watermark` the last one known, `awaited_watermark` the global one that a held record waits for.
+    `finished_shards` are announced, `queried_shards` are asked about.
     """
 
     group: Annotated[str, Meta(min_length=1, max_length=1024)]
-    subtask: Annotated[int, Meta(ge=0, lt=MOST_SUBTASKS)]
-    parallelism: Annotated[int, Meta(ge=1, le=MOST_SUBTASKS)]
+    subtask: Annotated[int, Meta(ge=0, lt=MAX_SUBTASKS)]
+    parallelism: Annotated[int, Meta(ge=1, le=MAX_SUBTASKS)]
     generation: Count
-    counter: Count
+    request_number: Count
     status: Status
     watermark: Millis | None = None
-    start: Millis | None = None
-    value: Millis | None = None
-    awaited: Millis | None = None
-    finished: tuple[str, ...] = ()
-    asked: tuple[str, ...] = ()
-    timeout_ms: Wait = 30_000
-    startup_ms: Wait = 60_000
-    furthest: Millis | None = None
+    restored_watermark: Millis | None = None
+    global_watermark: Millis | None = None
+    awaited_watermark: Millis | None = None
+    finished_shards: tuple[str, ...] = ()
+    queried_shards: tuple[str, ...] = ()
+    timeout_ms: Timeout = 30_000
+    startup_timeout_ms: Timeout = 60_000
+    max_shard_watermark: Millis | None = None
 
 
-class Answer(msgspec.Struct, frozen=True, array_like=True, tag="answer"):
-    """What the coordinator says: to the statement `counter`, or (0) without being asked.
+class HeartbeatResponse(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat"):
+    """The coordinator's response to `request_number`, or (0) an unsolicited notification.
 
-    `needed` is the lowest value that somebody waits for, `finished` the shards among those asked about, `coordinator` tells one that was
-    restarted from the one before. A refusal is OLD (a later statement of that subtask was taken: `counter`), GENERATION or PARALLELISM.
+    `coordinator_id` changes when the coordinator restarts. `lowest_awaited` is the lowest global watermark that some subtask waits for,
+    `finished_shards` are those of the queried ones that are finished. Rejections: STALE_REQUEST (`last_accepted` is the number of a later
+    request of that subtask), STALE_GENERATION, PARALLELISM_MISMATCH.
     """
 
-    coordinator: int
+    coordinator_id: int
     generation: int
-    counter: int
-    value: int | None = None
-    needed: int | None = None
-    holder: int | None = None
-    left_out: tuple[int, ...] = ()
-    finished: tuple[str, ...] = ()
-    refusal: Refusal = ""
-    taken: int = 0
-    furthest: Millis | None = None
+    request_number: int
+    global_watermark: int | None = None
+    lowest_awaited: int | None = None
+    lowest_subtask: int | None = None
+    timed_out_subtasks: tuple[int, ...] = ()
+    finished_shards: tuple[str, ...] = ()
+    rejection: Rejection | None = None
+    last_accepted: int = 0
+    max_shard_watermark: Millis | None = None

@@ -63,7 +63,7 @@ class Alignment:
     @property
     def holder(self) -> str | None:
         """The shard that holds this subtask's minimum (W10)."""
-        return self._reported.holder()
+        return self._reported.lowest_key()
 
     @property
     def lag_ms(self) -> int | None:

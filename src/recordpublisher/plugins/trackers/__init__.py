@@ -1,1 +1,1 @@
-"""Trackers that carry the global watermark over processes and machines."""
+"""Watermark trackers for subtasks in several processes or on several machines. Start at `tcp/client.py`."""

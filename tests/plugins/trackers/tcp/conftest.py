@@ -4,7 +4,7 @@ import pytest
 
 from recordpublisher.plugins.trackers.tcp.server import TrackerServer
 
-from processes.tracker_clients import TOKEN, Stranger
+from processes.tracker_clients import TOKEN, RawClient
 
 
 @pytest.fixture
@@ -14,6 +14,6 @@ async def server():
 
 
 @pytest.fixture(autouse=True)
-async def strangers():
+async def raw_clients():
     yield
-    Stranger.all_go()
+    RawClient.abort_all()

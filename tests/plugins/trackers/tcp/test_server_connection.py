@@ -7,31 +7,31 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.fetcher.coordination.heartbeat_messages import Statement
-from recordpublisher.plugins.trackers.tcp.group_registry import Offices
-from recordpublisher.plugins.trackers.tcp.protocol import framed, proof_of
-from recordpublisher.plugins.trackers.tcp.server_connection import FRAMES_A_TURN, Visitor
+from recordpublisher.fetcher.coordination.heartbeat_messages import HeartbeatRequest
+from recordpublisher.plugins.trackers.tcp.group_registry import GroupRegistry
+from recordpublisher.plugins.trackers.tcp.protocol import encode_frame, sign_challenge
+from recordpublisher.plugins.trackers.tcp.server_connection import MAX_FRAMES_PER_TURN, ServerConnection
 
 from processes.tracker_clients import TOKEN
 
 ENCODER = msgspec.msgpack.Encoder()
 
 
-class House:
-    """Stands for the server."""
+class Listener:
+    """A fake server."""
 
     token = TOKEN
 
     def __init__(self):
-        self.offices = Offices(lambda seconds, call: None)
-        self.buffer = memoryview(bytearray(64 * 1024))
-        self.heard = []
+        self.groups = GroupRegistry(lambda seconds, call: None)
+        self.read_buffer = memoryview(bytearray(64 * 1024))
+        self.events = []
 
     def now(self):
         return 0.0
 
     def __getattr__(self, name):
-        return lambda what: self.heard.append((name, what))
+        return lambda what: self.events.append((name, what))
 
 
 class Transport:
@@ -65,16 +65,16 @@ class Transport:
     close = abort
 
 
-def known_visitor(house, transport):
-    visitor = Visitor(house)
-    visitor.connection_made(transport)
-    comes(visitor, framed(ENCODER, proof_of(TOKEN, visitor._challenge)))
-    return visitor
+def authenticated_connection(listener, transport):
+    connection = ServerConnection(listener)
+    connection.connection_made(transport)
+    receive(connection, encode_frame(ENCODER, sign_challenge(TOKEN, connection._challenge)))
+    return connection
 
 
-def comes(visitor, data):
-    visitor.get_buffer(-1)[: len(data)] = data
-    visitor.buffer_updated(len(data))
+def receive(connection, data):
+    connection.get_buffer(-1)[: len(data)] = data
+    connection.buffer_updated(len(data))
 
 
 VALUES = st.recursive(
@@ -90,27 +90,27 @@ VALUES = st.recursive(
 
 
 @given(st.lists(st.binary(max_size=60) | VALUES.map(ENCODER.encode), min_size=1, max_size=5))
-def test_whatever_comes_nothing_is_raised_and_no_other_group_changes(bodies):
-    house, transport = House(), Transport()
-    visitor = known_visitor(house, transport)
+def test_any_input_raises_nothing_and_changes_no_other_group(bodies):
+    listener, transport = Listener(), Transport()
+    connection = authenticated_connection(listener, transport)
     for body in bodies:
-        if ("refused", "malformed") not in house.heard:
-            comes(visitor, len(body).to_bytes(4, "big") + body)
+        if ("on_rejected", "malformed") not in listener.events:
+            receive(connection, len(body).to_bytes(4, "big") + body)
 
     assert transport.is_reading or transport.is_gone
-    assert len(house.offices) <= 1
+    assert len(listener.groups) <= 1
     transport.socket.close()
 
 
-async def test_a_connection_gets_a_few_frames_read_before_it_is_anothers_turn():
-    house, transport = House(), Transport()
-    visitor = known_visitor(house, transport)
-    said = [framed(ENCODER, Statement("g", 0, 1, 0, counter, "IDLE")) for counter in range(1, 100)]
-    comes(visitor, b"".join(said))
+async def test_a_few_frames_of_a_connection_are_handled_before_the_others_get_their_turn():
+    listener, transport = Listener(), Transport()
+    connection = authenticated_connection(listener, transport)
+    requests = [encode_frame(ENCODER, HeartbeatRequest("g", 0, 1, 0, number, "IDLE")) for number in range(1, 100)]
+    receive(connection, b"".join(requests))
 
-    assert house.offices.statements == FRAMES_A_TURN
+    assert listener.groups.heartbeats == MAX_FRAMES_PER_TURN
     assert not transport.is_reading
     async with asyncio.timeout(60):
         await transport.resumed.wait()
-    assert house.offices.statements == 99
+    assert listener.groups.heartbeats == 99
     transport.socket.close()

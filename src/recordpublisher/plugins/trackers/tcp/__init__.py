@@ -1,5 +1,5 @@
-"""The global watermark over TCP: a server for any number of jobs, and the client that is a subtask's tracker.
+"""The global watermark over TCP: a server for any number of jobs, and the client that is a subtask's tracker. Start at `server.py`.
 
-`framing` cuts the stream into messages, `greeting` checks the token, `offices` keep a coordinator for each group, `server` and `visitor`
-serve, `client` and `link` report.
+`protocol` has the frames and the authentication, `group_registry` keeps a coordinator for each group, `server` and `server_connection`
+serve, `client` and `client_connection` report.
 """

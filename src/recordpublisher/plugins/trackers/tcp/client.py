@@ -1,11 +1,11 @@
-"""TcpTracker: a subtask's global watermark from a tracker that is reached over TCP (W6, W10)."""
+"""TcpTracker: a subtask's global watermark from a tracker server over TCP (W6, W10)."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 
-from recordpublisher.fetcher.coordination.heartbeat_messages import Answer, Statement
+from recordpublisher.fetcher.coordination.heartbeat_messages import HeartbeatRequest, HeartbeatResponse
 from recordpublisher.fetcher.coordination.remote_tracker import RemoteTracker
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
@@ -13,21 +13,21 @@ from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.retry import RetryPolicy
 
-from .client_connection import Link
+from .client_connection import ClientConnection
 
 log = logging.getLogger("recordpublisher.tracker")
 
-CONNECT_SECONDS = 5.0
-FAREWELL_SECONDS = 1.0
-"""How long a leaver waits for its last word to be sent."""
-LONGEST_PAUSE_MS = 5_000
-MINUTE = 60.0
+CONNECT_TIMEOUT_SECONDS = 5.0
+CLOSE_TIMEOUT_SECONDS = 1.0
+"""How long a leaving subtask waits until its last request is sent."""
+MAX_RECONNECT_DELAY_MS = 5_000
+WARNING_INTERVAL_MS = 60_000.0
 
 
 class TcpTracker(RemoteTracker):
-    """Owns a subtask's connection to the tracker, and makes a new one whenever it is lost or silent.
+    """Owns a subtask's connection to the tracker, and reconnects when it is lost or silent.
 
-    Nothing here blocks or raises for trouble on the way: without a connection the last value stands. A warning says so once a minute.
+    No connection problem blocks or raises: without a connection the last global watermark stays. A warning a minute says so.
     Raises: ConfigurationError without `flink.watermark.tracker.address` (host:port) and `.token` (C2).
     """
 
@@ -38,91 +38,100 @@ class TcpTracker(RemoteTracker):
         if token is None:
             raise ConfigurationError(table.TRACKER_TOKEN.key, None, "the token that the tracker was started with")
         self._token = token
-        self._link: Link | None = None
+        self._connection: ClientConnection | None = None
         self._task: asyncio.Task[None] | None = None
         self._connected_at = self._warned_at = float("-inf")
         self._failures = 0
-        self._trouble = ""
+        self._logged_problem: str | None = None
 
     async def open(self, subtask: int, parallelism: int) -> None:
-        """Take a place and begin to connect, without waiting for it."""
+        """Set which subtask this is, and start to connect in the background."""
         await super().open(subtask, parallelism)
         self._task = asyncio.create_task(self._stay_connected(), name=f"tracker of subtask {subtask}")
 
-    def send(self, statement: Statement) -> None:
-        """Send if connected; a connection on which nothing is heard is given up."""
-        if self._link is not None:
-            is_silent = self.now() - self._connected_at > self.silence_ms and not self.is_reachable
-            self._link.hang_up() if is_silent else self._link.send(statement)
+    def send(self, request: HeartbeatRequest) -> None:
+        """Send if connected; a connection without responses is aborted."""
+        if self._connection is not None:
+            is_silent = self.now() - self._connected_at > self.config.response_timeout_ms and not self.is_reachable
+            self._connection.abort() if is_silent else self._connection.send(request)
 
-    def hear(self, answer: Answer) -> None:
-        """Take an answer; say once what a person has to look at."""
+    def handle_response(self, response: HeartbeatResponse) -> None:
+        """Process a response; a problem that a person must solve is logged once."""
         self._failures = 0
-        super().hear(answer)
-        self._say_what_is_wrong()
+        super().handle_response(response)
+        self._log_problem()
 
     async def close(self) -> None:
-        """Leave, and hang up."""
+        """Leave and disconnect."""
         await super().close()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        if self._link is not None:
-            self._link.close()
+        if self._connection is not None:
+            self._connection.close()
             try:
-                async with asyncio.timeout(FAREWELL_SECONDS):
-                    await asyncio.shield(self._link.ended)
+                async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
+                    await asyncio.shield(self._connection.closed)
             except TimeoutError:
-                self._link.hang_up()
+                self._connection.abort()
 
     async def _stay_connected(self) -> None:
-        # a tracker that is back must not lose patience before we try again
-        longest = min(LONGEST_PAUSE_MS, self.place.timeout_ms // 6)
-        pauses = RetryPolicy(max_retries=0, base_ms=100, max_ms=longest, exponent=2.0)
+        # reconnect well within the timeout, or a tracker that is back would time this subtask out
+        max_delay_ms = min(MAX_RECONNECT_DELAY_MS, self.config.timeout_ms // 6)
+        delays = RetryPolicy(max_retries=0, base_ms=100, max_ms=max_delay_ms, exponent=2.0)
         while True:
             try:
-                await self._one_connection()
-            except (OSError, UnicodeError) as error:  # a timeout is an OSError, a host that cannot be a name the other
+                await self._run_connection()
+            except (
+                OSError,
+                UnicodeError,
+            ) as error:  # a timeout is an OSError; a host name that cannot be encoded, a UnicodeError
                 self._warn(str(error) or type(error).__name__)
-            await asyncio.sleep(pauses.delay_seconds(self._failures))
+            await asyncio.sleep(delays.delay_seconds(self._failures))
             self._failures += 1
 
-    async def _one_connection(self) -> None:
+    async def _run_connection(self) -> None:
+        """Connect, and return when the connection is closed."""
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(CONNECT_SECONDS):
-            _, link = await loop.create_connection(
-                lambda: Link(self._token, self.reconnected, self.hear), self._host, self._port
+        async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
+            _, connection = await loop.create_connection(
+                lambda: ClientConnection(self._token, self.on_connected, self.handle_response), self._host, self._port
             )
-        self._link, self._connected_at = link, self.now()
+        self._connection, self._connected_at = connection, self.now()
         try:
-            self.send_due()
-            await asyncio.shield(link.ended)  # a cancellation of ours is not the end of the connection
+            self.send_due_request()
+            await asyncio.shield(connection.closed)  # cancelling this task does not close the connection
         finally:
-            if link.ended.done():
-                self._link = None
-        self._warn(link.reason)
+            if connection.closed.done():
+                self._connection = None
+        self._warn(connection.close_reason)
 
-    def _say_what_is_wrong(self) -> None:
-        trouble = _TROUBLES["OLD" if self.membership.is_replaced else self.membership.refusal]
-        if trouble and trouble != self._trouble:
-            log.error("subtask %d of group %s: %s", self.place.subtask, self.place.group, trouble)
-        self._trouble = trouble
+    def _log_problem(self) -> None:
+        problem = _problem(self.member.is_replaced, self.member.rejection)
+        if problem is not None and problem != self._logged_problem:
+            log.error("subtask %d of group %s: %s", self.config.subtask, self.config.group, problem)
+        self._logged_problem = problem
 
     def _warn(self, reason: str) -> None:
-        if self.now() - self._warned_at >= MINUTE * 1000:
+        if self.now() - self._warned_at >= WARNING_INTERVAL_MS:
             self._warned_at = self.now()
-            line = "tracker at %s:%d: %s; subtask %d goes on with the global watermark %s and tries again"
-            log.warning(line, self._host, self._port, reason, self.place.subtask, self.current())
+            line = "tracker at %s:%d: %s; subtask %d continues with the global watermark %s and reconnects"
+            log.warning(line, self._host, self._port, reason, self.config.subtask, self.current())
 
 
-_TROUBLES = {
-    "": "",
-    "GENERATION": "",
-    "OLD": "another process speaks for this subtask, and the global watermark stands for this one; end one of them, "
-    "and give two jobs two names (flink.watermark.group)",
-    "PARALLELISM": "the job runs with another parallelism, and the global watermark stands for this subtask; end it, "
-    "or give two jobs two names (flink.watermark.group)",
-}
+def _problem(is_replaced: bool, rejection: str | None) -> str | None:
+    """What a person has to correct; None: nothing, the member recovers by itself."""
+    if is_replaced:
+        return (
+            "another process reports for this subtask, and this one gets no new global watermark; end one of them, "
+            "and give two jobs two names (flink.watermark.group)"
+        )
+    if rejection == "PARALLELISM_MISMATCH":
+        return (
+            "the job runs with another parallelism, and this subtask gets no new global watermark; end it, "
+            "or give two jobs two names (flink.watermark.group)"
+        )
+    return None
 
 
 def _address(properties: Properties) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""Link: the client's side of one connection: shows the token, sends statements, hands answers on."""
+"""ClientConnection: the client's side of one connection: authenticates, sends heartbeats, passes responses on."""
 
 from __future__ import annotations
 
@@ -8,31 +8,50 @@ from typing import Any
 
 import msgspec
 
-from recordpublisher.fetcher.coordination.heartbeat_messages import Answer, Statement
+from recordpublisher.fetcher.coordination.heartbeat_messages import HeartbeatRequest, HeartbeatResponse
 
-from .protocol import VERSION, Challenge, Farewell, FrameError, FrameReader, framed, proof_of
+from .protocol import (
+    VERSION,
+    Challenge,
+    FrameError,
+    FrameReader,
+    RejectFrame,
+    RejectReason,
+    encode_frame,
+    sign_challenge,
+)
 
-ANSWER_BYTES = 128 * 1024
-UNSENT_BYTES = 64 * 1024
-"""While more than this waits to be sent the tracker is not reading, and what we say now it will hear from a later statement."""
+MAX_RESPONSE_BYTES = 128 * 1024
+MAX_UNSENT_BYTES = 64 * 1024
+"""While more than this waits to be sent, the tracker is not reading, and requests are dropped: a later one carries the whole state."""
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(Challenge | Answer | Farewell)
+_DECODER = msgspec.msgpack.Decoder(Challenge | HeartbeatResponse | RejectFrame)
+
+_REJECT_TEXTS: dict[RejectReason, str] = {
+    "token": "it rejects the token (flink.watermark.tracker.token)",
+    "version": f"it does not accept version {VERSION} of the tracker protocol: run the same recordpublisher release on both sides",
+    "capacity": "it has no capacity for another group",
+}
 
 
-class Link(asyncio.Protocol):
-    """Owns one connection to a tracker. `known` is called when statements may be sent, `heard` with every answer."""
+class ClientConnection(asyncio.Protocol):
+    """Owns one connection to a tracker.
 
-    def __init__(self, token: str, known: Callable[[], None], heard: Callable[[Answer], None]) -> None:
+    Calls `on_authenticated` when requests may be sent, and `on_response` with every response.
+    """
+
+    def __init__(
+        self, token: str, on_authenticated: Callable[[], None], on_response: Callable[[HeartbeatResponse], None]
+    ) -> None:
         self._token = token
-        self._known = known
-        self._heard = heard
-        self._frames = FrameReader(ANSWER_BYTES)
+        self._on_authenticated = on_authenticated
+        self._on_response = on_response
+        self._frames = FrameReader(MAX_RESPONSE_BYTES)
         self._transport: asyncio.Transport | None = None
-        self._is_known = False
-        self.reason = "the connection was closed"
-        """Why it ended."""
-        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._is_authenticated = False
+        self.close_reason = "the connection was closed"
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: Any) -> None:
         """Wait for the challenge."""
@@ -43,50 +62,47 @@ class Link(asyncio.Protocol):
         self._frames.feed(data)
         try:
             while (frame := self._frames.next_frame()) is not None:
-                self._read(_DECODER.decode(frame))
+                self._handle(_DECODER.decode(frame))
         except (FrameError, msgspec.DecodeError, UnicodeDecodeError):
-            self.reason = "it does not speak as a tracker does"
-            self.hang_up()
+            self.close_reason = "it does not speak the tracker protocol"
+            self.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
         """Nothing can be sent any more."""
         if error is not None:
-            self.reason = str(error) or type(error).__name__
-        self._is_known = False
-        if not self.ended.done():
-            self.ended.set_result(None)
+            self.close_reason = str(error) or type(error).__name__
+        self._is_authenticated = False
+        if not self.closed.done():
+            self.closed.set_result(None)
 
-    def send(self, statement: Statement) -> None:
+    def send(self, request: HeartbeatRequest) -> None:
         """Send, or drop what the tracker would not read now."""
-        if self._is_known and self._transport is not None and self._transport.get_write_buffer_size() <= UNSENT_BYTES:
-            self._transport.write(framed(_ENCODER, statement))
+        transport = self._transport
+        if self._is_authenticated and transport is not None and transport.get_write_buffer_size() <= MAX_UNSENT_BYTES:
+            transport.write(encode_frame(_ENCODER, request))
 
-    def hang_up(self) -> None:
-        """End at once."""
+    def abort(self) -> None:
+        """Close at once."""
         if self._transport is not None:
             self._transport.abort()
 
     def close(self) -> None:
-        """End when everything is sent."""
+        """Close when everything is sent."""
         if self._transport is not None:
             self._transport.close()
 
-    def _read(self, message: Challenge | Answer | Farewell) -> None:
-        if isinstance(message, Answer):
-            self._heard(message)
-        elif isinstance(message, Farewell):
-            self.reason = _FAREWELLS[message.reason]
+    def _handle(self, message: Challenge | HeartbeatResponse | RejectFrame) -> None:
+        if isinstance(message, HeartbeatResponse):
+            self._on_response(message)
+        elif isinstance(message, RejectFrame):
+            self.close_reason = _REJECT_TEXTS[message.reason]
         elif message.version != VERSION:
-            self.reason = _FAREWELLS["version"]
-            self.hang_up()
-        elif self._transport is not None and not self._is_known:
-            self._transport.write(framed(_ENCODER, proof_of(self._token, message)))
-            self._is_known = True
-            self._known()
-
-
-_FAREWELLS = {
-    "token": "it refuses the token (flink.watermark.tracker.token)",
-    "version": "it is of another version",
-    "full": "it has no room for another group",
-}
+            self.close_reason = (
+                f"it speaks version {message.version} of the tracker protocol and this subtask version {VERSION}: "
+                "run the same recordpublisher release on both sides"
+            )
+            self.abort()
+        elif self._transport is not None and not self._is_authenticated:
+            self._transport.write(encode_frame(_ENCODER, sign_challenge(self._token, message)))
+            self._is_authenticated = True
+            self._on_authenticated()

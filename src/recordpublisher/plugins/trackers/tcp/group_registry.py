@@ -1,4 +1,4 @@
-"""Offices: a coordinator for each group that is there, and through whom its subtasks are reached."""
+"""GroupRegistry: the groups of a tracker server: the coordinator of each, and the connections of its subtasks."""
 
 from __future__ import annotations
 
@@ -9,127 +9,134 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from recordpublisher.fetcher.coordination.coordinator import Coordinator
-from recordpublisher.fetcher.coordination.heartbeat_messages import Answer, Statement
+from recordpublisher.fetcher.coordination.heartbeat_messages import HeartbeatRequest, HeartbeatResponse
 
 log = logging.getLogger("recordpublisher.tracker")
 
-BATCH_SECONDS = 0.005
-"""How long wake-ups are gathered, so that many reports make one batch."""
+NOTIFICATION_DELAY_SECONDS = 0.005
+"""How long changes are gathered, so that many heartbeats cause one batch of notifications."""
 
-NAMED = 20
-"""How many subtasks a line of the log names."""
+MAX_LOGGED_SUBTASKS = 20
 
 
-class Seat(Protocol):
-    """A connection that speaks for a subtask."""
+class MemberConnection(Protocol):
+    """A connection that reports for a subtask."""
 
-    counter: int
-    """Of its last statement that was taken."""
+    last_request_number: int
+    """Of its last accepted request."""
 
-    def tell(self, answer: Answer) -> None:
-        """Send an answer; never blocks."""
+    def send_response(self, response: HeartbeatResponse) -> None:
+        """Send a response or a notification; never blocks."""
         ...
 
 
 @dataclass(slots=True)
-class Office:
-    """One group: its coordinator, its subtasks' seats, and since when nobody is there (ms)."""
+class RegisteredGroup:
+    """One group: its coordinator, the connections by subtask, and since when it is empty (ms)."""
 
-    group: str
+    name: str
     coordinator: Coordinator
-    seats: dict[int, Seat] = field(default_factory=dict)
-    subtasks: int = 0
-    deserted_since: float | None = None
+    connections: dict[int, MemberConnection] = field(default_factory=dict)
+    parallelism: int = 0
+    empty_since: float | None = None
 
 
-class Offices:
-    """Owns all groups of a tracker. `later` calls a function after some seconds; times are ms that only grow.
+class GroupRegistry:
+    """Owns all groups of a tracker. `call_later` calls a function after some seconds; times are ms that only grow.
 
-    A group that nobody belongs to is forgotten after `forget_ms`; its subtasks, should they come back, bring what is needed.
+    A group that stays empty for `retention_ms` is removed; its subtasks bring their state along if they come back.
     """
 
     def __init__(
         self,
-        later: Callable[[float, Callable[[], None]], object],
-        forget_ms: float = 900_000,
-        most_groups: int = 1_000,
-        most_subtasks: int = 200_000,
+        call_later: Callable[[float, Callable[[], None]], object],
+        retention_ms: float = 900_000,
+        max_groups: int = 1_000,
+        max_subtasks: int = 200_000,
     ) -> None:
-        self._later = later
-        self._forget_ms = forget_ms
-        self._most_groups = most_groups
-        self._most_subtasks = most_subtasks
-        self._offices: dict[str, Office] = {}
-        self._restless: dict[str, Office] = {}
-        self.statements = 0
+        self._call_later = call_later
+        self._retention_ms = retention_ms
+        self._max_groups = max_groups
+        self._max_subtasks = max_subtasks
+        self._groups: dict[str, RegisteredGroup] = {}
+        self._changed: dict[str, RegisteredGroup] = {}
+        self.heartbeats = 0
+        """How many requests were handled; the owner resets it."""
 
     def __len__(self) -> int:
-        return len(self._offices)
+        return len(self._groups)
 
     @property
-    def seats(self) -> int:
-        """Subtasks that are connected."""
-        return sum(len(office.seats) for office in self._offices.values())
+    def connected_subtasks(self) -> int:
+        """How many subtasks are connected."""
+        return sum(len(group.connections) for group in self._groups.values())
 
-    def office_of(self, said: Statement) -> Office | None:
-        """The office for a group, opened when there is none; None when there is no room for it."""
-        office = self._offices.get(said.group)
-        if office is None or said.parallelism > office.subtasks:
-            others = sum(each.subtasks for each in self._offices.values() if each is not office)
-            is_full = office is None and len(self._offices) >= self._most_groups
-            if is_full or others + said.parallelism > self._most_subtasks:
+    def get_or_create(self, request: HeartbeatRequest) -> RegisteredGroup | None:
+        """The group of a request, created when it is new; None when there is no capacity for it."""
+        group = self._groups.get(request.group)
+        if group is None or request.parallelism > group.parallelism:
+            others = sum(each.parallelism for each in self._groups.values() if each is not group)
+            is_full = group is None and len(self._groups) >= self._max_groups
+            if is_full or others + request.parallelism > self._max_subtasks:
                 return None
-        if office is None:
-            office = self._offices[said.group] = Office(said.group, Coordinator(secrets.randbits(62)))
-        return office
+        if group is None:
+            group = self._groups[request.group] = RegisteredGroup(request.group, Coordinator(secrets.randbits(62)))
+        return group
 
-    def take(self, office: Office, seat: Seat, said: Statement, now: float) -> Answer:
-        """Hear a statement for a seat, and answer it."""
-        self.statements += 1
-        answer = office.coordinator.take(said, now)
-        if not answer.refusal:
-            office.subtasks = said.parallelism
-            office.seats[said.subtask] = seat
-            seat.counter = said.counter
-        if not self._restless:
-            self._later(BATCH_SECONDS, self.tell_due)
-        self._restless[office.group] = office
-        return answer
+    def handle_heartbeat(
+        self, group: RegisteredGroup, connection: MemberConnection, request: HeartbeatRequest, now: float
+    ) -> HeartbeatResponse:
+        """Process a request that came over `connection`, and return the response."""
+        self.heartbeats += 1
+        response = group.coordinator.handle_heartbeat(request, now)
+        if response.rejection is None:
+            group.parallelism = request.parallelism
+            group.connections[request.subtask] = connection
+            connection.last_request_number = request.request_number
+        if not self._changed:
+            self._call_later(NOTIFICATION_DELAY_SECONDS, self.send_notifications)
+        self._changed[group.name] = group
+        return response
 
-    def leave(self, office: Office, seat: Seat, subtask: int) -> None:
-        """A seat's connection is gone; whoever took its place is not meant."""
-        if office.seats.get(subtask) is seat:
-            del office.seats[subtask]
-            office.coordinator.lost(subtask, seat.counter)
+    def disconnect(self, group: RegisteredGroup, connection: MemberConnection, subtask: int) -> None:
+        """A connection was lost; a newer one of the same subtask is not affected."""
+        if group.connections.get(subtask) is connection:
+            del group.connections[subtask]
+            group.coordinator.disconnect(subtask, connection.last_request_number)
 
-    def tell_due(self) -> None:
-        """Wake those who have to hear something without asking (W9a)."""
-        restless, self._restless = self._restless, {}
-        for office in restless.values():
-            for subtask, answer in office.coordinator.due():
-                if subtask in office.seats:
-                    office.seats[subtask].tell(answer)
+    def send_notifications(self) -> None:
+        """Notify the subtasks whose awaited watermark is reached, or for which others wait (W9a)."""
+        changed, self._changed = self._changed, {}
+        for group in changed.values():
+            for subtask, response in group.coordinator.take_notifications():
+                if subtask in group.connections:
+                    group.connections[subtask].send_response(response)
 
-    def look(self, now: float) -> None:
-        """Leave out who is silent, and forget groups that are gone; call it several times a second."""
-        for office in list(self._offices.values()):
-            silent = office.coordinator.look(now)
-            if silent:
-                log.warning("group %r: subtasks %s were not heard of and are left out", office.group, _named(silent))
-                self._restless[office.group] = office
-            self._forget_if_gone(office, now)
-        self.tell_due()
+    def expire(self, now: float) -> None:
+        """Exclude silent subtasks, and remove groups that stayed empty. Call it several times a second."""
+        for group in list(self._groups.values()):
+            timed_out = group.coordinator.expire(now)
+            if timed_out:
+                log.warning(
+                    "group %r: subtasks %s timed out and do not count until they report again",
+                    group.name,
+                    _shortened(timed_out),
+                )
+                self._changed[group.name] = group
+            self._remove_if_expired(group, now)
+        self.send_notifications()
 
-    def _forget_if_gone(self, office: Office, now: float) -> None:
-        if office.seats or not office.coordinator.is_deserted:
-            office.deserted_since = None
-        elif office.deserted_since is None:
-            office.deserted_since = now
-        elif now - office.deserted_since >= self._forget_ms:
-            del self._offices[office.group]
-            log.info("group %r is gone and forgotten", office.group)
+    def _remove_if_expired(self, group: RegisteredGroup, now: float) -> None:
+        if group.connections or not group.coordinator.is_empty:
+            group.empty_since = None
+        elif group.empty_since is None:
+            group.empty_since = now
+        elif now - group.empty_since >= self._retention_ms:
+            del self._groups[group.name]
+            log.info("group %r was empty for %.0f s and is removed", group.name, self._retention_ms / 1000)
 
 
-def _named(subtasks: list[int]) -> str:
-    more = f" and {len(subtasks) - NAMED} more" if len(subtasks) > NAMED else ""
-    return ", ".join(map(str, subtasks[:NAMED])) + more
+def _shortened(subtasks: list[int]) -> str:
+    rest = len(subtasks) - MAX_LOGGED_SUBTASKS
+    more = f" and {rest} more" if rest > 0 else ""
+    return ", ".join(map(str, subtasks[:MAX_LOGGED_SUBTASKS])) + more

@@ -1,4 +1,4 @@
-"""Frames: four bytes of length, then a message as MessagePack. Nothing longer than a limit is ever kept."""
+"""The wire protocol: four bytes of length, then a message as MessagePack; first the authentication, then heartbeats."""
 
 from __future__ import annotations
 
@@ -9,78 +9,84 @@ from typing import Any, Literal
 
 import msgspec
 
-HEADER = 4
+VERSION = 2
+"""Of all messages, heartbeats included. `Challenge` and the first field of `AuthResponse` are the same in every version, so that each
+side can read the other's version."""
+
+LENGTH_BYTES = 4
 
 
 class FrameError(Exception):
-    """The other side does not keep to the format; the connection has to end."""
+    """The other side violates the protocol; the connection has to end."""
 
 
-def framed(encoder: msgspec.msgpack.Encoder, message: Any) -> bytes:
-    """A message as it goes over the wire."""
+def encode_frame(encoder: msgspec.msgpack.Encoder, message: Any) -> bytes:
+    """A message as it is sent."""
     body = encoder.encode(message)
-    return len(body).to_bytes(HEADER, "big") + body
+    return len(body).to_bytes(LENGTH_BYTES, "big") + body
 
 
 class FrameReader:
-    """Owns the bytes of a connection that do not make a whole frame yet; `limit` bytes at most, and what one read brings."""
+    """Owns the received bytes that are not a whole frame yet: at most `limit`, and what one read brings."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._kept = bytearray()
+        self._buffer = bytearray()
 
     def feed(self, data: bytes | memoryview) -> None:
-        """Take what was read."""
-        self._kept += data
+        """Append what was read."""
+        self._buffer += data
 
     def next_frame(self) -> bytes | None:
-        """The next whole frame. Raises: FrameError for one longer than the limit."""
-        kept = self._kept
-        if len(kept) < HEADER:
+        """Remove and return the next whole frame. Raises: FrameError for one longer than the limit."""
+        buffer = self._buffer
+        if len(buffer) < LENGTH_BYTES:
             return None
-        end = HEADER + int.from_bytes(kept[:HEADER], "big")
-        if end > HEADER + self.limit:
+        end = LENGTH_BYTES + int.from_bytes(buffer[:LENGTH_BYTES], "big")
+        if end > LENGTH_BYTES + self.limit:
             raise FrameError("a frame is too long")
-        if len(kept) < end:
+        if len(buffer) < end:
             return None
-        frame = bytes(kept[HEADER:end])
-        del kept[:end]
+        frame = bytes(buffer[LENGTH_BYTES:end])
+        del buffer[:end]
         return frame
-
-
-VERSION = 1
 
 
 class Challenge(msgspec.Struct, frozen=True, array_like=True, tag="challenge"):
     """The server's first frame."""
 
     version: int
-    number: bytes
+    nonce: bytes
 
 
-class Proof(msgspec.Struct, frozen=True, array_like=True):
-    """The client's first frame: the keyed hash (HMAC-SHA256) of the number under the token."""
+class AuthResponse(msgspec.Struct, frozen=True, array_like=True):
+    """The client's first frame: the HMAC-SHA256 of the nonce under the token."""
 
     version: int
-    keyed_hash: bytes
+    mac: bytes
 
 
-class Farewell(msgspec.Struct, frozen=True, array_like=True, tag="farewell"):
-    """Why the server hangs up."""
+RejectReason = Literal["token", "version", "capacity"]
 
-    reason: Literal["token", "version", "full"]
+
+class RejectFrame(msgspec.Struct, frozen=True, array_like=True, tag="reject"):
+    """Why the server closes the connection."""
+
+    reason: RejectReason
 
 
 def new_challenge() -> Challenge:
-    """One that was never used before."""
+    """A challenge with a nonce that was never used before."""
     return Challenge(VERSION, secrets.token_bytes(32))
 
 
-def proof_of(token: str, challenge: Challenge) -> Proof:
-    """The answer of somebody who has the token."""
-    return Proof(VERSION, hmac.digest(token.encode(), b"recordpublisher tracker" + challenge.number, hashlib.sha256))
+def sign_challenge(token: str, challenge: Challenge) -> AuthResponse:
+    """The response of a client that has the token."""
+    return AuthResponse(
+        VERSION, hmac.digest(token.encode(), b"recordpublisher tracker" + challenge.nonce, hashlib.sha256)
+    )
 
 
-def is_proof(proof: Proof, token: str, challenge: Challenge) -> bool:
-    """Whether the answer is right; takes the same time for every wrong one."""
-    return hmac.compare_digest(proof.keyed_hash, proof_of(token, challenge).keyed_hash)
+def is_authentic(response: AuthResponse, token: str, challenge: Challenge) -> bool:
+    """Whether the client has the token; takes the same time for every wrong response."""
+    return hmac.compare_digest(response.mac, sign_challenge(token, challenge).mac)

@@ -1,4 +1,4 @@
-"""TrackerServer: carries the global watermark of any number of jobs, on loopback unless told otherwise (W6, W10, C4)."""
+"""TrackerServer: serves the global watermark of any number of jobs, on loopback unless configured otherwise (W6, W10, C4)."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from typing import Self
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 
-from .group_registry import Offices
-from .server_connection import Visitor
+from .group_registry import GroupRegistry
+from .server_connection import ServerConnection
 
 log = logging.getLogger("recordpublisher.tracker")
 
-READ_BYTES = 64 * 1024
-ARRIVALS_A_TURN = 16
-MOST_AT_THE_DOOR = 4_096
-LOOK_SECONDS = 0.25
-TALK_SECONDS = 60.0
-GREETING_SECONDS = 5.0
-"""How long somebody may take to show the token."""
-MANY_FILES = 65_536
-QUIET_SECONDS = 300.0
-"""How long a subtask may say nothing before its connection is closed; a living one speaks at every sync interval."""
+READ_BUFFER_BYTES = 64 * 1024
+ACCEPTS_PER_TURN = 16
+ACCEPT_BACKLOG = 4_096
+MAX_OPEN_FILES = 65_536
+MAINTENANCE_INTERVAL_SECONDS = 0.25
+STATS_INTERVAL_SECONDS = 60.0
+AUTH_TIMEOUT_SECONDS = 5.0
+"""How long a client may take to authenticate."""
+IDLE_TIMEOUT_SECONDS = 300.0
+"""How long a subtask may send nothing before its connection is closed; a running one sends at every sync interval."""
 
 
 class TrackerServer:
     """Owns the listening socket, every connection and every group, from `start` to `close` (or as `async with`).
 
-    `token` is what every subtask must know. `most_connections` bounds those with the token, `most_strangers` those without it yet: when
-    there are more, the one that has been there for longest is hung up on. Raises: ConfigurationError for an empty token.
+    Only clients with `token` are served. `max_connections` limits the authenticated ones, `max_unauthenticated` the others: beyond that
+    the oldest of these is disconnected. Raises: ConfigurationError for an empty token.
     """
 
     def __init__(
@@ -43,55 +43,57 @@ class TrackerServer:
         port: int = 0,
         *,
         clock: Clock | None = None,
-        most_connections: int = 20_000,
-        most_strangers: int = 4_000,
+        max_connections: int = 20_000,
+        max_unauthenticated: int = 4_000,
     ) -> None:
         if not token:
             raise ConfigurationError("token", None, "a text that every subtask is given, too")
         self.host = host
         self.port = port
         self.token = token
-        self.buffer = memoryview(bytearray(READ_BYTES))
-        self.offices = Offices(lambda seconds, call: asyncio.get_running_loop().call_later(seconds, call))
+        self.read_buffer = memoryview(bytearray(READ_BUFFER_BYTES))
+        self.groups = GroupRegistry(lambda seconds, call: asyncio.get_running_loop().call_later(seconds, call))
         self._clock = clock or SystemClock()
-        self._most_connections = most_connections
-        self._most_strangers = most_strangers
-        self._strangers: dict[Visitor, None] = {}
-        self._known: dict[Visitor, None] = {}
-        self._refused: dict[str, int] = {}
+        self._max_connections = max_connections
+        self._max_unauthenticated = max_unauthenticated
+        self._unauthenticated: dict[ServerConnection, None] = {}
+        self._authenticated: dict[ServerConnection, None] = {}
+        self._rejections: dict[str, int] = {}
         self._server: asyncio.Server | None = None
-        self._housekeeping: asyncio.Task[None] | None = None
+        self._maintenance: asyncio.Task[None] | None = None
 
     @property
     def address(self) -> str:
-        """What `flink.watermark.tracker.address` is set to."""
+        """The value for `flink.watermark.tracker.address`."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     async def start(self) -> Self:
-        """Listen. Raises: ConfigurationError when the address cannot be had."""
-        _allow_many_files()
+        """Listen. Raises: ConfigurationError when the address is not available."""
+        _raise_open_file_limit()
         try:
             family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
             listening = socket.create_server((self.host, self.port), family=family)
         except (OSError, OverflowError) as error:
             raise ConfigurationError("port", self.port, "a free port, or 0 for any", reason=str(error)) from error
         loop = asyncio.get_running_loop()
-        # asyncio takes as many connections a turn as it lets wait: a crowd at the door would keep it from those inside
-        self._server = await loop.create_server(lambda: Visitor(self), sock=listening, backlog=ARRIVALS_A_TURN)
-        listening.listen(MOST_AT_THE_DOOR)
+        # asyncio accepts up to `backlog` connections per turn of the loop; a small number keeps a rush of new ones from delaying the others
+        self._server = await loop.create_server(
+            lambda: ServerConnection(self), sock=listening, backlog=ACCEPTS_PER_TURN
+        )
+        listening.listen(ACCEPT_BACKLOG)
         self.port = self._server.sockets[0].getsockname()[1]
-        self._housekeeping = asyncio.create_task(self._keep_house(), name="tracker")
+        self._maintenance = asyncio.create_task(self._maintenance_loop(), name="tracker")
         return self
 
     async def close(self) -> None:
-        """Hang up on everybody; subtasks go on with the last value."""
-        if self._housekeeping is not None:
-            self._housekeeping.cancel()
-            await asyncio.gather(self._housekeeping, return_exceptions=True)
+        """Close every connection; subtasks continue with the last global watermark."""
+        if self._maintenance is not None:
+            self._maintenance.cancel()
+            await asyncio.gather(self._maintenance, return_exceptions=True)
         if self._server is not None:
             self._server.close()
-        for visitor in [*self._strangers, *self._known]:
-            visitor.hang_up()
+        for connection in [*self._unauthenticated, *self._authenticated]:
+            connection.abort()
         await asyncio.sleep(0)
 
     async def __aenter__(self) -> Self:
@@ -102,77 +104,81 @@ class TrackerServer:
     ) -> None:
         await self.close()
 
-    # --- what visitors say ------------------------------------------------------------------------------------------------------
+    # --- events of connections --------------------------------------------------------------------------------------------------
 
     def now(self) -> float:
         """Milliseconds that only grow."""
         return self._clock.monotonic() * 1000
 
-    def arrived(self, visitor: Visitor) -> None:
-        """Somebody connected; the oldest stranger goes when there are too many."""
-        self._strangers[visitor] = None
-        if len(self._strangers) > self._most_strangers:
-            self.refused("crowd")
-            next(iter(self._strangers)).hang_up()
+    def on_connected(self, connection: ServerConnection) -> None:
+        """A client connected; when too many are unauthenticated, the oldest of them is disconnected."""
+        self._unauthenticated[connection] = None
+        if len(self._unauthenticated) > self._max_unauthenticated:
+            self.on_rejected("too many unauthenticated")
+            next(iter(self._unauthenticated)).abort()
 
-    def known(self, visitor: Visitor) -> None:
-        """Somebody showed the token."""
-        self._strangers.pop(visitor, None)
-        self._known[visitor] = None
-        if len(self._known) > self._most_connections:
-            self.refused("full")
-            visitor.hang_up()
+    def on_authenticated(self, connection: ServerConnection) -> None:
+        """A client has the token; it is disconnected when there are too many."""
+        self._unauthenticated.pop(connection, None)
+        self._authenticated[connection] = None
+        if len(self._authenticated) > self._max_connections:
+            self.on_rejected("too many connections")
+            connection.abort()
 
-    def refused(self, reason: str) -> None:
-        """Somebody was refused; the line of the minute says how many."""
-        self._refused[reason] = self._refused.get(reason, 0) + 1
+    def on_rejected(self, reason: str) -> None:
+        """Count a rejected client for the statistics line."""
+        self._rejections[reason] = self._rejections.get(reason, 0) + 1
 
-    def gone(self, visitor: Visitor) -> None:
-        """A connection ended."""
-        self._strangers.pop(visitor, None)
-        self._known.pop(visitor, None)
+    def on_closed(self, connection: ServerConnection) -> None:
+        """A connection was closed."""
+        self._unauthenticated.pop(connection, None)
+        self._authenticated.pop(connection, None)
 
-    # --- housekeeping -----------------------------------------------------------------------------------------------------------
+    # --- maintenance ------------------------------------------------------------------------------------------------------------
 
-    async def _keep_house(self) -> None:
-        self._talked = self._looked = self._clock.monotonic()
+    async def _maintenance_loop(self) -> None:
+        self._stats_logged_at = self._maintained_at = self._clock.monotonic()
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(MAINTENANCE_INTERVAL_SECONDS)
             try:
-                self._look_around(self._clock.monotonic())
+                self._maintain(self._clock.monotonic())
             except Exception:
-                log.exception("the tracker goes on, but look at this")
+                log.exception("maintenance of the tracker failed; it is repeated")
 
-    def _look_around(self, now: float) -> None:
-        is_awake, self._looked = now - self._looked < GREETING_SECONDS, now
-        self.offices.look(self.now())
-        self._hang_up_on_the_silent(is_awake)
-        if now - self._talked >= TALK_SECONDS:
-            log.info(self._line_of_the_minute(now - self._talked))
-            self._talked = now
+    def _maintain(self, now: float) -> None:
+        was_suspended, self._maintained_at = now - self._maintained_at >= AUTH_TIMEOUT_SECONDS, now
+        self.groups.expire(self.now())
+        if was_suspended:  # what clients sent meanwhile is still unread
+            self._restart_timeouts()
+        self._disconnect_silent(self._unauthenticated, AUTH_TIMEOUT_SECONDS)
+        self._disconnect_silent(self._authenticated, IDLE_TIMEOUT_SECONDS)
+        if now - self._stats_logged_at >= STATS_INTERVAL_SECONDS:
+            log.info(self._take_stats_line(now - self._stats_logged_at))
+            self._stats_logged_at = now
 
-    def _hang_up_on_the_silent(self, is_awake: bool) -> None:
-        if not is_awake:  # we were suspended, and what they said meanwhile is still to be read
-            for visitor in [*self._strangers, *self._known]:
-                visitor.last_heard = self.now()
-        for visitors, seconds in ((self._strangers, GREETING_SECONDS), (self._known, QUIET_SECONDS)):
-            since = self.now() - seconds * 1000
-            for visitor in [each for each in visitors if each.last_heard < since]:
-                self.refused("silent")
-                visitor.hang_up()
+    def _restart_timeouts(self) -> None:
+        for connection in [*self._unauthenticated, *self._authenticated]:
+            connection.last_request_at = self.now()
 
-    def _line_of_the_minute(self, seconds: float) -> str:
-        refused = ", ".join(f"{reason} {count}" for reason, count in sorted(self._refused.items())) or "none"
-        statements, self.offices.statements, self._refused = self.offices.statements, 0, {}
+    def _disconnect_silent(self, connections: dict[ServerConnection, None], timeout_seconds: float) -> None:
+        earliest = self.now() - timeout_seconds * 1000
+        for connection in [each for each in connections if each.last_request_at < earliest]:
+            self.on_rejected("silent")
+            connection.abort()
+
+    def _take_stats_line(self, seconds: float) -> str:
+        """The statistics since the last line, which start again at zero."""
+        rejected = ", ".join(f"{reason} {count}" for reason, count in sorted(self._rejections.items())) or "none"
+        heartbeats, self.groups.heartbeats, self._rejections = self.groups.heartbeats, 0, {}
         return (
-            f"{len(self.offices)} groups, {self.offices.seats} subtasks, {len(self._known)} connections, "
-            f"{statements / seconds:.0f} reports/s, refused: {refused}"
+            f"{len(self.groups)} groups, {self.groups.connected_subtasks} subtasks, {len(self._authenticated)} connections, "
+            f"{heartbeats / seconds:.0f} heartbeats/s, rejected: {rejected}"
         )
 
 
-def _allow_many_files() -> None:
+def _raise_open_file_limit() -> None:
     """Every connection is an open file, and the usual soft limit is 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MANY_FILES if hard == resource.RLIM_INFINITY else min(MANY_FILES, hard)
+    wanted = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(MAX_OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -1,166 +1,177 @@
-"""Visitor: the server's side of one connection; whatever comes through it hurts nobody else."""
+"""ServerConnection: the server's side of one connection; whatever a client sends affects no other connection."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
-from recordpublisher.fetcher.coordination.heartbeat_messages import Answer, Statement
+from recordpublisher.fetcher.coordination.heartbeat_messages import HeartbeatRequest, HeartbeatResponse
 
-from .group_registry import Office, Offices
-from .protocol import VERSION, Farewell, FrameError, FrameReader, Proof, framed, is_proof, new_challenge
+from .group_registry import GroupRegistry, RegisteredGroup
+from .protocol import (
+    VERSION,
+    AuthResponse,
+    FrameError,
+    FrameReader,
+    RejectFrame,
+    RejectReason,
+    encode_frame,
+    is_authentic,
+    new_challenge,
+)
 
-GREETING_BYTES = 256
-"""The longest frame of somebody who is not known yet."""
-STATEMENT_BYTES = 96 * 1024
+MAX_AUTH_BYTES = 256
+"""The longest frame of a client that is not authenticated."""
+MAX_REQUEST_BYTES = 96 * 1024
 """The longest frame of a subtask: two lists of shard keys."""
-FRAMES_A_TURN = 32
-"""How many frames one connection may have read before the others get their turn."""
-PAUSE_SECONDS = 0.02
-UNREAD_BYTES = 64 * 1024
-"""A client that leaves more answers unread, here and as much again in the kernel, is hung up on."""
+MAX_FRAMES_PER_TURN = 32
+"""How many frames of one connection are handled before the other connections get their turn."""
+TURN_PAUSE_SECONDS = 0.02
+MAX_UNREAD_BYTES = 64 * 1024
+"""A client that leaves more responses unread, here and as much again in the kernel, is disconnected."""
 
 _ENCODER = msgspec.msgpack.Encoder()
-_PROOFS = msgspec.msgpack.Decoder(Proof)
-_STATEMENTS = msgspec.msgpack.Decoder(Statement)
+_AUTH_DECODER = msgspec.msgpack.Decoder(AuthResponse)
+_REQUEST_DECODER = msgspec.msgpack.Decoder(HeartbeatRequest)
 
 
-class House(Protocol):
-    """What a visitor needs of the server."""
+class ConnectionListener(Protocol):
+    """What a connection needs of the server: shared state, and callbacks for the events of its life."""
 
-    offices: Offices
+    groups: GroupRegistry
     token: str
-    buffer: memoryview
+    read_buffer: memoryview
 
     def now(self) -> float:
         """Milliseconds that only grow."""
         ...
 
-    def arrived(self, visitor: Visitor) -> None:
+    def on_connected(self, connection: ServerConnection) -> None:
         """A connection was made."""
         ...
 
-    def known(self, visitor: Visitor) -> None:
-        """A connection has the token."""
+    def on_authenticated(self, connection: ServerConnection) -> None:
+        """The client has the token."""
         ...
 
-    def refused(self, reason: str) -> None:
-        """A connection was refused."""
+    def on_rejected(self, reason: str) -> None:
+        """A client was rejected."""
         ...
 
-    def gone(self, visitor: Visitor) -> None:
-        """A connection is closed."""
+    def on_closed(self, connection: ServerConnection) -> None:
+        """A connection was closed."""
         ...
 
 
-class Visitor(asyncio.BufferedProtocol):
-    """Owns one connection: first a greeting, then statements and answers."""
+class ServerConnection(asyncio.BufferedProtocol):
+    """Owns one connection: first the authentication, then requests and responses."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
-        self._frames = FrameReader(GREETING_BYTES)
+    def __init__(self, listener: ConnectionListener) -> None:
+        self._listener = listener
+        self._frames = FrameReader(MAX_AUTH_BYTES)
         self._challenge = new_challenge()
-        self._is_known = False
-        self._office: Office | None = None
-        self._place: tuple[str, int, int] | None = None
-        self._turn: asyncio.TimerHandle | None = None
-        self.counter = -1
-        self.last_heard = house.now()
+        self._is_authenticated = False
+        self._group: RegisteredGroup | None = None
+        self._member: tuple[str, int, int] | None = None
+        self._resume_timer: asyncio.TimerHandle | None = None
+        self.last_request_number = -1
+        self.last_request_at = listener.now()
 
     def connection_made(self, transport: Any) -> None:
-        """Ask for the token."""
+        """Send the challenge."""
         self._transport: asyncio.Transport = transport
-        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNREAD_BYTES)
-        self._house.arrived(self)
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_UNREAD_BYTES)
+        self._listener.on_connected(self)
         self._send(self._challenge)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """One buffer for all connections: it is read from before the next connection is."""
-        return self._house.buffer
+        """One buffer for all connections: it is emptied before the next connection is read."""
+        return self._listener.read_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Read whole frames, a few at a time."""
-        self._frames.feed(self._house.buffer[:nbytes])
-        self._read_frames()
+        """Handle whole frames, a few at a time."""
+        self._frames.feed(self._listener.read_buffer[:nbytes])
+        self._handle_frames()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Leave the seat."""
-        if self._turn is not None:
-            self._turn.cancel()
-        if self._office is not None and self._place is not None:
-            self._house.offices.leave(self._office, self, self._place[1])
-        self._house.gone(self)
+        """Disconnect the subtask."""
+        if self._resume_timer is not None:
+            self._resume_timer.cancel()
+        if self._group is not None and self._member is not None:
+            self._listener.groups.disconnect(self._group, self, self._member[1])
+        self._listener.on_closed(self)
 
-    def tell(self, answer: Answer) -> None:
-        """Send an answer, unless the client has stopped reading."""
-        if self._transport.get_write_buffer_size() > UNREAD_BYTES:
-            self.hang_up()
+    def send_response(self, response: HeartbeatResponse) -> None:
+        """Send a response; disconnect a client that has stopped reading."""
+        if self._transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
+            self.abort()
         else:
-            self._send(answer)
+            self._send(response)
 
-    def hang_up(self) -> None:
-        """End the connection at once."""
+    def abort(self) -> None:
+        """Close the connection at once."""
         self._transport.abort()
 
     # --- inside -----------------------------------------------------------------------------------------------------------------
 
-    def _read_frames(self) -> None:
+    def _handle_frames(self) -> None:
         try:
-            for _ in range(FRAMES_A_TURN):
+            for _ in range(MAX_FRAMES_PER_TURN):
                 frame = self._frames.next_frame()
                 if frame is None:
-                    self._go_on_reading()
+                    self._resume_reading()
                     return
-                self._read(frame)
+                self._handle(frame)
                 if self._transport.is_closing():
                     return
         except (FrameError, msgspec.DecodeError, UnicodeDecodeError):
-            self._house.refused("malformed")
-            self.hang_up()
+            self._listener.on_rejected("malformed")
+            self.abort()
             return
+        # more frames may be buffered: read nothing more from the socket until they are handled
         self._transport.pause_reading()
-        self._turn = asyncio.get_running_loop().call_later(PAUSE_SECONDS, self._read_frames)
+        self._resume_timer = asyncio.get_running_loop().call_later(TURN_PAUSE_SECONDS, self._handle_frames)
 
-    def _go_on_reading(self) -> None:
-        if self._turn is not None:
-            self._turn = None
+    def _resume_reading(self) -> None:
+        if self._resume_timer is not None:
+            self._resume_timer = None
             self._transport.resume_reading()
 
-    def _read(self, frame: bytes) -> None:
-        if self._is_known:
-            self._hear(_STATEMENTS.decode(frame))
+    def _handle(self, frame: bytes) -> None:
+        if self._is_authenticated:
+            self._handle_request(_REQUEST_DECODER.decode(frame))
         else:
-            self._greet(_PROOFS.decode(frame))
+            self._authenticate(_AUTH_DECODER.decode(frame))
 
-    def _greet(self, proof: Proof) -> None:
-        if proof.version != VERSION:
-            self._refuse("version")
-        elif not is_proof(proof, self._house.token, self._challenge):
-            self._refuse("token")
+    def _authenticate(self, response: AuthResponse) -> None:
+        if response.version != VERSION:
+            self._reject("version")
+        elif not is_authentic(response, self._listener.token, self._challenge):
+            self._reject("token")
         else:
-            self._is_known = True
-            self._frames.limit = STATEMENT_BYTES
-            self._house.known(self)
+            self._is_authenticated = True
+            self._frames.limit = MAX_REQUEST_BYTES
+            self._listener.on_authenticated(self)
 
-    def _hear(self, said: Statement) -> None:
-        now = self.last_heard = self._house.now()
-        place = (said.group, said.subtask, said.parallelism)
-        if said.subtask >= said.parallelism or self._place not in (None, place):
-            raise FrameError("a connection speaks for one subtask that there is")
-        if self._office is None:
-            self._office, self._place = self._house.offices.office_of(said), place
-        if self._office is None:
-            self._refuse("full")
+    def _handle_request(self, request: HeartbeatRequest) -> None:
+        now = self.last_request_at = self._listener.now()
+        member = (request.group, request.subtask, request.parallelism)
+        if request.subtask >= request.parallelism or self._member not in (None, member):
+            raise FrameError("a connection reports for one existing subtask")
+        if self._group is None:
+            self._group, self._member = self._listener.groups.get_or_create(request), member
+        if self._group is None:
+            self._reject("capacity")
         else:
-            self.tell(self._house.offices.take(self._office, self, said, now))
+            self.send_response(self._listener.groups.handle_heartbeat(self._group, self, request, now))
 
-    def _refuse(self, reason: Literal["token", "version", "full"]) -> None:
-        self._house.refused(reason)
-        self._send(Farewell(reason))
+    def _reject(self, reason: RejectReason) -> None:
+        self._listener.on_rejected(reason)
+        self._send(RejectFrame(reason))
         self._transport.close()
 
     def _send(self, message: Any) -> None:
-        self._transport.write(framed(_ENCODER, message))
+        self._transport.write(encode_frame(_ENCODER, message))

@@ -1,0 +1,91 @@
+"""ShardAnnouncements: which shards a subtask has announced as finished, and which it knows to be finished (S2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .heartbeat_messages import MAX_KEY_CHARACTERS
+
+KEY_OVERHEAD = 8
+"""Allowance for the encoding of one key."""
+
+
+class ShardAnnouncements:
+    """Owns the announced shards until the coordinator confirms them, the queries to send, and the finished shards known here."""
+
+    def __init__(self) -> None:
+        self._own: dict[str, None] = {}
+        self._unconfirmed: dict[str, int] = {}  # to the number of the request that carried it, 0: none yet
+        self._queries: dict[str, None] = {}
+        self._finished: set[str] = set()
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether an announcement was not sent yet."""
+        return any(not number for number in self._unconfirmed.values())
+
+    def announce(self, shards: Iterable[str]) -> None:
+        """Announce shards, once each; a key that is too long for a message is ignored."""
+        new = [shard for shard in shards if shard not in self._own and _is_sendable(shard)]
+        self._own.update(dict.fromkeys(new))
+        self._unconfirmed.update(dict.fromkeys(new, 0))
+        self._finished.update(new)
+
+    def is_finished(self, shard: str) -> bool:
+        """Whether the shard is known to be announced."""
+        return shard in self._finished
+
+    def query(self, shard: str) -> None:
+        """Ask the coordinator about the shard with the next request."""
+        if _is_sendable(shard):
+            self._queries[shard] = None
+
+    def take_queries(self) -> tuple[str, ...]:
+        """The queries for one request. They are sent once; the caller queries again if it still wants to know."""
+        shards = _fitting(self._queries)
+        for shard in shards:
+            del self._queries[shard]
+        return shards
+
+    def take_unconfirmed(self, request_number: int) -> tuple[str, ...]:
+        """The announcements for one request; they are repeated until a request with them is confirmed."""
+        shards = _fitting(self._unconfirmed)
+        for shard in shards:
+            self._unconfirmed[shard] = self._unconfirmed[shard] or request_number
+        return shards
+
+    def confirm(self, request_number: int) -> None:
+        """The coordinator accepted this request, and so what it carried."""
+        if self._unconfirmed:
+            self._unconfirmed = {
+                shard: number for shard, number in self._unconfirmed.items() if not 0 < number <= request_number
+            }
+
+    def resend_all(self) -> None:
+        """The coordinator or its generation is new and knows none of the announcements."""
+        self._unconfirmed = dict.fromkeys(self._own, 0)
+
+    def start_generation(self) -> None:
+        """Forget the finished shards of other subtasks."""
+        self._finished = set(self._own)
+
+    def add_finished(self, shards: Iterable[str]) -> bool:
+        """Add what the coordinator confirmed as finished; whether anything of it is new."""
+        new = [shard for shard in shards if shard not in self._finished]
+        self._finished.update(new)
+        return bool(new)
+
+
+def _is_sendable(shard: str) -> bool:
+    return len(shard) < MAX_KEY_CHARACTERS // 2
+
+
+def _fitting(shards: Iterable[str]) -> tuple[str, ...]:
+    """The first shards that fit into one message."""
+    free, fitting = MAX_KEY_CHARACTERS, []
+    for shard in shards:
+        free -= len(shard) + KEY_OVERHEAD
+        if free < 0:
+            break
+        fitting.append(shard)
+    return tuple(fitting)

@@ -1,0 +1,111 @@
+"""SubtaskLiveness: which subtasks of a generation joined, left, lost their connection or timed out (W6)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTimeouts:
+    """How long a group waits, ms: for the next heartbeat of a subtask, and for its first one (None: for ever)."""
+
+    heartbeat_ms: int = 30_000
+    startup_ms: int | None = 60_000
+
+
+@dataclass(slots=True)
+class _Subtask:
+    last_heartbeat: float
+    has_joined: bool = False
+    has_left: bool = False
+    is_timed_out: bool = False
+
+
+class SubtaskLiveness:
+    """Owns the last heartbeat of every subtask and decides who timed out. Times are ms that only grow, handed in by the caller."""
+
+    def __init__(self, timeouts: GroupTimeouts, now: float) -> None:
+        self.timed_out: tuple[int, ...] = ()
+        """Subtasks that do not count, since they were silent for too long."""
+        self._timeouts = timeouts
+        self._subtasks: dict[int, _Subtask] = {}
+        self._not_joined: set[int] = set()
+        self._connected: set[int] = set()
+        self._last_check = self._next_deadline = now
+
+    @property
+    def not_joined(self) -> list[int]:
+        """Expected subtasks that have not joined."""
+        return sorted(self._not_joined)
+
+    def has_joined(self, subtask: int) -> bool:
+        """Whether the subtask ever joined this generation."""
+        known = self._subtasks.get(subtask)
+        return known is not None and known.has_joined
+
+    def is_empty(self, except_for: int | None = None) -> bool:
+        """Whether all subtasks have left, timed out or lost their connection."""
+        return not self._connected - {except_for}
+
+    def expect(self, subtask: int, now: float) -> None:
+        """Wait for the subtask until the start-up timeout."""
+        self._subtasks[subtask] = _Subtask(now)
+        self._not_joined.add(subtask)
+
+    def record_heartbeat(self, subtask: int, now: float) -> None:
+        """The subtask sent a message: it has joined, also when it had left or timed out before."""
+        if subtask not in self._subtasks:
+            self.expect(subtask, now)
+        known = self._subtasks[subtask]
+        known.last_heartbeat = now
+        if known.is_timed_out:
+            self.timed_out = tuple(each for each in self.timed_out if each != subtask)
+        if not known.has_joined or known.is_timed_out or known.has_left:
+            known.has_joined, known.is_timed_out, known.has_left = True, False, False
+            self._next_deadline = min(self._next_deadline, now + self._timeouts.heartbeat_ms)
+            self._not_joined.discard(subtask)
+        self._connected.add(subtask)
+
+    def record_leave(self, subtask: int) -> None:
+        """The subtask left on purpose: no timeout applies to it."""
+        self._subtasks[subtask].has_left = True
+        self._connected.discard(subtask)
+
+    def renew(self, subtask: int, now: float) -> None:
+        """A subtask that joined repeated its last report."""
+        self._subtasks[subtask].last_heartbeat = now
+
+    def disconnect(self, subtask: int) -> None:
+        """The subtask's connection was lost: it counts until the timeout, and may be replaced."""
+        self._connected.discard(subtask)
+
+    def expire(self, now: float) -> list[int]:
+        """Mark the subtasks that were silent for too long, and return them. Call it several times a timeout.
+
+        A gap of half a timeout between two calls means that this process was suspended: then everybody gets a fresh timeout.
+        """
+        gap, self._last_check = now - self._last_check, now
+        if gap > self._timeouts.heartbeat_ms / 2:
+            for known in self._subtasks.values():
+                known.last_heartbeat = now
+            self._next_deadline = now
+        return self._expire_silent(now) if now >= self._next_deadline else []
+
+    def _expire_silent(self, now: float) -> list[int]:
+        silent = [subtask for subtask, known in self._subtasks.items() if self._deadline(known) <= now]
+        for subtask in silent:
+            self._subtasks[subtask].is_timed_out = True
+            self._not_joined.discard(subtask)
+            self._connected.discard(subtask)
+        self.timed_out = tuple(sorted({*self.timed_out, *silent}))
+        self._next_deadline = min(map(self._deadline, self._subtasks.values()), default=math.inf)
+        return silent
+
+    def _deadline(self, known: _Subtask) -> float:
+        if known.has_left or known.is_timed_out:
+            return math.inf
+        if known.has_joined:
+            return known.last_heartbeat + self._timeouts.heartbeat_ms
+        startup_ms = self._timeouts.startup_ms
+        return math.inf if startup_ms is None else known.last_heartbeat + startup_ms
