@@ -1,22 +1,21 @@
-"""A spool under test: a store in memory that dies when told, fetchers of numbered records, and a query that reads as Spark does."""
+"""A write-ahead log under test: a store that dies when told, a fetcher of numbered records, and a query that reads as Spark does."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import replace
 
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Checkpoint, SinkContext
-from recordpublisher.plugins.spark.continuous.admission import Limits
-from recordpublisher.plugins.spark.continuous.generation import Generation
-from recordpublisher.plugins.spark.continuous.lane import Lane
-from recordpublisher.plugins.spark.continuous.offset import SpoolOffset
-from recordpublisher.plugins.spark.continuous.opening import open_generation
-from recordpublisher.plugins.spark.continuous.planner import SpoolPlanner
-from recordpublisher.plugins.spark.continuous.rows import read_rows
-from recordpublisher.plugins.spark.continuous.sink import SpoolSink
-from recordpublisher.plugins.spark.continuous_options import SpoolSettings
+from recordpublisher.plugins.spark.continuous.back_pressure import BackPressure
+from recordpublisher.plugins.spark.continuous.row_file import read_table
+from recordpublisher.plugins.spark.continuous.wal_offset import WalOffset
+from recordpublisher.plugins.spark.continuous.wal_planner import Limits, WalPlanner
+from recordpublisher.plugins.spark.continuous.wal_sink import WalSink
+from recordpublisher.plugins.spark.continuous.wal_writer import WalWriter
+from recordpublisher.plugins.spark.continuous_options import ContinuousSettings
 from recordpublisher.plugins.stores.ports import ObjectStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
@@ -24,20 +23,8 @@ from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 
 CLOCK = SystemClock()
+NO_LIMIT = 2**60
 Row = tuple[str, int]
-
-
-class LaterClock:
-    """So much later than the machine's."""
-
-    def __init__(self, later_ms: int) -> None:
-        self._later_ms = later_ms
-
-    def now_ms(self) -> int:
-        return CLOCK.now_ms() + self._later_ms
-
-    def monotonic(self) -> float:
-        return CLOCK.monotonic()
 
 
 class DiedError(Exception):
@@ -131,36 +118,38 @@ class Sleepy(Mortal):
 
 
 class Fetcher:
-    """One attempt of a lane: reads its shards, number after number, into a SpoolSink."""
+    """A start of the fetcher: takes the log over, and reads its shards, number after number, into a WalSink."""
 
     def __init__(
         self,
         store: ObjectStore,
-        generation: Generation,
-        lane: int,
         shards: list[Shard],
+        pressure: BackPressure | None = None,
         clock: Clock = CLOCK,
         **settings,
     ) -> None:
-        self.lane = lane
-        self._shards = [shard for place, shard in enumerate(shards) if place % generation.lanes == lane]
-        settings = SpoolSettings(roll_seconds=1000, **settings)
-        self.sink = SpoolSink(Lane(store, generation, lane, clock), settings, lambda: None)
+        self._store = store
+        self._shards = shards
+        self._pressure = pressure or BackPressure(NO_LIMIT)
+        self._settings = ContinuousSettings(roll_seconds=1000, **settings)
+        self.writer = WalWriter(store, clock)
         self._states: dict[str, ShardState] = {}
         self.asked = 0
 
-    async def open(self) -> None:
-        state = await self.sink.open(SinkContext(self.lane, request_checkpoint=self._ask))
+    async def open(self) -> Fetcher:
+        """Returns itself."""
+        state = await self.writer.take_over(no_shards)
+        self.sink = WalSink(self.writer, state, self._pressure, self._settings, lambda: None)
+        state = await self.sink.open(SinkContext(request_checkpoint=self._ask))
         known = {key: ShardState.from_json(entry) for key, entry in state["shards"].items()}
         fresh = ShardState(StartingPosition.trim_horizon())
         self._states = {shard.key: known.get(shard.key, fresh) for shard in self._shards}
         self._generation = state["generation"] + 1
         await self.flush()
+        return self
 
     async def read(self, place: int, count: int, until: int) -> None:
         """Emit the next records of one of its shards."""
-        if not self._shards:
-            return
         shard = self._shards[place % len(self._shards)]
         position = self._states[shard.key].position
         begin = 0 if position is None else int(position.sequence) + 1
@@ -168,10 +157,10 @@ class Fetcher:
         if numbers:
             await self.sink.write(batch_of(shard, numbers))
             last = SequenceNumber(str(numbers[-1]))
-            self._states[shard.key] = ShardState(StartingPosition.trim_horizon(), last, parents=shard.parents)
+            self._states[shard.key] = replace(self._states[shard.key], position=last)
 
     async def flush(self) -> None:
-        state = snapshot_to_json(self._states, None, self._generation, self.lane, 1)
+        state = snapshot_to_json(self._states, None, self._generation, 0, 1)
         await self.sink.flush(Checkpoint(state))
 
     async def read_all(self, until: int) -> None:
@@ -191,15 +180,22 @@ def batch_of(shard: Shard, numbers: Iterable[int]) -> RecordBatch:
 class Query:
     """A query and its log: every planned offset is logged before its batch is read, the last batch is read again after a restart."""
 
-    def __init__(self, store: ObjectStore, retain: int = 1, limit: int | None = None) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        retain: int = 1,
+        limit: int | None = None,
+        pressure: BackPressure | None = None,
+    ) -> None:
         self._store = store
         self._retain = retain
         self._limits = Limits(rows=limit)
-        self.log: list[SpoolOffset] = []
-        self.batches: dict[int, list[list[Row]]] = {}
+        self._pressure = pressure or BackPressure(NO_LIMIT)
+        self.log: list[WalOffset] = []
+        self.batches: dict[int, list[Row]] = {}
 
     async def start(self) -> None:
-        self.planner = SpoolPlanner(self._store, CLOCK, self._retain)
+        self.planner = WalPlanner(self._store, CLOCK, self._retain)
         if not self.log:
             self.log.append(await self.planner.initial_offset())
         if len(self.log) > 1:
@@ -207,6 +203,7 @@ class Query:
 
     async def run_batch(self) -> bool:
         """Whether there was one."""
+        self._pressure.read_up_to(self.log[-1].entry)
         planned = await self.planner.next_offset(self.log[-1], self._limits)
         if planned is None:
             return False
@@ -220,25 +217,26 @@ class Query:
         while await self.run_batch():
             pass
 
-    async def _read(self, start: SpoolOffset, end: SpoolOffset) -> None:
-        rows: list[list[Row]] = []
-        for lane in await self.planner.files(start, end):
-            rows.append([])
-            for file in lane:
-                content = await self._store.get(file.name)
-                assert content is not None, f"{file.name} is gone"
-                table = read_rows(file.name, content, file.rows)
-                numbers = map(int, table["sequenceNumber"].to_pylist())
-                rows[-1] += zip(table["shardId"].to_pylist(), numbers, strict=True)
+    async def _read(self, start: WalOffset, end: WalOffset) -> None:
+        rows: list[Row] = []
+        for file in await self.planner.files(start, end):
+            content = await self._store.get(file.name)
+            assert content is not None, f"{file.name} is gone"
+            table = read_table(file, content)
+            numbers = map(int, table["sequenceNumber"].to_pylist())
+            rows += zip(table["shardId"].to_pylist(), numbers, strict=True)
         assert self.batches.setdefault(end.batch, rows) == rows, "a batch that is read again has other rows"
 
     def rows(self, shard: str) -> list[int]:
         """The shard's records as the query took them."""
-        return [n for batch in sorted(self.batches) for task in self.batches[batch] for key, n in task if key == shard]
+        return [n for batch in sorted(self.batches) for key, n in self.batches[batch] if key == shard]
 
 
-async def opened(store: ObjectStore, lanes: int) -> Generation:
-    async def start():
-        return {"version": 1, "generation": 1, "subtask": -1, "parallelism": 1, "pinnedStart": None, "shards": {}}
+async def no_shards():
+    """The state of a job that has read nothing."""
+    return {"version": 1, "generation": 1, "subtask": 0, "parallelism": 1, "pinnedStart": None, "shards": {}}
 
-    return await open_generation(store, lanes, start, CLOCK)
+
+async def opened(store: ObjectStore, shards: list[Shard], **more) -> Fetcher:
+    """A fetcher that has taken the log over."""
+    return await Fetcher(store, shards, **more).open()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from recordpublisher.plugins.spark.continuous.reader import SpoolPartition, SpoolStreamReader
+from recordpublisher.plugins.spark.continuous.stream_reader import ContinuousPartition, ContinuousStreamReader
 from recordpublisher.plugins.spark.data_source import KinesisPartition, KinesisSource, KinesisStreamReader
 from recordpublisher.plugins.spark.python_worker import worker_loop
 from recordpublisher.plugins.spark.writer.data_writers import KinesisStreamWriter, TaskCommitMessage
@@ -27,9 +27,9 @@ class KillableSource(KinesisSource):
     def name(cls) -> str:
         return "killable"
 
-    def streamReader(self, schema: Any) -> KillableReader | KillableSpoolReader:  # noqa: N802
+    def streamReader(self, schema: Any) -> KillableReader | KillableContinuousReader:  # noqa: N802
         options = self.reading_options()
-        return KillableSpoolReader(options) if options.is_spooled else KillableReader(options)
+        return KillableContinuousReader(options) if options.is_continuous else KillableReader(options)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> KillableWriter:  # noqa: N802
         return KillableWriter(WriteOptions.parse(self.options), schema)
@@ -55,10 +55,10 @@ class KillableWriter(KinesisStreamWriter):
         return written
 
 
-class KillableSpoolReader(SpoolStreamReader):
-    """The same for a spool."""
+class KillableContinuousReader(ContinuousStreamReader):
+    """The same in mode CONTINUOUS; its fetcher stands still around an entry of the write-ahead log."""
 
-    def read(self, partition: SpoolPartition) -> Iterator[Any]:
+    def read(self, partition: ContinuousPartition) -> Iterator[Any]:
         folder = Path(str(self._options.properties[FOLDER]))
         stand(folder, "claimed")
         yield from super().read(partition)
@@ -72,19 +72,19 @@ class KillableSpoolReader(SpoolStreamReader):
 
 
 class StandingFolder(FolderObjects):
-    """Stands still between a file of rows and its manifest, and behind the manifest: in the process that plans the query."""
+    """Stands still between a file of rows and its entry, and behind the entry: in the process that plans the query."""
 
     def __init__(self, root: Path, folder: Path) -> None:
         super().__init__(root)
         self._stands_in = folder
 
     async def put_if_absent(self, name: str, content: bytes) -> bytes:
-        has_rows = name.startswith("manifests/") and b'"file": "files/' in content
+        has_rows = name.startswith("entries/") and b'"file": "files/' in content
         if has_rows:
-            stand(self._stands_in, "filed")
+            stand(self._stands_in, "file-written")
         stored = await super().put_if_absent(name, content)
         if has_rows:
-            stand(self._stands_in, "stated")
+            stand(self._stands_in, "entry-written")
         return stored
 
 

@@ -31,7 +31,7 @@ def test_latency(tmp_path, mode, publisher):
             "mode": mode,
             "metadataLocation": str(tmp_path / "metadata"),
             "maxTasks": "2",
-            "spoolRollInterval": "100",
+            "walRollInterval": "100",
             **served.endpoint.properties(),
             **publisher,
         }

@@ -37,7 +37,7 @@ def test_shards_are_dealt_over_the_tasks_or_by_the_shards_of_a_task():
         ({"metadatalocation": "dynamodb://claims", "aws.region": "us-east-1"}, "dynamodb://table/job"),
         ({"mode": "realtime"}, "valid: BATCH, CONTINUOUS"),
         ({"mode": "continuous", "metadatalocation": "dynamodb://t/job"}, "valid: a folder or s3://bucket/prefix"),
-        ({"mode": "continuous", "spoolrollinterval": "1"}, "'spoolRollInterval' has the value '1'"),
+        ({"mode": "continuous", "walrollinterval": "1"}, "'walRollInterval' has the value '1'"),
         ({"shardspertask": "0"}, "at least 1"),
         ({"maxfetchtime": "soon"}, "property 'maxFetchTime' has the value 'soon'"),
     ],
@@ -48,11 +48,15 @@ def test_c2_bad_values_name_option_value_and_what_is_valid(changed, words):
 
 
 def test_modes_are_compared_without_case_and_have_their_options():
-    given = {**GIVEN, "mode": "Continuous", "spoolrollinterval": "100", "maxspoolbytes": "5", "spoolrollrecords": "7"}
+    given = {**GIVEN, "mode": "Continuous", "walrollinterval": "100", "maxwalbytes": "5", "walrollrecords": "7"}
     options = SparkOptions.parse(given)
-    assert (options.mode, options.is_spooled) == ("CONTINUOUS", True)
-    assert (options.spool.roll_seconds, options.spool.limit_bytes, options.spool.roll_records) == (0.1, 5, 7)
-    assert not SparkOptions.parse(GIVEN).is_spooled
+    assert (options.mode, options.is_continuous) == ("CONTINUOUS", True)
+    assert (options.continuous.roll_seconds, options.continuous.limit_bytes, options.continuous.roll_records) == (
+        0.1,
+        5,
+        7,
+    )
+    assert not SparkOptions.parse(GIVEN).is_continuous
 
 
 def test_c2_a_missing_metadata_location_is_named():
@@ -65,7 +69,7 @@ def test_c1_an_unknown_option_is_a_warning_with_the_nearest_one():
         SparkOptions.parse({**GIVEN, "shardpertask": "4"})
 
 
-def test_c2_a_table_is_no_spool_and_the_error_says_for_which_mode_it_is():
+def test_c2_a_table_is_no_write_ahead_log_and_the_error_says_for_which_mode_it_is():
     with pytest.raises(
         ConfigurationError, match="'dynamodb://t/j'; DynamoDB keeps claims, of mode BATCH; valid: a folder"
     ):

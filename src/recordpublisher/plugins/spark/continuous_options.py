@@ -1,4 +1,4 @@
-"""What a long-running job may set: when a file is made, and how much may wait for the query."""
+"""What a query in mode CONTINUOUS may set: when a file is made, and how much may wait for the query."""
 
 from __future__ import annotations
 
@@ -10,48 +10,49 @@ from recordpublisher.publishers.properties.property_types import integer
 _GROUP = "Spark"
 
 ROLL_INTERVAL = integer(
-    "flink.spark.spool.roll.millis",
-    "Mode CONTINUOUS: how long a row waits at most for its file; longer: fewer, larger files. Option `spoolRollInterval`.",
+    "flink.spark.wal.roll.millis",
+    "Mode CONTINUOUS: how long a row waits at most for its file in the write-ahead log. Longer means fewer, larger files. "
+    "Option `walRollInterval`.",
     500,
     10,
     unit="ms",
     group=_GROUP,
-    aliases=("spoolRollInterval",),
+    aliases=("walRollInterval",),
 )
 ROLL_BYTES = integer(
-    "flink.spark.spool.roll.bytes",
-    "Mode CONTINUOUS: payload after which a file is made at once. Option `spoolRollBytes`.",
+    "flink.spark.wal.roll.bytes",
+    "Mode CONTINUOUS: payload after which a file is made at once. Option `walRollBytes`.",
     16 * 2**20,
     1,
     unit="bytes",
     group=_GROUP,
-    aliases=("spoolRollBytes",),
+    aliases=("walRollBytes",),
 )
 ROLL_RECORDS = integer(
-    "flink.spark.spool.roll.records",
-    "Mode CONTINUOUS: records after which a file is made at once. Option `spoolRollRecords`.",
+    "flink.spark.wal.roll.records",
+    "Mode CONTINUOUS: records after which a file is made at once. Option `walRollRecords`.",
     100_000,
     1,
     unit="records",
     group=_GROUP,
-    aliases=("spoolRollRecords",),
+    aliases=("walRollRecords",),
 )
 LIMIT_BYTES = integer(
-    "flink.spark.spool.limit.bytes",
-    "Mode CONTINUOUS: payload that may wait for the query; the fetcher stops reading at it until the query has caught "
-    "up. Option `maxSpoolBytes`.",
+    "flink.spark.wal.limit.bytes",
+    "Mode CONTINUOUS: payload in the write-ahead log that may wait for the query. At this limit the fetcher stops reading until the query "
+    "has caught up. Option `maxWalBytes`.",
     2**30,
     1,
     unit="bytes",
     group=_GROUP,
-    aliases=("maxSpoolBytes",),
+    aliases=("maxWalBytes",),
 )
-SPOOL_PROPERTIES = (ROLL_INTERVAL, ROLL_BYTES, ROLL_RECORDS, LIMIT_BYTES)
+CONTINUOUS_PROPERTIES = (ROLL_INTERVAL, ROLL_BYTES, ROLL_RECORDS, LIMIT_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
-class SpoolSettings:
-    """Typed; `limit_bytes` is for all lanes together."""
+class ContinuousSettings:
+    """Typed."""
 
     roll_seconds: float = ROLL_INTERVAL.default / 1000
     roll_bytes: int = ROLL_BYTES.default
@@ -59,7 +60,7 @@ class SpoolSettings:
     limit_bytes: int = LIMIT_BYTES.default
 
     @classmethod
-    def of(cls, properties: Properties) -> SpoolSettings:
+    def of(cls, properties: Properties) -> ContinuousSettings:
         """Raises: ConfigurationError."""
         return cls(
             roll_seconds=properties.value(ROLL_INTERVAL) / 1000,

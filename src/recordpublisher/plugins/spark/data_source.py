@@ -13,7 +13,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 
 from ..stores.by_location import claim_store_of
 from .arrow_rows import SPARK_SCHEMA
-from .continuous.reader import SpoolStreamReader
+from .continuous.stream_reader import ContinuousStreamReader
 from .options import SparkOptions
 from .python_worker import log_to_stderr, worker_loop
 from .service.kinesis_service import KinesisService, check_job
@@ -50,7 +50,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """The reader of a query, by its mode."""
         options = self.reading_options()
-        return SpoolStreamReader(options) if options.is_spooled else KinesisStreamReader(options)
+        return ContinuousStreamReader(options) if options.is_continuous else KinesisStreamReader(options)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> KinesisStreamWriter:  # noqa: N802 - Spark's name
         """The writer of a query. Raises: ConfigurationError, StreamNotFoundError for what is wrong, when the first batch is planned."""

@@ -20,7 +20,7 @@ from recordpublisher.publishers.properties.properties import (
 from recordpublisher.publishers.properties.property_types import choice, integer, optional_integer, text
 
 from ..stores.by_location import claim_store_of, object_store_of
-from .continuous_options import SPOOL_PROPERTIES, SpoolSettings
+from .continuous_options import CONTINUOUS_PROPERTIES, ContinuousSettings
 
 _GROUP = "Spark"
 SPARKS_OWN = ("path", "checkpointlocation")
@@ -37,7 +37,7 @@ STREAMS = text(
 )
 METADATA_LOCATION = text(
     "flink.spark.metadata.location",
-    "Where claims are kept, or the spool (mode CONTINUOUS), one place for each query: a folder seen by the driver and every "
+    "Where claims are kept, or the write-ahead log (mode CONTINUOUS), one place for each query: a folder seen by the driver and every "
     "executor, s3://bucket/prefix or, for claims, dynamodb://table/job. Option `metadataLocation`.",
     group=_GROUP,
     aliases=("metadataLocation",),
@@ -132,7 +132,7 @@ PROBE_INTERVAL = integer(
 )
 BATCHES_TO_RETAIN = integer(
     "flink.spark.claims.batches",
-    "Claims, or files of the spool, of so many committed batches are kept. Option `minBatchesToRetain`.",
+    "Claims, or files of the write-ahead log, of so many committed batches are kept. Option `minBatchesToRetain`.",
     10,
     1,
     unit="batches",
@@ -141,7 +141,7 @@ BATCHES_TO_RETAIN = integer(
 )
 _OURS: tuple[Property[object], ...] = (
     STREAM, STREAMS, METADATA_LOCATION, MODE, SHARDS_PER_TASK, MAX_TASKS, MAX_RECORDS, MAX_BATCH_BYTES, MAX_BYTES, MAX_TASK_RECORDS, WINDOW,
-    FAN_OUT_WINDOW, PROBE_INTERVAL, BATCHES_TO_RETAIN, *SPOOL_PROPERTIES,
+    FAN_OUT_WINDOW, PROBE_INTERVAL, BATCHES_TO_RETAIN, *CONTINUOUS_PROPERTIES,
 )  # type: ignore[assignment]  # fmt: skip
 
 
@@ -163,7 +163,7 @@ class SparkOptions:
     probe_ms: int = PROBE_INTERVAL.default
     retain: int = BATCHES_TO_RETAIN.default
     mode: str = MODE.default
-    spool: SpoolSettings = field(default_factory=SpoolSettings)
+    continuous: ContinuousSettings = field(default_factory=ContinuousSettings)
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SparkOptions:
@@ -186,7 +186,7 @@ class SparkOptions:
             probe_ms=properties.value(PROBE_INTERVAL),
             retain=properties.value(BATCHES_TO_RETAIN),
             mode=properties.value(MODE),
-            spool=SpoolSettings.of(properties),
+            continuous=ContinuousSettings.of(properties),
         )
 
     @property
@@ -200,9 +200,9 @@ class SparkOptions:
         return self.publisher == "EFO"
 
     @property
-    def is_spooled(self) -> bool:
-        """Whether fetchers read into a spool, and the query takes files from it."""
-        return self.mode != "BATCH"
+    def is_continuous(self) -> bool:
+        """Whether a fetcher reads into a write-ahead log, and the query takes files from it."""
+        return self.mode == "CONTINUOUS"
 
     def task_bytes(self, tasks: int) -> int:
         """Payload that each of so many tasks may collect."""

@@ -1,4 +1,4 @@
-"""`mode=continuous` on a real Spark: one fetcher beside the planning, exactly once through a split, restarts and a full spool."""
+"""`mode=continuous` on a real Spark: one fetcher beside the planning, exactly once through a split, restarts and a full write-ahead log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spark_jobs.queries import PATIENCE, numbers, rows_so_far, to_parquet, wait_
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3 * PATIENCE)]
 NOW = {"availableNow": True}
-POLLING = {"mode": "continuous", "flink.stream.recordpublisher": "POLLING", "spoolRollInterval": 100}
+POLLING = {"mode": "continuous", "flink.stream.recordpublisher": "POLLING", "walRollInterval": 100}
 FAN_OUT = {**POLLING, "flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "continuous"}
 
 
@@ -29,12 +29,12 @@ def test_every_record_once_by_fan_out_through_a_split_and_a_restart(spark, kines
     again.stop()
     assert numbers(spark, tmp_path) == list(range(3500))
     offset = json.loads(again.lastProgress["sources"][0]["endOffset"])
-    assert (offset["generation"], offset["records"]) == (2, 3500)
+    assert (offset["walVersion"], offset["records"]) == (2, 3500)
 
 
-def test_available_now_stops_at_the_tip_and_a_full_spool_stops_nobody(spark, kinesis, tmp_path):
+def test_available_now_stops_at_the_tip_and_a_full_log_stops_nobody(spark, kinesis, tmp_path):
     stream = kinesis("continuous-now", 3)
-    few = {"maxRecordsPerBatch": 100, "spoolRollRecords": 50, "maxSpoolBytes": 5000}
+    few = {"maxRecordsPerBatch": 100, "walRollRecords": 50, "maxWalBytes": 5000}
     for count in (500, 300):
         stream.put(count)
         query = to_parquet(stream.load(spark, tmp_path, **POLLING, **few), tmp_path, **NOW)

@@ -1,4 +1,4 @@
-"""Fetchers and queries that die or sleep at any step, zombies, generations of any width: every record once, in its shard's order."""
+"""Fetchers and queries that die or sleep at any step, and zombies: every record once, in its shard's order."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from dataclasses import dataclass, field
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from recordpublisher.plugins.spark.continuous.generation import Generation
-from recordpublisher.plugins.spark.continuous.lane import YOUNG_MS
 from recordpublisher.publishers.errors import FencedError
 from recordpublisher.publishers.shards import Shard
 
-from fakes.spark_continuous import DiedError, Fetcher, LaterClock, MemoryObjects, Mortal, Query, Sleepy, opened
+from fakes.spark_continuous import DiedError, Fetcher, MemoryObjects, Mortal, Query, Sleepy, opened
 
 SHARDS = [Shard("s", f"shard-{number}") for number in range(3)]
 RECORDS = 12
@@ -22,14 +20,12 @@ RECORDS = 12
 FUSE = st.tuples(st.none() | st.integers(0, 5), st.booleans())
 """After how many writes a process dies (None: never), and whether the last of them is done."""
 ACTION = st.one_of(
-    st.tuples(st.just("start"), st.integers(1, 3), FUSE),
-    st.tuples(st.just("attempt"), st.integers(0, 2), FUSE),
+    st.tuples(st.just("start"), FUSE, st.none()),
     st.tuples(st.just("work"), st.integers(0, 20), st.integers(1, 4)),
     st.tuples(st.just("work"), st.integers(0, 20), st.integers(1, 4)),
     st.tuples(st.just("read"), st.integers(1, 3), st.none()),
     st.tuples(st.just("query"), FUSE, st.none()),
-    st.tuples(st.just("sleep_in_start"), st.integers(1, 3), st.integers(0, 6)),
-    st.tuples(st.just("sleep_in_attempt"), st.integers(0, 2), st.integers(0, 2)),
+    st.tuples(st.just("sleep_in_start"), st.integers(0, 2), st.none()),
     st.tuples(st.just("wake"), st.integers(0, 5), st.none()),
     st.tuples(st.just("kill"), st.integers(0, 5), st.none()),
 )
@@ -41,43 +37,22 @@ class World:
 
     store: MemoryObjects
     query: Query
-    clock: LaterClock
-    """The fetchers': they come soon after their generation was opened, or long after."""
-    generation: Generation | None = None
     fetchers: list[Fetcher] = field(default_factory=list)
     asleep: list[tuple[Sleepy, asyncio.Task]] = field(default_factory=list)
 
-    async def start(self, lanes: int, fuse: tuple[int | None, bool]) -> None:
-        self.generation = await opened(Mortal(self.store, *fuse), lanes)
+    async def start(self, fuse: tuple[int | None, bool], _: None) -> None:
+        self.fetchers.append(await opened(Mortal(self.store, *fuse), SHARDS))
 
-    async def attempt(self, lane: int, fuse: tuple[int | None, bool]) -> None:
-        if self.generation is None:
-            return
-        fetcher = Fetcher(Mortal(self.store, *fuse), self.generation, lane % self.generation.lanes, SHARDS, self.clock)
-        await fetcher.open()
-        self.fetchers.append(fetcher)
-
-    async def sleep_in_start(self, lanes: int, writes: int) -> None:
+    async def sleep_in_start(self, writes: int, _: None) -> None:
         """A start that is stopped before one of its writes, and goes on when it is woken."""
         store = Sleepy(self.store, writes)
 
         async def start() -> None:
-            self.generation = await opened(store, lanes)
-
-        await self.until_asleep(store, start())
-
-    async def sleep_in_attempt(self, lane: int, writes: int) -> None:
-        if self.generation is None:
-            return
-        store = Sleepy(self.store, writes)
-        fetcher = Fetcher(store, self.generation, lane % self.generation.lanes, SHARDS, self.clock)
-
-        async def attempt() -> None:
-            await fetcher.open()
+            fetcher = await opened(store, SHARDS)
             store.awake.set()  # it sleeps while it opens, or not at all
             self.fetchers.append(fetcher)
 
-        await self.until_asleep(store, attempt())
+        await self.until_asleep(store, start())
 
     async def until_asleep(self, store: Sleepy, life: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(life)
@@ -119,12 +94,10 @@ class World:
     async def act(self, kind: str, *arguments: object) -> None:
         does = {
             "start": self.start,
-            "attempt": self.attempt,
             "work": self.work,
             "read": self.read,
             "query": self.restart_query,
             "sleep_in_start": self.sleep_in_start,
-            "sleep_in_attempt": self.sleep_in_attempt,
             "wake": self.wake,
             "kill": self.kill,
         }
@@ -136,13 +109,11 @@ class World:
             if kind in ("read", "query"):
                 await self.restart_query((None, False), None)
 
-    async def finish(self, lanes: int) -> None:
+    async def finish(self) -> None:
         """A start without deaths reads to the end, and so does the query."""
         while self.asleep:
             await self.act("wake", 0, None)
-        await self.start(lanes, (None, False))
-        for lane in range(lanes):
-            await self.attempt(lane, (None, False))
+        await self.start((None, False), None)
         for fetcher in list(self.fetchers):
             try:
                 await fetcher.read_all(RECORDS)
@@ -152,35 +123,35 @@ class World:
         await self.query.run_all()
 
 
-async def live(actions, lanes: int, limit: int | None, later_ms: int) -> World:
+async def live(actions, limit: int | None) -> World:
     store = MemoryObjects()
-    world = World(store, Query(store, limit=limit), LaterClock(later_ms))
+    world = World(store, Query(store, limit=limit))
     await world.query.start()
     for action in actions:
         await world.act(*action)
-    await world.finish(lanes)
+    await world.finish()
     return world
 
 
 LIVES = (None, False)
+START = ("start", LIVES, None)
 ZOMBIE = [
-    ("start", 1, LIVES), ("attempt", 0, LIVES), ("work", 0, 3), ("attempt", 0, LIVES), ("work", 1, 3), ("read", 1, None),
-    ("work", 0, 1), ("start", 2, LIVES), ("work", 1, 3), ("attempt", 0, LIVES), ("work", 1, 3), ("work", 0, 3),
+    START, ("work", 0, 3), START, ("work", 1, 3), ("read", 1, None),
+    ("work", 0, 1), START, ("work", 1, 3), START, ("work", 1, 3), ("work", 0, 3),
 ]  # fmt: skip
 
 
 SLEEPER = [
-    ("start", 1, LIVES), ("attempt", 0, LIVES), ("sleep_in_start", 1, 0), *[("work", 0, 1), ("read", 1, None)] * 5,
-    ("wake", 0, None), ("kill", 0, None), ("attempt", 0, LIVES), ("work", 0, 3), ("read", 3, None),
+    START, ("sleep_in_start", 0, None), *[("work", 0, 1), ("read", 1, None)] * 5,
+    ("wake", 0, None), ("kill", 0, None), START, ("work", 0, 3), ("read", 3, None),
 ]  # fmt: skip
 
 
-@given(st.lists(ACTION, max_size=40), st.integers(1, 3), st.none() | st.integers(1, 5), st.sampled_from([0, YOUNG_MS]))
-@example(ZOMBIE, 1, 1, 0)
-@example(SLEEPER, 1, 1, 0)
-@example(ZOMBIE, 1, 1, YOUNG_MS)
-@settings(max_examples=150, deadline=None)
-def test_every_record_once_and_in_order(actions, lanes, limit, later_ms):
-    world = asyncio.run(live(actions, lanes, limit, later_ms))
+@given(st.lists(ACTION, max_size=40), st.none() | st.integers(1, 5))
+@example(ZOMBIE, 1)
+@example(SLEEPER, 1)
+@settings(max_examples=300, deadline=None)
+def test_every_record_once_and_in_order(actions, limit):
+    world = asyncio.run(live(actions, limit))
     for shard in SHARDS:
         assert world.query.rows(shard.shard_id) == list(range(RECORDS))

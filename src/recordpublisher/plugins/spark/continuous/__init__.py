@@ -1,1 +1,4 @@
-"""The spool: what long-running fetchers have read and a query has not taken yet; files, and manifests that say which of them count."""
+"""Mode CONTINUOUS (experimental): one fetcher in the process that plans the query reads into a write-ahead log, batches take files from it.
+
+Start in `stream_reader.py`, what Spark calls; `wal_writer.py` has the rule that makes it exactly once.
+"""

@@ -142,7 +142,7 @@ def check_job(options: SparkOptions) -> None:
     initial_position(properties)
     FetcherSettings.of(properties)
     stamping_maker(registry, properties)
-    if options.is_spooled:
+    if options.is_continuous:
         build_dead_letter_sink(registry, properties)
         build_tracker(registry, properties, options.streams, 1)
         return

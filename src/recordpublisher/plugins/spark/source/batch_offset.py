@@ -176,7 +176,7 @@ class BatchOffset:
 
     @classmethod
     def _from_plain(cls, plain: Mapping[str, Any]) -> BatchOffset:
-        if "spoolVersion" in plain:
+        if "walVersion" in plain or "spoolVersion" in plain:
             raise StateError(
                 "the checkpoint is of a query in mode CONTINUOUS, and this one is in mode BATCH: begin with a new "
                 "checkpointLocation and a new metadataLocation"

@@ -1,7 +1,8 @@
-"""Spark's reader of a spool: planning on the driver, and `read` in tasks, on another instance."""
+"""Spark's reader in mode CONTINUOUS: planning on the driver, and `read` in a task, on another instance."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,27 +15,32 @@ from recordpublisher.plugins.stores.by_location import object_store_of
 from recordpublisher.plugins.stores.ports import ObjectStore
 from recordpublisher.publishers.clock import SystemClock
 
-from .driver_side import DriverSide, driver_side
-from .identity import check_place
-from .offset import SpoolOffset
-from .planner import SpooledFile, SpoolPlanner
-from .task import rows_of
+from .query_driver import QueryDriver, query_driver
+from .row_file import StoredFile, rows_of
+from .wal_identity import check_location
+from .wal_offset import WalOffset
+
+LOG = logging.getLogger("recordpublisher.spark")
+EXPERIMENTAL = (
+    "mode=continuous is experimental: its options and its stored format may change without a migration. mode=batch is the supported one "
+    "(docs/spark-continuous.md says what is missing)"
+)
 
 
-class SpoolPartition(InputPartition):  # type: ignore[misc] # pyspark is not typed here
-    """One task's files, as Spark carries them."""
+class ContinuousPartition(InputPartition):  # type: ignore[misc] # pyspark is not typed here
+    """A task's files, as Spark carries them."""
 
-    def __init__(self, files: list[SpooledFile]) -> None:
+    def __init__(self, files: list[StoredFile]) -> None:
         super().__init__([file.name for file in files])
         self.files = files
 
 
-class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+class ContinuousStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Mode CONTINUOUS; see KinesisStreamReader for BATCH."""
 
     def __init__(self, options: SparkOptions) -> None:
         self._options = options
-        self._side: DriverSide | None = None
+        self._query_driver: QueryDriver | None = None
 
     # --- on the driver ---------------------------------------------------------------------------------------------------------
 
@@ -43,30 +49,30 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         return self._driver().initial_offset().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Admission control: records of one batch, about; bytes are looked after by the planner."""
+        """Admission control: records of one batch, about; bytes are limited by the planner."""
         return ReadAllAvailable() if self._options.max_records is None else ReadMaxRows(self._options.max_records)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The end of the next batch, or `start` when there is none."""
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        planned = self._driver().next_offset(SpoolOffset.from_json(start), rows)
+        planned = self._driver().next_offset(WalOffset.from_json(start), rows)
         return start if planned is None else planned.to_json()
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[SpoolPartition]:
-        """The tasks of the batch between two offsets."""
-        tasks = self._driver().tasks(SpoolOffset.from_json(start), SpoolOffset.from_json(end))
-        return [SpoolPartition(files) for files in tasks]
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[ContinuousPartition]:
+        """The task of the batch between two offsets; none for a batch without rows."""
+        files = self._driver().files(WalOffset.from_json(start), WalOffset.from_json(end))
+        return [ContinuousPartition(files)] if files else []
 
     def commit(self, end: dict[str, Any]) -> None:
         """The batch that `end` ends is done for good."""
-        self._driver().commit(SpoolOffset.from_json(end))
+        self._driver().commit(WalOffset.from_json(end))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        """Shown as `latestOffset` in the query's progress, where a source has no other room for figures."""
+        """Shown as `latestOffset` in the query's progress: Spark gives a Python source no other place for figures."""
         return self._driver().figures or None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Stop with what is there now."""
+        """Stop at the tips of the shards."""
         self._driver().prepare_available_now()
 
     def stop(self) -> None:
@@ -74,23 +80,23 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
 
     # --- in a task -------------------------------------------------------------------------------------------------------------
 
-    def read(self, partition: SpoolPartition) -> Iterator[Any]:
+    def read(self, partition: ContinuousPartition) -> Iterator[Any]:
         """The rows of one task, as Arrow batches."""
         return rows_of(partition.files, self._store(), worker_loop(), self._options.metadata_location)
 
-    def _driver(self) -> DriverSide:
-        if self._side is None:
+    def _driver(self) -> QueryDriver:
+        if self._query_driver is None:
             log_to_stderr()
-            store, clock = self._store(), SystemClock()
-            worker_loop().run(check_place(store, self._options.metadata_location))
-            planner = SpoolPlanner(store, clock, self._options.retain)
-            self._side = driver_side(self._options, store, planner, worker_loop())
-        return self._side
+            LOG.warning(EXPERIMENTAL)
+            store = self._store()
+            worker_loop().run(check_location(store, self._options.metadata_location))
+            self._query_driver = query_driver(self._options, store, worker_loop(), SystemClock())
+        return self._query_driver
 
     def _store(self) -> ObjectStore:
         """One for each process, with a client that stays open."""
         options = self._options
         return worker_loop().cached(
-            ("spool", options.metadata_location, *sorted(options.properties.items())),
+            ("wal", options.metadata_location, *sorted(options.properties.items())),
             lambda: object_store_of(options.metadata_location, "metadataLocation", options.properties),
         )

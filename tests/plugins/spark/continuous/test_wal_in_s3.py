@@ -1,4 +1,4 @@
-"""A spool in S3, as moto plays it."""
+"""A write-ahead log in S3, as moto plays it."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from recordpublisher.plugins.stores.by_location import object_store_of
 from recordpublisher.publishers.errors import FencedError
 from recordpublisher.publishers.shards import Shard
 
-from fakes.spark_continuous import Fetcher, Query, opened
+from fakes.spark_continuous import Query, opened
 from servers.moto_server import KEYS, serve_moto
 
 SHARDS = [Shard("s", "a"), Shard("s", "b")]
@@ -16,18 +16,14 @@ SHARDS = [Shard("s", "a"), Shard("s", "b")]
 async def test_every_record_once_through_two_starts_a_zombie_and_a_restart_of_the_query():
     with serve_moto() as endpoint:
         properties = Properties({"aws.region": "us-east-1", "flink.state.endpoint": endpoint, **KEYS})
-        store = object_store_of("s3://bucket/spool", "metadataLocation", properties)
+        store = object_store_of("s3://bucket/wal", "metadataLocation", properties)
         query = Query(store)
         await query.start()
-        zombie = Fetcher(store, await opened(store, 1), 0, SHARDS)
-        await zombie.open()
+        zombie = await opened(store, SHARDS)
         await zombie.read_all(5)
-        generation = await opened(store, 2)
-        for lane in range(2):
-            fetcher = Fetcher(store, generation, lane, SHARDS)
-            await fetcher.open()
-            await query.run_all()
-            await fetcher.read_all(9)
+        await query.run_all()
+        fetcher = await opened(store, SHARDS)
+        await fetcher.read_all(9)
         with pytest.raises(FencedError):
             await zombie.read_all(7)
         await query.start()

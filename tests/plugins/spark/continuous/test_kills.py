@@ -1,4 +1,4 @@
-"""kill -9 of jobs in mode CONTINUOUS: between a file and its manifest, behind it, and anywhere else."""
+"""kill -9 of jobs in mode CONTINUOUS: between a file and its entry, behind it, and anywhere else."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from spark_jobs.kills import Job, Running, check_once, kill_executor_of, producing, rounds, seeded
 
 pytestmark = [pytest.mark.spark, pytest.mark.kills, pytest.mark.timeout(1800)]
-CONTINUOUS = {"mode": "continuous", "spoolRollInterval": 200, "maxRecordsPerBatch": 5000}
+CONTINUOUS = {"mode": "continuous", "walRollInterval": 200, "maxRecordsPerBatch": 5000}
 POLLING = {**CONTINUOUS, "flink.stream.recordpublisher": "POLLING"}
 FAN_OUT = {**CONTINUOUS, "flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "k"}
 
@@ -41,7 +41,7 @@ def test_every_record_once_wherever_the_driver_is_killed(kinesis, spark, tmp_pat
         for number in range(rounds()):
             with job.start() as running:
                 wait_for_batches(running, chance.randint(1, 3))
-                running.stand_at(chance.choice(["filed", "stated", "claimed", "read"]))
+                running.stand_at(chance.choice(["file-written", "entry-written", "claimed", "read"]))
                 running.kill()
                 running.disarm()
             stream.split(0) if number % 2 else stream.merge(0)

@@ -12,14 +12,15 @@ from contextlib import asynccontextmanager
 import pyarrow as pa
 import pytest
 
-from recordpublisher.plugins.spark.continuous.beginning import begin_generation
-from recordpublisher.plugins.spark.continuous.lane_run import LaneRun
-from recordpublisher.plugins.spark.continuous.manifest import Manifest
+from recordpublisher.plugins.spark.continuous.back_pressure import BackPressure
+from recordpublisher.plugins.spark.continuous.wal_entry import WalEntry, last_entry
+from recordpublisher.plugins.spark.continuous.wal_fetcher import WalFetcher
+from recordpublisher.plugins.spark.continuous.wal_names import ENTRIES
 from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.plugins.stores.file.object_store import FolderObjects
 from recordpublisher.publishers.errors import FencedError, StateError
 
-from fakes.spark_continuous import CLOCK, Query
+from fakes.spark_continuous import CLOCK, NO_LIMIT, Query
 from spark_jobs.queries import Kinesis
 
 NAMES = itertools.count()
@@ -28,7 +29,7 @@ LOOKAHEAD = 5_000
 
 @pytest.fixture
 def stream(served):
-    return Kinesis(served, f"lanes-{next(NAMES)}", 2)
+    return Kinesis(served, f"continuous-{next(NAMES)}", 2)
 
 
 @pytest.fixture
@@ -37,21 +38,24 @@ def store(tmp_path):
 
 
 def options_of(stream, tmp_path, **more) -> SparkOptions:
-    given = {"mode": "continuous", "spoolRollInterval": 50, "flink.shard.getrecords.intervalmillis": 50, **more}
+    given = {"mode": "continuous", "walRollInterval": 50, "flink.shard.getrecords.intervalmillis": 50, **more}
     return SparkOptions.parse(stream.options(tmp_path, **given))
 
 
 @asynccontextmanager
 async def fetching(options, store) -> AsyncIterator[asyncio.Task[int]]:
     """A start of the fetcher; it is told to stop at the end of the block."""
-    generation, read_with = await begin_generation(options, store, 1, CLOCK)
-    run = LaneRun(read_with, store, generation, 0)
-    task = asyncio.create_task(run.run())
+    fetcher = await take_over(options, store)
+    task = asyncio.create_task(fetcher.run())
     try:
         yield task
     finally:
-        run.stop()
+        fetcher.stop()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def take_over(options, store) -> WalFetcher:
+    return await WalFetcher.take_over(options, store, BackPressure(NO_LIMIT), CLOCK)
 
 
 async def read(query: Query, count: int) -> None:
@@ -63,7 +67,7 @@ async def read(query: Query, count: int) -> None:
 
 
 def rows(query: Query) -> int:
-    taken = [row for batch in query.batches.values() for task in batch for row in task]
+    taken = [row for batch in query.batches.values() for row in batch]
     assert len(taken) == len(set(taken)), "duplicates"
     return len(taken)
 
@@ -83,7 +87,7 @@ async def test_every_record_once_through_splits_and_restarts(stream, store, tmp_
             await read(query, stream.count)
     await query.run_all()
     assert rows(query) == stream.count
-    assert len({shard for batch in query.batches.values() for task in batch for shard, _ in task}) == 6
+    assert len({shard for batch in query.batches.values() for shard, _ in batch}) == 6
 
 
 async def test_w8_event_times_of_what_is_emitted_lie_within_the_lookahead(stream, store, tmp_path):
@@ -97,13 +101,13 @@ async def test_w8_event_times_of_what_is_emitted_lie_within_the_lookahead(stream
     async with fetching(options, store):
         await read(query, 800)
     spreads = []
-    for name in await store.names("manifests/"):
-        manifest = Manifest.from_bytes(await store.get(name))
-        if manifest.file is not None:
-            table = pa.ipc.open_stream(await store.get(manifest.file)).read_all()
+    for name in await store.names(ENTRIES):
+        entry = WalEntry.from_bytes(await store.get(name))
+        if entry.file is not None:
+            table = pa.ipc.open_stream(await store.get(entry.file)).read_all()
             latest = max(json.loads(data)["at"] for data in table["data"].to_pylist())
-            assert manifest.watermark is not None
-            spreads.append(latest - manifest.watermark)
+            assert entry.watermark is not None
+            spreads.append(latest - entry.watermark)
     assert max(spreads) <= LOOKAHEAD
     assert rows(query) == 800
 
@@ -129,9 +133,9 @@ async def test_p3_latest_means_when_the_job_was_started_for_every_start(stream, 
     stream.put(50)
     options = options_of(stream, tmp_path, **{"flink.stream.initpos": "LATEST"})
     await asyncio.sleep(1.1)  # the service's clock comes in whole seconds
-    generation, _ = await begin_generation(options, store, 1, CLOCK)
-    pinned = generation.state["pinnedStart"]
-    assert pinned
+    await take_over(options, store)
+    _, entry = await last_entry(store)
+    assert entry.state["pinnedStart"]
     stream.put(70)
     query = Query(store)
     await query.start()
@@ -140,9 +144,9 @@ async def test_p3_latest_means_when_the_job_was_started_for_every_start(stream, 
     assert rows(query) == 70
 
 
-async def test_a_spool_that_cannot_be_written_says_so(stream, tmp_path):
+async def test_a_log_that_cannot_be_written_says_so(stream, tmp_path):
     (tmp_path / "file").write_text("in the way")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(StateError, match="cannot be used"):
-            await begin_generation(options_of(stream, tmp_path), FolderObjects(tmp_path / "file"), 1, CLOCK)
+            await take_over(options_of(stream, tmp_path), FolderObjects(tmp_path / "file"))

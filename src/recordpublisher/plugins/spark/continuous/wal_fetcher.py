@@ -1,0 +1,95 @@
+"""WalFetcher: a DataFetcher that reads the query's streams into the write-ahead log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+
+from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.sink import State
+from recordpublisher.plugins.runtime.data_fetcher import DataFetcher
+from recordpublisher.plugins.spark.options import SparkOptions
+from recordpublisher.plugins.spark.service.kinesis_service import KinesisService, task_properties
+from recordpublisher.plugins.spark.service.planning_service import PlanningService
+from recordpublisher.plugins.spark.stream_changes import dropped_streams
+from recordpublisher.plugins.stores.ports import ObjectStore
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.positions import PositionType, StartingPosition
+from recordpublisher.publishers.properties.table import STATE_URI
+
+from .back_pressure import BackPressure
+from .wal_entry import last_entry
+from .wal_identity import wal_id
+from .wal_sink import WalSink
+from .wal_writer import WalWriter
+
+LOG = logging.getLogger("recordpublisher.spark")
+
+
+class WalFetcher:
+    """One start of the fetcher: it has taken over the log, and owns the fetcher between the beginning and the end of `run`."""
+
+    def __init__(self, options: SparkOptions, writer: WalWriter, state: State, pressure: BackPressure) -> None:
+        """`options.properties` are those that the fetcher reads with. Raises: ConfigurationError."""
+        self._pressure = pressure
+        self._sink = WalSink(writer, state, pressure, options.continuous, self._global_watermark)
+        properties = options.properties.merged({STATE_URI.key: None})  # the log has the state
+        self._fetcher = DataFetcher(options.streams, properties, sink=self._sink)
+
+    @classmethod
+    async def take_over(
+        cls, options: SparkOptions, store: ObjectStore, pressure: BackPressure, clock: Clock
+    ) -> WalFetcher:
+        """Take over the log. Fan-out consumers are registered here, and stay when the fetcher ends (F8). Raises: RecordPublisherError."""
+        await wal_id(store)
+        await _check_streams(options, store)
+        service = await asyncio.to_thread(KinesisService, options)
+        try:
+            arns = await asyncio.to_thread(service.consumer_arns)
+            writer = WalWriter(store, clock)
+            state = await writer.take_over(lambda: asyncio.to_thread(starting_state, options, service))
+        finally:
+            await asyncio.to_thread(service.close)
+        properties = task_properties(options.properties, arns)
+        return cls(replace(options, properties=properties), writer, state, pressure)
+
+    async def run(self, stop_at_tip: bool = False) -> int:
+        """Read until `stop`, or to the tips; returns how many records went into the log. Raises: RecordPublisherError."""
+        async with self._fetcher as fetcher:
+            await fetcher.run_bounded(stop_at_tip=stop_at_tip)
+        return self._sink.records
+
+    def stop(self) -> None:
+        """End when what was read is in the log; call it in the loop's thread."""
+        self._pressure.release()
+        self._fetcher.stop()
+
+    def _global_watermark(self) -> int | None:
+        value: int | None = self._fetcher.metrics()["subtask"]["globalWatermark"]
+        return value
+
+
+def starting_state(options: SparkOptions, service: PlanningService) -> State:
+    """A snapshot of a job that has read nothing: every listed shard at the job's start, LATEST pinned (P3).
+
+    Raises: StreamNotFoundError, KinesisError.
+    """
+    start, pinned_ms = service.starting_position(), None
+    if start.type is PositionType.LATEST:
+        pinned_ms = service.server_time_ms(options.streams[0])
+        start = StartingPosition.at_timestamp(pinned_ms)
+    shards = {shard.key: ShardState(start) for stream in options.streams for shard in service.list_shards(stream)}
+    return snapshot_to_json(shards, pinned_ms, 1, 0, 1)
+
+
+async def _check_streams(options: SparkOptions, store: ObjectStore) -> None:
+    """Raises: ConfigurationError when none of the streams that the log knows is read any more."""
+    found = await last_entry(store)
+    known = set() if found is None else {key.rpartition("/")[0] for key in found[1].state["shards"]}
+    dropped = dropped_streams(known, options.streams)
+    if dropped:
+        LOG.warning(
+            "these streams are not read any more, their positions are forgotten: %s", ", ".join(sorted(dropped))
+        )

@@ -1,0 +1,78 @@
+"""Which write-ahead log a location has: its format version, the token that tells it from others, and the one query that reads it."""
+
+from __future__ import annotations
+
+import json
+import uuid
+
+from recordpublisher.plugins.stores.ports import ObjectStore
+from recordpublisher.publishers.errors import ConfigurationError, StateError
+
+from .wal_names import IDENTITY, QUERY, VERSION_1_IDENTITY
+
+VERSION = 2
+START_ANEW = "begin with a new checkpointLocation, a new metadataLocation and flink.stream.initpos"
+
+
+class WalVersionError(StateError):
+    """The log has a format that this release does not read."""
+
+
+async def wal_id(store: ObjectStore) -> str:
+    """The token of the log; whoever comes first draws it. Raises: StateError, also for a log of another format version."""
+    stored = await store.get(IDENTITY)
+    if stored is None:
+        if await store.get(VERSION_1_IDENTITY) is not None:
+            raise _of_version(1)
+        identity = json.dumps({"version": VERSION, "id": uuid.uuid4().hex}).encode()
+        stored = await store.put_if_absent(IDENTITY, identity)
+    try:
+        found = json.loads(stored)
+        version, token = int(found["version"]), str(found["id"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise StateError(f"{IDENTITY} in metadataLocation cannot be read: {stored[:200]!r}") from error
+    if version != VERSION:
+        raise _of_version(version)
+    return token
+
+
+async def check_query(store: ObjectStore, query: str) -> None:
+    """Raises: StateError when another query reads this log."""
+    owner = await store.get(QUERY)
+    if owner is not None and owner.decode() != query:
+        raise _of_another_query()
+
+
+async def claim_for_query(store: ObjectStore, query: str) -> None:
+    """From now on the log is read by this query alone. Raises: StateError when another query was first."""
+    if (await store.put_if_absent(QUERY, query.encode())).decode() != query:
+        raise _of_another_query()
+
+
+async def check_location(store: ObjectStore, location: str) -> None:
+    """When a query starts: whether a log can be kept there. A store that fails later is tried again.
+
+    Raises: ConfigurationError; StateError for a log of another format version.
+    """
+    try:
+        await wal_id(store)
+    except WalVersionError:
+        raise
+    except StateError as error:
+        valid = "a folder that can be written, seen by the driver and every executor, or s3://bucket/prefix"
+        reason = f"the write-ahead log cannot be kept there: {error}"
+        raise ConfigurationError("metadataLocation", location, valid, reason=reason) from error
+
+
+def _of_version(version: int) -> WalVersionError:
+    return WalVersionError(
+        f"metadataLocation has a write-ahead log of format version {version}, this release reads version {VERSION}: "
+        + (START_ANEW if version < VERSION else "upgrade recordpublisher")
+    )
+
+
+def _of_another_query() -> StateError:
+    return StateError(
+        "metadataLocation has the write-ahead log of another query, or of this one with another checkpoint: every query needs its own, and "
+        "checkpointLocation and metadataLocation are kept together or deleted together"
+    )

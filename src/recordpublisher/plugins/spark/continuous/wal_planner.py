@@ -1,0 +1,158 @@
+"""WalPlanner: what the driver decides for a query that reads a write-ahead log. The next batch, its files, and what is purged."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from recordpublisher.plugins.stores.ports import ObjectStore
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import StateError
+
+from .row_file import StoredFile
+from .unread_entries import UnreadEntries, check_entry
+from .wal_entry import WalEntry
+from .wal_identity import START_ANEW, check_query, claim_for_query, wal_id
+from .wal_names import ENTRIES, FILES, number_of
+from .wal_offset import WalOffset
+
+LOG = logging.getLogger("recordpublisher.spark")
+IDLE_CHECK_SECONDS = 1.0
+"""How often a query without news checks that the log is still there."""
+MAX_QUIET_ENTRIES = 64
+"""So many entries without rows may wait for the next batch; then an empty batch passes over them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of one batch, about: whole files are taken, and one at least (None: no limit)."""
+
+    rows: int | None = None
+    payload: int | None = None
+
+    def allow(self, rows: int, payload: int) -> bool:
+        """Whether so much fits into one batch."""
+        return (self.rows is None or rows <= self.rows) and (self.payload is None or payload <= self.payload)
+
+
+def last_of_batch(unread: Mapping[int, WalEntry], limits: Limits) -> int:
+    """The number of the last entry that the next batch takes."""
+    last = rows = payload = 0
+    for number, entry in unread.items():
+        if rows and entry.rows and not limits.allow(rows + entry.rows, payload + entry.payload):
+            break
+        last, rows, payload = number, rows + entry.rows, payload + entry.payload
+    return last
+
+
+@dataclass(slots=True)
+class WalPlanner:
+    """Owns what a query's driver remembers between batches; what must survive is in the offsets and in the log."""
+
+    store: ObjectStore
+    clock: Clock
+    retain: int
+    """So many committed batches can be read again."""
+    figures: dict[str, object] = field(default_factory=dict)
+    """Of the last planned batch, for progress reports."""
+    _query: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    _unread: UnreadEntries = field(init=False)
+    _is_checked: bool = False
+    _committed: deque[WalOffset] = field(default_factory=deque)
+    _is_purging: bool = False
+    _checked_at: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._unread = UnreadEntries(self.store)
+
+    async def initial_offset(self) -> WalOffset:
+        """Before everything."""
+        return WalOffset(await wal_id(self.store), self._query)
+
+    async def next_offset(self, start: WalOffset, limits: Limits) -> WalOffset | None:
+        """The end of the next batch; None: nothing to read now. Raises: StateError."""
+        await self._check_once(start)
+        self._unread.forget(start.entry)
+        unread = await self._unread.behind(start.entry)
+        if not any(entry.rows for entry in unread.values()) and len(unread) < MAX_QUIET_ENTRIES:
+            await self._check_idle_log(start)
+            return None
+        return self._batch(start, unread, last_of_batch(unread, limits))
+
+    async def files(self, start: WalOffset, end: WalOffset) -> list[StoredFile]:
+        """The files of a batch in order: a function of the two offsets. From now on the log is this query's.
+
+        Raises: StateError when the log is another query's, or has not all of them any more.
+        """
+        await self._check_once(end)
+        await claim_for_query(self.store, end.query)
+        unread = await self._unread.behind(start.entry)
+        if start.entry < end.entry and end.entry not in unread:
+            raise StateError(f"the write-ahead log has not all entries of batch {end.batch} any more: {START_ANEW}")
+        taken = [entry for number, entry in unread.items() if number <= end.entry]
+        return [StoredFile(entry.file, entry.rows) for entry in taken if entry.file is not None]
+
+    async def commit(self, end: WalOffset) -> None:
+        """A batch is done for good: purge what batches long before it have read."""
+        self._committed.append(end)
+        if len(self._committed) <= self.retain or self._is_purging:
+            return
+        while len(self._committed) > self.retain:
+            oldest = self._committed.popleft()
+        self._is_purging = True
+        try:
+            await purge(self.store, oldest.entry)
+        except StateError as error:
+            LOG.warning("old files of the write-ahead log cannot be removed: %s", error)
+        finally:
+            self._is_purging = False
+
+    async def _check_once(self, known: WalOffset) -> None:
+        """Whether the log is the one that the checkpoint was made with, and this query's."""
+        if self._is_checked:
+            return
+        if await wal_id(self.store) != known.wal:
+            raise StateError(
+                "metadataLocation has not the write-ahead log that this checkpoint has read: it was deleted, or is another one. What the "
+                f"fetcher had read and the query had not is lost: {START_ANEW}"
+            )
+        await check_query(self.store, known.query)
+        if known.entry:
+            await check_entry(self.store, known.entry)
+        self._is_checked = True
+
+    async def _check_idle_log(self, start: WalOffset) -> None:
+        """A query without news ends when its log was deleted. The last entry that was read is never purged."""
+        now = self.clock.monotonic()
+        if start.entry and now - self._checked_at >= IDLE_CHECK_SECONDS:
+            self._checked_at = now
+            await check_entry(self.store, start.entry)
+
+    def _batch(self, start: WalOffset, unread: Mapping[int, WalEntry], last: int) -> WalOffset:
+        taken = [entry for number, entry in unread.items() if number <= last]
+        rows = sum(entry.rows for entry in taken)
+        now_ms = self.clock.now_ms()
+        end = replace(start, batch=start.batch + 1, entry=last, records=start.records + rows)
+        self.figures = {
+            "batch": end.batch,
+            "entry": end.entry,
+            "files": sum(entry.file is not None for entry in taken),
+            "records": end.records,
+            "waitingRecords": sum(entry.rows for entry in unread.values()) - rows,
+            "oldestMs": now_ms - min((entry.written_ms for entry in taken), default=now_ms),
+            "globalWatermark": max((entry.watermark for entry in taken if entry.watermark is not None), default=None),
+        }
+        return end
+
+
+async def purge(store: ObjectStore, read: int) -> None:
+    """Remove the entries before one that was read, and their files. That one stays: the log's last entry says where to go on.
+
+    A writer that was shut out long ago may put an entry into the gap. It lies before every offset, so that nobody reads it, and the next
+    purge removes it. Raises: StateError.
+    """
+    names = [*await store.names(ENTRIES), *await store.names(FILES)]
+    await store.delete(name for name in names if (number := number_of(name)) is not None and number < read)

@@ -1,0 +1,107 @@
+"""Back-pressure: the fetcher waits while the query has too much to read, and for nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from recordpublisher.plugins.spark.continuous.back_pressure import BackPressure
+from recordpublisher.publishers.errors import FencedError
+from recordpublisher.publishers.shards import Shard
+
+from fakes.spark_continuous import Fetcher, MemoryObjects, Query, opened
+
+SHARDS = [Shard("s", "a")]
+
+
+class FastClock:
+    """Ten seconds pass between two looks at it."""
+
+    seconds = 0.0
+
+    def now_ms(self) -> int:
+        return round(1000 * self.seconds)
+
+    def monotonic(self) -> float:
+        self.seconds += 10
+        return self.seconds
+
+
+async def full(store: MemoryObjects, pressure: BackPressure, **more) -> tuple[Fetcher, asyncio.Task[None]]:
+    """A fetcher with two files of 25 bytes in a log for 50, and a read that waits."""
+    fetcher = await opened(store, SHARDS, pressure=pressure, **more)
+    for _ in range(2):
+        await fetcher.read(0, 5, 100)
+        await fetcher.flush()
+    return fetcher, await waiting_read(fetcher)
+
+
+async def waiting_read(fetcher: Fetcher) -> asyncio.Task[None]:
+    waiting = asyncio.create_task(fetcher.read(0, 5, 100))
+    await asyncio.sleep(0.02)
+    assert not waiting.done()
+    return waiting
+
+
+async def test_a_full_log_takes_more_when_the_query_has_read():
+    store, pressure = MemoryObjects(), BackPressure(50)
+    fetcher, waiting = await full(store, pressure)
+    query = Query(store, pressure=pressure)
+    await query.start()
+    await query.run_all()  # the call that finds nothing more says that everything was read
+    async with asyncio.timeout(60):
+        await waiting
+    await fetcher.flush()
+    await query.run_all()
+    assert query.rows("a") == list(range(15))
+
+
+async def test_a_fetcher_that_stops_does_not_wait_and_loses_nothing():
+    store, pressure = MemoryObjects(), BackPressure(50)
+    fetcher, waiting = await full(store, pressure)
+    pressure.release()
+    async with asyncio.timeout(60):
+        await waiting
+    await fetcher.flush()
+    query = Query(store)
+    await query.start()
+    await query.run_all()
+    assert query.rows("a") == list(range(15))
+
+
+async def test_what_an_earlier_start_has_left_counts():
+    store = MemoryObjects()
+    _, waiting = await full(store, BackPressure(50))
+    waiting.cancel()
+    again = await opened(store, SHARDS, pressure=BackPressure(50))
+    (await waiting_read(again)).cancel()
+
+
+async def test_what_the_query_has_read_before_the_start_does_not_count():
+    store = MemoryObjects()
+    _, waiting = await full(store, BackPressure(50))
+    waiting.cancel()
+    pressure = BackPressure(50)
+    query = Query(store, pressure=pressure)
+    await query.start()
+    await query.run_all()
+    again = await opened(store, SHARDS, pressure=pressure)
+    async with asyncio.timeout(60):
+        await again.read(0, 5, 100)
+
+
+def test_an_entry_that_the_query_planned_before_the_sink_counted_it_does_not_count():
+    pressure = BackPressure(50)
+    pressure.read_up_to(7)
+    pressure.add(7, 100)
+    assert not pressure.is_full()
+
+
+async def test_s6_a_fetcher_that_waits_for_a_query_that_is_gone_ends_when_another_start_takes_over():
+    store = MemoryObjects()
+    _, waiting = await full(store, BackPressure(50, poll_seconds=0.01), clock=FastClock())
+    await opened(store, SHARDS)
+    with pytest.raises(FencedError):
+        async with asyncio.timeout(60):
+            await waiting
