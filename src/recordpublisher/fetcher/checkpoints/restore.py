@@ -9,7 +9,9 @@ from recordpublisher.publishers.errors import DataLossError
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard, is_listing_older_than
 
+from ..shards.lineage import ancestor_keys, parent_keys
 from ..shards.shard_state import ShardState
+from ..watermark_rules import inherited_watermark
 from .snapshot import RestoredState
 
 
@@ -22,7 +24,7 @@ def initial_states(listed: Iterable[Shard], restored: RestoredState, start: Star
     """
     shards = {shard.key: shard for shard in listed}
     started = [key for key, state in restored.shards.items() if not state.waiting]
-    finished = _ancestors(started, shards) - set(restored.shards)
+    finished = ancestor_keys((shards[key] for key in started if key in shards), shards) - set(restored.shards)
     states = {
         key: restored.shards.get(key) or _state_of_unknown(shard, key in finished, restored, start)
         for key, shard in shards.items()
@@ -84,23 +86,11 @@ def _state_of_unknown(shard: Shard, is_finished: bool, restored: RestoredState, 
 
 def _with_inherited(state: ShardState, child: Shard, states: Mapping[str, ShardState]) -> ShardState:
     """A child that may start now begins at the lowest watermark of its parents, also when they ended in another life of the job (W5)."""
-    parents = [states[key] for parent in child.parents if (key := f"{child.stream}/{parent}") in states]
-    known = [parent.watermark for parent in parents if parent.watermark is not None]
-    if state.watermark is not None or state.ended or not known or not all(parent.ended for parent in parents):
+    parents = [states[key] for key in parent_keys(child) if key in states]
+    watermark = inherited_watermark(parent.watermark for parent in parents)
+    if state.watermark is not None or state.ended or watermark is None or not all(parent.ended for parent in parents):
         return state
-    return replace(state, watermark=min(known))
-
-
-def _ancestors(keys: Iterable[str], shards: Mapping[str, Shard]) -> set[str]:
-    """Every listed ancestor of these shards."""
-    found: set[str] = set()
-    waiting = [key for key in keys if key in shards]
-    while waiting:
-        shard = shards[waiting.pop()]
-        parents = {f"{shard.stream}/{parent}" for parent in shard.parents} & set(shards)
-        waiting += parents - found
-        found |= parents
-    return found
+    return replace(state, watermark=watermark)
 
 
 def shards_with_unread_children(
@@ -112,7 +102,7 @@ def shards_with_unread_children(
     state may only have dropped the children before it dropped their parent.
     """
     known = {shard.key for shard in listed}
-    known |= {f"{shard.stream}/{parent}" for shard in listed for parent in shard.parents}
+    known |= {parent for shard in listed for parent in parent_keys(shard)}
     known |= {f"{_stream_of(key)}/{parent}" for key, state in restored.shards.items() for parent in state.parents}
     traces: dict[str, int] = {}
     for key, state in restored.shards.items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ..min_heap import IndexedMinHeap
+from ..watermark_rules import raised
 from .active_minimum import ActiveMinimum
 from .subtask_liveness import GroupTimeouts, SubtaskLiveness
 from .watermark_tracker import SubtaskStatus
@@ -84,8 +85,7 @@ class WatermarkGroup:
 
     def raise_to(self, watermark: int | None) -> None:
         """Raise the global watermark to `watermark` if that is higher: a restarted tracker catches up with what its subtasks know."""
-        if watermark is not None and (self.global_watermark is None or watermark > self.global_watermark):
-            self.global_watermark = watermark
+        self.global_watermark = raised(self.global_watermark, watermark)
 
     def report(
         self,

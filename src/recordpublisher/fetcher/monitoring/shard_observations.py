@@ -14,6 +14,7 @@ from ..checkpoints.restore import initial_states
 from ..checkpoints.snapshot import merge_snapshots
 from ..dependencies import FetcherDependencies
 from ..shards.assignment import missing_reader_reason, monitored_shards
+from ..shards.lineage import parent_keys
 from ..shards.shard_state import ShardState
 from ..shards.shard_table import ShardEntry, ShardStage, ShardTable
 from ..sink import State
@@ -75,7 +76,7 @@ class ShardObservations:
 
     def _waits_for_others(self, entry: ShardEntry) -> bool:
         """Whether a shard waits for parents of another subtask: whether those are read is in the store only."""
-        parents = [f"{entry.shard.stream}/{parent}" for parent in entry.shard.parents]
+        parents = parent_keys(entry.shard)
         return entry.stage is ShardStage.WAITING and any(parent not in self._table for parent in parents)
 
     def _was_at_tip(self, state: ShardState) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from recordpublisher.publishers.shards import Shard
 
 from ..alarms import Alarm, AlarmKind
+from ..shards.lineage import parent_keys
 from ..shards.shard_state import ShardState
 from ..shards.shard_table import ShardEntry, ShardStage
 from .stall_detector import UnchangedTimer
@@ -56,7 +57,7 @@ def lineage_progress(shard: Shard, states: Mapping[str, ShardState]) -> object:
     """What moves when something of a shard or of an ancestor is emitted: a child that waits while its parent is read is well (S2)."""
     own = states.get(shard.key)
     mark = None if own is None else (own.position, own.continuation, own.ended)
-    parents = [f"{shard.stream}/{parent}" for parent in shard.parents]
+    parents = parent_keys(shard)
     return mark, tuple(_line_of(key, states) for key in parents)
 
 

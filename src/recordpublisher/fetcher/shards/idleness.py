@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..watermark_rules import is_idle
+
 LONGEST_CREDIT_SECONDS = 6.0
 """A gap between two answers counts as observed up to this long: a healthy subscription sends an empty event about every 5 s.
 
@@ -30,7 +32,7 @@ class IdlenessTimer:
 
     def lasts(self, interval_ms: int) -> bool:
         """Whether the shard was silent for the whole interval, and was looked at since the process last slept. -1: never."""
-        if interval_ms <= 0 or self.observed_ms < interval_ms:
+        if not is_idle(self.observed_ms, interval_ms):
             return False
         return self._fresh >= min(FRESH_SECONDS, interval_ms / 1000)
 

@@ -12,7 +12,9 @@ from recordpublisher.publishers.records import RecordBatch, to_millis
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard, is_listing_older_than
 
+from ..watermark_rules import inherited_watermark, is_active, shard_watermark
 from .idleness import IdlenessTimer
+from .lineage import parent_keys
 from .shard_state import ShardState
 
 
@@ -87,7 +89,12 @@ class ShardEntry:
         """Whether others wait for the shard: open, and not idle unless records are queued (W4); or ended and not inherited yet (W5)."""
         if self.awaits_child_takeover:
             return True
-        return self.is_open and not self.left_behind and (self.queued_records > 0 or not self.idle)
+        return is_active(self.is_open and not self.left_behind, self.idle, self.queued_records > 0)
+
+    @property
+    def alignment_watermark(self) -> int | None:
+        """The watermark with which the shard enters the global minimum (W1)."""
+        return shard_watermark(self.next_watermark, self.state.watermark)
 
     @property
     def next_watermark(self) -> int | None:
@@ -216,14 +223,14 @@ class ShardTable:
 
         A parent that we have only not heard of yet is waited for: the other parent's end may tell of a child first.
         """
-        return all(self._is_finished(f"{shard.stream}/{parent}", shard) for parent in shard.parents)
+        return all(self._is_finished(parent, shard) for parent in parent_keys(shard))
 
     def inherited_watermark(self, shard: Shard, elsewhere: Callable[[str], int | None]) -> int | None:
         """The lowest watermark of a shard's parents, at which a child begins to count (W5); `elsewhere` tells those of other subtasks."""
-        parents = [f"{shard.stream}/{parent}" for parent in shard.parents]
+        parents = parent_keys(shard)
         own = [self._entries[key].state.watermark for key in parents if key in self._entries]
         others = [elsewhere(key) for key in parents if key not in self._entries and key in self._listed]
-        return min([watermark for watermark in own + others if watermark is not None], default=None)
+        return inherited_watermark([*own, *others])
 
     def expired(self, stream: str, listed: Iterable[Shard]) -> list[str]:
         """Shards that the last whole listing of a stream had and this one has not, as soon as they may be forgotten (S5).
@@ -237,12 +244,7 @@ class ShardTable:
         young = {key for key in missing if key in self._listed and is_listing_older_than(self._listed[key], listed)}
         self._gone = (self._gone | missing) - now - young
         self._last_listing[stream] = now | young
-        awaited = {
-            f"{entry.shard.stream}/{parent}"
-            for entry in self
-            if entry.stage is ShardStage.WAITING
-            for parent in entry.shard.parents
-        }
+        awaited = {parent for entry in self if entry.stage is ShardStage.WAITING for parent in parent_keys(entry.shard)}
         own = self._entries
         done = {
             key for key in self._gone if key not in own or (own[key].stage is ShardStage.ENDED and key not in awaited)

@@ -12,6 +12,7 @@ from ..coordination.active_minimum import ActiveMinimum
 from ..coordination.watermark_tracker import SubtaskReport, WatermarkTracker
 from ..min_heap import IndexedMinHeap
 from ..shards.shard_table import ShardEntry
+from ..watermark_rules import emit_limit
 
 MARKER_FIRST = -math.inf
 
@@ -79,7 +80,7 @@ class Alignment:
         self._entries[entry.key] = entry
         active = holds_others and entry.is_active
         head = entry.next_watermark
-        self._reported.set(entry.key, active, entry.state.watermark if head is None else head)
+        self._reported.set(entry.key, active, entry.alignment_watermark)
         self._heads.set(entry.key, self._turn(entry, head) if entry.queue and takes_part else None)
         self._note_held(entry, head)
 
@@ -121,8 +122,7 @@ class Alignment:
         bound = math.inf if self.until is None else self.until
         if self._lookahead is None:
             return bound
-        value = self.value()
-        return -math.inf if value is None else min(bound, value + self._lookahead)
+        return min(bound, emit_limit(self.value(), self._lookahead))
 
     def _wait_for(self, head: int) -> None:
         """Say which global watermark lets the held record go, to be told when it is reached (W9a)."""
@@ -173,5 +173,4 @@ class Alignment:
         bound = math.inf if self.until is None else self.until
         if self._lookahead is None:
             return bound
-        value = self._tracker.current()
-        return -math.inf if value is None else min(bound, value + self._lookahead)
+        return min(bound, emit_limit(self._tracker.current(), self._lookahead))

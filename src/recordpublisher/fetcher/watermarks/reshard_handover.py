@@ -10,6 +10,7 @@ from recordpublisher.publishers.shards import Shard
 
 from ..coordination.watermark_tracker import WatermarkTracker
 from ..shards.shard_table import ShardEntry, ShardStage, ShardTable
+from ..watermark_rules import holds_after_end
 
 LISTINGS_WITHOUT_CHILDREN = 2
 """The first whole listing after a shard's end may have begun before it; the second would show a child."""
@@ -74,10 +75,12 @@ class ReshardHandover:
                 continue
             entry = self._table[key]
             children = self._children(entry)
-            is_over = self._clock.monotonic() - ended.at >= self._patience_seconds
-            if is_over or self._is_settled(entry, children, ended):
+            waited = self._clock.monotonic() - ended.at
+            if waited >= self._patience_seconds or self._is_settled(entry, children, ended):
                 del self._ended[key]
-            self._set(entry, key in self._ended and (not children or any(map(self._is_due, children))))
+            has_due_child = any(map(self._is_due, children))
+            holds = holds_after_end(bool(children), has_due_child, waited, self._patience_seconds)
+            self._set(entry, key in self._ended and holds)
 
     def _set(self, entry: ShardEntry, awaits_child_takeover: bool) -> None:
         if entry.awaits_child_takeover != awaits_child_takeover:

@@ -57,8 +57,7 @@ def place_of(entry: ShardEntry) -> int | None:
     """Where a shard stands (epoch ms) that is neither idle nor over: its next queued record, or else its last one."""
     if not entry.is_open or (entry.idle and not entry.queued_records):
         return None
-    head = entry.next_watermark
-    return entry.state.watermark if head is None else head
+    return entry.alignment_watermark
 
 
 def late_after_idle(batch: RecordBatch, before: int | None, value: int | None) -> int:

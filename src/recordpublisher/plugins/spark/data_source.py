@@ -20,8 +20,7 @@ from .service.kinesis_service import KinesisService, check_job
 from .source.batch_offset import BatchOffset
 from .source.batch_planner import BatchPlanner
 from .source.batch_progress import progress_figures
-from .source.read_task import TaskPlan, TaskRead
-from .source.shard_reader import shard_reader
+from .source.read_task import TaskPlan, TaskRead, shard_reader
 from .writer.data_writers import KinesisBatchWriter, KinesisStreamWriter
 from .writer.write_options import WriteOptions
 

@@ -2,7 +2,7 @@
 
 from recordpublisher import Shard, StartingPosition
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.spark.source.batch_alignment import silence_ms_after
+from recordpublisher.plugins.spark.source.batch_alignment import silent_ms_after
 from recordpublisher.plugins.spark.source.batch_offset import ShardOffset
 from recordpublisher.plugins.spark.source.read_claim import ShardReadRange
 
@@ -18,17 +18,17 @@ def claim(**more):
 
 
 def test_two_windows_at_the_tip_prove_the_time_between_them():
-    assert silence_ms_after(entry(silent_ms=500, tip_ms=8_000), claim(at_tip=True, behind_ms=0, silent_ms=100)) == 2_600
+    assert silent_ms_after(entry(silent_ms=500, tip_ms=8_000), claim(at_tip=True, behind_ms=0, silent_ms=100)) == 2_600
 
 
 def test_a_window_without_an_answer_neither_adds_nor_takes():
-    assert silence_ms_after(entry(silent_ms=4_000, tip_ms=8_000), claim()) == 4_000
+    assert silent_ms_after(entry(silent_ms=4_000, tip_ms=8_000), claim()) == 4_000
 
 
 def test_records_or_a_tip_that_moved_start_over():
-    assert silence_ms_after(entry(silent_ms=4_000, tip_ms=8_000), claim(records=1, at_tip=True, behind_ms=0)) == 0
-    assert silence_ms_after(entry(silent_ms=4_000, tip_ms=8_000), claim(behind_ms=900)) == 0
+    assert silent_ms_after(entry(silent_ms=4_000, tip_ms=8_000), claim(records=1, at_tip=True, behind_ms=0)) == 0
+    assert silent_ms_after(entry(silent_ms=4_000, tip_ms=8_000), claim(behind_ms=900)) == 0
     assert (
-        silence_ms_after(entry(silent_ms=4_000, tip_ms=8_000), claim(past_event_time=True, behind_ms=0, at_tip=True))
+        silent_ms_after(entry(silent_ms=4_000, tip_ms=8_000), claim(past_event_time=True, behind_ms=0, at_tip=True))
         == 0
     )

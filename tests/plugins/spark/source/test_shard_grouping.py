@@ -6,7 +6,7 @@ import pickle
 from dataclasses import replace
 
 from recordpublisher.plugins.spark.source.batch_offset import BatchOffset
-from recordpublisher.plugins.spark.source.lineage import unread_shard
+from recordpublisher.plugins.spark.source.reshards import unread_shard
 from recordpublisher.plugins.spark.source.shard_grouping import task_groups
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard

@@ -23,7 +23,7 @@ class Port(FakeKinesis):
         self.looks += 1
         if self.error is not None:
             raise self.error
-        return self.facts
+        return self.summary
 
     async def list_shards(self, stream, after=None):
         if self.listing is not None:

@@ -1,22 +1,33 @@
-"""The global watermark over tasks that never talk to each other: folded from the claims, carried by the offset (W1-W8)."""
+"""Event-time alignment of a planned batch: from the shards of its offset to global watermark and emit limit (W1-W8).
+
+The rules are those of `fetcher/watermark_rules.py`. Tasks do not talk to each other: their claims carry what they saw to the driver, and
+the offset carries the result to the next tasks.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from recordpublisher.fetcher import watermark_rules
+from recordpublisher.fetcher.coordination.active_minimum import ActiveMinimum
 from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import Properties
 
 from .batch_offset import EMIT_NOTHING, ShardOffset
-from .lineage import children_of, is_startable
 from .read_claim import ShardReadRange
+from .reshards import children_of, is_startable
 
 
 @dataclass(frozen=True, slots=True)
 class AlignmentSettings:
-    """`lookahead` ms or None (off); `idle_interval` ms of silence or -1 (wait for every shard, W2); `timeout` ms that an ended
-    shard without known children holds the minimum (W5)."""
+    """Settings of alignment, ms.
+
+    - `lookahead`: how far above the global watermark a batch emits. None: alignment is off.
+    - `idle_interval`: after how much observed silence a shard is idle. -1: never, every shard is waited for (W2).
+    - `timeout`: how long an ended shard without known children holds the minimum (W5).
+    """
 
     lookahead: int | None = None
     idle_interval: int = -1
@@ -32,54 +43,62 @@ class AlignmentSettings:
         )
 
     def emit_limit(self, global_watermark: int | None) -> int | None:
-        """Up to which watermark the next batch emits: the lookahead above the global one.
+        """The highest watermark that the next batch emits (W8). None: no limit.
 
-        While that is unknown a batch emits nothing and only learns what each shard begins with; so the first batches keep the spread too.
+        While the global watermark is unknown a batch emits nothing and only learns the first watermark of each shard. So event times lie
+        close together from the first batch on.
         """
-        if self.lookahead is None:
+        limit = watermark_rules.emit_limit(global_watermark, self.lookahead)
+        if limit == math.inf:
             return None
-        return EMIT_NOTHING if global_watermark is None else global_watermark + self.lookahead
+        return EMIT_NOTHING if limit == -math.inf else int(limit)
 
     def is_idle(self, entry: ShardOffset) -> bool:
-        """Whether there is evidence of silence for long enough (W3); a shard that holds a record is not silent."""
-        return self.idle_interval >= 0 and entry.next_watermark is None and entry.silent_ms >= self.idle_interval
+        """Whether the shard was silent for long enough (W3). One with a record above the emit limit is not silent."""
+        return entry.next_watermark is None and watermark_rules.is_idle(entry.silent_ms, self.idle_interval)
 
 
-def silence_ms_after(entry: ShardOffset, claim: ShardReadRange) -> int:
-    """Evidence of silence after a read, ms (W3).
+def silent_ms_after(entry: ShardOffset, read: ShardReadRange) -> int:
+    """How long the shard was seen silent, after a read (W3).
 
-    Two answered reads from one position that both found the tip prove that nothing arrived between them, however long the job
-    slept; within a window the reader's own evidence counts. A window without any answer (a fan-out event comes about every 5 s only)
-    says nothing: it neither adds nor takes. Anything else starts over.
+    Within a read the fetcher's own observation counts (`IdlenessTimer`). Between two reads this differs from the fetcher, which credits
+    a gap between two answers with a few seconds at most, since an answer may be older than its arrival. Here the later read starts from
+    the position where the earlier one ended: when both stood at the tip, nothing arrived between them, however long that was.
+
+    A read without any answer changes nothing (fan-out may send its first event only after 5 s). Records, or a read that ended before the
+    tip, start over.
     """
-    if not claim.was_answered:
+    if not read.was_answered:
         return entry.silent_ms
-    if claim.records or claim.past_event_time or not claim.at_tip:
+    if read.records or read.past_event_time or not read.at_tip:
         return 0
-    first, _ = claim.tip_seen_ms or (0, 0)
-    between = 0 if entry.tip_ms is None else max(0, first - entry.tip_ms)
-    return entry.silent_ms + between + claim.silent_ms
+    first_answer_ms, _ = read.tip_seen_ms or (0, 0)
+    between = 0 if entry.tip_ms is None else max(0, first_answer_ms - entry.tip_ms)
+    return entry.silent_ms + between + read.silent_ms
 
 
-def advanced(
-    value: int | None, shards: Mapping[str, ShardOffset], alignment: AlignmentSettings, now_ms: int
+def next_global_watermark(
+    current: int | None, shards: Mapping[str, ShardOffset], alignment: AlignmentSettings, now_ms: int
 ) -> int | None:
-    """The new global watermark: the lowest level of the active shards, never below `value` (W6).
+    """The lowest watermark of the active shards, never below `current` (W6).
 
-    One that counts without a level keeps the global one where it is (W2); with nobody active the last value stands.
+    It stays at `current` while an active shard has no watermark yet (W2), and when no shard is active.
     """
-    levels = [entry.alignment_watermark for entry in shards.values() if counts(entry, shards, alignment, now_ms)]
-    known = [level for level in levels if level is not None]
-    if not known or len(known) < len(levels):
-        return value
-    return min(known) if value is None else max(value, min(known))
+    minimum: ActiveMinimum[str] = ActiveMinimum()
+    for key, entry in shards.items():
+        minimum.set(key, is_active(entry, shards, alignment, now_ms), entry.alignment_watermark)
+    return watermark_rules.raised(current, minimum.status()[1])
 
 
-def counts(entry: ShardOffset, shards: Mapping[str, ShardOffset], alignment: AlignmentSettings, now_ms: int) -> bool:
-    """Whether a shard is active in the minimum.
+def is_active(entry: ShardOffset, shards: Mapping[str, ShardOffset], alignment: AlignmentSettings, now_ms: int) -> bool:
+    """Whether the other shards wait for this one.
 
-    A child counts from the moment it may start; an ended parent only while no child of it is known, and not for long (W5).
+    A child takes over from its parents in one step here: the same plan that names it makes it active. In the fetcher its owner may be
+    another process that has yet to report it, so an ended parent holds longer there (`reshard_handover.py`).
     """
     if entry.state.ended:
-        return not children_of(entry, shards) and now_ms - (entry.ended_ms or now_ms) < alignment.timeout
-    return is_startable(entry, shards) and not entry.idle and not entry.done
+        waited_ms = now_ms - (entry.ended_ms or now_ms)
+        has_children = bool(children_of(entry, shards))
+        return watermark_rules.holds_after_end(has_children, False, waited_ms, alignment.timeout)
+    is_open = not entry.done and is_startable(entry, shards)
+    return watermark_rules.is_active(is_open, entry.idle, entry.next_watermark is not None)

@@ -1,4 +1,4 @@
-"""The claims of one batch, put together."""
+"""The claims of one batch, read together from the claim store, and the check that the store is the right one."""
 
 from __future__ import annotations
 
@@ -14,19 +14,24 @@ from .shard_grouping import task_groups
 
 
 def claim_name(group: int) -> str:
-    """The name under which a task claims."""
+    """The name of a task's claim within its batch."""
     return f"group-{group:05d}"
 
 
 def batch_id(offset: BatchOffset) -> BatchId:
-    """Under which batch the tasks of an offset claim."""
+    """The batch under which the tasks of an offset store their claims."""
     return BatchId(offset.query, offset.batch, offset.plan)
 
 
 @dataclass(slots=True)
 class BatchClaims:
-    """What a batch's claims say: by shard, which tasks' claims are gone, when each task began to read (epoch ms), and when the last
-    fan-out read began (0: none did)."""
+    """The claims of a batch.
+
+    - `shards`: what was read of each shard, by `Shard.key`.
+    - `missing`: the tasks without a claim.
+    - `began_ms`: when each task began to read.
+    - `subscribed_ms`: when the last fan-out read began; 0 without one.
+    """
 
     shards: dict[str, ShardReadRange] = field(default_factory=dict)
     missing: list[int] = field(default_factory=list)
@@ -35,32 +40,32 @@ class BatchClaims:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing came and nothing more can be expected at once."""
-        return all(not claim.records and (claim.at_tip or claim.past_event_time) for claim in self.shards.values())
+        """Whether no record came and every shard was read to its tip or to the emit limit."""
+        return all(not read.records and (read.at_tip or read.past_event_time) for read in self.shards.values())
 
     @property
     def is_unread(self) -> bool:
-        """Whether no task at all has claimed: the batch was never read (a sink without an action)."""
+        """Whether no task at all has claimed: the sink did not read the batch."""
         return bool(self.missing) and not self.shards
 
 
 def load_batch_claims(store: ClaimStore, offset: BatchOffset) -> BatchClaims:
-    """The claims of an offset's batch. A missing or foreign one leaves its shards where they were: read again, not lost."""
-    claimed = BatchClaims()
+    """The claims of an offset's batch. Shards whose claim is missing, or of other shards, are read again by the next batch."""
+    claims = BatchClaims()
     if offset.batch == 0:
-        return claimed
+        return claims
     stored = store.load(batch_id(offset))
     for number, group in enumerate(task_groups(offset)):
         claim = _claim_of(group, stored.get(claim_name(number)))
         if claim is None:
-            claimed.missing.append(number)
+            claims.missing.append(number)
             continue
-        claimed.shards |= claim.shards
-        began = max(shard.began_ms for shard in claim.shards.values())
-        claimed.began_ms.append(began)
+        claims.shards |= claim.shards
+        began_ms = max(read.began_ms for read in claim.shards.values())
+        claims.began_ms.append(began_ms)
         if claim.subscribed:
-            claimed.subscribed_ms = max(claimed.subscribed_ms, began)
-    return claimed
+            claims.subscribed_ms = max(claims.subscribed_ms, began_ms)
+    return claims
 
 
 def _claim_of(group: list[ShardOffset], stored: bytes | None) -> ReadClaim | None:
@@ -68,29 +73,32 @@ def _claim_of(group: list[ShardOffset], stored: bytes | None) -> ReadClaim | Non
         return None
     claim = ReadClaim.from_bytes(stored)
     starts = {entry.key: entry.state for entry in group}
-    return claim if {key: shard.start for key, shard in claim.shards.items()} == starts else None
+    return claim if {key: read.start for key, read in claim.shards.items()} == starts else None
 
 
 class StoreVisibilityCheck:
-    """Owns the token of each query in one store; a query keeps its token over restarts as long as the store has it."""
+    """Checks that driver, tasks and later runs of a query see one and the same claim store, by a token that is written into it.
+
+    Owns the token of each query. A query keeps its token over restarts as long as the store has it.
+    """
 
     def __init__(self, store: ClaimStore) -> None:
         self._store = store
         self._tokens: dict[str, str] = {}
 
     def is_planning_store(self, offset: BatchOffset) -> bool:
-        """Whether the store is the one in which the offset's batch was planned, and not an empty one in its place."""
-        return bool(offset.store_token) and self._sees(offset.query, offset.store_token)
+        """Whether the store is the one that the offset's batch was planned with, and not an empty one in its place."""
+        return bool(offset.store_token) and self._has_token(offset.query, offset.store_token)
 
     def write_token(self, offset: BatchOffset) -> str:
-        """The query's token, in the store from now on. Raises: ConfigurationError when the location cannot hold claims."""
+        """Write the query's token into the store. Raises: ConfigurationError when the location cannot hold claims."""
         if offset.query not in self._tokens:
             self._tokens[offset.query] = offset.store_token if self.is_planning_store(offset) else uuid.uuid4().hex[:12]
         token = self._tokens[offset.query]
         self._store.plant_probe(offset.query, token)
         return token
 
-    def _sees(self, query: str, token: str) -> bool:
+    def _has_token(self, query: str, token: str) -> bool:
         try:
             self._store.see_probe(query, token)
         except ConfigurationError:

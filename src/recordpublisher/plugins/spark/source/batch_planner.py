@@ -1,4 +1,4 @@
-"""The driver's side of a query: plans one batch after the other from claims, new shards and the clock."""
+"""BatchPlanner: the driver's side of a query. It plans one batch after the other, from claims, new shards and the clock."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from .batch_alignment import AlignmentSettings
 from .batch_claims import BatchClaims, StoreVisibilityCheck, load_batch_claims
 from .batch_offset import BatchOffset, ShardOffset
 from .batch_progress import progress_line
-from .lineage import children_of, new_shards, unread_shard
-from .next_offset import AvailableNow, PlanInputs, advance
+from .next_offset import AvailableNow, PlanInputs, next_offset
 from .one_time_warnings import OneTimeWarnings
 from .planning_pause import PlanningPause, found_nothing_new, next_batch_due_ms
 from .read_task import TaskPlan
+from .reshards import children_of, new_shards, unread_shard
 from .retention_check import lost_shards
 from .shard_grouping import readable_shards
 from .task_plans import task_plans
 
 LOG = logging.getLogger("recordpublisher.spark")
-PAUSE_SECONDS = 0.05
-"""Between two looks when there is nothing to plan; Spark itself asks again after 10 ms."""
+POLL_SECONDS = 0.05
+"""How long to wait when there is nothing to plan; Spark itself asks again after 10 ms."""
 
 
 class NoBatchReason(Enum):
     """Why there is no next batch."""
 
-    NOT_YET = "ask again"
-    FINISHED = "the run read everything that was available"
+    NOT_YET = "nothing to plan now"
+    FINISHED = "the run has read everything that was available"
 
 
 @dataclass(slots=True)
 class BatchPlanner:
-    """Owns what a query's driver remembers between batches; whatever must survive is in the offsets."""
+    """Owns what the driver of a query keeps between batches. What must survive a restart is in the offsets."""
 
     options: SparkOptions
     service: PlanningService
@@ -53,12 +53,12 @@ class BatchPlanner:
     sleep: Callable[[float], None] = time.sleep
     last: BatchOffset | None = None
     """The last planned batch, for progress reports."""
-    _wants_available_now: bool = False
+    _is_available_now: bool = False
     _available_now: AvailableNow | None = None
     _finished: set[str] = field(default_factory=set)
-    _gone: frozenset[str] | None = None
-    _rest: PlanningPause | None = None
-    _listed_for: int = 0
+    _lost: frozenset[str] | None = None
+    _pause: PlanningPause | None = None
+    _listed_at_batch: int = 0
     _store_check: StoreVisibilityCheck = field(init=False)
     _warnings: OneTimeWarnings = field(init=False)
 
@@ -67,138 +67,167 @@ class BatchPlanner:
         self._warnings = OneTimeWarnings(self.options)
 
     def initial_offset(self) -> BatchOffset:
-        """Where a new query starts: every listed shard, LATEST pinned by the service's clock before listing (P3)."""
+        """Where a new query starts: every listed shard. LATEST becomes the service's time before the listing (P3)."""
         start = self._pinned(self.service.starting_position())
         shards = [shard for stream in self.options.streams for shard in self.service.list_shards(stream)]
-        offset = BatchOffset(_random(), "start", 0, self.clock.now_ms(), _entries(shards, start))
+        offset = BatchOffset(_random_id(), "start", 0, self.clock.now_ms(), _unread_shards(shards, start))
         return replace(offset, start=start)
 
     def prepare_available_now(self) -> None:
         """Stop at the tips as of now (Trigger.AvailableNow)."""
-        self._wants_available_now = True
+        self._is_available_now = True
 
     def next_offset(self, start: BatchOffset, limit: int | None) -> BatchOffset | None:
         """The plan of the next batch; None: nothing to plan now (Spark asks again) or, for AvailableNow, no more."""
-        self._look_back(start)
-        if self._rests(start):
+        self._begin_run(start)
+        if self._wait_in_pause(start):
             return None
-        while (offset := self._decide(start, limit)) is NoBatchReason.NOT_YET:
-            self.sleep(PAUSE_SECONDS)
+        while (planned := self._plan(start, limit)) is NoBatchReason.NOT_YET:
+            self.sleep(POLL_SECONDS)
             if self._available_now is None:
                 return None
-        return None if isinstance(offset, NoBatchReason) else offset
+        return None if isinstance(planned, NoBatchReason) else planned
 
     def partitions(self, offset: BatchOffset) -> list[TaskPlan]:
         """The tasks of a batch: a function of the offset, so that a replay finds its claims."""
         is_replay = self.last is None or self.last.plan != offset.plan
-        is_forgotten = is_replay and not self._store_check.is_planning_store(offset)
-        if is_forgotten:
-            self._warnings.of_forgotten(offset)
-        probe = self._store_check.write_token(offset)
-        return task_plans(offset, self.options, probe, self.service.consumer_arns(), is_forgotten)
+        lost_claims = is_replay and not self._store_check.is_planning_store(offset)
+        if lost_claims:
+            self._warnings.lost_claims(offset)
+        token = self._store_check.write_token(offset)
+        return task_plans(offset, self.options, token, self.service.consumer_arns(), lost_claims)
 
     def commit(self, end: BatchOffset) -> None:
-        """A batch is done for good: forget the claims of batches long before it. What goes wrong is tried again by the next commit."""
+        """Spark has committed a batch: remove the claims of batches long before it. An error is logged; the next commit tries again."""
         try:
             self.store.purge(end.query, end.batch - self.options.retain)
         except Exception as error:
             LOG.warning("old claims of query %s cannot be removed: %s", end.query, error)
 
-    def _look_back(self, start: BatchOffset) -> None:
-        """Once for each run of a query: its streams, what is past retention, and where an AvailableNow run ends."""
-        if self._gone is None:
+    # --- the start of a run ------------------------------------------------------------------------------------------------------
+
+    def _begin_run(self, start: BatchOffset) -> None:
+        """At the first call of a run: check streams and retention, and note where an AvailableNow run ends."""
+        if self._lost is None:
             known = {entry.shard.stream for entry in start.shards.values()}
-            self._warnings.of_dropped(dropped_streams(known, self.options.streams))
-            reached = advance(start, load_batch_claims(self.store, start).shards, self._planned(start, None))
-            names = {name_of(stream) for stream in self.options.streams}
-            has_run = start.batch > 0
-            self._gone = (
-                lost_shards(reached, names, self.service, self.options.properties) if has_run else frozenset[str]()
-            )
-        if self._wants_available_now and self._available_now is None:
-            self._list_all()  # what is there now belongs to the run, whether or not the discovery has seen it yet
-            # the service's clock is cut to whole seconds: what arrived within this one belongs to the run
-            arrival = max(self.service.server_time_ms(stream) for stream in self.options.streams) + 1000
-            self._available_now = AvailableNow(arrival, start.batch)
+            self._warnings.dropped_streams(dropped_streams(known, self.options.streams))
+            self._lost = self._check_retention(start) if start.batch > 0 else frozenset()
+        if self._is_available_now and self._available_now is None:
+            self._list_all()  # what is there now belongs to the run, even if the discovery has not found it yet
+            # the service's time is cut to whole seconds: what arrived within this one belongs to the run
+            arrival_ms = max(self.service.server_time_ms(stream) for stream in self.options.streams) + 1000
+            self._available_now = AvailableNow(arrival_ms, start.batch)
 
-    def _rests(self, start: BatchOffset) -> bool:
-        rest = self._rest
-        if rest is None or rest.plan != start.plan or self.clock.now_ms() >= rest.until_ms:
+    def _check_retention(self, start: BatchOffset) -> frozenset[str]:
+        # the last batch may be read and claimed: what counts is where it ended
+        reached = next_offset(start, load_batch_claims(self.store, start).shards, self._inputs(start, None))
+        return lost_shards(reached, self._stream_names(), self.service, self.options.properties)
+
+    # --- each plan ---------------------------------------------------------------------------------------------------------------
+
+    def _wait_in_pause(self, start: BatchOffset) -> bool:
+        """During a pause, wait a moment for new data; whether the pause goes on."""
+        pause = self._pause
+        if pause is None or pause.plan != start.plan or self.clock.now_ms() >= pause.until_ms:
             return False
-        return not self.service.wait_for_new_data(PAUSE_SECONDS)
+        return not self.service.wait_for_new_data(POLL_SECONDS)
 
-    def _decide(self, start: BatchOffset, limit: int | None) -> BatchOffset | NoBatchReason:
-        claimed = load_batch_claims(self.store, start)
-        if self._is_too_early(claimed):
+    def _plan(self, start: BatchOffset, limit: int | None) -> BatchOffset | NoBatchReason:
+        claims = load_batch_claims(self.store, start)
+        if self._is_too_early(claims):
             return NoBatchReason.NOT_YET
-        offset = self._only_wanted_streams(advance(start, claimed.shards, self._planned(start, limit)))
-        if self._is_over(offset, claimed):
-            return self._decide(start, limit) if self._lists_again(offset) else NoBatchReason.FINISHED
-        if not readable_shards(offset) or self._may_wait(start, offset, claimed):
+        offset = self._without_dropped_streams(next_offset(start, claims.shards, self._inputs(start, limit)))
+        if self._is_run_finished(offset, claims):
+            # children that no answer has named yet belong to the run too: a new listing shows them
+            if self._has_ended_shard_without_children(offset) and self._list_once_for(offset):
+                return self._plan(start, limit)
+            if claims.is_unread:
+                self._warnings.unread_batch(offset)
+            return NoBatchReason.FINISHED
+        if not readable_shards(offset) or self._pause_if_quiet(start, offset, claims):
             return NoBatchReason.NOT_YET
-        return self._adopt(start, offset, claimed)
+        return self._record_plan(start, offset, claims)
 
-    def _planned(self, start: BatchOffset, limit: int | None) -> PlanInputs:
+    def _pause_if_quiet(self, start: BatchOffset, offset: BatchOffset, claims: BatchClaims) -> bool:
+        """Whether no batch is needed now. On a quiet stream this starts a watch over the shards and a pause of planning."""
+        if not (claims.is_unread or found_nothing_new(start, offset, claims)):
+            return False
+        now, probe_ms = self.clock.now_ms(), self.options.probe_ms
+        if claims.is_unread or self._available_now is not None:
+            return now < start.planned_ms + probe_ms
+        due_ms = max(next_batch_due_ms(offset, self._alignment()), start.planned_ms + probe_ms)
+        if now >= due_ms or self.service.wait_for_new_data(0):
+            return False
+        self._pause = PlanningPause(start.plan, min(due_ms, now + max(probe_ms, 1000)))
+        self.service.watch({entry.shard: entry.state for entry in readable_shards(offset, limited=False)})
+        return True
+
+    def _record_plan(self, start: BatchOffset, offset: BatchOffset, claims: BatchClaims) -> BatchOffset:
+        """Complete the offset with its tasks and the store's token, and note that it is planned."""
+        self._finished |= start.shards.keys() - offset.shards.keys()
+        planned = replace(offset, tasks=self.options.tasks_for(len(readable_shards(offset))))
+        planned = replace(planned, store_token=self._store_check.write_token(planned))
+        self._warnings.after_batch(start, planned, claims)
+        LOG.info(progress_line(start, planned))
+        self._pause = None
+        self.service.stop_watching()
+        self.last = planned
+        return planned
+
+    # --- what a plan is made of --------------------------------------------------------------------------------------------------
+
+    def _inputs(self, start: BatchOffset, limit: int | None) -> PlanInputs:
         known = {entry.shard.stream for entry in start.shards.values()}
-        wanted = {name_of(stream) for stream in self.options.streams}
+        added = self._stream_names() - known
         listed = self.service.discovered_shards()
         found = new_shards(listed, start.shards, self._finished)
         return PlanInputs(
-            plan=_random(),
+            plan=_random_id(),
             now_ms=self.clock.now_ms(),
-            alignment=AlignmentSettings.of(self.options.properties),
+            alignment=self._alignment(),
             limit=limit,
             found=tuple(shard for shard in found if shard.stream in known),
-            new_streams=_entries((shard for shard in listed if shard.stream in wanted - known), start.start),
+            new_streams=_unread_shards((shard for shard in listed if shard.stream in added), start.start),
             available_now=self._available_now,
-            gone=self._gone or frozenset(),
+            lost=self._lost or frozenset(),
         )
+
+    def _alignment(self) -> AlignmentSettings:
+        return AlignmentSettings.of(self.options.properties)
 
     def _pinned(self, start: StartingPosition) -> StartingPosition:
         if start.type is not PositionType.LATEST:
             return start
         return StartingPosition.at_timestamp(self.service.server_time_ms(self.options.streams[0]))
 
-    def _only_wanted_streams(self, offset: BatchOffset) -> BatchOffset:
-        names = {name_of(stream) for stream in self.options.streams}
+    def _stream_names(self) -> set[str]:
+        return {name_of(stream) for stream in self.options.streams}
+
+    def _without_dropped_streams(self, offset: BatchOffset) -> BatchOffset:
+        names = self._stream_names()
         return replace(
             offset, shards={key: entry for key, entry in offset.shards.items() if entry.shard.stream in names}
         )
 
-    def _is_too_early(self, claimed: BatchClaims) -> bool:
-        """Whether a fan-out window that ended early still keeps its successor from subscribing (F9)."""
-        return self.clock.now_ms() < claimed.subscribed_ms + self.options.fan_out_window_ms
+    def _is_too_early(self, claims: BatchClaims) -> bool:
+        """Whether a fan-out read that ended early still keeps the next one from subscribing (F9)."""
+        return self.clock.now_ms() < claims.subscribed_ms + self.options.fan_out_window_ms
 
-    def _may_wait(self, start: BatchOffset, offset: BatchOffset, claimed: BatchClaims) -> bool:
-        """Whether nothing is new and nobody has to look; from then on the shards are watched instead."""
-        if not (claimed.is_unread or found_nothing_new(start, offset, claimed)):
+    def _is_run_finished(self, offset: BatchOffset, claims: BatchClaims) -> bool:
+        """Whether an AvailableNow run has read everything, or its sink did not read the last batch."""
+        run = self._available_now
+        if run is None or offset.batch - 1 <= run.after_batch:
             return False
-        now, probe_ms = self.clock.now_ms(), self.options.probe_ms
-        if claimed.is_unread or self._available_now is not None:
-            return now < start.planned_ms + probe_ms
-        due = max(next_batch_due_ms(offset, AlignmentSettings.of(self.options.properties)), start.planned_ms + probe_ms)
-        if now >= due or self.service.wait_for_new_data(0):
-            return False
-        self._rest = PlanningPause(start.plan, min(due, now + max(probe_ms, 1000)))
-        self.service.watch({entry.shard: entry.state for entry in readable_shards(offset, limited=False)})
-        return True
+        return claims.is_unread or all(entry.done or entry.state.ended for entry in offset.shards.values())
 
-    def _is_over(self, offset: BatchOffset, claimed: BatchClaims) -> bool:
-        now = self._available_now
-        if now is None or offset.batch - 1 <= now.after_batch:
-            return False
-        if claimed.is_unread:
-            self._warnings.of_an_unread_batch(offset)
-        return claimed.is_unread or all(entry.done or entry.state.ended for entry in offset.shards.values())
+    def _has_ended_shard_without_children(self, offset: BatchOffset) -> bool:
+        return any(entry.state.ended and not children_of(entry, offset.shards) for entry in offset.shards.values())
 
-    def _lists_again(self, offset: BatchOffset) -> bool:
-        """Before an AvailableNow run ends: children that no answer has named yet belong to it too."""
-        has_orphans = any(
-            entry.state.ended and not children_of(entry, offset.shards) for entry in offset.shards.values()
-        )
-        if not has_orphans or self._listed_for == offset.batch:
+    def _list_once_for(self, offset: BatchOffset) -> bool:
+        """List all streams, once for each batch; whether that was done now."""
+        if self._listed_at_batch == offset.batch:
             return False
-        self._listed_for = offset.batch
+        self._listed_at_batch = offset.batch
         self._list_all()
         return True
 
@@ -206,21 +235,10 @@ class BatchPlanner:
         for stream in self.options.streams:
             self.service.list_shards(stream)
 
-    def _adopt(self, start: BatchOffset, offset: BatchOffset, claimed: BatchClaims) -> BatchOffset:
-        self._finished |= start.shards.keys() - offset.shards.keys()
-        planned = replace(offset, tasks=self.options.tasks_for(len(readable_shards(offset))))
-        planned = replace(planned, store_token=self._store_check.write_token(planned))
-        self._warnings.of_batch(start, planned, claimed)
-        LOG.info(progress_line(start, planned))
-        self._rest = None
-        self.service.stop_watching()
-        self.last = planned
-        return planned
 
-
-def _entries(shards: Iterable[Shard], start: StartingPosition) -> dict[str, ShardOffset]:
+def _unread_shards(shards: Iterable[Shard], start: StartingPosition) -> dict[str, ShardOffset]:
     return {shard.key: unread_shard(shard, start) for shard in shards}
 
 
-def _random() -> str:
+def _random_id() -> str:
     return uuid.uuid4().hex[:12]

@@ -1,4 +1,4 @@
-"""What a person sees of each planned batch: one line in the log, and the figures in the query's progress."""
+"""The progress of a query: figures for `lastProgress`, and one log line for each planned batch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .shard_grouping import is_held, readable_shards
 
 
 def progress_figures(offset: BatchOffset) -> dict[str, Any]:
-    """Counts of a planned batch and of the one before, plain values."""
+    """Counts of a planned batch and of the one before, as plain values."""
     entries = offset.shards.values()
     behind = [entry.behind_ms for entry in entries if entry.behind_ms is not None and not entry.state.ended]
     return {
@@ -29,8 +29,8 @@ def progress_figures(offset: BatchOffset) -> dict[str, Any]:
 
 
 def progress_line(start: BatchOffset, offset: BatchOffset) -> str:
-    """What the batch before brought and what this one will do."""
-    told = progress_figures(offset)
+    """What the batch before brought and what this one will read."""
+    figures = progress_figures(offset)
     counts = {
         "shards": "shards",
         "reading": "reading",
@@ -39,20 +39,20 @@ def progress_line(start: BatchOffset, offset: BatchOffset) -> str:
         "held": "held",
         "at tip": "atTip",
     }
-    took = (offset.planned_ms - start.planned_ms) / 1000
-    behind = told["millisBehindLatest"]
+    seconds_ago = (offset.planned_ms - start.planned_ms) / 1000
+    behind = figures["millisBehindLatest"]
     return (
-        f"batch {offset.batch} of query {offset.query}: {', '.join(f'{name} {told[key]}' for name, key in counts.items())}; "
+        f"batch {offset.batch} of query {offset.query}: {', '.join(f'{name} {figures[key]}' for name, key in counts.items())}; "
         f"furthest behind {'unknown' if behind is None else f'{behind / 1000:.1f} s'}; "
-        f"global watermark {_time(offset.global_watermark)}, bound {_bound(offset.emit_limit)}; "
-        f"the batch before brought {told['recordsOfTheBatchBefore']} records, {took:.1f} s ago"
+        f"global watermark {_time(offset.global_watermark)}, emit limit {_limit(offset.emit_limit)}; "
+        f"the batch before brought {figures['recordsOfTheBatchBefore']} records, {seconds_ago:.1f} s ago"
     )
 
 
-def _bound(bound: int | None) -> str:
-    if bound is None:
+def _limit(emit_limit: int | None) -> str:
+    if emit_limit is None:
         return "none"
-    return "unknown, looking at the heads" if bound == EMIT_NOTHING else _time(bound)
+    return "unknown, reading first watermarks only" if emit_limit == EMIT_NOTHING else _time(emit_limit)
 
 
 def _time(millis: int | None) -> str:

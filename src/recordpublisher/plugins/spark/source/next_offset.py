@@ -1,4 +1,4 @@
-"""The next offset from the last one and its claims: one plain function, step by step."""
+"""next_offset: the offset of the next batch, from the last offset and the claims of its batch. One plain function, step by step."""
 
 from __future__ import annotations
 
@@ -7,33 +7,41 @@ from dataclasses import dataclass, field, replace
 
 from recordpublisher.publishers.shards import Shard
 
-from .batch_alignment import AlignmentSettings, advanced, silence_ms_after
+from .batch_alignment import AlignmentSettings, next_global_watermark, silent_ms_after
 from .batch_offset import BatchOffset, ShardOffset
-from .lineage import with_new_shards, with_started_children
 from .read_claim import ShardReadRange
+from .reshards import with_new_shards, with_started_children
 from .shard_grouping import is_held
 
 
 @dataclass(frozen=True, slots=True)
 class AvailableNow:
-    """A run that stops at the tip as of its start: `arrival_ms` the server's clock then, `after_batch` the last batch planned before."""
+    """A run that stops at the tips as of its start.
+
+    `arrival_ms` is the service's time at the start; `after_batch` is the last batch that was planned before.
+    """
 
     arrival_ms: int
     after_batch: int
 
-    def is_done(self, entry: ShardOffset, claim: ShardReadRange | None, batch: int) -> bool:
-        """Whether the shard gave everything that was there at the start of the run; claims of earlier runs say nothing about that."""
+    def is_done(self, entry: ShardOffset, read: ShardReadRange | None, batch: int) -> bool:
+        """Whether the shard has given everything that it had at the start of the run. Claims of earlier runs do not tell."""
         if batch <= self.after_batch:
             return False
-        if claim is None:
+        if read is None:
             return entry.done
-        return claim.at_tip or (claim.end.arrival_ms or 0) >= self.arrival_ms
+        return read.at_tip or (read.end.arrival_ms or 0) >= self.arrival_ms
 
 
 @dataclass(frozen=True, slots=True)
 class PlanInputs:
-    """What the planner knows besides the claims: time, a random id, limits, shards and streams that are new, shards (by `Shard.key`) that
-    are gone and accepted as lost."""
+    """What a plan needs besides the last offset and its claims.
+
+    - `plan`: a new random id; `now_ms`: the driver's time; `limit`: the most records of the batch.
+    - `found`: shards that are new in streams of the job; `new_streams`: the shards of streams that were added to the job.
+    - `available_now`: set in a run that stops at the tips.
+    - `lost`: shards, by `Shard.key`, that are past retention, where the job accepts that.
+    """
 
     plan: str
     now_ms: int
@@ -42,72 +50,87 @@ class PlanInputs:
     found: tuple[Shard, ...] = ()
     new_streams: Mapping[str, ShardOffset] = field(default_factory=dict)
     available_now: AvailableNow | None = None
-    gone: frozenset[str] = frozenset()
+    lost: frozenset[str] = frozenset()
 
 
-def advance(offset: BatchOffset, claims: Mapping[str, ShardReadRange], planned: PlanInputs) -> BatchOffset:
-    """The next batch's offset, but for the number of tasks. A shard without a claim stays where it is: it is read again, not lost."""
-    moved = {key: _moved(entry, claims.get(key), offset, planned) for key, entry in offset.shards.items()}
-    children = [child for claim in claims.values() for child in claim.children]
-    shards = with_started_children(with_new_shards({**moved, **planned.new_streams}, [*children, *planned.found]))
-    value = advanced(offset.global_watermark, shards, planned.alignment, planned.now_ms)
-    bound = planned.alignment.emit_limit(value)
-    elapsed = planned.now_ms - offset.planned_ms
+def next_offset(offset: BatchOffset, reads: Mapping[str, ShardReadRange], inputs: PlanInputs) -> BatchOffset:
+    """The next batch's offset; the caller decides the number of tasks afterwards.
+
+    `reads` has the claimed range of each shard. A shard without one starts where it started before: it is read again, nothing is lost.
+    """
+    # 1. Every shard stands where its claimed read ended.
+    shards = {key: _after_read(entry, reads.get(key), offset, inputs) for key, entry in offset.shards.items()}
+
+    # 2. New shards join; children whose parents have ended take over from them.
+    children = [child for read in reads.values() for child in read.children]
+    shards = with_new_shards({**shards, **inputs.new_streams}, [*children, *inputs.found])
+    shards = with_started_children(shards)
+
+    # 3. The global watermark rises to the lowest active shard, and with it what the batch may emit.
+    global_watermark = next_global_watermark(offset.global_watermark, shards, inputs.alignment, inputs.now_ms)
+    emit_limit = inputs.alignment.emit_limit(global_watermark)
+
+    # 4. Shards that wait above that limit count the time.
+    elapsed_ms = inputs.now_ms - offset.planned_ms
+    shards = {key: _with_held_time(entry, emit_limit, elapsed_ms) for key, entry in shards.items()}
+
     return replace(
         offset,
-        plan=planned.plan,
+        plan=inputs.plan,
         batch=offset.batch + 1,
-        planned_ms=planned.now_ms,
-        limit=planned.limit,
-        global_watermark=value,
-        emit_limit=bound,
-        records=offset.records + sum(claim.records for claim in claims.values()),
-        shards={key: _held(entry, bound, elapsed) for key, entry in shards.items()},
+        planned_ms=inputs.now_ms,
+        limit=inputs.limit,
+        global_watermark=global_watermark,
+        emit_limit=emit_limit,
+        records=offset.records + sum(read.records for read in reads.values()),
+        shards=shards,
     )
 
 
-def _moved(entry: ShardOffset, claim: ShardReadRange | None, offset: BatchOffset, planned: PlanInputs) -> ShardOffset:
-    if entry.key in planned.gone:
-        return replace(entry, state=replace(entry.state, ended=True), ended_ms=planned.now_ms)
-    now = planned.available_now
-    done = now is not None and now.is_done(entry, claim, offset.batch)
-    if claim is None:
+def _after_read(
+    entry: ShardOffset, read: ShardReadRange | None, offset: BatchOffset, inputs: PlanInputs
+) -> ShardOffset:
+    """The shard after the batch of `offset`; `read` is None when no task has claimed it."""
+    if entry.key in inputs.lost:
+        return replace(entry, state=replace(entry.state, ended=True), ended_ms=inputs.now_ms)
+    run = inputs.available_now
+    done = run is not None and run.is_done(entry, read, offset.batch)
+    if read is None:
         return replace(entry, last_records=0, done=done)
-    silent = silence_ms_after(entry, claim)
-    moved = replace(
+    after = replace(
         entry,
-        state=claim.end,
-        records=entry.records + claim.records,
-        last_records=claim.records,
-        at_tip=claim.at_tip,
-        tip_ms=_tip(entry, claim),
-        silent_ms=silent,
-        next_watermark=claim.next_watermark if claim.past_event_time else None,
-        behind_ms=claim.behind_ms,
-        ended_ms=planned.now_ms if claim.end.ended else None,
+        state=read.end,
+        records=entry.records + read.records,
+        last_records=read.records,
+        at_tip=read.at_tip,
+        tip_ms=_last_tip_ms(entry, read),
+        silent_ms=silent_ms_after(entry, read),
+        next_watermark=read.next_watermark if read.past_event_time else None,
+        behind_ms=read.behind_ms,
+        ended_ms=inputs.now_ms if read.end.ended else None,
         done=done,
-        empty_windows=0 if _brought_it_on(entry, claim) else entry.empty_windows + 1,
+        empty_windows=0 if _made_progress(entry, read) else entry.empty_windows + 1,
     )
-    return replace(moved, idle=planned.alignment.is_idle(moved))
+    return replace(after, idle=inputs.alignment.is_idle(after))
 
 
-def _brought_it_on(entry: ShardOffset, claim: ShardReadRange) -> bool:
-    """Whether the window showed something: records, the tip, a record above the bound, the end, or a position further on."""
-    before, after = entry.state, claim.end
-    moved = (before.position, before.continuation) != (after.position, after.continuation)
-    return moved or claim.at_tip or claim.past_event_time or after.ended or claim.records > 0
+def _made_progress(entry: ShardOffset, read: ShardReadRange) -> bool:
+    """Whether the read gave records, reached the tip, the emit limit or the end of the shard, or moved the position."""
+    before, after = entry.state, read.end
+    has_moved = (before.position, before.continuation) != (after.position, after.continuation)
+    return has_moved or read.at_tip or read.past_event_time or after.ended or read.records > 0
 
 
-def _tip(entry: ShardOffset, claim: ShardReadRange) -> int | None:
-    """When a read last stood at the tip, None once one stood behind it; a window without an answer changes nothing."""
-    if not claim.was_answered:
+def _last_tip_ms(entry: ShardOffset, read: ShardReadRange) -> int | None:
+    """When an answer last stood at the tip; None once one stood before it. A read without an answer changes nothing."""
+    if not read.was_answered:
         return entry.tip_ms
-    return claim.tip_seen_ms[1] if claim.at_tip and claim.tip_seen_ms else None
+    return read.tip_seen_ms[1] if read.at_tip and read.tip_seen_ms else None
 
 
-def _held(entry: ShardOffset, bound: int | None, elapsed_ms: int) -> ShardOffset:
-    """Count the time that a record waited above the bound."""
+def _with_held_time(entry: ShardOffset, emit_limit: int | None, elapsed_ms: int) -> ShardOffset:
+    """Count the time for which a record has waited above the emit limit."""
     if entry.next_watermark is None or entry.state.ended:
         return entry
-    batches = entry.held_batches + (1 if is_held(entry, bound) else 0)
+    batches = entry.held_batches + (1 if is_held(entry, emit_limit) else 0)
     return replace(entry, held_ms=entry.held_ms + max(0, elapsed_ms), held_batches=batches)

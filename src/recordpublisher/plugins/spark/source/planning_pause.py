@@ -1,4 +1,4 @@
-"""How long a query may rest: a quiet stream costs no batches."""
+"""When a quiet query needs no batch: the driver watches the shards instead, until something arrives or a batch is due."""
 
 from __future__ import annotations
 
@@ -9,46 +9,47 @@ from .batch_claims import BatchClaims
 from .batch_offset import BatchOffset, ShardOffset
 from .shard_grouping import readable_shards
 
-CONFIRM_MS = 3_600_000
-"""How long a shard's last confirmed tip stays unwritten: far below the shortest retention (24 h), since the later of last record and last
-tip decides whether records were lost while the job stood still (S5)."""
+TIP_CONFIRMATION_MS = 3_600_000
+"""How often a quiet shard's tip is written down anew. It must stay far below the shortest retention (24 h): whether records were lost
+while the job stood still depends on the later one of last record and last tip (S5)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanningPause:
-    """Nothing is to be planned after the batch of `plan` before `until_ms` (epoch ms), unless something new comes."""
+    """After the batch of `plan` no batch is planned before `until_ms`, unless something new arrives."""
 
     plan: str
     until_ms: int
 
 
-def found_nothing_new(start: BatchOffset, offset: BatchOffset, claimed: BatchClaims) -> bool:
-    """Whether the last batch, planned by `start`, brought nothing, and it or one before it stood at the tip of every other shard to read.
+def found_nothing_new(start: BatchOffset, offset: BatchOffset, claims: BatchClaims) -> bool:
+    """Whether the last batch, planned by `start`, brought nothing, and every shard to read was seen at its tip.
 
-    A limit below the number of shards lets a batch look at some of them only; what came to the others since, the watch will see.
+    With a limit below the number of shards a batch reads some of them only. A tip seen by an earlier batch is enough for the others: the
+    watch finds what arrived since.
     """
-    same = start.shards.keys() == offset.shards.keys() and start.emit_limit == offset.emit_limit
-    all_seen = all(entry.key in claimed.shards or entry.at_tip for entry in _all_runnable(offset))
-    return start.batch > 0 and same and all_seen and claimed.is_quiet
+    is_unchanged = start.shards.keys() == offset.shards.keys() and start.emit_limit == offset.emit_limit
+    all_seen = all(entry.key in claims.shards or entry.at_tip for entry in _all_readable(offset))
+    return start.batch > 0 and is_unchanged and all_seen and claims.is_quiet
 
 
 def next_batch_due_ms(offset: BatchOffset, alignment: AlignmentSettings) -> int:
-    """When a batch must look although nothing new came, epoch ms.
+    """When a batch must run although nothing new arrived, epoch ms.
 
-    Tips are confirmed from time to time; and while records are held, the silent shards that hold them must be seen silent for long
-    enough to be idle (W3).
+    Tips are confirmed from time to time. And while records wait above the emit limit, the silent shards that hold them back must be
+    read again to be seen silent for long enough (W3).
     """
-    shards = _all_runnable(offset)
-    looks = [(entry.tip_ms or offset.planned_ms) + CONFIRM_MS for entry in shards]
+    shards = _all_readable(offset)
+    due = [(entry.tip_ms or offset.planned_ms) + TIP_CONFIRMATION_MS for entry in shards]
     if alignment.idle_interval >= 0 and any(entry.next_watermark is not None for entry in offset.shards.values()):
-        looks += [_idle_from(entry, alignment.idle_interval, offset) for entry in shards if not entry.idle]
-    return min(looks, default=offset.planned_ms + CONFIRM_MS)
+        due += [_idle_from_ms(entry, alignment.idle_interval, offset) for entry in shards if not entry.idle]
+    return min(due, default=offset.planned_ms + TIP_CONFIRMATION_MS)
 
 
-def _idle_from(entry: ShardOffset, idle_interval: int, offset: BatchOffset) -> int:
-    seen = offset.planned_ms if entry.tip_ms is None else entry.tip_ms
-    return seen + max(0, idle_interval - entry.silent_ms)
+def _idle_from_ms(entry: ShardOffset, idle_interval: int, offset: BatchOffset) -> int:
+    last_tip_ms = offset.planned_ms if entry.tip_ms is None else entry.tip_ms
+    return last_tip_ms + max(0, idle_interval - entry.silent_ms)
 
 
-def _all_runnable(offset: BatchOffset) -> list[ShardOffset]:
+def _all_readable(offset: BatchOffset) -> list[ShardOffset]:
     return readable_shards(offset, limited=False)

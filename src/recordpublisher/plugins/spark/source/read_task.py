@@ -1,4 +1,7 @@
-"""One task: read some shards, claim what was read, and only then hand it over; or hand over what was claimed before."""
+"""One task of a batch: reads its shards, claims what it read, and only then hands over the rows.
+
+When the batch is claimed already, by an earlier attempt or before a restart, the task reads the claimed ranges again.
+"""
 
 from __future__ import annotations
 
@@ -10,26 +13,34 @@ from typing import Any, Protocol
 
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, ShardOutcome
 from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
 from recordpublisher.plugins.stores.ports import BatchId, ClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import DataLossError, StateError
 from recordpublisher.publishers.shards import Shard
 
 from ..arrow_rows import ArrowRows
+from ..options import SparkOptions
+from ..python_worker import worker_loop
+from ..service.kinesis_service import task_properties
 from .batch_claims import claim_name
 from .batch_offset import ShardOffset
 from .read_claim import ReadClaim, ShardReadRange
 
 LOG = logging.getLogger("recordpublisher.spark")
 REPLAY_SECONDS = 600.0
-"""A replay that has not met its records by then fails its task, which Spark tries again."""
+"""A replay that has not found its records by then fails its task, which Spark tries again."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskPlan:
-    """What the driver tells a task; pickled, without secrets. `probe` is the token that the task must see in the claim store.
-    `publisher` reads a batch the first time, `again` every other time: a second subscription would take the first one over (F9, F10).
-    `accepts_loss`: a replay goes on without claimed records that are past retention (S5).
+    """What the driver sends to a task; pickled, without secrets.
+
+    - `bounds`: what ends the first read.
+    - `publisher`: reads the batch the first time. `replay_publisher` reads it every other time, since a second subscription would take
+      the first one over (F9, F10).
+    - `store_token`: the token that the task must find in the claim store.
+    - `accepts_loss`: a replay goes on without claimed records that are past retention (S5).
     """
 
     batch: BatchId
@@ -37,8 +48,8 @@ class TaskPlan:
     shards: tuple[ShardOffset, ...]
     bounds: Bounds
     publisher: str
-    again: str
-    probe: str
+    replay_publisher: str
+    store_token: str
     consumer_arns: Mapping[str, str]
     accepts_loss: bool = False
 
@@ -48,24 +59,39 @@ class TaskPlan:
         return claim_name(self.group)
 
     @property
-    def starts(self) -> dict[Shard, ShardState]:
+    def start_states(self) -> dict[Shard, ShardState]:
         """Where each shard starts."""
         return {entry.shard: entry.state for entry in self.shards}
 
 
 class ReadShards(Protocol):
-    """How a task reads: the fetcher behind the worker's loop. `publisher` by name."""
+    """Reads shards within bounds into `sink`, by the publisher of that name, and waits for the end."""
 
     def __call__(
         self, shards: Mapping[Shard, ShardState], bounds: Bounds, sink: ArrowRows, publisher: str
     ) -> BoundedResult:
-        """Read and wait for the end."""
+        """Where each shard stands afterwards."""
         ...
+
+
+def shard_reader(options: SparkOptions, consumer_arns: Mapping[str, str]) -> ReadShards:
+    """How a task reads: with the fetcher on the worker's loop, whose clients stay open from batch to batch."""
+    properties = task_properties(options.properties, consumer_arns)
+    job = tuple(sorted(properties.items()))
+
+    def read(shards: Mapping[Shard, ShardState], bounds: Bounds, sink: ArrowRows, publisher: str) -> BoundedResult:
+        loop = worker_loop()
+        reader = loop.cached((publisher, job), lambda: BoundedReader(properties, publisher))
+        result = loop.run(reader.read(shards, sink, bounds))
+        loop.freeze_heap()
+        return result
+
+    return read
 
 
 @dataclass(slots=True)
 class TaskRead:
-    """Runs a plan. Takes the store, how to read, and the clock."""
+    """Runs a plan with a claim store and a way to read."""
 
     plan: TaskPlan
     store: ClaimStore
@@ -78,41 +104,44 @@ class TaskRead:
         Raises: ConfigurationError when the driver's claim store is not seen here, StateError when a claim belongs to another plan,
         DataLossError when claimed records are no longer there.
         """
-        self.store.see_probe(self.plan.batch.query, self.plan.probe)
+        self.store.see_probe(self.plan.batch.query, self.plan.store_token)
         stored = self.store.get(self.plan.batch, self.plan.name)
         if stored is None:
-            rows, claim, mine = self._read_and_claim()
-            if mine:
+            rows, claim, is_ours = self._read_and_claim()
+            if is_ours:
                 return rows.drain()
+            # another attempt was faster: its claim counts, and the rows just read are dropped
             LOG.info("%s of batch %s was claimed by another attempt", self.plan.name, self.plan.batch.batch)
         else:
             claim = ReadClaim.from_bytes(stored)
         return self._replay(claim).drain()
 
     def _read_and_claim(self) -> tuple[ArrowRows, ReadClaim, bool]:
+        """Read, and store the claim unless another attempt did: the rows read, the stored claim, and whether it is this attempt's."""
         rows = ArrowRows()
-        first = self.plan.publisher == self.plan.again or self._is_first()
-        began = self.clock.now_ms()
-        result = self.read(self.plan.starts, self.plan.bounds, rows, self.plan.publisher if first else self.plan.again)
-        subscribes = first and self.plan.publisher != self.plan.again
-        claim = self._claim(result, rows, subscribes, began).to_bytes()
-        stored = self.store.put_if_absent(self.plan.batch, self.plan.name, claim)
+        plan = self.plan
+        subscribes = plan.publisher != plan.replay_publisher and self._reserve_subscription()
+        publisher = plan.publisher if subscribes else plan.replay_publisher
+        began_ms = self.clock.now_ms()
+        result = self.read(plan.start_states, plan.bounds, rows, publisher)
+        claim = self._claim_of(result, rows, subscribes, began_ms).to_bytes()
+        stored = self.store.put_if_absent(plan.batch, plan.name, claim)
         return rows, ReadClaim.from_bytes(stored), stored == claim
 
-    def _is_first(self) -> bool:
-        """Whether nobody began to read this group before: attempts, actions and restarts are told apart by a mark in the store."""
-        taken = self.store.put_if_absent(self.plan.batch, f"{self.plan.name}.reader", (mine := _token()))
-        return taken == mine
+    def _reserve_subscription(self) -> bool:
+        """Reserve the batch's one subscription to this task's shards; False when another attempt, action or run has it."""
+        token = uuid.uuid4().hex.encode()
+        return self.store.put_if_absent(self.plan.batch, f"{self.plan.name}.reader", token) == token
 
-    def _claim(self, result: BoundedResult, rows: ArrowRows, subscribed: bool, began: int) -> ReadClaim:
-        shards = {entry.key: _read_range(entry, result.shards[entry.key], rows, began) for entry in self.plan.shards}
-        return ReadClaim(shards, subscribed)
+    def _claim_of(self, result: BoundedResult, rows: ArrowRows, subscribed: bool, began_ms: int) -> ReadClaim:
+        reads = {entry.key: _read_range(entry, result.shards[entry.key], rows, began_ms) for entry in self.plan.shards}
+        return ReadClaim(reads, subscribed)
 
     def _replay(self, claim: ReadClaim) -> ArrowRows:
         """Read the claimed records again, by polling: as many of each shard as were claimed, or to the tip when some are gone."""
         self._check_plan(claim)
-        counts = {key: shard.records for key, shard in claim.shards.items() if shard.records}
-        starts = {shard: state for shard, state in self.plan.starts.items() if shard.key in counts}
+        counts = {key: read.records for key, read in claim.shards.items() if read.records}
+        starts = {shard: state for shard, state in self.plan.start_states.items() if shard.key in counts}
         rows = ArrowRows()
         if starts:
             bounds = Bounds(max_time=REPLAY_SECONDS, shard_limits=counts, stop_at_tip=True)
@@ -123,36 +152,40 @@ class TaskRead:
 
     def _read_again(self, starts: Mapping[Shard, ShardState], bounds: Bounds, rows: ArrowRows) -> None:
         try:
-            self.read(starts, bounds, rows, self.plan.again)
-        except DataLossError as error:  # a shard is gone as a whole
+            self.read(starts, bounds, rows, self.plan.replay_publisher)
+        except DataLossError as error:  # a whole shard is past retention
             if not self.plan.accepts_loss:
                 raise
             LOG.warning("%s; going on because flink.state.dataloss=CONTINUE", error)
 
-    def _check_same_rows(self, key: str, claim: ShardReadRange, rows: ArrowRows) -> None:
-        """Raises: DataLossError, unless the job goes on without what is past retention: then with the claimed rows that are left."""
-        seen = (rows.counts.get(key, 0), rows.first.get(key), rows.last.get(key))
-        if seen == (claim.records, claim.first, claim.last):
+    def _check_same_rows(self, key: str, claimed: ShardReadRange, rows: ArrowRows) -> None:
+        """Compare the rows with the claim. When some are past retention and the job accepts that, keep the claimed ones that are left.
+
+        Raises: DataLossError when the rows differ and the job does not accept that.
+        """
+        found = (rows.counts.get(key, 0), rows.first.get(key), rows.last.get(key))
+        if found == (claimed.records, claimed.first, claimed.last):
             return
         error = DataLossError(
-            f"{key}: {claim.records} records from {claim.first} to {claim.last} were claimed, but reading them again gave {seen[0]} "
-            f"from {seen[1]} to {seen[2]}; are they past the stream's retention? Set flink.state.dataloss=CONTINUE to go on without them"
+            f"{key}: {claimed.records} records from {claimed.first} to {claimed.last} were claimed, but reading them again gave "
+            f"{found[0]} from {found[1]} to {found[2]}; are they past the stream's retention? "
+            "Set flink.state.dataloss=CONTINUE to go on without them"
         )
         if not self.plan.accepts_loss:
             raise error
-        left = rows.keep_until(key, claim.last)
+        left = rows.keep_until(key, claimed.last)
         LOG.error("%s; going on because flink.state.dataloss=CONTINUE, with %s of them", error, left)
 
     def _check_plan(self, claim: ReadClaim) -> None:
         planned = {entry.key: entry.state for entry in self.plan.shards}
-        if {key: shard.start for key, shard in claim.shards.items()} != planned:
+        if {key: read.start for key, read in claim.shards.items()} != planned:
             raise StateError(
                 f"the claim {self.plan.name} of {self.plan.batch} names other shards or starts than the plan: "
                 f"{sorted(claim.shards)} instead of {sorted(planned)}; every query needs a metadataLocation of its own"
             )
 
 
-def _read_range(entry: ShardOffset, outcome: ShardOutcome, rows: ArrowRows, began: int) -> ShardReadRange:
+def _read_range(entry: ShardOffset, outcome: ShardOutcome, rows: ArrowRows, began_ms: int) -> ShardReadRange:
     return ShardReadRange(
         start=entry.state,
         end=outcome.state,
@@ -163,12 +196,8 @@ def _read_range(entry: ShardOffset, outcome: ShardOutcome, rows: ArrowRows, bega
         past_event_time=outcome.past_event_time,
         next_watermark=outcome.next_watermark,
         silent_ms=outcome.silent_ms,
-        began_ms=began,
+        began_ms=began_ms,
         tip_seen_ms=outcome.tip_seen_ms,
         behind_ms=outcome.millis_behind_latest,
         children=outcome.children,
     )
-
-
-def _token() -> bytes:
-    return uuid.uuid4().hex.encode()

@@ -1,4 +1,4 @@
-"""Records that passed the stream's retention while no query ran: named when the query starts again (S5)."""
+"""At the start of a query: whether records passed the stream's retention while no query ran (S5)."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def accepts_data_loss(properties: Properties) -> bool:
 def lost_shards(
     offset: BatchOffset, streams: Iterable[str], service: PlanningService, properties: Properties
 ) -> frozenset[str]:
-    """The shards of the offset (by `Shard.key`) that nobody lists any more, for a job that goes on without them.
+    """The shards of the offset, by `Shard.key`, that are not listed any more, for a job that goes on without them.
 
-    `streams` by name. Raises: DataLossError that names what is past retention unless the job goes on (S5).
+    `streams` by name. Raises: DataLossError that names what is past retention, unless the job goes on (S5).
     """
     states = {key: entry.state for key, entry in offset.shards.items()}
     names = set(streams) & {entry.shard.stream for entry in offset.shards.values()}
     try:
         listed = {name: service.list_shards(name) for name in names}
         oldest = {name: service.oldest_retained_ms(name) for name in names}
-    except RecordPublisherError as error:  # the tasks will say more
-        LOG.warning("whether records are past retention is not known: %s", error)
+    except RecordPublisherError as error:  # the tasks meet the same error and report it better
+        LOG.warning("cannot check whether records are past retention: %s", error)
         return frozenset()
     every: list[Shard] = [shard for shards in listed.values() for shard in shards]
     restored = RestoredState(states)

@@ -1,22 +1,26 @@
-"""Which shards a batch reads, in which tasks: plain functions of the offset, so that a replay plans the same."""
+"""Which shards a batch reads, and by which tasks. Plain functions of the offset, so that a replay divides them the same way."""
 
 from __future__ import annotations
 
 from .batch_offset import BatchOffset, ShardOffset
-from .lineage import is_startable
+from .reshards import is_startable
 
-LONGEST_PATIENCE = 4
-"""Doublings: 24 s instead of 1.5 s."""
+MAX_DOUBLINGS = 4
+"""A window grows from 1.5 s to 24 s at most."""
 
 
-def is_held(entry: ShardOffset, bound: int | None) -> bool:
-    """Whether alignment keeps the shard from being read: its next record is known to lie above the bound (W8, W11)."""
-    return bound is not None and entry.alignment_watermark is not None and entry.alignment_watermark > bound
+def is_held(entry: ShardOffset, emit_limit: int | None) -> bool:
+    """Whether alignment keeps the shard from being read: its next record is known to lie above the limit (W8, W11)."""
+    watermark = entry.alignment_watermark
+    return emit_limit is not None and watermark is not None and watermark > emit_limit
 
 
 def readable_shards(offset: BatchOffset, limited: bool = True) -> list[ShardOffset]:
-    """The shards to read, in rotation when the batch's limit is below one record for each of them (all of them unless `limited`)."""
-    entries = [entry for _, entry in sorted(offset.shards.items()) if _may_run(entry, offset)]
+    """The shards to read.
+
+    When the batch's limit allows less than one record for each of them, the batches take turns. `limited=False`: all of them anyway.
+    """
+    entries = [entry for _, entry in sorted(offset.shards.items()) if _is_readable(entry, offset)]
     if not limited or offset.limit is None or offset.limit >= len(entries):
         return entries
     start = offset.batch * offset.limit % len(entries)
@@ -24,8 +28,10 @@ def readable_shards(offset: BatchOffset, limited: bool = True) -> list[ShardOffs
 
 
 def task_groups(offset: BatchOffset) -> list[list[ShardOffset]]:
-    """The runnable shards dealt over the offset's tasks; no group is empty. Another shard begins in each batch, where bytes may not be
-    enough for one record of each."""
+    """The shards to read, divided among the offset's tasks; no group is empty.
+
+    Another shard stands first in each batch, since a task's bytes may not be enough for one record of every shard.
+    """
     entries = readable_shards(offset)
     tasks = min(offset.tasks, len(entries))
     return [_rotated(entries[group::tasks], offset.batch) for group in range(tasks)]
@@ -39,12 +45,12 @@ def records_per_shard(offset: BatchOffset) -> int | None:
 
 
 def window_factor(group: list[ShardOffset]) -> int:
-    """How many windows long a task may read: twice as long after each window that brought a shard neither records nor to its tip.
+    """How many times longer than usual a task may read: doubled after each window that brought a shard neither records nor to its tip.
 
-    A shard that was silent for days takes many empty answers to its next record, and every window begins them anew from the last
-    record: with windows of one length it would never arrive. So do reads that wait out throttling.
+    A shard that was silent for days gives many empty answers before its next record, and every window starts them again from the last
+    record. With windows of one length it would never get there. The same holds for reads that wait because of throttling.
     """
-    return 1 << min(LONGEST_PATIENCE, max(entry.empty_windows for entry in group))
+    return 1 << min(MAX_DOUBLINGS, max(entry.empty_windows for entry in group))
 
 
 def _rotated(group: list[ShardOffset], batch: int) -> list[ShardOffset]:
@@ -52,7 +58,7 @@ def _rotated(group: list[ShardOffset], batch: int) -> list[ShardOffset]:
     return group[first:] + group[:first]
 
 
-def _may_run(entry: ShardOffset, offset: BatchOffset) -> bool:
+def _is_readable(entry: ShardOffset, offset: BatchOffset) -> bool:
     if entry.state.ended or entry.done:
         return False
     return is_startable(entry, offset.shards) and not is_held(entry, offset.emit_limit)

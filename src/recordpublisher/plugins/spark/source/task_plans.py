@@ -1,4 +1,4 @@
-"""The tasks of a batch: which shards each reads, up to which bounds, and by which publisher."""
+"""The tasks of a batch: which shards each reads, within which bounds, and by which publisher."""
 
 from __future__ import annotations
 
@@ -15,38 +15,43 @@ from .shard_grouping import records_per_shard, task_groups, window_factor
 
 
 def task_plans(
-    offset: BatchOffset, options: SparkOptions, probe: str, consumer_arns: Mapping[str, str], is_forgotten: bool = False
+    offset: BatchOffset,
+    options: SparkOptions,
+    store_token: str,
+    consumer_arns: Mapping[str, str],
+    lost_claims: bool = False,
 ) -> list[TaskPlan]:
-    """The tasks that read a batch. One whose claims are lost (`is_forgotten`) brings nothing.
+    """The tasks that read a batch.
 
-    The sink may have taken such a batch before, and then takes it no more, whatever it brings: its rows belong to the next one.
+    With `lost_claims` they bring no rows. The sink may have taken the batch before and would then ignore whatever comes under its number;
+    its records come with the next batch instead.
     """
-    again = "POLLING" if options.is_fan_out else options.publisher
-    first = options.publisher if subscribes(offset, options) and not is_forgotten else again
-    dealt = task_groups(offset)
+    replay_publisher = "POLLING" if options.is_fan_out else options.publisher
+    publisher = options.publisher if subscribes(offset, options) and not lost_claims else replay_publisher
+    groups = task_groups(offset)
     return [
         TaskPlan(
             batch=batch_id(offset),
             group=number,
             shards=tuple(group),
-            bounds=Bounds(max_records=0) if is_forgotten else bounds_of(offset, group, len(dealt), options),
-            publisher=first,
-            again=again,
-            probe=probe,
+            bounds=Bounds(max_records=0) if lost_claims else bounds_of(offset, group, len(groups), options),
+            publisher=publisher,
+            replay_publisher=replay_publisher,
+            store_token=store_token,
             consumer_arns=consumer_arns,
             accepts_loss=accepts_data_loss(options.properties),
         )
-        for number, group in enumerate(dealt)
+        for number, group in enumerate(groups)
     ]
 
 
 def subscribes(offset: BatchOffset, options: SparkOptions) -> bool:
-    """Whether first reads subscribe; a look at the heads polls, it is over long before the five seconds of F9."""
+    """Whether first reads subscribe. A batch that emits nothing polls: it is over long before the five seconds of F9."""
     return options.is_fan_out and offset.emit_limit != EMIT_NOTHING
 
 
 def bounds_of(offset: BatchOffset, group: list[ShardOffset], tasks: int, options: SparkOptions) -> Bounds:
-    """What ends the read of one of so many tasks."""
+    """What ends the read of one of `tasks` tasks."""
     share = records_per_shard(offset)
     fan_out = subscribes(offset, options)
     window_ms = options.fan_out_window_ms if fan_out else options.window_ms
@@ -55,7 +60,7 @@ def bounds_of(offset: BatchOffset, group: list[ShardOffset], tasks: int, options
         max_records=options.max_task_records,
         max_bytes=options.task_bytes(tasks),
         until_event_time=offset.emit_limit,
-        # a fan-out window lasts: its successor may not subscribe before (F9)
+        # a fan-out read uses its whole window: the next one may not subscribe before (F9)
         stop_at_tip=not fan_out,
         shard_limits={} if share is None else {entry.key: share for entry in group},
     )

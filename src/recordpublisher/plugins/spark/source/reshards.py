@@ -1,0 +1,86 @@
+"""Splits and merges in an offset: which shards may be read, which are new, which leave the offset (S2, S3, S5)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+
+from recordpublisher.fetcher.shards.lineage import ancestor_keys, parent_keys
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.watermark_rules import inherited_watermark
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.shards import Shard
+
+from .batch_offset import ShardOffset
+
+Shards = Mapping[str, ShardOffset]
+"""By `Shard.key`."""
+
+
+def is_startable(entry: ShardOffset, shards: Shards) -> bool:
+    """Whether every parent was read to its end (S2).
+
+    An offset drops a shard only once all its children may start. So a parent that is not in the offset was read, or is past retention.
+    `ShardTable.parents_finished` cannot conclude that: there a parent may also belong to another subtask.
+    """
+    return all(parent not in shards or shards[parent].state.ended for parent in parent_keys(entry.shard))
+
+
+def children_of(entry: ShardOffset, shards: Shards) -> list[ShardOffset]:
+    """The children in the offset."""
+    return [other for other in shards.values() if entry.key in parent_keys(other.shard)]
+
+
+def unread_shard(shard: Shard, start: StartingPosition) -> ShardOffset:
+    """A shard that nothing was read of."""
+    return ShardOffset(shard, ShardState(start=start, parents=shard.parents))
+
+
+def new_shards(listed: Collection[Shard], shards: Shards, finished: Collection[str]) -> list[Shard]:
+    """The listed shards that are new to the job.
+
+    Not new are the shards of the offset, their ancestors (read to their end before, S5), and those that this process has `finished`: a
+    listing may be older than the offset.
+    """
+    ancestors = ancestor_keys((entry.shard for entry in shards.values()), {shard.key: shard for shard in listed})
+    known = {*shards, *ancestors, *finished}
+    return [shard for shard in listed if shard.key not in known]
+
+
+def with_new_shards(shards: Shards, found: Iterable[Shard]) -> dict[str, ShardOffset]:
+    """The offset's shards and those found while the job runs. They are read from TRIM_HORIZON, once their parents have ended (S3)."""
+    known = dict(shards)
+    for shard in found:
+        known.setdefault(shard.key, unread_shard(shard, StartingPosition.trim_horizon()))
+    return known
+
+
+def with_started_children(shards: Shards) -> dict[str, ShardOffset]:
+    """Hand over from ended parents to their children.
+
+    A child that may start inherits the watermark of its parents (W5). An ended shard leaves the offset once all its children may start, so
+    that an offset does not grow with the history of the stream.
+    """
+    started = {key: _with_inherited_watermark(entry, shards) for key, entry in shards.items()}
+    children = _children_by_parent(started)
+    return {key: entry for key, entry in started.items() if not _is_replaced(entry, children.get(key, ()), shards)}
+
+
+def _children_by_parent(shards: Shards) -> dict[str, list[ShardOffset]]:
+    children: dict[str, list[ShardOffset]] = {}
+    for entry in shards.values():
+        for parent in parent_keys(entry.shard):
+            children.setdefault(parent, []).append(entry)
+    return children
+
+
+def _is_replaced(entry: ShardOffset, children: Collection[ShardOffset], shards: Shards) -> bool:
+    return entry.state.ended and bool(children) and all(is_startable(child, shards) for child in children)
+
+
+def _with_inherited_watermark(entry: ShardOffset, shards: Shards) -> ShardOffset:
+    parents = [shards[parent] for parent in parent_keys(entry.shard) if parent in shards]
+    watermark = inherited_watermark(parent.state.watermark for parent in parents)
+    if watermark is None or entry.state.watermark is not None or not is_startable(entry, shards):
+        return entry
+    return replace(entry, state=replace(entry.state, watermark=watermark))
