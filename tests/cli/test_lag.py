@@ -26,7 +26,7 @@ def endpoint():
             shard: [served.call(stream.put, b"%d" % number, "key", half * 2**127) for number in range(10)]
             for half, shard in enumerate(IDS)
         }
-        time.sleep(1.3)  # the service tells whole seconds
+        time.sleep(1.3)  # the service reports whole seconds
         yield served
 
 
@@ -76,7 +76,7 @@ def test_json_lines_are_for_programs(endpoint, state):
 
 
 def test_check_ends_with_3_and_names_the_shard(endpoint, state):
-    done = lag(endpoint, "--state", state, "--check", "--patience", "0.1", *QUICK)
+    done = lag(endpoint, "--state", state, "--check", "--grace", "0.1", *QUICK)
 
     assert done.returncode == 3
     assert done.stderr == (
@@ -98,15 +98,19 @@ def test_without_a_state_it_says_which_shards_are_written_to(endpoint):
 
 
 WRONG = [
-    (("--check",), 2, "option '--check' is not set; it compares with stored positions; valid: together with --state"),
-    (("--state", "/nowhere/at/all"), 2, "property 'flink.state.uri' has the value '/nowhere/at/all'; there is none"),
+    (("--check",), 2, "option '--check' is not set; it needs the stored positions; valid: together with --state"),
+    (
+        ("--state", "/nowhere/at/all"),
+        2,
+        "property 'flink.state.uri' has the value '/nowhere/at/all'; it does not exist",
+    ),
     (("--state", "pigeon://x"), 2, "no state store of that name is installed"),
     (("-p", "flink.alarm.interval=soon"), 2, "property 'flink.alarm.interval' has the value 'soon'"),
 ]
 
 
 @pytest.mark.parametrize(("arguments", "code", "words"), WRONG)
-def test_what_is_wrong_is_told_in_one_line(endpoint, arguments, code, words):
+def test_an_error_is_one_line(endpoint, arguments, code, words):
     done = lag(endpoint, *arguments)
 
     assert done.returncode == code
@@ -114,14 +118,14 @@ def test_what_is_wrong_is_told_in_one_line(endpoint, arguments, code, words):
     assert words in done.stderr
 
 
-def test_an_empty_folder_is_no_job_that_is_well(endpoint, tmp_path):
+def test_an_empty_folder_is_not_a_healthy_job(endpoint, tmp_path):
     done = lag(endpoint, "--state", str(tmp_path), "--check")
 
     assert done.returncode == 1
-    assert "nothing is stored there" in done.stderr
+    assert "no state is stored there" in done.stderr
 
 
-def test_a_stream_that_does_not_exist_is_told_with_those_that_do(endpoint):
+def test_an_unknown_stream_is_reported_with_the_existing_ones(endpoint):
     done = command("lag", "fligths", *properties(endpoint))
 
     assert done.returncode == 1

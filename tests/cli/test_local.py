@@ -17,7 +17,7 @@ from processes.command_line import command, process_environment
 
 
 @contextmanager
-def serving(*arguments: str):
+def running_endpoint(*arguments: str):
     """The command, once it listens, and its URL."""
     with subprocess.Popen(
         [sys.executable, "-m", "recordpublisher", "local", "--port", "0", *arguments],
@@ -34,7 +34,7 @@ def serving(*arguments: str):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_serves_the_streams_it_was_given_until_it_is_stopped(number):
-    with serving("--stream", "flights:3", "--stream", "orders:1") as (process, url):
+    with running_endpoint("--stream", "flights:3", "--stream", "orders:1") as (process, url):
         client = boto3.client("kinesis", endpoint_url=url, region_name="us-east-1", **KEYS)
         assert client.list_streams()["StreamNames"] == ["flights", "orders"]
         assert len(client.list_shards(StreamName="flights")["Shards"]) == 3
@@ -46,7 +46,7 @@ def test_it_serves_the_streams_it_was_given_until_it_is_stopped(number):
 
 
 def test_a_port_that_is_taken_is_one_line():
-    with serving() as (_, url):
+    with running_endpoint() as (_, url):
         done = command("local", "--port", url.rsplit(":", 1)[1])
 
     assert done.returncode == 2
@@ -72,8 +72,8 @@ def test_a_stream_is_named_once():
         shards_by_stream(["a:1", "a:2"])
 
 
-def test_faults_strike_by_rule_and_are_counted_at_the_end():
-    with serving("--stream", "orders:1", "--faults", "error@ListShards*1", "--seed", "3") as (process, url):
+def test_faults_are_applied_by_rule_and_counted_at_the_end():
+    with running_endpoint("--stream", "orders:1", "--faults", "error@ListShards*1", "--seed", "3") as (process, url):
         session = boto3.Session(region_name="us-east-1", **KEYS)
         client = session.client("kinesis", endpoint_url=url, config=Config(retries={"total_max_attempts": 1}))
         with pytest.raises(ClientError, match="InternalFailure"):

@@ -1,4 +1,4 @@
-"""`recordpublisher tail` against the embedded endpoint: records, and one line for each thing that can be wrong."""
+"""`recordpublisher tail` against the embedded endpoint: records, and one line for each error."""
 
 import json
 import os
@@ -17,7 +17,7 @@ EFO = {"flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "
 
 @pytest.fixture(scope="module")
 def endpoint():
-    """A stream of two shards with ten flights, and the keys it lets in."""
+    """A stream of two shards with ten flights, and the keys that it accepts."""
     with serve_in_thread(streams={"flights": 2}, credentials={"me": "s3cr3t"}) as served:
         for number in range(10):
             served.call(served.endpoint.stream("flights").put, b"flight %d" % number, str(number))
@@ -49,7 +49,7 @@ def test_a_limit_ends_it(endpoint):
     assert len(done.stdout.splitlines()) == 3
 
 
-def test_a_reader_that_leaves_ends_it_quietly(endpoint):
+def test_a_closed_pipe_ends_it_quietly(endpoint):
     nobody_reads, output = os.pipe()
     os.close(nobody_reads)
     with os.fdopen(output, "wb") as stdout:
@@ -85,7 +85,7 @@ def test_a_properties_file_is_read_and_pairs_win_over_it(endpoint, tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_following_shows_new_records_and_ends_well_when_stopped(endpoint):
+def test_following_shows_new_records_and_exits_0_when_stopped(endpoint):
     watch = [sys.executable, "-m", "recordpublisher", "tail", "flights", *pairs(endpoint)]
     with subprocess.Popen(
         [*watch, "-p", "flink.stream.initpos=TRIM_HORIZON"],
@@ -122,7 +122,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("changed", "code", "words"), WRONG)
-def test_what_is_wrong_is_told_in_one_line(endpoint, changed, code, words):
+def test_an_error_is_one_line(endpoint, changed, code, words):
     done = tail(endpoint, "--no-follow", **changed)
 
     assert done.returncode == code
@@ -132,7 +132,7 @@ def test_what_is_wrong_is_told_in_one_line(endpoint, changed, code, words):
     assert "s3cr3t" not in done.stderr
 
 
-def test_a_stream_that_does_not_exist_is_told_with_those_that_do(endpoint):
+def test_an_unknown_stream_is_reported_with_the_existing_ones(endpoint):
     done = tail(endpoint, stream="fligths")
 
     assert done.returncode == 1

@@ -22,7 +22,7 @@ UNREAD_SECONDS = 7.0
 """By Flink's old rule: how long after the last event the shard is seen to stay unread."""
 SETTLE_SECONDS = 3.0
 """By our rule: reports are read so long after the last event in any case."""
-LAG_PATIENCE_SECONDS = 1.0
+LAG_GRACE_SECONDS = 1.0
 """Of `lag --check`; longer than the checkpoint interval of the replay."""
 
 
@@ -51,7 +51,7 @@ def lag_check(
     """Run `recordpublisher lag --check`, as cron would; returns its exit code and what it wrote to stderr."""
     pairs = {**connection, "flink.alarm.interval": properties["flink.alarm.interval"]}
     given = [part for key, value in pairs.items() for part in ("-p", f"{key}={value}")]
-    command = ["lag", stream, "--state", str(state), "--check", "--patience", str(LAG_PATIENCE_SECONDS), *given]
+    command = ["lag", stream, "--state", str(state), "--check", "--grace", str(LAG_GRACE_SECONDS), *given]
     done = subprocess.run(
         [sys.executable, "-m", "recordpublisher", *command], capture_output=True, text=True, timeout=60, check=False
     )

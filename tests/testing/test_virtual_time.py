@@ -19,11 +19,11 @@ def test_an_hour_passes_at_once():
     assert time.monotonic() - begun < 60
 
 
-def test_a_wait_without_a_timer_is_a_dead_lock():
+def test_a_wait_without_a_timer_is_a_deadlock():
     async def stuck() -> None:
         await asyncio.get_running_loop().create_future()
 
-    with pytest.raises(RuntimeError, match="dead-lock"):
+    with pytest.raises(RuntimeError, match="deadlock"):
         run_virtual(stuck())
 
 

@@ -1,1 +1,1 @@
-"""The command line, one file per command."""
+"""The `recordpublisher` command, one file per subcommand. Start reading in app.py."""

@@ -1,4 +1,4 @@
-"""What the command line does when something fails: one line on stderr and an exit code, no traceback."""
+"""Runs commands: an error becomes one line on stderr and an exit code, without a traceback."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Commands(TyperGroup):
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
-        except BrokenPipeError:  # `| head` has seen enough
-            _let_go_of_stdout()
+        except BrokenPipeError:  # the reader has gone, as with `| head`
+            _discard_stdout()
             raise typer.Exit(0) from None
         except (RecordPublisherError, ImportError, OSError) as error:
             if _is_debugging(ctx):
@@ -41,25 +41,25 @@ class Commands(TyperGroup):
 
 
 def exit_code(error: Exception) -> int:
-    """2 when a person must change the configuration, else 1; a job's subtask has said which it is."""
+    """2 when the configuration must change, else 1; a failed subtask brings its own code."""
     if isinstance(error, SubtaskFailedError):
         return error.exit_code
     return BAD_CONFIGURATION if isinstance(error, (ConfigurationError, PluginError, ImportError)) else FAILED
 
 
 def one_line(error: BaseException) -> str:
-    """The message without line ends; our own errors need no class name."""
-    words = " ".join(str(error).split())
-    return words if isinstance(error, RecordPublisherError) else f"{type(error).__name__}: {words}"
+    """The message in one line; an error that is not ours comes with its class name."""
+    text = " ".join(str(error).split())
+    return text if isinstance(error, RecordPublisherError) else f"{type(error).__name__}: {text}"
 
 
 def print_error(line: str) -> None:
-    """One line on stderr, under the command's name."""
+    """Print one line on stderr, after the command's name."""
     typer.echo(f"recordpublisher: {line}", err=True)
 
 
 def show_warnings_in_one_line() -> None:
-    """Warnings (of an unknown property, say) are for people here: no file, no source line."""
+    """Print warnings, as of an unknown property, without file and source line."""
 
     def show(
         message: Warning | str,
@@ -78,8 +78,8 @@ def _is_debugging(context: typer.Context) -> bool:
     return bool((context.obj or {}).get("debug"))
 
 
-def _let_go_of_stdout() -> None:
-    """Nobody reads any more; without this the interpreter complains when it flushes at its end."""
+def _discard_stdout() -> None:
+    """Nobody reads stdout any more; without this the interpreter reports an error when it flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -87,8 +87,8 @@ T = TypeVar("T")
 
 
 def run_until_signal(work: Coroutine[Any, Any, T]) -> T | None:
-    """Run `work` and answer its result; SIGINT (Ctrl-C) and SIGTERM cancel it, which lets it close what it opened, and count as a good
-    end (None)."""
+    """Run `work` and return its result. SIGINT (Ctrl-C) and SIGTERM cancel it, so that it can close what it opened; the result is then
+    None, which is no error."""
     return asyncio.run(_run(work))
 
 

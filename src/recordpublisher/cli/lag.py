@@ -1,4 +1,4 @@
-"""`recordpublisher lag`: how far a job is behind a stream, and whether somebody must look at it."""
+"""`recordpublisher lag`: how far a job is behind a stream, and whether a shard needs attention."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from recordpublisher.publishers.properties.table import ALARM_INTERVAL, CHECKPOI
 from .execution import ALARM, print_error, run_until_signal
 from .options import Pairs, PropertiesFile, read_properties
 
-LEAST_PATIENCE_SECONDS = 30.0
+MIN_GRACE_SECONDS = 30.0
 
 
 def lag(
@@ -29,31 +29,30 @@ def lag(
         str | None, typer.Option(metavar="URI", help="Where the job stores its checkpoints; default: flink.state.uri.")
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Exit with 3 when a shard is written to and the job does not read it.")
+        bool, typer.Option("--check", help="Exit with 3 when the job does not read a shard that has unread records.")
     ] = False,
-    patience: Annotated[
+    grace: Annotated[
         float | None,
         typer.Option(
             min=0,
             metavar="SECONDS",
-            help="With --check: so long a suspicious shard may still move its stored position; default 30, or three checkpoint intervals.",
+            help="With --check: how long to wait for the position of an overdue shard to move. Default: 30, or three checkpoint intervals.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each shard.")] = False,
 ) -> None:
-    """Show for each shard how old its oldest unread record is, whether it is written to, and what is left before loss.
+    """Show the age of the oldest unread record of each shard, whether the shard is written to, and the time until records are lost.
 
-    Two small reads for each shard, whatever lies between its stored position and its tip. Without stored positions only whether a shard
-    is written to is known.
+    It takes at most two small reads for each shard, however far behind it is. Without stored positions only the column IDLE is known.
     """
     properties = read_properties(file, pairs)
     if state is not None:
         properties = properties.merged({STATE_URI.key: state})
     if check and not properties.is_set(STATE_URI):
-        raise ConfigurationError("--check", None, "together with --state", reason="it compares with stored positions")
-    if check and patience is None:
-        patience = max(LEAST_PATIENCE_SECONDS, 3 * properties.value(CHECKPOINT_INTERVAL) / 1000)
-    lags = run_until_signal(_look(stream, properties, patience if check else None)) or []
+        raise ConfigurationError("--check", None, "together with --state", reason="it needs the stored positions")
+    if check and grace is None:
+        grace = max(MIN_GRACE_SECONDS, 3 * properties.value(CHECKPOINT_INTERVAL) / 1000)
+    lags = run_until_signal(_read_lags(stream, properties, grace if check else None)) or []
     typer.echo(_json_lines(lags) if as_json else table(lags))
     alarms = [each for each in lags if each.alarm]
     for each in alarms:
@@ -62,10 +61,10 @@ def lag(
         raise typer.Exit(ALARM)
 
 
-async def _look(stream: str, properties: Properties, patience_seconds: float | None) -> list[ShardLag]:
+async def _read_lags(stream: str, properties: Properties, grace_seconds: float | None) -> list[ShardLag]:
     from recordpublisher.plugins.host.build_from_properties import build_state_store
     from recordpublisher.plugins.host.manager import load_registry
-    from recordpublisher.plugins.lag.probe import Watcher
+    from recordpublisher.plugins.lag.probe import LagProbe
     from recordpublisher.publishers.initial_position import initial_position  # with what follows: brings the AWS SDK
     from recordpublisher.publishers.kinesis import KinesisClient
     from recordpublisher.publishers.properties.table import GETRECORDS_RETRIES
@@ -75,7 +74,7 @@ async def _look(stream: str, properties: Properties, patience_seconds: float | N
     properties.check()
     store = build_state_store(registry, properties)
     async with KinesisClient(properties, [stream]) as service:
-        watcher = Watcher(
+        probe = LagProbe(
             service=service,
             stream=stream,
             store=store,
@@ -84,18 +83,20 @@ async def _look(stream: str, properties: Properties, patience_seconds: float | N
             policy=GETRECORDS_RETRIES.policy(properties),
         )
         try:
-            return await (watcher.look() if patience_seconds is None else watcher.look_for_alarms(patience_seconds))
+            return await (probe.read_lags() if grace_seconds is None else probe.read_lags_and_alarms(grace_seconds))
         finally:
             if store is not None:
                 await store.close()
 
 
 def _check_folder(properties: Properties) -> None:
-    """A folder is made by the job that stores there: a look must not make one where somebody mistyped."""
+    """Refuse a folder that does not exist: opening the store would create it, also for a mistyped path."""
     uri = properties.value(STATE_URI) or ""
     path = uri.removeprefix("file://")
     if uri and "://" not in path and not Path(path).is_dir():
-        raise ConfigurationError(STATE_URI.key, uri, "a folder that a job has stored in", reason="there is none")
+        raise ConfigurationError(
+            STATE_URI.key, uri, "an existing folder with a job's state", reason="it does not exist"
+        )
 
 
 def _json_lines(lags: list[ShardLag]) -> str:

@@ -17,22 +17,25 @@ def local(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     stream: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME:SHARDS", help="A stream to create at the start; may be given often."),
+        typer.Option(metavar="NAME:SHARDS", help="A stream to create at the start; may be repeated."),
     ] = None,
     faults: Annotated[
         str,
         typer.Option(
             metavar="RULES",
-            help="What goes wrong, and how often: KIND[@WHERE][=RATE][*COUNT][~SECONDS], separated by commas; "
-            "all=0.02 is every kind for one call in fifty. Kinds: see the reference of the embedded endpoint.",
+            help="Random faults: KIND[@WHERE][=RATE][*COUNT][~SECONDS], separated by commas; "
+            "all=0.02 is every kind, for one call in fifty. The kinds are listed in the reference of the embedded endpoint.",
         ),
     ] = "",
-    seed: Annotated[int, typer.Option(help="Seed of the dice for --faults.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of --faults.")] = 0,
     allow_remote: Annotated[
-        bool, typer.Option(help="Allow a --host that other machines reach; nobody is asked to sign in.")
+        bool,
+        typer.Option(
+            help="Allow a --host that other machines can reach. Anyone can connect: there is no authentication."
+        ),
     ] = False,
 ) -> None:
-    """Serve Kinesis from memory, until stopped."""
+    """Serve an embedded Kinesis endpoint from memory, until stopped."""
     from recordpublisher.local.faults.rules import parse_rules
 
     options = {"allow_remote": allow_remote, "faults": parse_rules(faults, "--faults"), "seed": seed}
@@ -47,9 +50,9 @@ async def _serve(host: str, port: int, streams: dict[str, int], options: dict[st
         try:
             await asyncio.Event().wait()
         finally:
-            struck = endpoint.faults.counts
+            counts = endpoint.faults.counts
             if options["faults"]:
-                print_error("faults: " + (", ".join(f"{kind} {struck[kind]}" for kind in sorted(struck)) or "none"))
+                print_error("faults: " + (", ".join(f"{kind} {counts[kind]}" for kind in sorted(counts)) or "none"))
 
 
 def shards_by_stream(given: list[str]) -> dict[str, int]:

@@ -12,9 +12,7 @@ from recordpublisher.publishers.properties.properties import MASK, Properties, i
 
 Pairs = Annotated[
     list[str] | None,
-    typer.Option(
-        "-p", "--property", metavar="KEY=VALUE", help="A property; may be given often and wins over the file."
-    ),
+    typer.Option("-p", "--property", metavar="KEY=VALUE", help="A property; may be repeated, and overrides the file."),
 ]
 PropertiesFile = Annotated[
     Path | None, typer.Option("--properties", metavar="FILE", help="A Java properties file with the job's properties.")
@@ -22,7 +20,7 @@ PropertiesFile = Annotated[
 
 
 def read_properties(file: Path | None, pairs: list[str] | None) -> Properties:
-    """The file's properties with the pairs over them. Raises: ConfigurationError."""
+    """The file's properties, overridden by the pairs. Raises: ConfigurationError."""
     given = Properties() if file is None else Properties.from_file(file)
     return given.merged(dict(_split(pair) for pair in pairs or ()))
 

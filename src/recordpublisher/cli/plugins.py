@@ -1,4 +1,4 @@
-"""`recordpublisher plugins`: what is installed, and which names it brings."""
+"""`recordpublisher plugins`: the installed plugins and the names they register."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from recordpublisher.plugins.host.registry import NameTable, PluginStatus
 
 
 def plugins() -> None:
-    """List the plugins and the names they claim; those that failed or are blocked with the reason."""
+    """List the plugins and the names they register, and why a plugin failed or is blocked."""
     registry = load_registry()
     typer.echo("plugins")
     for status in registry.plugins:

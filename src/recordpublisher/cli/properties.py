@@ -1,4 +1,4 @@
-"""`recordpublisher properties`: every property there is, for people and as the reference page."""
+"""`recordpublisher properties`: every property, as text or as the reference page."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Annotated, Any
 import typer
 
 from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.plugins.spark import options as spark_options  # noqa: F401 - it declares
-from recordpublisher.plugins.spark.writer import write_options as spark_writing_options  # noqa: F401 - it declares
+from recordpublisher.plugins.spark import options as spark_options  # noqa: F401 - declares properties
+from recordpublisher.plugins.spark.writer import write_options as spark_writing_options  # noqa: F401 - declares properties
 from recordpublisher.publishers.errors import PluginError
-from recordpublisher.publishers.properties import table as property_table  # noqa: F401 - it declares
+from recordpublisher.publishers.properties import table as property_table  # noqa: F401 - declares properties
 from recordpublisher.publishers.properties.properties import Property, declared_properties
 
 
 def properties(
-    markdown: Annotated[bool, typer.Option("--markdown", help="Write the reference page instead.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the reference page instead.")] = False,
 ) -> None:
-    """List every property: key, default, what is valid, what it is for; those of installed plugins too."""
-    _import_what_declares()
+    """List every property, also of installed plugins: key, default, valid values, meaning."""
+    _import_declarations()
     if markdown:
         typer.echo(reference_page(declared_properties()), nl=False)
         return
@@ -28,8 +28,8 @@ def properties(
         typer.echo("\n".join([group, *map(_paragraph, members)]))
 
 
-def _import_what_declares() -> None:
-    """Classes declare their properties when they are imported; one whose extra is missing is passed over."""
+def _import_declarations() -> None:
+    """Classes declare their properties when they are imported; one whose extra is missing is skipped."""
     for table in load_registry().tables().values():
         for name in table.names():
             with contextlib.suppress(PluginError):
@@ -37,7 +37,7 @@ def _import_what_declares() -> None:
 
 
 def _paragraph(declared: Property[Any]) -> str:
-    return f"  {declared.spelling}\n      {declared.sentence}\n      default: {default_words(declared)}; valid: {valid_words(declared)}"
+    return f"  {declared.spelling}\n      {declared.sentence}\n      default: {default_text(declared)}; valid: {valid_text(declared)}"
 
 
 _INTRODUCTION = """# Properties
@@ -66,7 +66,7 @@ def grouped(declared: Iterable[Property[Any]]) -> dict[str, list[Property[Any]]]
     return groups
 
 
-def default_words(declared: Property[Any]) -> str:
+def default_text(declared: Property[Any]) -> str:
     """The default with its unit, as text."""
     if declared.default is None:
         return "not set"
@@ -74,21 +74,21 @@ def default_words(declared: Property[Any]) -> str:
     return f"{shown} {declared.unit}".strip()
 
 
-def valid_words(declared: Property[Any]) -> str:
-    """What is valid, with the unit where the default does not show it."""
+def valid_text(declared: Property[Any]) -> str:
+    """The valid values, with the unit where the default does not show it."""
     return f"{declared.valid} ({declared.unit})" if declared.unit and declared.default is None else declared.valid
 
 
 def _table(members: list[Property[Any]]) -> str:
     head = "| Key | Default | Valid | Meaning |\n|---|---|---|---|\n"
     return head + "".join(
-        f"| `{one.spelling}` | {_default(one)} | {_cell(valid_words(one))} | {_meaning(one)} |\n" for one in members
+        f"| `{one.spelling}` | {_default(one)} | {_cell(valid_text(one))} | {_meaning(one)} |\n" for one in members
     )
 
 
 def _default(declared: Property[Any]) -> str:
     elsewhere = f" (connector: {_cell(declared.connector)})" if declared.connector else ""
-    return _cell(default_words(declared)) + elsewhere
+    return _cell(default_text(declared)) + elsewhere
 
 
 def _meaning(declared: Property[Any]) -> str:
@@ -96,5 +96,5 @@ def _meaning(declared: Property[Any]) -> str:
     return _cell(declared.sentence) + also
 
 
-def _cell(words: str) -> str:
-    return words.replace("|", "\\|")
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -33,7 +33,7 @@ log = logging.getLogger("recordpublisher.run")
 
 
 class LogFormat(StrEnum):
-    """What stderr is for."""
+    """The format of log lines on stderr."""
 
     TEXT = "text"
     JSON = "json"
@@ -44,18 +44,16 @@ def run(
     job: Annotated[Path, typer.Argument(metavar="JOB.properties", help="The job's properties.")],
     pairs: Pairs = None,
     parallelism: Annotated[int, typer.Option(min=1, help="Subtasks; more than one run as processes.")] = 1,
-    log_format: Annotated[
-        LogFormat, typer.Option(help="Log lines on stderr for people or for machines.")
-    ] = LogFormat.TEXT,
+    log_format: Annotated[LogFormat, typer.Option(help="Format of log lines on stderr.")] = LogFormat.TEXT,
     subtask: Annotated[int | None, typer.Option(hidden=True, help="Run this subtask, for a supervisor.")] = None,
 ) -> None:
     """Run a job until it is stopped: flink.streams into flink.sink, positions at flink.state.uri.
 
     SIGTERM or Ctrl-C drains, takes a checkpoint and exits 0; a second one exits at once. A subtask that fails ends the job.
     """
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # nothing has begun yet: until the job listens itself
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # nothing has begun yet; the job sets its own handler
 
-    console = log_in(log_format.value, context.obj["verbose"])
+    console = configure_logging(log_format.value, context.obj["verbose"])
     try:
         if subtask is not None:
             _run_as_subtask(subtask, parallelism)
@@ -65,12 +63,12 @@ def run(
     except RecordPublisherError as error:
         if log_format is not LogFormat.JSON:
             raise
-        log.error("%s", one_line(error))  # noqa: TRY400 - a line, as everywhere on the command line
+        log.error("%s", one_line(error))  # noqa: TRY400 - one line, as for every command
         raise typer.Exit(exit_code(error)) from None
     except Exception as error:
         if isinstance(error, (ImportError, OSError)) or context.obj["debug"]:
             raise
-        # the sink is the user's: what it raises is told as what the library raises
+        # the sink is the user's: its errors are reported like the library's
         raise RecordPublisherError(one_line(error)) from error
 
 
@@ -88,7 +86,7 @@ async def _run(properties: Properties, job: Path, parallelism: int, log_format: 
 
     streams_of(properties)
     meter = JobProgressMeter()
-    with shown(meter, console):
+    with progress_shown(meter, console):
         if parallelism == 1:
             await run_subtask(properties, 0, 1, meter.update)
         else:
@@ -102,15 +100,15 @@ async def _supervise(
 
     command = [sys.executable, "-m", "recordpublisher", "run", str(job)]
     options = ["--parallelism", str(parallelism), "--log-format", log_format.value]
-    async with tracked(properties) as told:
-        await Supervisor([*command, *options], told, parallelism, meter.update).run()
+    async with tracked(properties) as job_properties:
+        await Supervisor([*command, *options], job_properties, parallelism, meter.update).run()
 
 
 _LIVE_SECONDS, _LINE_SECONDS = 1.0, 10.0
 
 
-def log_in(log_format: str, verbose: bool) -> Any:
-    """Set up logging; answers rich's console when a person watches, else None."""
+def configure_logging(log_format: str, verbose: bool) -> Any:
+    """Set up logging; returns rich's console on a terminal, else None."""
     log.setLevel(logging.INFO)
     root = logging.getLogger()
     if log_format == "json":
@@ -127,20 +125,20 @@ def log_in(log_format: str, verbose: bool) -> Any:
 
 
 @contextmanager
-def shown(meter: JobProgressMeter, console: Any) -> Iterator[None]:
+def progress_shown(meter: JobProgressMeter, console: Any) -> Iterator[None]:
     """Show the meter while the block runs, inside a running loop."""
     showing = asyncio.ensure_future(_lines(meter) if console is None else _live(meter, console))
     try:
         yield
     finally:
         showing.cancel()
-        _say(meter)
+        _log_progress(meter)
 
 
 async def _lines(meter: JobProgressMeter) -> None:
     while True:
         await asyncio.sleep(_LINE_SECONDS)
-        _say(meter)
+        _log_progress(meter)
 
 
 async def _live(meter: JobProgressMeter, console: Any) -> None:
@@ -151,7 +149,7 @@ async def _live(meter: JobProgressMeter, console: Any) -> None:
                 status.update(str(meter.sample(time.monotonic())))
 
 
-def _say(meter: JobProgressMeter) -> None:
+def _log_progress(meter: JobProgressMeter) -> None:
     if not meter.has_reports:
         return
     total = meter.sample(time.monotonic())
@@ -159,7 +157,7 @@ def _say(meter: JobProgressMeter) -> None:
 
 
 class JsonLines(logging.Formatter):
-    """One object a line: time, level, logger, message, and the traceback of an error that was logged with one."""
+    """Formats each log entry as one JSON object: time, level, logger, message, and the traceback where there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""

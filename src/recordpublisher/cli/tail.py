@@ -23,12 +23,12 @@ def tail(
     stream: Annotated[str, typer.Argument(help="The stream's name or ARN.")],
     pairs: Pairs = None,
     file: PropertiesFile = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="End after so many records.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Stop after this many records.")] = None,
     follow: Annotated[
         bool,
         typer.Option(
             "--follow/--no-follow",
-            help="Whether to wait for records; without, read from the oldest on and end at the tip.",
+            help="Wait for new records, or read from the oldest record and stop at the tip.",
         ),
     ] = True,
 ) -> None:

@@ -20,14 +20,19 @@ VARIABLE = "RECORDPUBLISHER_TRACKER_TOKEN"
 def tracker(
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one.")] = 4570,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; other machines reach 0.0.0.0 or one of this machine's addresses.")
+        str,
+        typer.Option(help="Address to listen on. Use 0.0.0.0 or an address of this machine to accept other machines."),
     ] = "127.0.0.1",
     token: Annotated[
-        str | None, typer.Option(help="What every subtask must know; other users of this machine may see it here.")
+        str | None,
+        typer.Option(help="The token of the subtasks. Other users of this machine can see it on the command line."),
     ] = None,
     token_file: Annotated[Path | None, typer.Option(help="File with the token.")] = None,
 ) -> None:
-    """Carry the global watermark among the processes of jobs, until stopped. The token may also stand in RECORDPUBLISHER_TRACKER_TOKEN."""
+    """Serve the tracker of the global watermark for jobs of several processes, until stopped.
+
+    The token can also be set in RECORDPUBLISHER_TRACKER_TOKEN.
+    """
     run_until_signal(_serve(host, port, token_of(token, token_file)))
 
 

@@ -1,4 +1,4 @@
-"""A2 from outside, on virtual time: a suspicion becomes an alarm only when the stored position does not move."""
+"""The lag probe, on virtual time: an overdue shard is an alarm only when its stored position does not move (A2)."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import pytest
 
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.lag.probe import Watcher
+from recordpublisher.plugins.lag.probe import LagProbe
 from recordpublisher.publishers.errors import StateError, ThrottledError
 from recordpublisher.publishers.kinesis.ports import ReadResponse
 from recordpublisher.publishers.positions import PositionType, SequenceNumber
@@ -68,41 +68,41 @@ class Store:
         return [snapshot_to_json(states, None, 1, 3, 4)]
 
 
-def watcher(speed=0, **more):
-    given = Watcher(Service(a=10, b=50), "s", Store(speed), START, 5 * 60_000, RetryPolicy(3, 300, 1_000, 1.5))
+def probe(speed=0, **more):
+    given = LagProbe(Service(a=10, b=50), "s", Store(speed), START, 5 * 60_000, RetryPolicy(3, 300, 1_000, 1.5))
     return replace(given, **more)
 
 
-def alarms(watch, patience=30.0):
-    return {lag.shard: lag.alarm for lag in run_virtual(watch.look_for_alarms(patience))}
+def alarms(lag_probe, grace=30.0):
+    return {lag.shard: lag.alarm for lag in run_virtual(lag_probe.read_lags_and_alarms(grace))}
 
 
-def test_a_position_that_does_not_move_behind_an_old_record_is_an_alarm_that_names_the_holder():
-    words = "subtask 3 stores no progress; the lowest watermark of the job is that of s/b"
+def test_a_position_that_does_not_move_behind_an_old_record_is_an_alarm_that_names_the_lowest_shard():
+    reason = "subtask 3 stores no progress; the lowest watermark of the job is that of s/b"
 
-    assert alarms(watcher()) == {"a": None, "b": words}
-
-
-def test_a_job_that_catches_up_is_none():
-    assert alarms(watcher(speed=1)) == {"a": None, "b": None}
+    assert alarms(probe()) == {"a": None, "b": reason}
 
 
-def test_a_record_that_has_not_waited_for_the_interval_is_none_and_costs_no_patience():
+def test_a_job_that_catches_up_raises_no_alarm():
+    assert alarms(probe(speed=1)) == {"a": None, "b": None}
+
+
+def test_a_record_younger_than_the_interval_raises_no_alarm_and_no_wait():
     async def timed():
-        found = await watcher(interval_ms=2 * HOUR).look_for_alarms(30.0)
+        found = await probe(interval_ms=2 * HOUR).read_lags_and_alarms(30.0)
         return [lag.alarm for lag in found], VirtualClock().monotonic()
 
     assert run_virtual(timed()) == ([None, None], 0.0)
 
 
-def test_a_shard_that_nobody_stored_is_an_alarm():
+def test_a_shard_without_stored_state_is_an_alarm():
     service = Service(a=10, b=1, c=5)
 
-    assert alarms(watcher(1, service=service))["c"].startswith("nobody has stored a position")
+    assert alarms(probe(1, service=service))["c"].startswith("no subtask has stored a position")
 
 
-def test_a_plain_look_waits_for_nothing_and_raises_nothing():
-    lags = run_virtual(watcher().look())
+def test_reading_the_lag_does_not_wait_and_raises_no_alarm():
+    lags = run_virtual(probe().read_lags())
 
     assert [(lag.shard, lag.unread, lag.lag_ms, lag.alarm) for lag in lags] == [
         ("a", False, 0, None),
@@ -111,22 +111,22 @@ def test_a_plain_look_waits_for_nothing_and_raises_nothing():
 
 
 def test_without_a_store_only_what_is_written_to_is_known():
-    lags = run_virtual(watcher(store=None).look())
+    lags = run_virtual(probe(store=None).read_lags())
 
     assert [(lag.unread, lag.is_idle) for lag in lags] == [(None, True), (None, True)]
 
 
-def test_an_empty_store_is_an_error_and_not_a_job_that_is_well():
+def test_an_empty_store_is_an_error_and_not_a_healthy_job():
     class Empty:
         async def load(self):
             return []
 
-    with pytest.raises(StateError, match="nothing is stored there"):
-        run_virtual(watcher(store=Empty()).look())
+    with pytest.raises(StateError, match="no state is stored there"):
+        run_virtual(probe(store=Empty()).read_lags())
 
 
 def test_throttling_is_waited_out():
-    watch = watcher()
-    watch.service.refusals = 2
+    lag_probe = probe()
+    lag_probe.service.refusals = 2
 
-    assert len(run_virtual(watch.look())) == 2
+    assert len(run_virtual(lag_probe.read_lags())) == 2

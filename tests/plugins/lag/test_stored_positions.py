@@ -1,4 +1,4 @@
-"""What a job has stored, read from outside."""
+"""The states that a job has stored."""
 
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
@@ -21,14 +21,14 @@ def job(*snapshots, shards=("a", "b"), start=START):
     return StoredJob.of(snapshots, [shard(name) for name in shards], start)
 
 
-def test_the_newest_generation_says_who_has_a_shard():
+def test_the_newest_generation_decides_which_subtask_has_a_shard():
     stored = job(snapshot(1, 2, b=at("5")), snapshot(0, 1, a=at("7"), b=at("9")))
 
     assert stored.subtasks == {"s/a": 0, "s/b": 1}
     assert str(stored.states["s/b"].position) == "5"
 
 
-def test_a_shard_that_nobody_stored_begins_where_the_job_would_begin_it():  # S3
+def test_a_shard_without_stored_state_begins_where_the_job_would_begin_it():  # S3
     stored = job(snapshot(0, a=at("7")))
 
     assert stored.states["s/b"] == ShardState(StartingPosition.trim_horizon())
@@ -41,12 +41,12 @@ def test_a_job_that_began_at_latest_is_compared_with_its_pinned_start():  # P3
     assert stored.states["s/a"].start == StartingPosition.at_timestamp(99)
 
 
-def test_the_lowest_watermark_names_the_holder_and_ended_shards_hold_nothing():
-    assert job(snapshot(0, a=at("7", 50), b=at("9", 40))).holder() == "s/b"
-    assert job(snapshot(0, a=at("7", 50), b=at("9", 40, ended=True))).holder() == "s/a"
-    assert job(snapshot(0)).holder() is None
+def test_the_lowest_shard_is_one_that_has_not_ended():
+    assert job(snapshot(0, a=at("7", 50), b=at("9", 40))).lowest_shard() == "s/b"
+    assert job(snapshot(0, a=at("7", 50), b=at("9", 40, ended=True))).lowest_shard() == "s/a"
+    assert job(snapshot(0)).lowest_shard() is None
 
 
-def test_a_shard_that_is_not_listed_any_more_is_lost_unless_it_was_read_to_its_end():
+def test_a_shard_that_is_no_longer_listed_is_lost_unless_it_was_read_to_its_end():
     assert list(job(snapshot(0, a=at("7"), b=at("1")), shards=("a",)).lost) == ["s/b"]
     assert not job(snapshot(0, a=at("7"), b=at("1", ended=True)), shards=("a",)).lost

@@ -1,1 +1,1 @@
-"""How far a stored job is behind a stream, seen from outside the job (A2)."""
+"""How far a job is behind a stream, by its stored positions (A2). Start reading in probe.py; `recordpublisher lag` uses it."""

@@ -1,4 +1,4 @@
-"""ShardLag: how far one shard's stored position is behind its tip, decided from one look at each."""
+"""ShardLag: how far one shard's stored position is behind its tip, computed from one probe."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from recordpublisher.publishers.shards import Shard
 
 @dataclass(frozen=True, slots=True)
 class ShardLag:
-    """One shard, seen from outside; times in ms, None where nobody knows.
+    """The lag of one shard; times in ms, None where unknown.
 
     `lag_ms`: the age of its oldest record that no checkpoint covers, 0 when there is none. `unread`: whether there is one.
     `is_idle`: no record arrived within the alarm interval; `idle_ms`: since the last one, where that is known. `loss_ms`: until that
-    oldest record is past retention. `subtask`: whose checkpoint the position is from. `alarm`: why somebody must look at it.
+    oldest record is past retention. `subtask`: whose checkpoint the position is from. `alarm`: why the shard needs attention.
     """
 
     shard: str
@@ -31,8 +31,8 @@ class ShardLag:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What one look found of a shard: its state (None: none is stored), what lies behind it, and what arrived lately."""
+class ShardProbe:
+    """What one probe read of a shard: its state (None: none is stored), what is unread after it, and what arrived lately."""
 
     shard: Shard
     state: ShardState | None
@@ -41,35 +41,35 @@ class Look:
     recent: TipDistance | None
 
 
-def lag_of(look: Look, now_ms: int, interval_ms: int, retention_ms: int | None) -> ShardLag:
-    """The lag that a look shows; `now_ms` by the service's clock."""
-    state, tip = look.state, look.tip
+def lag_of(probe: ShardProbe, now_ms: int, interval_ms: int, retention_ms: int | None) -> ShardLag:
+    """The lag of a probed shard; `now_ms` by the service's clock."""
+    state, tip = probe.state, probe.tip
     oldest_ms = None if tip is None else tip.oldest_ms
     is_known = state is not None and tip is not None
     lag_ms = max(0, now_ms - oldest_ms) if oldest_ms is not None else 0
     idle_ms = None if state is None or tip is None or tip.has_unread else _since(state.arrival_ms, now_ms)
     return ShardLag(
-        shard=look.shard.shard_id,
-        subtask=look.subtask,
+        shard=probe.shard.shard_id,
+        subtask=probe.subtask,
         position=None if state is None or state.position is None else str(state.position),
         watermark=None if state is None else state.watermark,
         unread=tip.has_unread if tip is not None and is_known else None,
         lag_ms=lag_ms if is_known else None,
-        is_idle=idle_ms >= interval_ms if idle_ms is not None else _is_idle(look.recent),
+        is_idle=idle_ms >= interval_ms if idle_ms is not None else _is_idle(probe.recent),
         idle_ms=idle_ms,
         loss_ms=None if oldest_ms is None or retention_ms is None else oldest_ms + retention_ms - now_ms,
     )
 
 
-def lost_shard(key: str, state: ShardState, subtask: int | None) -> ShardLag:
-    """A shard that was not read to its end and is not listed any more: an alarm at once (S5)."""
+def lost_shard_lag(key: str, state: ShardState, subtask: int | None) -> ShardLag:
+    """A shard that was not read to its end and is no longer listed: an alarm at once (S5)."""
     position = None if state.position is None else str(state.position)
-    alarm = "the stream does not list it any more: what was not read is past retention and lost"
+    alarm = "the stream no longer lists it: what was not read is past retention and lost"
     return ShardLag(key.rsplit("/", 1)[1], subtask, position, state.watermark, None, None, None, None, None, alarm)
 
 
 def is_overdue(lag: ShardLag, interval_ms: int) -> bool:
-    """Whether a record has waited for the alarm interval: suspicious, and an alarm when the position does not move either."""
+    """Whether the oldest unread record is older than the alarm interval. It is an alarm when the position does not move either."""
     return bool(lag.unread) and lag.lag_ms is not None and lag.lag_ms >= interval_ms
 
 

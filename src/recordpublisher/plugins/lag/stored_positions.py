@@ -1,4 +1,4 @@
-"""What a job has stored, and who holds its lowest watermark, read from outside."""
+"""StoredJob: the shard states that a job has stored, and the shard with its lowest watermark."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from recordpublisher.publishers.shards import Shard
 
 @dataclass(frozen=True, slots=True)
 class StoredJob:
-    """The state of each listed shard by `Shard.key`, and the subtask that stored it; no states at all where no store was named.
+    """The state of each listed shard by `Shard.key`, and the subtask that stored it; no states without a store.
 
-    `lost` are shards that were not read to their end and that the stream does not list any more (S5).
+    `lost` are shards that were not read to their end and that the stream no longer lists (S5).
     """
 
     states: Mapping[str, ShardState]
@@ -26,7 +26,7 @@ class StoredJob:
 
     @classmethod
     def of(cls, snapshots: Iterable[State], listed: Iterable[Shard], start: StartingPosition) -> StoredJob:
-        """Read snapshots; a shard that none of them has is where the job would begin it. Raises: StateError."""
+        """Read snapshots; a shard without state starts where the job would start it. Raises: StateError."""
         snapshots = list(snapshots)
         restored = merge_snapshots(snapshots)
         if start.type is PositionType.LATEST and restored.pinned_ms is not None:
@@ -37,8 +37,8 @@ class StoredJob:
         lost = shards_no_longer_listed(shards, restored, {shard.stream for shard in shards})
         return cls(initial_states(shards, restored, start), subtasks, {key: restored.shards[key] for key in lost})
 
-    def holder(self) -> str | None:
-        """The shard with the lowest watermark that was not read to its end: whom a stalled alignment waits for."""
+    def lowest_shard(self) -> str | None:
+        """The shard with the lowest watermark that was not read to its end: a stalled alignment waits for it."""
         known = [(state.watermark, key) for key, state in self.states.items() if not state.ended]
         lowest = min(((watermark, key) for watermark, key in known if watermark is not None), default=None)
         return None if lowest is None else lowest[1]
