@@ -14,7 +14,7 @@ from recordpublisher.cli import properties
 from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import declared_properties
 
-properties._import_what_declares()
+properties._import_declarations()
 DECLARED = declared_properties()
 SINGLE = [declared for declared in DECLARED if not declared.is_prefix]
 ids = pytest.mark.parametrize("declared", SINGLE, ids=lambda declared: declared.key)
