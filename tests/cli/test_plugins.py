@@ -45,7 +45,7 @@ def test_a_broken_plugin_is_listed_with_its_reason_and_the_rest_works(tmp_path):
     reason = "ModuleNotFoundError: No module named 'a_package_that_is_not_there'"
     assert f"mine, of broken 0.3: failed ({reason})" in done.stdout
     assert "publishers: EFO (recordpublisher), POLLING (recordpublisher)" in done.stdout
-    assert f"plugin 'mine' of broken 0.3 is left out: {reason}" in done.stderr
+    assert f"plugin 'mine' of broken 0.3 could not be loaded and is ignored: {reason}" in done.stderr
 
 
 def test_a_name_claimed_twice_is_one_line_that_names_both(tmp_path):

@@ -18,7 +18,7 @@ from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import Registry
-from recordpublisher.plugins.runtime.data_fetcher import stamping_maker
+from recordpublisher.plugins.runtime.data_fetcher import batch_decorator_factory
 from recordpublisher.plugins.runtime.stream_lister import StreamLister
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
@@ -148,7 +148,7 @@ def fetcher_over(
             discovery=ShardDiscovery(lister, [STREAM], settings.discovery_interval_ms),
             sink=sink,
             tracker=tracker or InProcessTracker(),
-            decorator_for=stamping_maker(registry(), given),
+            decorator_for=batch_decorator_factory(registry(), given),
             settings=settings,
             clock=clock,
             assigner=registry().shard_assigners.get("UNIFORM", "")(given),

@@ -96,11 +96,11 @@ async def _run(properties: Properties, job: Path, parallelism: int, log_format: 
 async def _supervise(
     properties: Properties, job: Path, parallelism: int, log_format: LogFormat, meter: JobProgressMeter
 ) -> None:
-    from recordpublisher.plugins.runtime.jobs.supervisor import Supervisor, tracked
+    from recordpublisher.plugins.runtime.jobs.supervisor import Supervisor, with_local_tracker
 
     command = [sys.executable, "-m", "recordpublisher", "run", str(job)]
     options = ["--parallelism", str(parallelism), "--log-format", log_format.value]
-    async with tracked(properties) as job_properties:
+    async with with_local_tracker(properties) as job_properties:
         await Supervisor([*command, *options], job_properties, parallelism, meter.update).run()
 
 

@@ -94,7 +94,10 @@ def test_a_plugin_that_cannot_be_imported_is_reported_and_leaves_the_others_alon
     assert "MINE" in registry.publishers.names()
     assert status_of(registry, "broken-plugin").state == "failed"
     assert "a_package_that_is_not_there" in status_of(registry, "broken-plugin").reason
-    assert "plugin 'broken_plugin' of broken-plugin 0.3 is left out: ModuleNotFoundError" in caplog.text
+    assert (
+        "plugin 'broken_plugin' of broken-plugin 0.3 could not be loaded and is ignored: ModuleNotFoundError"
+        in caplog.text
+    )
 
 
 def test_a_hook_that_raises_claims_nothing(install):

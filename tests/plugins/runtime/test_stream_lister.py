@@ -87,14 +87,14 @@ def test_what_is_older_than_the_retention_is_forgotten():  # S5
     assert run_virtual(lister(Client()).oldest_retained_ms("orders")) == 76 * HOUR
 
 
-def test_who_may_not_ask_for_the_retention_reads_on(caplog):  # S5
+def test_a_job_without_the_right_to_read_the_retention_period_runs(caplog):  # S5
     client = Client(FatalKinesisError("DescribeStreamSummary", "AccessDeniedException", "no"))
 
     assert run_virtual(lister(client).oldest_retained_ms("orders")) is None
-    assert "past retention is not known" in caplog.text
+    assert "cannot check whether the position in orders is within the retention period" in caplog.text
 
 
-def test_the_client_is_closed_once_it_was_opened():
+def test_the_client_is_closed_once_it_was_kinesis_client():
     client = Client()
     run_virtual(lister(client).close())
     run_virtual(lister().close())
@@ -132,7 +132,7 @@ def test_a_job_has_one_client(publisher):
     factory.prepare([ARN])
     made = StreamLister(factory, properties, stream_names(ARN), VirtualClock())
 
-    assert made._opened() is made._opened() is factory.shared_client([ARN])
+    assert made._kinesis_client() is made._kinesis_client() is factory.shared_client([ARN])
 
 
 def test_how_long_records_are_kept_is_shown_where_it_is_known():  # A1

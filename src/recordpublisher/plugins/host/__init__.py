@@ -1,1 +1,5 @@
-"""Plugins found and named: hook specifications, manager, registry. Start at `hookspecs.py`."""
+"""The plugin host: finds plugins, keeps which class each name stands for, and builds the classes that properties name.
+
+Start at `hookspecs.py` (what a plugin implements). From a property's value to a class: `registry.py`; to an object:
+`build_from_properties.py`.
+"""

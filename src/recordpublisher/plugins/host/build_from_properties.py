@@ -1,78 +1,101 @@
-"""The sinks that the properties name: the job's own, and the one for dead letters (S7)."""
+"""Builds the objects that a job's properties name: a name is looked up in the registry, and its class is built with the properties.
+
+Each function belongs to one property, for example `build_sink` to `flink.sink`.
+"""
 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
+from recordpublisher.consumer.deserialization import Deserializer
+from recordpublisher.consumer.watermark_strategies import WatermarkStrategy
 from recordpublisher.fetcher.checkpoints.store import StateStore
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.coordination.watermark_tracker import WatermarkTracker
+from recordpublisher.fetcher.shards.assignment import ShardAssigner
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import (
-    DEAD_LETTER,
-    DEAD_LETTER_SINK,
-    JOB_NAME,
-    ON_POISON,
-    SINK,
-    STATE_URI,
-)
 
 from .registry import Registry
 
-_SETTINGS = "flink.sink."
+_SINK_PREFIX = "flink.sink."
+_STORE_OF_SCHEME = {"": "FILE", "sqlite": "SQL", "postgresql": "SQL", "postgres": "SQL"}
+"""Schemes whose state store has another name; all others are named by their scheme."""
 
 
 def build_sink(registry: Registry, properties: Properties) -> Sink:
-    """The sink at `flink.sink`, built with the properties. Raises: ConfigurationError."""
-    name = properties.value(SINK)
+    """The sink of `flink.sink`. Raises: ConfigurationError."""
+    name = properties.value(table.SINK)
     if name is None:
-        raise ConfigurationError(SINK.key, None, ", ".join(registry.sinks.names()))
-    return registry.sinks.get(name, SINK.key)(properties)  # type: ignore[call-arg]
+        raise ConfigurationError(table.SINK.key, None, ", ".join(registry.sinks.names()))
+    return registry.sinks.get(name, table.SINK.key)(properties)  # type: ignore[call-arg]
 
 
 def build_dead_letter_sink(registry: Registry, properties: Properties) -> Sink | None:
-    """The dead-letter sink when the policy asks for one. Raises: ConfigurationError.
+    """The sink of `flink.deadletter.sink`; None unless the policy for bad records is DEAD_LETTER (S7). Raises: ConfigurationError.
 
-    It is built with the job's properties, those under `flink.deadletter.` in the place of the job's `flink.sink.`, and under a job name
-    of its own.
+    It gets the job's properties with two changes: its settings are those under `flink.deadletter.` instead of `flink.sink.`, and its
+    job name has the suffix " dead letters".
     """
-    if properties.value(ON_POISON) != "DEAD_LETTER":
+    if properties.value(table.ON_POISON) != "DEAD_LETTER":
         return None
-    name = properties.value(DEAD_LETTER_SINK)
+    name = properties.value(table.DEAD_LETTER_SINK)
     if name is None:
-        reason = f"needed by {ON_POISON.key}=DEAD_LETTER"
-        raise ConfigurationError(DEAD_LETTER_SINK.key, None, ", ".join(registry.sinks.names()), reason=reason)
-    made = registry.sinks.get(name, DEAD_LETTER_SINK.key)
-    return made(_settings_of(properties))  # type: ignore[call-arg]
+        reason = f"needed by {table.ON_POISON.key}=DEAD_LETTER"
+        raise ConfigurationError(table.DEAD_LETTER_SINK.key, None, ", ".join(registry.sinks.names()), reason=reason)
+    sink_class = registry.sinks.get(name, table.DEAD_LETTER_SINK.key)
+    return sink_class(_dead_letter_properties(properties))  # type: ignore[call-arg]
 
 
-def _settings_of(properties: Properties) -> Properties:
-    job = properties.value(JOB_NAME)
-    own = {_SETTINGS + key: value for key, value in properties.with_prefix(DEAD_LETTER).items() if key != "sink"}
-    others = {key: value for key, value in properties.items() if not key.lower().startswith(_SETTINGS)}
-    return Properties({**others, **own, JOB_NAME.key: None if job is None else f"{job} dead letters"})
-
-
-_STORES = {"": "FILE", "sqlite": "SQL", "postgresql": "SQL", "postgres": "SQL"}
+def _dead_letter_properties(properties: Properties) -> Properties:
+    job = properties.value(table.JOB_NAME)
+    own = properties.with_prefix(table.DEAD_LETTER).items()
+    settings = {_SINK_PREFIX + key: value for key, value in own if key != "sink"}
+    others = {key: value for key, value in properties.items() if not key.lower().startswith(_SINK_PREFIX)}
+    return Properties({**others, **settings, table.JOB_NAME.key: None if job is None else f"{job} dead letters"})
 
 
 def build_state_store(registry: Registry, properties: Properties) -> StateStore | None:
-    """The store, built with the properties; None when no URI is set. Raises: ConfigurationError."""
-    uri = properties.value(STATE_URI)
+    """The store for the scheme of `flink.state.uri`; None without a URI. Raises: ConfigurationError."""
+    uri = properties.value(table.STATE_URI)
     if uri is None:
         return None
     scheme = urlsplit(uri).scheme.partition("+")[0].lower()
-    made = registry.state_stores.get(_STORES.get(scheme, scheme), STATE_URI.key)
-    return made(properties)  # type: ignore[call-arg]
+    store_class = registry.state_stores.get(_STORE_OF_SCHEME.get(scheme, scheme), table.STATE_URI.key)
+    return store_class(properties)  # type: ignore[call-arg]
 
 
-_SHARED: weakref.WeakValueDictionary[tuple[object, ...], InProcessTracker] = weakref.WeakValueDictionary()
-"""Trackers live as long as a fetcher of their job does."""
+def build_deserializer(registry: Registry, properties: Properties) -> Deserializer:
+    """The deserialiser of `flink.deserializer`. Raises: ConfigurationError."""
+    deserializer_class = registry.deserializers.get(properties.value(table.DESERIALIZER) or "", table.DESERIALIZER.key)
+    return deserializer_class(properties)  # type: ignore[call-arg]
+
+
+def watermark_strategy_factory(registry: Registry, properties: Properties) -> Callable[[], WatermarkStrategy]:
+    """Makes a strategy of `flink.watermark.strategy` for each shard. Raises: ConfigurationError."""
+    strategy_class = registry.watermark_strategies.get(
+        properties.value(table.WATERMARK_STRATEGY) or "", table.WATERMARK_STRATEGY.key
+    )
+    return lambda: strategy_class(properties)  # type: ignore[call-arg]
+
+
+def build_shard_assigner(registry: Registry, properties: Properties) -> ShardAssigner:
+    """The assigner of `flink.shard.assigner`. Its number is taken modulo the parallelism, as in Flink's connector: a shard with a number
+    outside that range would have no owner. Raises: ConfigurationError."""
+    assigner_class = registry.shard_assigners.get(
+        properties.value(table.SHARD_ASSIGNER) or "", table.SHARD_ASSIGNER.key
+    )
+    assigner: ShardAssigner = assigner_class(properties)
+    return lambda shard, parallelism: assigner(shard, parallelism) % parallelism
+
+
+_IN_PROCESS_TRACKERS: weakref.WeakValueDictionary[tuple[object, ...], InProcessTracker] = weakref.WeakValueDictionary()
+"""The in-process trackers by job, so that fetchers of one job in one process share one; each lives as long as one of these fetchers."""
 
 
 def build_tracker(
@@ -82,18 +105,20 @@ def build_tracker(
     parallelism: int,
     clock: Clock | None = None,
 ) -> WatermarkTracker:
-    """The tracker that the properties name; one for many processes hears the streams' names where no group is set.
+    """The tracker of `flink.watermark.tracker` (W10). Without a group name, the stream names identify the group.
 
-    Raises: ConfigurationError for an unknown name or what the tracker cannot do without (C2).
+    Raises: ConfigurationError for an unknown name or a missing setting of the tracker (C2).
     """
-    made = registry.trackers.get(properties.value(table.TRACKER) or "", table.TRACKER.key)
+    tracker_class = registry.trackers.get(properties.value(table.TRACKER) or "", table.TRACKER.key)
     group = properties.value(table.WATERMARK_GROUP)
-    if made is not InProcessTracker:
-        known = properties if group is not None else properties.merged({table.WATERMARK_GROUP.key: ",".join(streams)})
-        return made(known)  # type: ignore[call-arg]
+    if tracker_class is not InProcessTracker:
+        if group is None:
+            properties = properties.merged({table.WATERMARK_GROUP.key: ",".join(streams)})
+        return tracker_class(properties)  # type: ignore[call-arg]
     timeout_ms = max(properties.value(table.TRACKER_TIMEOUT), 3 * properties.value(table.SYNC_INTERVAL))
     tracker = InProcessTracker(parallelism=parallelism, clock=clock, timeout_ms=timeout_ms)
     if group is None and parallelism == 1:
         return tracker
+    # Fetchers belong to one job if they name the same group; without a group, if streams, parallelism and properties are equal.
     job = (group,) if group is not None else (streams, parallelism, frozenset(properties.items()))
-    return _SHARED.setdefault(job, tracker)
+    return _IN_PROCESS_TRACKERS.setdefault(job, tracker)

@@ -1,4 +1,4 @@
-"""The bundled classes: they enter by the same door as anyone's, and are imported when they are first asked for."""
+"""The built-in classes, registered by the same hooks as those of any plugin, and imported at their first use."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def recordpublisher_register_sinks(registry: Registrar[Sink]) -> None:
 
 @hookimpl
 def recordpublisher_register_trackers(registry: Registrar[WatermarkTracker]) -> None:
-    """The global watermark within one process, and over TCP."""
+    """The global watermark within one process, or over TCP."""
     registry.add("IN_PROCESS", f"{PROJECT}.fetcher.coordination.in_process_tracker:InProcessTracker")
     registry.add("TCP", f"{PROJECT}.plugins.trackers.tcp.client:TcpTracker")
 
@@ -52,7 +52,7 @@ def recordpublisher_register_state_stores(registry: Registrar[StateStore]) -> No
 
 @hookimpl
 def recordpublisher_register_watermark_strategies(registry: Registrar[WatermarkStrategy]) -> None:
-    """The largest event time less a bound, or without one; the latest arrival."""
+    """The largest event time, with or without a bound subtracted; the latest arrival time."""
     registry.add("BOUNDED", f"{PROJECT}.consumer.watermark_strategies:BoundedOutOfOrderness")
     registry.add("MONOTONOUS", f"{PROJECT}.consumer.watermark_strategies:Monotonous")
     registry.add("ARRIVAL", f"{PROJECT}.consumer.watermark_strategies:ArrivalTime")
@@ -68,5 +68,5 @@ def recordpublisher_register_deserializers(registry: Registrar[Deserializer]) ->
 
 @hookimpl
 def recordpublisher_register_shard_assigners(registry: Registrar[Any]) -> None:
-    """By the middle of the hash range."""
+    """By the middle of a shard's hash range."""
     registry.add("UNIFORM", f"{PROJECT}.fetcher.shards.assignment:UniformAssigner")

@@ -1,6 +1,6 @@
-"""The hooks: what a plugin implements to give names to its classes.
+"""The hooks that a plugin implements to register its classes under names.
 
-A plugin is a module or object behind an entry point of the group `recordpublisher`:
+A plugin is a module or an object that an entry point of the group `recordpublisher` names:
 
     from recordpublisher import hookimpl
 
@@ -8,7 +8,7 @@ A plugin is a module or object behind an entry point of the group `recordpublish
     def recordpublisher_register_publishers(registry):
         registry.add("LINES", LinesFactory)
 
-Each class is later built with the job's properties: `LinesFactory(properties)`.
+A job builds the class with its properties: `LinesFactory(properties)`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from recordpublisher.publishers.base import RecordPublisherFactory
 from .registry import Registrar
 
 PROJECT = "recordpublisher"
-"""The entry-point group and the name that the markers belong to."""
+"""The entry-point group, and the project name of the pluggy markers."""
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
@@ -35,34 +35,35 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 @hookspec
 def recordpublisher_register_publishers(registry: Registrar[RecordPublisherFactory]) -> None:
-    """Add publisher factories; chosen by `flink.stream.recordpublisher` (P5)."""
+    """Add publisher factories; selected by `flink.stream.recordpublisher` (P5)."""
 
 
 @hookspec
 def recordpublisher_register_sinks(registry: Registrar[Sink]) -> None:
-    """Add sinks; chosen by `flink.sink` and `flink.deadletter.sink`. `DataFetcher` also takes one ready-made (`sink=`)."""
+    """Add sinks; selected by `flink.sink` and `flink.deadletter.sink`. `DataFetcher` also accepts an instance (`sink=`)."""
 
 
 @hookspec
 def recordpublisher_register_trackers(registry: Registrar[WatermarkTracker]) -> None:
-    """Add what carries the global watermark; chosen by `flink.watermark.tracker` (W10)."""
+    """Add trackers of the global watermark; selected by `flink.watermark.tracker` (W10)."""
 
 
 @hookspec
 def recordpublisher_register_state_stores(registry: Registrar[StateStore]) -> None:
-    """Add state stores; chosen by the scheme of `flink.state.uri`. `DataFetcher` also takes one ready-made (`state_store=`)."""
+    """Add state stores; selected by the scheme of `flink.state.uri`. `DataFetcher` also accepts an instance (`state_store=`)."""
 
 
 @hookspec
 def recordpublisher_register_watermark_strategies(registry: Registrar[WatermarkStrategy]) -> None:
-    """Add watermark strategies of a shard; chosen by `flink.watermark.strategy`."""
+    """Add per-shard watermark strategies; selected by `flink.watermark.strategy`."""
 
 
 @hookspec
 def recordpublisher_register_shard_assigners(registry: Registrar[Any]) -> None:
-    """Add shard assigners: from a shard and the parallelism to its subtask, counted round (S9); chosen by `flink.shard.assigner`."""
+    """Add shard assigners, functions of shard and parallelism that return the subtask, modulo the parallelism (S9); selected by
+    `flink.shard.assigner`."""
 
 
 @hookspec
 def recordpublisher_register_deserializers(registry: Registrar[Deserializer]) -> None:
-    """Add deserialisers; chosen by `flink.deserializer`."""
+    """Add deserialisers; selected by `flink.deserializer`."""

@@ -1,4 +1,4 @@
-"""The plugin manager: finds plugins by entry point, loads what is not blocked, and lets each claim its names."""
+"""`load_registry`: finds the installed plugins by entry point, loads those that are not blocked, and registers their names."""
 
 from __future__ import annotations
 
@@ -30,40 +30,41 @@ class _Candidate:
 
 
 def load_registry(plugins: Iterable[object] = ()) -> Registry:
-    """The names of every installed plugin that is not blocked, the built-ins first; `plugins` are further ones, already imported.
+    """Register the built-ins, then every installed plugin that is not blocked, then `plugins`, which are already imported.
 
-    A plugin that fails is logged, listed as failed, and leaves the others alone. Raises: PluginError when a name is claimed twice.
+    A plugin that fails to load is logged and listed as failed; the others are loaded. Raises: PluginError for a name that is registered
+    twice.
     """
     registry, manager, blocked = Registry(), _new_manager(), _blocked_names()
-    for candidate in [_builtins(), *map(_installed, _found_entry_points()), *map(_handed_in, plugins)]:
-        if blocked & {_plain(candidate.owner.plugin), _plain(candidate.owner.distribution)}:
+    for candidate in [_builtins(), *map(_installed, _find_entry_points()), *map(_given, plugins)]:
+        if blocked & {_normalized(candidate.owner.plugin), _normalized(candidate.owner.distribution)}:
             registry.plugins.append(PluginStatus(candidate.owner, "blocked", f"named in {BLOCK_VARIABLE}"))
         else:
-            registry.plugins.append(_take_in(candidate, manager, registry))
+            registry.plugins.append(_load(candidate, manager, registry))
     return registry
 
 
-def _take_in(candidate: _Candidate, manager: pluggy.PluginManager, registry: Registry) -> PluginStatus:
-    """Load one plugin and enter its claims; what goes wrong inside the plugin stays with the plugin."""
+def _load(candidate: _Candidate, manager: pluggy.PluginManager, registry: Registry) -> PluginStatus:
+    """Load one plugin and register its names. Errors inside the plugin make it `failed`; they are not raised."""
     owner = candidate.owner
     try:
-        claims = _claims_of(candidate, manager, registry)
+        claims = _collect_claims(candidate, manager, registry)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
-        _log.warning("plugin '%s' of %s is left out: %s", owner.plugin, owner, reason)
+        _log.warning("plugin '%s' of %s could not be loaded and is ignored: %s", owner.plugin, owner, reason)
         return PluginStatus(owner, "failed", reason)
     for table, claim in claims:
         table.claim(claim)
     return PluginStatus(owner, "loaded")
 
 
-def _claims_of(
+def _collect_claims(
     candidate: _Candidate, manager: pluggy.PluginManager, registry: Registry
 ) -> list[tuple[NameTable[Any], Claim[Any]]]:
-    """Everything one plugin claims, by calling its hooks and nobody else's."""
+    """Call the hooks of this plugin only; returns the names that it claims."""
     plugin = candidate.load()
     manager.register(plugin, name=f"{candidate.owner.distribution}:{candidate.owner.plugin}")
-    _refuse_unknown_hooks(plugin, manager)
+    _check_hook_names(plugin, manager)
     others = [other for other in manager.get_plugins() if other is not plugin]
     claims: list[tuple[NameTable[Any], Claim[Any]]] = []
     for kind, table in registry.tables().items():
@@ -73,7 +74,7 @@ def _claims_of(
 
 @dataclass(slots=True)
 class _Collector:
-    """What a hook is given: takes names on behalf of one plugin."""
+    """The registrar that a hook receives: collects the names of one plugin."""
 
     owner: Owner
     table: NameTable[Any]
@@ -82,14 +83,14 @@ class _Collector:
     def add(self, name: str, provided: type[Any] | str) -> None:
         """Claim a name for a class, or for `"package.module:Class"`."""
         if not isinstance(name, str) or not name.strip():
-            raise PluginError(f"a name must be a text that is not empty, not {name!r}")
+            raise PluginError(f"a name must be a non-empty string, not {name!r}")
         claim = Claim(name.strip(), provided, self.owner)
         self.table.check(claim)
         self.claims.append((self.table, claim))
 
 
-def _refuse_unknown_hooks(plugin: object, manager: pluggy.PluginManager) -> None:
-    """A misspelt hook would never be called, and nobody would know why the name is missing."""
+def _check_hook_names(plugin: object, manager: pluggy.PluginManager) -> None:
+    """Raise PluginError for a misspelt hook: it would never be called, and its names would be missing without a message."""
     unknown = [caller.name for caller in manager.get_hookcallers(plugin) or () if not caller.has_spec()]
     if unknown:
         manager.unregister(plugin)
@@ -102,7 +103,7 @@ def _new_manager() -> pluggy.PluginManager:
     return manager
 
 
-def _found_entry_points() -> list[EntryPoint]:
+def _find_entry_points() -> list[EntryPoint]:
     return sorted(entry_points(group=hookspecs.PROJECT), key=lambda point: (_distribution_of(point), point.name))
 
 
@@ -119,8 +120,8 @@ def _builtins() -> _Candidate:
     return _Candidate(Owner("builtins", hookspecs.PROJECT, own_version), lambda: builtins)
 
 
-def _handed_in(plugin: object) -> _Candidate:
-    return _Candidate(Owner(getattr(plugin, "__name__", type(plugin).__name__), "handed in"), lambda: plugin)
+def _given(plugin: object) -> _Candidate:
+    return _Candidate(Owner(getattr(plugin, "__name__", type(plugin).__name__), "passed as argument"), lambda: plugin)
 
 
 def _distribution_of(point: EntryPoint) -> str:
@@ -128,9 +129,9 @@ def _distribution_of(point: EntryPoint) -> str:
 
 
 def _blocked_names() -> set[str]:
-    return {_plain(name) for name in os.environ.get(BLOCK_VARIABLE, "").split(",") if name.strip()}
+    return {_normalized(name) for name in os.environ.get(BLOCK_VARIABLE, "").split(",") if name.strip()}
 
 
-def _plain(name: str) -> str:
-    """A name without case and with one kind of dash, as distributions compare."""
+def _normalized(name: str) -> str:
+    """A name in the form in which distribution names are compared: lower case, dashes only."""
     return name.strip().lower().replace("_", "-").replace(".", "-")

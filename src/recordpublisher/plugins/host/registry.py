@@ -1,4 +1,4 @@
-"""The registry: which class answers to which name, and which plugins said so."""
+"""Registry: which class each name stands for (`NameTable.get`), and which plugin registered it."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class Registrar(Protocol[T_contra]):
-    """What a hook is given: the one thing a plugin does is add names."""
+    """The argument of every hook: a plugin adds its names to it."""
 
     def add(self, name: str, provided: Callable[..., T_contra] | str) -> None:
-        """Give `name` (compared without case) to a class, or to `"package.module:Class"`, imported when it is first asked for."""
+        """Register a class under `name` (case-insensitive); `"package.module:Class"` is imported at its first use."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who claims a name: the plugin's entry-point name and the distribution it comes from."""
+    """The plugin that claims a name: its entry-point name and its distribution."""
 
     plugin: str
     distribution: str
@@ -41,7 +41,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Claim(Generic[T]):
-    """One name of one plugin."""
+    """One name that a plugin registers."""
 
     name: str
     provided: type[T] | str
@@ -49,7 +49,7 @@ class Claim(Generic[T]):
 
 
 class NameTable(Generic[T]):
-    """The names of one kind of class; owns the claims."""
+    """The names of one kind of class, for example of sinks."""
 
     def __init__(self, kind: str, base: type[T] | None = None) -> None:
         self.kind = kind
@@ -57,7 +57,7 @@ class NameTable(Generic[T]):
         self._claims: dict[str, Claim[T]] = {}
 
     def claim(self, claim: Claim[T]) -> None:
-        """Enter a claim. Raises: PluginError when another plugin has the name."""
+        """Register a name. Raises: PluginError when another plugin has it."""
         known = self._claims.get(claim.name.lower())
         if known is not None:
             raise PluginError(
@@ -67,14 +67,14 @@ class NameTable(Generic[T]):
         self._claims[claim.name.lower()] = claim
 
     def check(self, claim: Claim[T]) -> None:
-        """Raises: PluginError when the class is of another kind; one given by its path is checked when it is asked for."""
+        """Raises: PluginError when the class is of another kind; one given by its path is checked at its first use."""
         if not isinstance(claim.provided, str):
             self._checked(claim, claim.provided)
 
     def get(self, name: str, key: str) -> type[T]:
-        """The class behind `name`, which stood at the property `key`.
+        """The class registered under `name`, the value of the property `key`.
 
-        Raises: ConfigurationError that lists the names there are; PluginError when the class cannot be imported.
+        Raises: ConfigurationError that lists the registered names; PluginError when the class cannot be imported.
         """
         claim = self._claims.get(name.strip().lower())
         if claim is None:
@@ -84,7 +84,7 @@ class NameTable(Generic[T]):
         return self._checked(claim, _imported(claim, self.kind))
 
     def names(self) -> list[str]:
-        """The names as their plugins spell them, sorted."""
+        """The names in their plugins' spelling, sorted."""
         return sorted(claim.name for claim in self._claims.values())
 
     def claims(self) -> list[Claim[T]]:
@@ -117,7 +117,7 @@ def _imported(claim: Claim[T], kind: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class PluginStatus:
-    """How one plugin fared: `state` is loaded, blocked or failed; `reason` says why it failed."""
+    """The result of loading one plugin: `state` is loaded, blocked or failed; `reason` says why."""
 
     owner: Owner
     state: str
@@ -126,7 +126,7 @@ class PluginStatus:
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """Every name of every kind, and the plugins they come from."""
+    """The names of every kind, and the plugins that were found."""
 
     publishers: NameTable[RecordPublisherFactory] = field(
         default_factory=lambda: NameTable("publisher", RecordPublisherFactory)
@@ -142,7 +142,7 @@ class Registry:
     plugins: list[PluginStatus] = field(default_factory=list)
 
     def tables(self) -> dict[str, NameTable[Any]]:
-        """The tables by the last part of their hook's name."""
+        """The tables by the last part of their hook's name, for example `sinks` of `recordpublisher_register_sinks`."""
         return {
             "publishers": self.publishers,
             "sinks": self.sinks,

@@ -1,1 +1,1 @@
-"""The composition root: `rp.DataFetcher`, `rp.stream`, `rp.consume`. Start at `data_fetcher.py`."""
+"""`rp.DataFetcher`, `rp.stream` and `rp.consume`, built from properties; jobs as processes. Start at `data_fetcher.py`."""

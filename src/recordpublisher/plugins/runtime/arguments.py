@@ -1,4 +1,4 @@
-"""What `rp.DataFetcher` is given, checked before anything runs (C2)."""
+"""Checks of the arguments of `rp.DataFetcher`, before anything runs (C2)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from recordpublisher.publishers.properties.properties import Properties
 
 
 def checked_properties(given: object) -> Properties:
-    """The properties of a mapping. Raises: ConfigurationError for anything else."""
+    """The properties from a mapping. Raises: ConfigurationError for any other type."""
     if isinstance(given, Properties):
         return given
     if not isinstance(given, Mapping):
@@ -20,8 +20,8 @@ def checked_properties(given: object) -> Properties:
     return Properties(given)
 
 
-def check_share(subtask: Any, parallelism: Any) -> None:
-    """A subtask of so many. Raises: ConfigurationError."""
+def check_subtask(subtask: Any, parallelism: Any) -> None:
+    """`subtask` is a number below `parallelism`. Raises: ConfigurationError."""
     if not _is_whole(parallelism) or parallelism < 1:
         raise ConfigurationError("parallelism", _shown(parallelism), "a whole number of at least 1")
     if not _is_whole(subtask) or not 0 <= subtask < parallelism:
@@ -29,25 +29,25 @@ def check_share(subtask: Any, parallelism: Any) -> None:
 
 
 def check_sink(sink: object) -> None:
-    """An instance of a sink. Raises: ConfigurationError."""
+    """`sink` is an instance of `Sink`. Raises: ConfigurationError."""
     if not isinstance(sink, Sink):
         raise ConfigurationError("sink", _shown(sink), "an instance of recordpublisher.Sink")
 
 
 def check_store(store: object) -> None:
-    """An instance of a state store, or none. Raises: ConfigurationError."""
+    """`store` is None or an instance of `StateStore`. Raises: ConfigurationError."""
     if store is not None and not isinstance(store, StateStore):
         raise ConfigurationError("state_store", _shown(store), "an instance of recordpublisher.StateStore")
 
 
 def check_function(name: str, function: Callable[..., Any] | None, valid: str = "a function of a Record") -> None:
-    """A function, or none. Raises: ConfigurationError."""
+    """`function` is None or callable. Raises: ConfigurationError."""
     if function is not None and not callable(function):
         raise ConfigurationError(name, _shown(function), valid)
 
 
 def checked_snapshots(restore: State | Sequence[State] | None) -> tuple[State, ...]:
-    """One snapshot, many or none. Raises: ConfigurationError."""
+    """The snapshots of `restore`: one, several or None. Raises: ConfigurationError."""
     if restore is None:
         return ()
     given = (restore,) if isinstance(restore, Mapping) else restore

@@ -1,4 +1,4 @@
-"""BackgroundLoop: an asyncio loop in a thread of its own, for callers that are not asynchronous."""
+"""BackgroundLoop: an asyncio event loop in a thread of its own, for synchronous callers."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ T = TypeVar("T")
 
 
 class BackgroundLoop:
-    """Owns the thread and the loop between `__enter__` and `__exit__`; nothing of either is left behind."""
+    """Owns the thread and the loop between `__enter__` and `__exit__`; both end with the block."""
 
     def __init__(self, name: str) -> None:
         self._ready = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._live()), name=name, daemon=True)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run_until_stopped()), name=name, daemon=True)
 
     def __enter__(self) -> Self:
         try:
             self._thread.start()
             self._ready.wait()
-        except KeyboardInterrupt:  # a busy machine takes its time to start a thread
+        except KeyboardInterrupt:  # on a busy machine the thread may not have started yet
             self._ready.wait()
-            self._end()
+            self._stop()
             raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end()
+        self._stop()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end and answer its result. An interruption of the caller cancels it and waits until it has ended."""
-        task = _Running(coroutine)
+        """Run a coroutine to its end and return its result. When the caller is interrupted, cancel it and wait until it has ended."""
+        task = _BackgroundTask(coroutine)
         try:
             self._loop.call_soon_threadsafe(task.start)
             task.ended.wait()
@@ -46,19 +46,19 @@ class BackgroundLoop:
         result: T = task.result()
         return result
 
-    def _end(self) -> None:
-        self._loop.call_soon_threadsafe(self._over.set)
+    def _stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join()
 
-    async def _live(self) -> None:
+    async def _run_until_stopped(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._over = asyncio.Event()
+        self._stopping = asyncio.Event()
         self._ready.set()
-        await self._over.wait()
+        await self._stopping.wait()
 
 
-class _Running:
-    """One coroutine on the loop, and a thread that waits for it."""
+class _BackgroundTask:
+    """One coroutine on the loop, with an event for the thread that waits for it."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         self._coroutine = coroutine
@@ -72,7 +72,7 @@ class _Running:
     def cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
-        else:  # it was never begun
+        else:  # it was never started
             self._coroutine.close()
             self.ended.set()
 

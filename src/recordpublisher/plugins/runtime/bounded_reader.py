@@ -1,4 +1,4 @@
-"""Bounded reads of given shards from given states: what a Spark task runs."""
+"""BoundedReader: reads given shards from given states up to given bounds, as a Spark task does."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
 from ..host.manager import load_registry
-from .data_fetcher import stamping_maker
+from .data_fetcher import batch_decorator_factory
 
 NEVER = -1
 
 
 class BoundedReader:
-    """Reads again and again with one publisher factory kept warm; `close` it at the end.
+    """Owns one publisher factory, which all its reads share; `close` it at the end.
 
     `publisher` overrides the property `flink.stream.recordpublisher`.
     """
@@ -42,14 +42,14 @@ class BoundedReader:
         self._clock = clock or SystemClock()
         check_bounded(properties)
         self._settings = FetcherSettings.of(properties.merged({table.LOOKAHEAD.key: None}))
-        self._stamping_of = stamping_maker(registry, properties)
+        self._decorator_for = batch_decorator_factory(registry, properties)
         self._use_continuations = made.resumes_by_continuation
         self._factory = _SharedFactory(made(properties))  # type: ignore[call-arg]
 
     async def read(self, shards: Mapping[Shard, ShardState], sink: Sink, bounds: Bounds) -> BoundedResult:
-        """Read exactly these shards from these states until the bounds are met: no discovery, no waiting for parents.
+        """Read exactly these shards from these states until a bound is met, without shard discovery and without waiting for parents.
 
-        Batches reach the sink stamped (event times and watermarks). Raises: whatever reading or the sink raises.
+        Batches reach the sink with event times and watermarks. Raises: errors of the reads and of the sink.
         """
         keys = frozenset(shard.key for shard in shards)
         fetcher = DataFetcher(self._parts(shards, sink, keys))
@@ -70,26 +70,28 @@ class BoundedReader:
             discovery=ShardDiscovery(_FixedShardLister(list(shards)), streams, NEVER),
             sink=sink,
             tracker=InProcessTracker(),
-            decorator_for=self._stamping_of,
+            decorator_for=self._decorator_for,
             settings=self._settings,
             clock=self._clock,
             assigner=lambda shard, parallelism: 0 if shard.key in keys else 1,
             start=StartingPosition.trim_horizon(),
             streams=streams,
-            pin_latest=_no_pin,
+            pin_latest=_reject_latest,
             use_continuations=self._use_continuations,
             restore=(snapshot_to_json({shard.key: state for shard, state in shards.items()}, None, 0, 0, 1),),
         )
 
 
 def check_bounded(properties: Properties) -> None:
-    """Raises: ConfigurationError for what such reads cannot do."""
+    """Raises: ConfigurationError for a property that bounded reads do not support."""
     if properties.value(table.ON_POISON) == "DEAD_LETTER":
-        raise ConfigurationError(table.ON_POISON.key, "DEAD_LETTER", "FAIL or SKIP, where a sink is not ours (Spark)")
+        raise ConfigurationError(
+            table.ON_POISON.key, "DEAD_LETTER", "FAIL or SKIP, where the sink is not one of this library (Spark)"
+        )
 
 
 class _FixedShardLister:
-    """Lists the shards that were given."""
+    """A shard lister that returns a fixed list."""
 
     def __init__(self, shards: list[Shard]) -> None:
         self._shards = shards
@@ -99,19 +101,19 @@ class _FixedShardLister:
 
 
 class _SharedFactory(RecordPublisherFactory):
-    """A factory that outlives the fetchers it is lent to."""
+    """A factory that several fetchers use one after the other: closing a fetcher does not close it."""
 
     def __init__(self, owned: RecordPublisherFactory) -> None:
         self.owned = owned
 
     async def create(self, shard: Shard, starting_position: StartingPosition, metrics: ShardMetrics) -> RecordPublisher:
-        """The owned factory's publisher."""
+        """Delegates to the owned factory."""
         return await self.owned.create(shard, starting_position, metrics)
 
     def order_of(self, sequence: str) -> Any:
-        """The owned factory's order."""
+        """Delegates to the owned factory."""
         return self.owned.order_of(sequence)
 
 
-async def _no_pin(stream: str) -> int:
+async def _reject_latest(stream: str) -> int:
     raise ConfigurationError(table.INITIAL_POSITION.key, "LATEST", "a pinned position for bounded reads")

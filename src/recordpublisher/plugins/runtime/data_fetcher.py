@@ -1,4 +1,8 @@
-"""The composition root: the only place that puts the floors together. `rp.DataFetcher` is its face."""
+"""`rp.DataFetcher`: checks its arguments and builds the parts of a job from properties.
+
+It is the only place that wires the layers together. The reading itself is done by `recordpublisher.fetcher.data_fetcher.DataFetcher`,
+imported here as `CoreDataFetcher`.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +12,17 @@ from types import TracebackType
 from typing import Any, Self
 
 from recordpublisher.consumer.bad_records import OnPoison
-from recordpublisher.consumer.deserialization import CallableDeserializer, Deserializer
+from recordpublisher.consumer.deserialization import CallableDeserializer
 from recordpublisher.consumer.event_time import event_times
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.consumer.watermark_strategies import AssignedWatermarks, WatermarkStrategy
-from recordpublisher.fetcher import data_fetcher as floor
 from recordpublisher.fetcher.alarms import AlarmListener
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
 from recordpublisher.fetcher.checkpoints.store import StateStore, SubtaskCheckpoints
+from recordpublisher.fetcher.data_fetcher import DataFetcher as CoreDataFetcher
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
-from recordpublisher.fetcher.shards.assignment import ShardAssigner
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.clock import Clock, SystemClock
@@ -30,14 +33,22 @@ from recordpublisher.publishers.records import Record
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
-from ..host.build_from_properties import build_dead_letter_sink, build_sink, build_state_store, build_tracker
+from ..host.build_from_properties import (
+    build_dead_letter_sink,
+    build_deserializer,
+    build_shard_assigner,
+    build_sink,
+    build_state_store,
+    build_tracker,
+    watermark_strategy_factory,
+)
 from ..host.manager import load_registry
 from ..host.registry import Registry
 from .arguments import (
     check_function,
-    check_share,
     check_sink,
     check_store,
+    check_subtask,
     checked_properties,
     checked_snapshots,
 )
@@ -50,14 +61,13 @@ Assigner = Callable[[Record], int]
 class DataFetcher:
     """Reads streams into a sink: checked at construction, opened by `async with`, driven by `run` or `run_bounded`.
 
-    `streams` are names or ARNs. `deserializer` makes a value of a record (None: by property, bytes by default),
-    `timestamp_assigner` its event time in epoch ms (None: by property, arrival by default), `watermark_assigner` the watermark that it
-    carries, epoch ms (None: by `flink.watermark.strategy`). `restore` takes one snapshot or a list
-    of them; `state_store` keeps checkpoints. `subtask` of `parallelism` reads its share of the shards. `on_alarm` is called with each
-    `Alarm` in the loop's thread and must return soon (A2). What is not given as an argument is taken from the
-    properties: `flink.sink`, `flink.state.uri`.
+    `streams` are names or ARNs. Three functions of a record override properties: `deserializer` returns its value (default: bytes),
+    `timestamp_assigner` its event time in epoch ms (default: arrival), `watermark_assigner` the watermark that it carries in epoch ms
+    (default: `flink.watermark.strategy`). `sink` and `state_store` default to the properties `flink.sink` and `flink.state.uri`.
+    `restore` takes one snapshot or a list of them. `subtask` of `parallelism` reads its part of the shards. `on_alarm` is called with
+    each `Alarm` in the loop's thread and must return soon (A2).
 
-    Raises: ConfigurationError for anything that can be known wrong before it runs, StateError for a snapshot that cannot be read.
+    Raises: ConfigurationError for every setting that is invalid, StateError for a snapshot that cannot be read.
     """
 
     def __init__(
@@ -80,7 +90,7 @@ class DataFetcher:
         given = checked_properties(properties)
         names = stream_names(streams)
         snapshots = checked_snapshots(restore)
-        check_share(subtask, parallelism)
+        check_subtask(subtask, parallelism)
         if sink is not None:
             check_sink(sink)
         check_store(state_store)
@@ -90,7 +100,7 @@ class DataFetcher:
         check_function("watermark_assigner", watermark_assigner)
         registry = registry or load_registry()
         publisher = registry.publishers.get(given.value(table.RECORD_PUBLISHER) or "", table.RECORD_PUBLISHER.key)
-        given.check()  # after the plugins were imported, which declare properties of their own
+        given.check()  # after the plugins were imported: they declare properties of their own
         publisher.check(given, list(names))
         settings = FetcherSettings.of(given)
         sink = build_sink(registry, given) if sink is None else sink
@@ -100,16 +110,18 @@ class DataFetcher:
         clock = clock or SystemClock()
         lister = StreamLister(factory, given, names, clock)
         self._lister = lister
-        self._fetcher = floor.DataFetcher(
+        self._fetcher = CoreDataFetcher(
             FetcherDependencies(
                 factory=factory,
                 discovery=ShardDiscovery(lister, list(names), settings.discovery_interval_ms),
                 sink=sink,
                 tracker=build_tracker(registry, given, tuple(names), parallelism, clock),
-                decorator_for=stamping_maker(registry, given, deserializer, timestamp_assigner, watermark_assigner),
+                decorator_for=batch_decorator_factory(
+                    registry, given, deserializer, timestamp_assigner, watermark_assigner
+                ),
                 settings=settings,
                 clock=clock,
-                assigner=_assigner(registry, given),
+                assigner=build_shard_assigner(registry, given),
                 start=initial_position(given),
                 streams=tuple(names),
                 pin_latest=lister.server_time_ms,
@@ -141,10 +153,9 @@ class DataFetcher:
         await self._close(error)
 
     async def run(self) -> BoundedResult:
-        """Run until `stop()`, an error, the deletion of every stream (S8), or the end of a source of a finite size.
+        """Run until `stop()`, an error, the deletion of every stream (S8), or the end of a finite source.
 
-        It ends in a checkpoint, except after an error or a cancellation. Raises: RecordPublisherError, and whatever
-        the sink raises.
+        The run ends with a checkpoint, except after an error or a cancellation. Raises: RecordPublisherError, and errors of the sink.
         """
         return await self._fetcher.run()
 
@@ -156,55 +167,55 @@ class DataFetcher:
         until_event_time: int | None = None,
         stop_at_tip: bool = False,
     ) -> BoundedResult:
-        """Run until the first bound is met (see `Bounds`: seconds, records, bytes, epoch ms); answers why it ended, and where.
+        """Run until the first bound is met (see `Bounds`: seconds, records, bytes, epoch ms); returns why and where it ended.
 
-        May be called again, and goes on where the last run ended. Raises: as `run`.
+        A further call continues where the last run ended. Raises: as `run`.
         """
         return await self._fetcher.run_bounded(Bounds(max_time, max_records, max_bytes, until_event_time, stop_at_tip))
 
     def stop(self) -> None:
-        """End the run after the write that is going on; call it in the loop's thread. A later run ends at once."""
+        """End the run after the current write; call it in the loop's thread. A later run ends at once."""
         self._fetcher.stop()
 
     def snapshot(self) -> dict[str, Any]:
-        """Exactly what `write` has returned for, as a plain JSON-able dict (S1)."""
+        """The state after exactly the batches whose `write` has returned, as a JSON-serialisable dict (S1)."""
         return self._fetcher.snapshot()
 
     async def checkpoint(self) -> dict[str, Any]:
-        """Flush the sink, then store the snapshot, which is answered (S6).
+        """Flush the sink, store the snapshot and return it (S6).
 
-        Raises: FencedError when a newer start owns the state, StateError, and whatever the sink's `flush` raises.
+        Raises: FencedError when a newer start owns the state, StateError, and errors of the sink's `flush`.
         """
         return await self._fetcher.checkpoint()
 
     def metrics(self) -> dict[str, Any]:
-        """`{"subtask": {...}, "shards": {"orders/shardId-...": {...}}}`, plain values; docs/reference/metrics.md (A1)."""
+        """`{"subtask": {...}, "shards": {"orders/shardId-...": {...}}}` with plain values; see docs/reference/metrics.md (A1)."""
         return self._fetcher.metrics()
 
     async def _close(self, ended_by: BaseException | None) -> None:
-        """Close everything; trouble on the way does not hide the error that the job ended by."""
+        """Close everything; an error while closing does not hide the error that ended the job."""
         try:
             try:
                 await self._fetcher.close()
             finally:
                 await self._lister.close()
-        except Exception as trouble:
+        except Exception as error:
             if ended_by is None:
                 raise
-            log.warning("closing the fetcher failed too: %s", trouble, exc_info=trouble)
+            log.warning("closing the fetcher failed too: %s", error, exc_info=error)
 
 
-def stamping_maker(
+def batch_decorator_factory(
     registry: Registry,
     properties: Properties,
     deserializer: Callable[[Record], Any] | None = None,
     timestamp_assigner: Assigner | None = None,
     watermark_assigner: Assigner | None = None,
 ) -> Callable[[Shard, ShardMetrics], BatchDecorator]:
-    """What makes each shard's stamping; what cannot work fails here and not at the first record."""
-    values = _deserializer(registry, properties, deserializer)
+    """Makes the `BatchDecorator` of each shard. Functions override properties. Invalid settings raise here, not at the first record."""
+    values = build_deserializer(registry, properties) if deserializer is None else CallableDeserializer(deserializer)
     times = event_times(properties, timestamp_assigner)
-    strategy = _strategy(registry, properties, watermark_assigner)
+    strategy = _watermark_strategy_factory(registry, properties, watermark_assigner)
     on_poison, limit = OnPoison[properties.value(table.ON_POISON)], properties.value(table.FUTURE_LIMIT)
 
     def decorator_for(shard: Shard, metrics: ShardMetrics) -> BatchDecorator:
@@ -213,25 +224,9 @@ def stamping_maker(
     return decorator_for
 
 
-def _deserializer(registry: Registry, properties: Properties, function: Callable[[Record], Any] | None) -> Deserializer:
-    if function is not None:
-        return CallableDeserializer(function)
-    made = registry.deserializers.get(properties.value(table.DESERIALIZER) or "", table.DESERIALIZER.key)
-    return made(properties)  # type: ignore[call-arg]
-
-
-def _strategy(registry: Registry, properties: Properties, assigner: Assigner | None) -> Callable[[], WatermarkStrategy]:
-    """What makes the watermark strategy of a shard."""
-    if assigner is not None:
-        return lambda: AssignedWatermarks(properties, assigner)
-    made = registry.watermark_strategies.get(
-        properties.value(table.WATERMARK_STRATEGY) or "", table.WATERMARK_STRATEGY.key
-    )
-    return lambda: made(properties)  # type: ignore[call-arg]
-
-
-def _assigner(registry: Registry, properties: Properties) -> ShardAssigner:
-    """The assigner, its numbers counted round the subtasks as in the connector: a shard outside of them would be nobody's."""
-    made = registry.shard_assigners.get(properties.value(table.SHARD_ASSIGNER) or "", table.SHARD_ASSIGNER.key)
-    assigner: ShardAssigner = made(properties)
-    return lambda shard, parallelism: assigner(shard, parallelism) % parallelism
+def _watermark_strategy_factory(
+    registry: Registry, properties: Properties, assigner: Assigner | None
+) -> Callable[[], WatermarkStrategy]:
+    if assigner is None:
+        return watermark_strategy_factory(registry, properties)
+    return lambda: AssignedWatermarks(properties, assigner)

@@ -1,4 +1,7 @@
-"""StreamLister: what a job asks of its streams besides records: from the publisher's own source, or from Kinesis when it has none."""
+"""StreamLister: everything a job reads about its streams besides records: shards, server time, retention and shard tips.
+
+A publisher with a source of its own lists its shards itself; for all others they come from Kinesis.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,7 @@ from recordpublisher.publishers.shards import Shard
 log = logging.getLogger("recordpublisher.discovery")
 T = TypeVar("T")
 FIRST_RETRIES = 3
+"""Retries until the first success."""
 UNREACHABLE = "EndpointConnectionError"
 
 
@@ -41,22 +45,25 @@ def stream_names(streams: str | Sequence[str]) -> dict[str, str]:
     return names
 
 
-def _say_so(error: TransientError) -> None:
-    log.warning("%s; trying again", error)
+def _log_retry(error: TransientError) -> None:
+    log.warning("%s; retrying", error)
 
 
 @runtime_checkable
 class ClientProvider(Protocol):
-    """A publisher factory whose client others of the job may use; it stays the factory's, which closes it."""
+    """A publisher factory whose Kinesis client other parts of the job may use. The factory owns and closes it."""
 
     def shared_client(self, streams: Sequence[str]) -> KinesisClient | None:
-        """The job's one client, made for these streams (names or ARNs) if need be; None where the factory reads by other means."""
+        """The client, created for these streams (names or ARNs) at the first call; None if the factory does not use Kinesis."""
         ...
 
 
 class StreamLister:
-    """The job's ShardLister. Lists with the client of the publisher's factory: a second one costs 10 MB and 0.1 s, and asks for credentials
-    of its own. Owns one only where there is none to borrow: the given one, or one opened when first needed."""
+    """The job's `ShardLister`.
+
+    It uses the client of the publisher's factory, since a second client costs 10 MB, 0.1 s and a request for credentials. Only without
+    such a client does it own one: the argument `client`, or one that is opened at the first call.
+    """
 
     def __init__(
         self,
@@ -71,7 +78,7 @@ class StreamLister:
         self._names = names
         self._policy = LIST_SHARDS_RETRIES.policy(properties)
         self._first_policy = replace(self._policy, max_retries=min(self._policy.max_retries, FIRST_RETRIES))
-        self._has_answered = False
+        self._has_succeeded = False
         self._clock = clock
         self._client = client
         self._is_own: dict[str, bool] = {}
@@ -82,77 +89,77 @@ class StreamLister:
         self._is_own[stream] = own is not None
         if own is not None:
             return own
-        client = self._opened()
-        return await self._asked(lambda: client.list_shards(self._names[stream], after))
+        client = self._kinesis_client()
+        return await self._call(lambda: client.list_shards(self._names[stream], after))
 
     async def server_time_ms(self, stream: str) -> int:
-        """The service's wall clock, epoch ms (P3); this machine's where the publisher has a source of its own."""
+        """The service's wall clock, epoch ms (P3); this machine's clock if the publisher has a source of its own."""
         if await self._has_own_source(stream):
             return self._clock.now_ms()
-        client = self._opened()
-        return await self._asked(lambda: client.server_time_ms(self._names[stream]))
+        client = self._kinesis_client()
+        return await self._call(lambda: client.server_time_ms(self._names[stream]))
 
     async def oldest_retained_ms(self, stream: str) -> int | None:
-        """The arrival time before which the service has forgotten records, epoch ms; None where nobody says (S5)."""
+        """The arrival time of the oldest records that the stream still has, epoch ms; None if not known (S5)."""
         try:
-            retention_ms = await self._asked_retention_ms(stream)
+            retention_ms = await self._fetch_retention_ms(stream)
         except FatalKinesisError as error:
-            log.warning("whether the position in %s is past retention is not known: %s", stream, error)
+            log.warning("cannot check whether the position in %s is within the retention period: %s", stream, error)
             return None
         return None if retention_ms is None else await self.server_time_ms(stream) - retention_ms
 
     async def retention_ms(self, stream: str) -> int | None:
-        """How long the stream keeps its records; None where nobody says, or not now (A1)."""
+        """The retention period of the stream, ms; None if not known or if the call fails (A1)."""
         try:
-            return await self._asked_retention_ms(stream)
+            return await self._fetch_retention_ms(stream)
         except RecordPublisherError as error:
-            log.info("the retention of %s is not known: %s", stream, error)
+            log.info("cannot read the retention period of %s: %s", stream, error)
             return None
 
     async def tip(self, shard: Shard, position: StartingPosition) -> TipDistance | None:
-        """What lies behind a position of a shard (A2); None where the publisher has a source of its own. Raises: KinesisError."""
+        """How far a position is from the tip of its shard (A2); None if the publisher has a source of its own. Raises: KinesisError."""
         if await self._has_own_source(shard.stream):
             return None
-        return await measure_tip_distance(self._opened(), shard, position)
+        return await measure_tip_distance(self._kinesis_client(), shard, position)
 
     async def close(self) -> None:
-        """Close the client, unless it is the factory's."""
+        """Close the client, unless the factory owns it."""
         if self._client is not None:
             await self._client.close()
 
     async def _has_own_source(self, stream: str) -> bool:
-        """Whether the publisher lists the stream by itself; asked once."""
+        """Whether the publisher lists the stream itself; determined once for each stream."""
         if stream not in self._is_own:
             self._is_own[stream] = await self._factory.discover(stream, None) is not None
         return self._is_own[stream]
 
-    async def _asked_retention_ms(self, stream: str) -> int | None:
+    async def _fetch_retention_ms(self, stream: str) -> int | None:
         if await self._has_own_source(stream):
             return None
-        client = self._opened()
-        return await self._asked(lambda: client.retention_ms(self._names[stream]))
+        client = self._kinesis_client()
+        return await self._call(lambda: client.retention_ms(self._names[stream]))
 
-    async def _asked(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Retry a call; until the endpoint has answered once, a dead one is a wrong setting and is said so after a few tries."""
-        policy = self._policy if self._has_answered else self._first_policy
+    async def _call(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Call with retries. Until the first success, an unreachable endpoint counts as a wrong setting and raises after a few retries."""
+        policy = self._policy if self._has_succeeded else self._first_policy
         try:
-            answer = await call_with_retries(call, policy, on_retry=_say_so)
+            result = await call_with_retries(call, policy, on_retry=_log_retry)
         except RetriesExhaustedError as error:
-            if self._has_answered or getattr(error.__cause__, "code", None) != UNREACHABLE:
+            if self._has_succeeded or getattr(error.__cause__, "code", None) != UNREACHABLE:
                 raise
             endpoint = self._properties.value(ENDPOINT)
             key = (ENDPOINT if endpoint else REGION).key
             value = endpoint or self._properties.value(REGION)
-            raise ConfigurationError(key, value, "one that answers", reason=str(error.__cause__)) from error
-        self._has_answered = True
-        return answer
+            raise ConfigurationError(key, value, "one that can be reached", reason=str(error.__cause__)) from error
+        self._has_succeeded = True
+        return result
 
-    def _opened(self) -> KinesisClient:
+    def _kinesis_client(self) -> KinesisClient:
         streams = list(self._names.values())
         if self._client is None and isinstance(self._factory, ClientProvider):
-            lent = self._factory.shared_client(streams)
-            if lent is not None:
-                return lent
+            shared = self._factory.shared_client(streams)
+            if shared is not None:
+                return shared
         if self._client is None:
             self._client = KinesisClient(self._properties, streams)
         return self._client

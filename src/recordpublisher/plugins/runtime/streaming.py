@@ -1,4 +1,4 @@
-"""`rp.stream` and `rp.consume`: batches or records by iteration, over the same fetcher."""
+"""`rp.stream` and `rp.consume`: iterate over batches or records."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def stream(
 ) -> AsyncGenerator[RecordBatch, None]:
     """Batches as they are read: `async for batch in rp.stream(["orders"], properties)`.
 
-    A batch counts as done when the next one is asked for; what the loop does meanwhile is the back-pressure. Ends at a bound (seconds,
+    A batch is done when the next one is requested; a slow loop therefore slows down the reading. The iteration ends at a bound (seconds,
     records, bytes, epoch ms, or `stop_at_tip`), otherwise never. Raises: ConfigurationError at once, other errors from the iteration.
     """
     bounds = Bounds(max_time, max_records, max_bytes, until_event_time, stop_at_tip)
-    sink = _HandOver()
+    sink = _IterationSink()
     fetcher = DataFetcher(
         streams,
         properties,
@@ -56,56 +56,56 @@ def stream(
 def consume(streams: str | Sequence[str], properties: Mapping[str, object], **options: Any) -> Iterator[Record]:
     """Records one by one, for scripts and notebooks: `for record in rp.consume(["orders"], properties)`.
 
-    Takes the options of `stream`. The loop runs in a thread of its own, also where one runs already (notebooks); a batch counts as done
-    when its last record was taken and the next is asked for. Raises: ConfigurationError at once, other errors from the iteration.
+    Takes the options of `stream`. The event loop runs in a thread of its own, so this also works in notebooks. A batch is done when the
+    record after its last one is requested. Raises: ConfigurationError at once, other errors from the iteration.
     """
     return _records(stream(streams, properties, **options))
 
 
-class _HandOver(Sink):
-    """Hands one batch at a time to an iteration; a write returns when the next is asked for."""
+class _IterationSink(Sink):
+    """Passes one batch at a time to an iteration; `write` returns when the next batch is requested."""
 
     def __init__(self) -> None:
         self._batch: RecordBatch | None = None
-        self._taken: asyncio.Future[None] | None = None
-        self._asked: asyncio.Future[None] | None = None
+        self._batch_done: asyncio.Future[None] | None = None
+        self._batch_requested: asyncio.Future[None] | None = None
 
     async def write(self, batch: RecordBatch) -> None:
         self._batch = batch
-        self._taken = asyncio.get_running_loop().create_future()
-        self._answer()
-        await self._taken
+        self._batch_done = asyncio.get_running_loop().create_future()
+        self._wake_iteration()
+        await self._batch_done
 
     async def next(self, running: asyncio.Task[BoundedResult]) -> RecordBatch | None:
-        """The next batch, or None when the run is over."""
+        """Wait for the next batch; None when the run has ended."""
         if self._batch is None and not running.done():
-            self._asked = asyncio.get_running_loop().create_future()
-            running.add_done_callback(self._answer)
-            await self._asked
-            running.remove_done_callback(self._answer)
+            self._batch_requested = asyncio.get_running_loop().create_future()
+            running.add_done_callback(self._wake_iteration)
+            await self._batch_requested
+            running.remove_done_callback(self._wake_iteration)
         batch, self._batch = self._batch, None
         return batch
 
     def done(self) -> None:
-        """The iteration is through with the batch."""
-        if self._taken is not None and not self._taken.done():
-            self._taken.set_result(None)
+        """The iteration has finished with the batch: let its `write` return."""
+        if self._batch_done is not None and not self._batch_done.done():
+            self._batch_done.set_result(None)
 
     def abandon(self) -> None:
-        """Nobody asks any more: a write that waits fails, so that its batch does not count."""
-        if self._taken is not None and not self._taken.done():
-            self._taken.set_exception(_AbandonedError())
+        """The iteration was left: fail a waiting `write`, so that its batch does not count as written."""
+        if self._batch_done is not None and not self._batch_done.done():
+            self._batch_done.set_exception(_AbandonedError())
 
-    def _answer(self, _: object = None) -> None:
-        if self._asked is not None and not self._asked.done():
-            self._asked.set_result(None)
+    def _wake_iteration(self, _: object = None) -> None:
+        if self._batch_requested is not None and not self._batch_requested.done():
+            self._batch_requested.set_result(None)
 
 
 class _AbandonedError(Exception):
-    """The iteration was left while a batch was out."""
+    """The iteration was left before it had finished with its batch."""
 
 
-async def _batches(fetcher: DataFetcher, sink: _HandOver, bounds: Bounds) -> AsyncGenerator[RecordBatch, None]:
+async def _batches(fetcher: DataFetcher, sink: _IterationSink, bounds: Bounds) -> AsyncGenerator[RecordBatch, None]:
     async with fetcher:
         limits = (bounds.max_time, bounds.max_records, bounds.max_bytes, bounds.until_event_time, bounds.stop_at_tip)
         running = asyncio.create_task(fetcher.run_bounded(*limits))
@@ -123,7 +123,7 @@ async def _batches(fetcher: DataFetcher, sink: _HandOver, bounds: Bounds) -> Asy
 
 
 def _records(batches: AsyncGenerator[RecordBatch, None]) -> Generator[Record, None, None]:
-    """Batches from a loop in the background, record by record; leaving the iteration ends the loop."""
+    """The records of batches that a background loop reads; leaving the iteration ends the loop."""
     with BackgroundLoop("rp.consume") as loop:
         try:
             while (batch := loop.run(_next(batches))) is not None:

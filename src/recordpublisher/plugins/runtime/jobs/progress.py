@@ -1,4 +1,4 @@
-"""Progress: what the subtasks of a job say of themselves, added up."""
+"""The progress of a job: the reports of its subtasks, and their sum."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 
 class SubtaskProgress(msgspec.Struct, frozen=True, rename="camel"):
-    """One subtask's word: records written, shards, ms behind the tip of the shard that is furthest behind (None: not known)."""
+    """One subtask's report; `behind_ms` is that of the shard furthest behind its tip (None: not known)."""
 
     subtask: int
     records: int
@@ -23,7 +23,7 @@ class SubtaskProgress(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def progress_of(subtask: int, metrics: Mapping[str, Any]) -> SubtaskProgress:
-    """From a fetcher's metrics."""
+    """A report from a fetcher's metrics."""
     own, shards = metrics["subtask"], metrics["shards"].values()
     behind = [shard["millisBehindLatest"] for shard in shards if shard["millisBehindLatest"] >= 0]
     return SubtaskProgress(
@@ -40,7 +40,7 @@ def progress_of(subtask: int, metrics: Mapping[str, Any]) -> SubtaskProgress:
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """All subtasks together; `per_second` is the rate since the last look."""
+    """All subtasks together; `per_second` is the rate since the last sample."""
 
     records: int
     per_second: float
@@ -60,27 +60,27 @@ class JobProgress:
 
 
 class JobProgressMeter:
-    """Owns the last word of each subtask."""
+    """Owns the last report of each subtask."""
 
     def __init__(self) -> None:
         self._last: dict[int, SubtaskProgress] = {}
-        self._seen: tuple[float, int] | None = None
+        self._last_sample: tuple[float, int] | None = None
 
     @property
     def has_reports(self) -> bool:
-        """Whether any subtask has spoken yet."""
+        """Whether any subtask has reported yet."""
         return bool(self._last)
 
     def update(self, progress: SubtaskProgress) -> None:
-        """A subtask's newest word."""
+        """Take a subtask's newest report."""
         self._last[progress.subtask] = progress
 
     def sample(self, now: float) -> JobProgress:
-        """The job as it stands; `now` in seconds of a clock that never steps."""
+        """The job's progress now, with the rate since the previous call; `now` in seconds of a monotonic clock."""
         each = list(self._last.values())
         records = sum(one.records for one in each)
-        then, before = self._seen or (now, records)
-        self._seen = (now, records)
+        then, before = self._last_sample or (now, records)
+        self._last_sample = (now, records)
         return JobProgress(
             records,
             (records - before) / (now - then) if now > then else 0.0,

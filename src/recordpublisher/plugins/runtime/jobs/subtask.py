@@ -1,4 +1,4 @@
-"""One subtask of a job in this process: built from properties, drained by a signal."""
+"""`run_subtask`: runs one subtask of a job in this process, from its properties, until a signal drains it."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ async def run_subtask(
 ) -> None:
     """Read, write and checkpoint until a signal, an error, or the end of the streams; a signal drains and checkpoints.
 
-    `report` hears how it goes once a second. `supervisor` is a pipe whose end means: drain. Raises: RecordPublisherError and what
-    the sink raises.
+    `report` is called with the progress once a second. `supervisor` is a pipe whose end of file means: drain. Raises:
+    RecordPublisherError and errors of the sink.
     """
     fetcher = DataFetcher(streams_of(properties), properties, subtask=subtask, parallelism=parallelism)
 
@@ -38,16 +38,15 @@ async def run_subtask(
     def drain() -> None:
         nonlocal is_draining
         is_draining = True
-        log.info("subtask %d drains", subtask)
+        log.info("subtask %d is draining", subtask)
         fetcher.stop()
 
     stop_on_signals(drain)
     if supervisor is not None:
         os.set_blocking(supervisor, False)
         call_on_eof(supervisor, drain)
-    await asyncio.sleep(
-        0.01
-    )  # hears of a supervisor that is gone already: a late start would take over from its successor
+    # Let the end of a supervisor that is already gone be noticed: a subtask that starts late would fence off its successor's.
+    await asyncio.sleep(0.01)
     if is_draining:
         return
     async with fetcher:
@@ -65,7 +64,7 @@ def streams_of(properties: Properties) -> list[str]:
     """The streams of the job. Raises: ConfigurationError when there are none."""
     given = [name.strip() for name in (properties.value(STREAMS) or "").split(",")]
     if not any(given):
-        raise ConfigurationError(STREAMS.key, None, "names or ARNs of streams, by comma")
+        raise ConfigurationError(STREAMS.key, None, "names or ARNs of streams, separated by commas")
     return [name for name in given if name]
 
 

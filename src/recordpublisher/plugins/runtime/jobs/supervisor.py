@@ -1,4 +1,4 @@
-"""Supervisor: the subtasks of a job as processes, one life: all of them drain together, and none outlives a failure."""
+"""Supervisor: runs the subtasks of a job as processes; they drain together, and all end when one fails."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ log = logging.getLogger("recordpublisher.run")
 class Supervisor:
     """Owns the subtasks' processes and the pipes to them.
 
-    A subtask is told its properties on its stdin, which stays open: its end, also by the death of the supervisor, means drain. So no
-    secret stands on a command line, and no subtask is left behind. Each is in a session of its own: Ctrl-C reaches the supervisor only.
+    A subtask reads its properties from its stdin, so no secret stands on a command line. The pipe stays open: its end of file means
+    drain, also when the supervisor dies, so no subtask is left behind. Each runs in a session of its own: Ctrl-C reaches only the
+    supervisor.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class Supervisor:
         parallelism: int,
         report: Callable[[SubtaskProgress], None],
     ) -> None:
-        """`command` starts a subtask when `--subtask N` is added to it."""
+        """`command` starts a subtask, with `--subtask N` added."""
         self._command = command
         self._properties = properties
         self._parallelism = parallelism
@@ -48,13 +49,13 @@ class Supervisor:
         self._is_draining = False
 
     async def run(self) -> None:
-        """Until every subtask has ended. Raises: SubtaskFailedError for the first that did not end well, when all have ended."""
+        """Run until every subtask has ended. Raises: SubtaskFailedError for the first that failed, after all have ended."""
         stop_on_signals(self._drain, self._kill)
         try:
             for subtask in range(self._parallelism):
                 if not self._is_draining:
                     await self._start(subtask)
-            await self._until_ended()
+            await self._wait_for_all()
         finally:
             self._kill()
 
@@ -68,14 +69,14 @@ class Supervisor:
         if self._is_draining:
             self._drain()
 
-    async def _until_ended(self) -> None:
+    async def _wait_for_all(self) -> None:
         watching = {asyncio.create_task(self._watch(subtask)) for subtask in self._processes}
         failed: SubtaskFailedError | None = None
         timeout = None
         while watching:
             done, watching = await asyncio.wait(watching, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             if not done:
-                log.error("subtasks did not drain within %d s and are ended", self._drain_seconds)
+                log.error("subtasks did not drain within %d s and are killed", self._drain_seconds)
                 self._kill()
             for task in done:
                 failed = failed or task.result()
@@ -95,7 +96,7 @@ class Supervisor:
         return SubtaskFailedError(subtask, code) if code else None
 
     def _drain(self) -> None:
-        log.info("the job drains")
+        log.info("the job is draining")
         self._is_draining = True
         for process in self._processes.values():
             if process.stdin is not None:
@@ -108,13 +109,13 @@ class Supervisor:
 
 
 def read_from_supervisor() -> tuple[Properties, int]:
-    """In a subtask: its properties, and the pipe whose end means drain."""
+    """In a subtask: its properties, and the descriptor of the pipe whose end of file means drain."""
     line = sys.stdin.readline()
     return Properties(json.loads(line)), sys.stdin.fileno()
 
 
 def report_to_supervisor(progress: SubtaskProgress) -> None:
-    """In a subtask: one line; a supervisor that is gone does not matter, its pipe's end says so."""
+    """In a subtask: write one line. A supervisor that is gone is ignored: the end of its pipe drains the subtask."""
     try:
         os.write(sys.stdout.fileno(), msgspec.json.encode(progress) + b"\n")
     except BrokenPipeError:
@@ -122,10 +123,10 @@ def report_to_supervisor(progress: SubtaskProgress) -> None:
 
 
 @asynccontextmanager
-async def tracked(properties: Properties) -> AsyncIterator[Properties]:
-    """The properties with which subtasks in other processes find each other; a tracker listens on loopback meanwhile (C4).
+async def with_local_tracker(properties: Properties) -> AsyncIterator[Properties]:
+    """Run a tracker on loopback for the subtask processes; yields the properties with its address and token (C4).
 
-    IN_PROCESS cannot reach other processes; any other tracker that the properties name is left as it is.
+    Only for IN_PROCESS, which cannot reach other processes: properties that name another tracker are yielded unchanged.
     """
     if (properties.value(TRACKER) or "").upper() != "IN_PROCESS":
         yield properties

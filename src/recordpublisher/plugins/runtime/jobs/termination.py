@@ -1,4 +1,4 @@
-"""Stopping: the first SIGTERM or SIGINT drains, the second ends the process at once."""
+"""How a job's process ends: the first SIGTERM or SIGINT drains, the second ends it at once; exit codes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from collections.abc import Callable
 
 from recordpublisher.publishers.errors import RecordPublisherError
 
-FAILED = 1
+FAILED, BAD_CONFIGURATION = 1, 2
+"""Exit codes."""
 
 
 def stop_on_signals(drain: Callable[[], None], give_up: Callable[[], None] = lambda: None) -> None:
-    """Call `drain` at the first signal; at the second `give_up`, then exit 1 without any further word to anybody."""
+    """Call `drain` at the first signal; at the second call `give_up` and exit 1 at once, without cleanup."""
     loop = asyncio.get_running_loop()
     signals = 0
 
@@ -31,7 +32,7 @@ def stop_on_signals(drain: Callable[[], None], give_up: Callable[[], None] = lam
 
 
 def call_on_eof(descriptor: int, ended: Callable[[], None]) -> None:
-    """Call `ended` when the other end of a pipe is closed, by whatever means: nobody has to say good-bye."""
+    """Call `ended` when the other end of a pipe is closed, for whatever reason."""
     loop = asyncio.get_running_loop()
 
     def readable() -> None:
@@ -42,13 +43,10 @@ def call_on_eof(descriptor: int, ended: Callable[[], None]) -> None:
     loop.add_reader(descriptor, readable)
 
 
-FAILED, BAD_CONFIGURATION = 1, 2
-
-
 class SubtaskFailedError(RecordPublisherError):
-    """A subtask ended by an error, which it has told itself, or was killed.
+    """A subtask failed (it has logged the error itself) or was killed.
 
-    Attributes: `code`, its exit code, below 0 a signal; `exit_code`, the job's.
+    Attributes: `code`, its exit code, below 0 a signal number; `exit_code`, that of the job.
     """
 
     def __init__(self, subtask: int, code: int) -> None:

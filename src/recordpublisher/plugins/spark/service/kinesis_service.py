@@ -13,7 +13,7 @@ from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink, build_tracker
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.runtime.bounded_reader import check_bounded
-from recordpublisher.plugins.runtime.data_fetcher import stamping_maker
+from recordpublisher.plugins.runtime.data_fetcher import batch_decorator_factory
 from recordpublisher.plugins.runtime.stream_lister import StreamLister, stream_names
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import SystemClock
@@ -141,7 +141,7 @@ def check_job(options: SparkOptions) -> None:
     publisher.check(properties, list(options.streams))
     initial_position(properties)
     FetcherSettings.of(properties)
-    stamping_maker(registry, properties)
+    batch_decorator_factory(registry, properties)
     if options.is_continuous:
         build_dead_letter_sink(registry, properties)
         build_tracker(registry, properties, options.streams, 1)

@@ -17,22 +17,22 @@ def tracker(parallelism=2, streams=("s",), **properties):
     return build_tracker(REGISTRY, Properties(properties), streams, parallelism)
 
 
-def test_a_job_of_one_subtask_is_private():
+def test_a_job_of_one_subtask_has_a_tracker_of_its_own():
     assert tracker(1) is not tracker(1)
 
 
-def test_subtasks_of_one_job_share():
+def test_subtasks_of_one_job_share_a_tracker():
     first = tracker()
     assert tracker() is first
 
 
 @pytest.mark.parametrize("other", [{"streams": ("t",)}, {"parallelism": 3}, {"flink.watermark.sync.interval": 5}])
-def test_other_jobs_do_not(other):
+def test_other_jobs_have_another(other):
     first = tracker()
     assert tracker(**other) is not first
 
 
-def test_a_group_joins_jobs():
+def test_jobs_with_one_group_name_share():
     first = tracker(1, **GROUP)
     assert tracker(1, ("t",), **GROUP) is first
 
