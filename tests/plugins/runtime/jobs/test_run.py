@@ -91,7 +91,7 @@ def test_a_second_sigterm_exits_at_once(properties, tmp_path):
     wait_until(lambda: "stuck" in out.read_text())
 
     job.send_signal(signal.SIGTERM)
-    wait_until(lambda: "drains" in path.with_suffix(".err").read_text())
+    wait_until(lambda: "is draining" in path.with_suffix(".err").read_text())
     assert job.poll() is None, "a write that is going on is waited for"
     assert end(job, seconds=60) == 1
 
