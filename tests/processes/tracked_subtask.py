@@ -1,4 +1,4 @@
-"""One subtask of a job, as a process of its own: writes what it emits to a file, with the machine's time of each write."""
+"""One subtask of a job as a separate process: writes its records to a file, with the machine's time of each write."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A wire that can be cut: bytes go through to another port until a test says otherwise; over TLS on this side, if asked."""
+"""A TCP relay to another port, whose connections a test can break; optionally with TLS on the client's side."""
 
 import asyncio
 import ssl
@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager, suppress
 from math import inf
 
 
-class Relay:
-    """The port to connect to, and the connections that are open through it."""
+class TcpRelay:
+    """Owns the port to connect to and the connections through it."""
 
     def __init__(self, target, scheme):
         self._target = target
         self._writers = set()
         self._ends = deque()
-        self._politely = False
+        self._with_close_notify = False
         self.scheme = scheme
         self.port = 0
         self.cuts = 0
@@ -30,26 +30,26 @@ class Relay:
             writer.transport.abort()
             self.cuts += 1
 
-    def end_after(self, bytes_each, politely):
-        """The first connections that bring so many bytes end there: as TLS asks for (close_notify), or cut."""
+    def end_after(self, bytes_each, with_close_notify):
+        """End the next connections after so many bytes of response each: by a TLS close_notify, or by an abort."""
         self._ends.extend(bytes_each)
-        self._politely = politely
+        self._with_close_notify = with_close_notify
 
     async def serve(self, reader, writer):
-        there, on = await asyncio.open_connection("127.0.0.1", self._target)
-        self._writers |= {writer, on}
+        upstream_reader, upstream_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        self._writers |= {writer, upstream_writer}
         try:
-            await asyncio.gather(_forth(reader, on), self._back(there, writer))
+            await asyncio.gather(_forward(reader, upstream_writer), self._send_back(upstream_reader, writer))
         finally:
-            self._writers -= {writer, on}
-            for end in (writer, on):
+            self._writers -= {writer, upstream_writer}
+            for end in (writer, upstream_writer):
                 end.transport.abort()
 
-    async def _back(self, reader, writer):
-        if await _piped(reader, writer, self._ends[0] if self._ends else inf) and self._ends:
+    async def _send_back(self, reader, writer):
+        if await _copy(reader, writer, self._ends[0] if self._ends else inf) and self._ends:
             self._ends.popleft()
             self.ended += 1
-            if self._politely:
+            if self._with_close_notify:
                 writer.close()
                 with suppress(OSError):  # a TimeoutError is one
                     async with asyncio.timeout(1):
@@ -57,19 +57,19 @@ class Relay:
         writer.transport.abort()
 
 
-async def _forth(reader, writer):
-    await _piped(reader, writer)
+async def _forward(reader, writer):
+    await _copy(reader, writer)
     writer.transport.abort()
 
 
-async def _piped(reader, writer, most=inf):
-    """Hand on what comes, `most` bytes of it; whether they were as many."""
+async def _copy(reader, writer, limit=inf):
+    """Copy up to `limit` bytes; returns whether there were as many."""
     with suppress(ConnectionError):
-        while most and (data := await reader.read(min(most, 65536))):
+        while limit and (data := await reader.read(min(limit, 65536))):
             writer.write(data)
             await writer.drain()
-            most -= len(data)
-    return not most
+            limit -= len(data)
+    return not limit
 
 
 @asynccontextmanager
@@ -79,7 +79,7 @@ async def relay_to(port, certificate=None):
     if certificate:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         tls.load_cert_chain(*certificate)
-    relay = Relay(port, "https" if tls else "http")
+    relay = TcpRelay(port, "https" if tls else "http")
     server = await asyncio.start_server(relay.serve, "127.0.0.1", 0, ssl=tls)
     relay.port = server.sockets[0].getsockname()[1]
     try:

@@ -107,7 +107,7 @@ class Coordinator:
             return True
         liveness, is_start = self._group.liveness, request.generation == 0
         if request.parallelism != self._group.parallelism:
-            # a rescaled job: a starting process decides; a running one only when nobody of the other parallelism is there
+            # a rescaled job: a starting process decides; a running one only when no subtask of the other parallelism is there
             return is_start or liveness.is_empty()
         # a job that restarts: this subtask ran before, and all others are gone
         return is_start and liveness.has_joined(request.subtask) and liveness.is_empty(except_for=request.subtask)
@@ -164,7 +164,7 @@ class Coordinator:
     def _respond(
         self, group: WatermarkGroup, subtask: int, request_number: int, finished: tuple[str, ...] = ()
     ) -> HeartbeatResponse:
-        """The state of the group for one subtask, which then knows the watermark that others await."""
+        """The state of the group for one subtask, including the watermark that others await."""
         awaited = self._lowest_awaited()
         if awaited is not None:
             self._notified_of[subtask] = awaited

@@ -38,7 +38,7 @@ class MemberConfig:
 
 @dataclass(slots=True)
 class GroupView:
-    """What the coordinator last said about the group. The global watermark never falls."""
+    """The state of the group by the last response. The global watermark never falls."""
 
     global_watermark: int | None = None
     """Epoch ms; None before any is known."""
@@ -48,7 +48,7 @@ class GroupView:
     max_shard_watermark: int | None = None
 
     def update(self, response: HeartbeatResponse) -> bool:
-        """Take over what a response says; whether the global watermark rose."""
+        """Take over the state in a response; returns whether the global watermark rose."""
         self.lowest_awaited, self.lowest_subtask = response.lowest_awaited, response.lowest_subtask
         self.timed_out_subtasks, self.max_shard_watermark = response.timed_out_subtasks, response.max_shard_watermark
         has_risen = response.global_watermark is not None and not self.has_reached(response.global_watermark)
@@ -62,7 +62,7 @@ class GroupView:
 
 
 class GroupMember:
-    """Owns what a subtask reports and its session with a coordinator. What it knows of the group is in `view`, shards in `shards`.
+    """Owns what a subtask reports and its session with a coordinator. The state of the group is in `view`, of shards in `shards`.
 
     `first_number` is where the numbers of its requests begin: the wall clock in µs.
     """
@@ -126,7 +126,7 @@ class GroupMember:
     # --- receiving --------------------------------------------------------------------------------------------------------------
 
     def handle_response(self, response: HeartbeatResponse, now: float) -> bool:
-        """Process a response, also a late or duplicated one; whether the global watermark rose or a queried shard is finished."""
+        """Process a response, also a late or duplicated one; returns whether the global watermark rose or a queried shard is finished."""
         self._requests.record_response(response.request_number, now)
         if response.rejection is not None:
             self._handle_rejection(response, response.rejection, now)
@@ -180,7 +180,7 @@ class GroupMember:
         )
 
     def _is_watermark_news(self, before: int | None, after: int | None) -> bool:
-        """A higher watermark is news only if somebody waits for it; otherwise the heartbeat carries it."""
+        """A higher watermark is news only if another subtask awaits it; otherwise the heartbeat carries it."""
         if before is None or after is None:
             return before is not after
         awaited = self.view.lowest_awaited

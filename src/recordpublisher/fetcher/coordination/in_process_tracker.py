@@ -34,7 +34,7 @@ class InProcessTracker(WatermarkTracker):
     async def open(self, subtask: int, parallelism: int) -> None:
         """Join. An expected subtask that has not reported keeps the global watermark from rising (W6).
 
-        When no subtask is there any more, one that joins again or with another parallelism opens a new generation, which knows nothing.
+        When no subtask is there any more, one that joins again or with another parallelism opens a new, empty generation.
         """
         group = self._group
         group.expire(self._now())

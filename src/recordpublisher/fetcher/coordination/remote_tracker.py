@@ -87,7 +87,7 @@ class RemoteTracker(WatermarkTracker):
         self.send_due_request()
 
     def is_finished(self, shard: str) -> bool:
-        """Whether a subtask announced the shard. If it is not known, the next request asks, and `on_advance` tells when it is."""
+        """Whether a subtask announced the shard. Otherwise the next request queries it, and the `on_advance` callbacks follow."""
         if self.member.shards.is_finished(shard):
             return True
         self.member.shards.query(shard)

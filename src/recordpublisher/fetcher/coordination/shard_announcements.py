@@ -1,4 +1,4 @@
-"""ShardAnnouncements: which shards a subtask has announced as finished, and which it knows to be finished (S2)."""
+"""ShardAnnouncements: the shards that a subtask announced as finished, and those that others announced (S2)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class ShardAnnouncements:
             }
 
     def resend_all(self) -> None:
-        """The coordinator or its generation is new and knows none of the announcements."""
+        """The coordinator or its generation is new and has none of the announcements."""
         self._unconfirmed = dict.fromkeys(self._own, 0)
 
     def start_generation(self) -> None:
@@ -70,7 +70,7 @@ class ShardAnnouncements:
         self._finished = set(self._own)
 
     def add_finished(self, shards: Iterable[str]) -> bool:
-        """Add what the coordinator confirmed as finished; whether anything of it is new."""
+        """Add what the coordinator confirmed as finished; returns whether any of it is new."""
         new = [shard for shard in shards if shard not in self._finished]
         self._finished.update(new)
         return bool(new)

@@ -29,6 +29,7 @@ class SubtaskLiveness:
         self.timed_out: tuple[int, ...] = ()
         """Subtasks that do not count, since they were silent for too long."""
         self._timeouts = timeouts
+        self._suspension_gap_ms = timeouts.heartbeat_ms / 2
         self._subtasks: dict[int, _Subtask] = {}
         self._not_joined: set[int] = set()
         self._connected: set[int] = set()
@@ -86,7 +87,7 @@ class SubtaskLiveness:
         A gap of half a timeout between two calls means that this process was suspended: then everybody gets a fresh timeout.
         """
         gap, self._last_check = now - self._last_check, now
-        if gap > self._timeouts.heartbeat_ms / 2:
+        if gap > self._suspension_gap_ms:
             for known in self._subtasks.values():
                 known.last_heartbeat = now
             self._next_deadline = now

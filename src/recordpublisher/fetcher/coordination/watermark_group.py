@@ -107,10 +107,10 @@ class WatermarkGroup:
     def expire(self, now: float) -> list[int]:
         """Exclude the subtasks that were silent for too long, and return them. Call it before a decision, and several times a timeout."""
         silent = self.liveness.expire(now)
-        for subtask in silent:
-            self._watermarks.forget(subtask)
-            self._negated_maxima.set(subtask, None)
         if silent:
+            for subtask in silent:
+                self._watermarks.forget(subtask)
+                self._negated_maxima.set(subtask, None)
             self._advance()
         return silent
 

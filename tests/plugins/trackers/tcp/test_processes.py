@@ -156,7 +156,7 @@ def test_a_stopped_process_holds_the_others_until_the_timeout_and_catches_up(sce
     job.wait_for_rows(200)
     first.send_signal(signal.SIGSTOP)
     stopped = time.monotonic_ns()
-    job.wait_for(lambda rows: last_of(rows, 1) > last_of(rows, 0) + allowed, "the other was not let go")
+    job.wait_for(lambda rows: last_of(rows, 1) > last_of(rows, 0) + allowed, "the other did not continue")
     first.send_signal(signal.SIGCONT)
     rows = job.wait_for_rows(8_000)
 
