@@ -10,7 +10,7 @@ BELOW := tests/publishers tests/consumer tests/fetcher tests/conformance
 CORE := tests/publishers tests/consumer tests/fetcher tests/local tests/testing
 LONG := kills or sinks or time or simulation or faults or benchmark
 
-.PHONY: demo minimums test test-below test-above test-beside lint types imports check kills sinks sinks-soak time outage-pictures simulation nightly faults soak soak-spark proof peers bench bench-spark report flames coverage docs pins clean servers
+.PHONY: demo minimums test test-below test-above test-beside lint types imports check kills sinks sinks-soak time outage-pictures simulation nightly faults soak soak-spark mutation peers bench bench-spark report flames coverage docs pins clean servers
 
 demo: $(STAMP)  ## the main job, live: PUBLISHER=EFO (default) or POLLING
 	$(BIN)/recordpublisher demo --publisher $(PUBLISHER)
@@ -49,14 +49,14 @@ outage-pictures: $(STAMP)  ## the same, and draws the pictures of docs/explanati
 	PYTHONPATH=tests $(BIN)/python -m outage.replay --rule flink --pictures docs/images
 	PYTHONPATH=tests $(BIN)/python -m outage.replay --rule ours --pictures docs/images
 
-faults: $(STAMP)  ## random faults, reshards and restarts: 600 seeds in memory, 24 over sockets; prints what struck (three minutes)
+faults: $(STAMP)  ## random faults, reshards and restarts: 600 seeds in memory, 24 over sockets; prints the faults (three minutes)
 	$(BIN)/pytest -m faults -s tests/soak
 
 soak: $(STAMP)  ## the same for as long as you like: make soak SEEDS=50000 FIRST=600
 	cd tests && ../$(BIN)/python -m soak.sweep --seeds $(SEEDS) --first $(FIRST)
 
-proof: $(STAMP)  ## takes every recovery rule out in turn and says how many seeds the soak needs to miss it (minutes)
-	cd tests && ../$(BIN)/python -m soak.prove --seeds 600
+mutation: $(STAMP)  ## removes each recovery rule in turn and says how many seeds the soak needs to fail (minutes)
+	cd tests && ../$(BIN)/python -m soak.mutation_testing --seeds 600
 
 soak-spark: $(STAMP)  ## many more kills of Spark jobs: KILL_ROUNDS=24 a job (half an hour)
 	KILL_ROUNDS=$${KILL_ROUNDS:-24} $(BIN)/pytest -s -m "kills and spark"

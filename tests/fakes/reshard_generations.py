@@ -10,15 +10,15 @@ from typing import Any
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.testing.virtual_time import VirtualClock
 
+from simulation.simulated_stream import SimulatedShard
 from simulation.source import SimulatedSource
-from simulation.world import SimulatedShard
 
 Row = tuple[str, int]
 """A record: its shard's key and its place in the shard."""
 
 
 class Family:
-    """A world by hand. `aggregate` sub-records are in each record; `tells_children`: whether the answer that ends a shard does;
+    """A stream by hand. `aggregate` sub-records are in each record; `tells_children`: whether the answer that ends a shard does;
     a closed shard is listed for `retention` seconds more."""
 
     def __init__(self, aggregate: int = 1, tells_children: bool = True, retention: float = 1e9) -> None:
@@ -43,7 +43,7 @@ class Family:
     def _play(self) -> None:
         self._born(0, a=7, b=5)
         self._reshard(3, "a", c=4, d=0)
-        self._reshard(3, "d b", e=5)  # from two shards to three: d lives for no time
+        self._reshard(3, "d b", e=5)  # from two shards to three: d runs for no time
         self._reshard(6, "c", f=3, g=4)
         self._reshard(6, "e", h=3, i=0)
         self._reshard(9, "f", j=2, k=2)
@@ -74,7 +74,7 @@ class Family:
 
 
 class OneLoop:
-    """The universe of processes that share one virtual loop, and so never stop without one another."""
+    """The simulator of processes that share one virtual loop, and so never stop without one another."""
 
     @property
     def now(self) -> float:
@@ -94,4 +94,4 @@ class FamilySource(SimulatedSource):
         super().__init__(OneLoop(), None, family, seed, continuations)
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
-        return self.world.listed(self.universe.now + 1e-9)
+        return self.stream.listed(self.simulator.now + 1e-9)

@@ -1,37 +1,37 @@
-"""A job of Flink's subtasks on a schedule: one life, without restarts, judged by the same judge."""
+"""A job of Flink's subtasks on a schedule: one run, without restarts, checked by the same checker."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from .flink import FlinkSubtask, JobManager
-from .job import PATIENCE_SECONDS
-from .judge import Judge
+from .flink_subtask import FlinkSubtask, JobManager
+from .job import COMPLETION_SECONDS
+from .rule_checker import RuleChecker
 from .schedule import Schedule
-from .universe import Universe
-from .world import World
+from .simulated_stream import SimulatedStream
+from .simulator import Simulator
 
 
 def run_flink(schedule: Schedule, refreshes_while_idle: bool) -> dict[str, str]:
     """The rules that Flink's break in a schedule, each with the first case. `refreshes_while_idle`: after FLINK-29099."""
-    universe, world = Universe(), World(schedule.world)
-    judge = Judge(world, is_strict=False)
-    life = replace(schedule.lives[-1], disturbances=())
-    manager = JobManager(universe, judge)
-    judge.begins(life, {})
+    simulator, stream = Simulator(), SimulatedStream(schedule.stream)
+    checker = RuleChecker(stream, is_strict=False)
+    job_run = replace(schedule.runs[-1], faults=())
+    manager = JobManager(simulator, checker)
+    checker.start_run(job_run, {})
     subtasks = [
-        FlinkSubtask(number, universe, world, life, judge, manager, refreshes_while_idle)
-        for number in range(life.parallelism)
+        FlinkSubtask(number, simulator, stream, job_run, checker, manager, refreshes_while_idle)
+        for number in range(job_run.parallelism)
     ]
-    for each in schedule.lives[-1].disturbances:
+    for each in schedule.runs[-1].faults:
         if each.kind == "suspend":
             process = subtasks[each.subtask].process
-            universe.after(each.at, lambda process=process, seconds=each.seconds: process.suspend(seconds))
+            simulator.after(each.at, lambda process=process, seconds=each.seconds: process.suspend(seconds))
     try:
-        universe.run(max(life.storm_ends, world.quiet_from) + PATIENCE_SECONDS, lambda: judge.is_complete)
+        simulator.run(max(job_run.faults_end, stream.calm_from) + COMPLETION_SECONDS, lambda: checker.is_complete)
         for subtask in subtasks:
             assert not subtask.process.failures, subtask.process.failures
-        judge.expect(judge.is_complete, "W9", f"calm for {PATIENCE_SECONDS:.0f} s, and only: {judge.missing}")
+        checker.expect(checker.is_complete, "W9", f"calm for {COMPLETION_SECONDS:.0f} s, and only: {checker.missing}")
     finally:
-        universe.close()
-    return judge.broken
+        simulator.close()
+    return checker.broken

@@ -1,4 +1,4 @@
-"""A whole job on a schedule: its lives, what disturbs them, and what must be true at the end."""
+"""A whole job on a schedule: its runs, their faults, and the checks at the end."""
 
 from __future__ import annotations
 
@@ -9,128 +9,128 @@ from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTra
 from recordpublisher.fetcher.coordination.watermark_tracker import WatermarkTracker
 from recordpublisher.publishers.properties.properties import Properties
 
-from .judge import Judge
-from .network import LocalClient, Network, TrackerClient, TrackerServer
-from .schedule import Disturbance, Life, Schedule, drawn
-from .shelf import Shelf
+from .checkpoint_history import CheckpointHistory
+from .network import InProcessTrackerClient, Network, TrackerClient, TrackerServer
+from .rule_checker import RuleChecker
+from .schedule import Fault, JobRun, Schedule, random_schedule
+from .simulated_stream import SimulatedStream
+from .simulator import Clock, Process, Simulator
 from .subtask import Subtask, owner_of
-from .universe import Clock, Process, Universe
-from .world import World
 
-PATIENCE_SECONDS = 120.0
-"""Virtual seconds after the last disturbance in which everything must be emitted (W9)."""
+COMPLETION_SECONDS = 120.0
+"""Within so many virtual seconds after the last fault every record must be emitted (W9)."""
 WATCH_SECONDS = 0.1
 RESTART_SECONDS = 1.0
 
 
-def run(seed: int) -> Judge:
-    """Run the schedule of a seed. Raises: BrokenRuleError, naming the rule."""
-    return Job(drawn(seed)).run()
+def run(seed: int) -> RuleChecker:
+    """Run the schedule of a seed. Raises: RuleViolationError, naming the rule."""
+    return Job(random_schedule(seed)).run()
 
 
 class Job:
-    """Owns the universe of one schedule, and who is alive in it."""
+    """Owns the simulator of one schedule, and the running subtasks."""
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
-        self._universe = Universe()
-        self._world = World(schedule.world)
-        self._judge = Judge(self._world)
-        self._shelf = Shelf(self._universe)
-        self._network = Network(self._universe, schedule.seed)
-        self._server = TrackerServer(self._universe, self._network)
+        self._simulator = Simulator()
+        self._stream = SimulatedStream(schedule.stream)
+        self._checker = RuleChecker(self._stream)
+        self._checkpoints = CheckpointHistory(self._simulator)
+        self._network = Network(self._simulator, schedule.seed)
+        self._server = TrackerServer(self._simulator, self._network)
         self._shared: InProcessTracker | None = None
-        self._alive: dict[int, Subtask] = {}
+        self._running: dict[int, Subtask] = {}
         self._leaving: list[Subtask] = []
         self._seed = schedule.seed
-        self._life_number = 0
+        self._run_number = 0
 
-    def run(self) -> Judge:
+    def run(self) -> RuleChecker:
         try:
-            *early, last = self._schedule.lives
-            self._universe.after(WATCH_SECONDS, self._watch)
-            for life in early:
-                self._begin(life)
-                self._universe.run(self._universe.now + life.seconds, self._has_failed)
-                self._end(life)
+            *early, last = self._schedule.runs
+            self._simulator.after(WATCH_SECONDS, self._watch)
+            for job_run in early:
+                self._begin(job_run)
+                self._simulator.run(self._simulator.now + job_run.seconds, self._has_failed)
+                self._end(job_run)
             self._begin(last)
             self._complete(last)
             self._end(last)
         finally:
-            self._universe.close()
-        return self._judge
+            self._simulator.close()
+        return self._checker
 
-    # --- lives --------------------------------------------------------------------------------------------------------------------
+    # --- runs --------------------------------------------------------------------------------------------------------------------
 
-    def _begin(self, life: Life) -> None:
-        self._life_number += 1
-        if not life.keeps_tracker or self._shared is None:
-            clock = Clock(self._universe)
-            self._shared = InProcessTracker(parallelism=life.parallelism, clock=clock, timeout_ms=10_000)
-        if not life.keeps_tracker:
-            self._server = TrackerServer(self._universe, self._network)
-        self._judge.begins(life, self._shelf.counts(self._world))
-        self._network.loss, self._network.max_delay = life.loss, life.slowest
-        for number in range(life.parallelism):
-            self._start(number, life)
-        mine = self._life_number
-        for each in life.disturbances:
-            self._universe.after(
-                each.at, lambda each=each: self._disturb(each, life) if mine == self._life_number else None
+    def _begin(self, job_run: JobRun) -> None:
+        self._run_number += 1
+        if not job_run.keeps_tracker or self._shared is None:
+            clock = Clock(self._simulator)
+            self._shared = InProcessTracker(parallelism=job_run.parallelism, clock=clock, timeout_ms=10_000)
+        if not job_run.keeps_tracker:
+            self._server = TrackerServer(self._simulator, self._network)
+        self._checker.start_run(job_run, self._checkpoints.counts(self._stream))
+        self._network.loss, self._network.max_delay = job_run.loss, job_run.max_delay
+        for number in range(job_run.parallelism):
+            self._start(number, job_run)
+        mine = self._run_number
+        for each in job_run.faults:
+            self._simulator.after(
+                each.at, lambda each=each: self._apply_fault(each, job_run) if mine == self._run_number else None
             )
-        self._universe.after(life.storm_ends, lambda: self._calm_down() if mine == self._life_number else None)
+        self._simulator.after(job_run.faults_end, lambda: self._end_faults() if mine == self._run_number else None)
 
-    def _complete(self, life: Life) -> None:
-        universe = self._universe
-        latest = max(universe.now + life.storm_ends, self._world.quiet_from) + PATIENCE_SECONDS
-        universe.run(latest, lambda: self._judge.is_complete or self._has_failed())
+    def _complete(self, job_run: JobRun) -> None:
+        simulator = self._simulator
+        latest = max(simulator.now + job_run.faults_end, self._stream.calm_from) + COMPLETION_SECONDS
+        simulator.run(latest, lambda: self._checker.is_complete or self._has_failed())
         self._raise_failures()
-        self._judge.expect(
-            self._judge.is_complete, "W9", f"calm for {PATIENCE_SECONDS:.0f} s, and only: {self._judge.missing}"
+        self._checker.expect(
+            self._checker.is_complete, "W9", f"calm for {COMPLETION_SECONDS:.0f} s, and only: {self._checker.missing}"
         )
 
-    def _end(self, life: Life) -> None:
+    def _end(self, job_run: JobRun) -> None:
         self._raise_failures()
-        self._compare_lateness(life)
-        self._life_number += 1
-        if life.crashes:
-            for each in self._alive.values():
+        self._compare_lateness(job_run)
+        self._run_number += 1
+        if job_run.crashes:
+            for each in self._running.values():
                 self._kill(each)
-            self._universe.run(self._universe.now + RESTART_SECONDS)
-            self._shelf.rewind(life.restore_age)
+            self._simulator.run(self._simulator.now + RESTART_SECONDS)
+            self._checkpoints.rewind(job_run.restore_age)
             self._shared = None  # it lived in the process
         else:
-            stopping = [each.stop() for each in self._alive.values()]
-            self._universe.run(self._universe.now + 120, lambda: all(task.done() for task in stopping))
+            stopping = [each.stop() for each in self._running.values()]
+            self._simulator.run(self._simulator.now + 120, lambda: all(task.done() for task in stopping))
             self._raise_failures()
             assert all(task.done() for task in stopping), "a subtask does not stop"
-            for each in self._alive.values():
+            for each in self._running.values():
                 each.process.kill()
         for each in self._leaving:
             each.process.kill()
         self._leaving.clear()
-        self._alive.clear()
+        self._running.clear()
 
-    def _compare_lateness(self, life: Life) -> None:
-        """The metric says what the judge has counted (W13); of children the judge knows more than a remote tracker tells."""
-        if any(each.kind in ("crash", "leave", "die") for each in life.disturbances):
+    def _compare_lateness(self, job_run: JobRun) -> None:
+        """The metric equals the checker's count (W13). Children are left out: the checker knows more of them than a remote tracker."""
+        if any(each.kind in ("crash", "leave", "die") for each in job_run.faults):
             return
-        for subtask in self._alive.values():
+        for subtask in self._running.values():
             for entry in subtask.fetcher._table:
                 if not entry.is_writing and not entry.shard.parents:
-                    counted = self._judge.late_of(entry.key)
+                    counted = self._checker.late_of(entry.key)
                     text = f"{entry.key}: the metric says {entry.late_after_idle}, {counted} were late"
-                    self._judge.expect(entry.late_after_idle == counted, "W13", text)
+                    self._checker.expect(entry.late_after_idle == counted, "W13", text)
 
-    def _start(self, number: int, life: Life) -> None:
+    def _start(self, number: int, job_run: JobRun) -> None:
         self._seed += 1
-        self._alive[number] = Subtask(
+        self._running[number] = Subtask(
             number,
-            self._universe,
-            self._world,
-            life,
-            self._judge,
-            self._shelf,
+            self._simulator,
+            self._stream,
+            job_run,
+            self._checker,
+            self._checkpoints,
             self._tracker_of,
             self._seed,
             self._is_remote,
@@ -142,14 +142,14 @@ class Job:
 
     def _tracker_of(self, properties: Properties, process: Process) -> WatermarkTracker:
         if self._is_remote:
-            return TrackerClient(properties, self._universe, process, self._network, self._server)
+            return TrackerClient(properties, self._simulator, process, self._network, self._server)
         assert self._shared is not None
-        return LocalClient(self._shared, process)
+        return InProcessTrackerClient(self._shared, process)
 
-    # --- disturbances -------------------------------------------------------------------------------------------------------------
+    # --- faults -------------------------------------------------------------------------------------------------------------
 
-    def _disturb(self, what: Disturbance, life: Life) -> None:
-        subtask = self._alive.get(what.subtask)
+    def _apply_fault(self, what: Fault, job_run: JobRun) -> None:
+        subtask = self._running.get(what.subtask)
         on_tracker: dict[str, Callable[[], Any]] = {
             "tracker-sleeps": lambda: self._server.sleep(what.seconds),
             "tracker-restarts": lambda: self._server.restart(what.seconds),
@@ -161,74 +161,78 @@ class Job:
                 "suspend": lambda: subtask.process.suspend(what.seconds),
                 "starve": lambda: subtask.process.starve(what.seconds, 0.087),
                 "stall": lambda: setattr(subtask.sink, "stall", what.seconds),
-                "crash": lambda: self._crash(subtask, life, what.seconds),
-                "die": lambda: self._die(subtask, life),
-                "leave": lambda: self._leave(subtask, life, what.seconds),
+                "crash": lambda: self._crash(subtask, job_run, what.seconds),
+                "die": lambda: self._kill_for_good(subtask, job_run),
+                "leave": lambda: self._leave(subtask, job_run, what.seconds),
             }
             on_subtask[what.kind]()
 
-    def _crash(self, subtask: Subtask, life: Life, seconds: float) -> None:
+    def _crash(self, subtask: Subtask, job_run: JobRun, seconds: float) -> None:
         self._kill(subtask)
-        del self._alive[subtask.number]
-        self._come_back(subtask.number, life, seconds)
+        del self._running[subtask.number]
+        self._restart_later(subtask.number, job_run, seconds)
 
-    def _die(self, subtask: Subtask, life: Life) -> None:
-        """Its shards stay unread, and so do their descendants; everybody else goes on once it was left out (W6)."""
+    def _kill_for_good(self, subtask: Subtask, job_run: JobRun) -> None:
+        """Its shards stay unread, and so do their descendants; the other subtasks go on once it is excluded (W6)."""
         self._kill(subtask)
-        del self._alive[subtask.number]
+        del self._running[subtask.number]
         gone = {
-            key for key, each in self._world.shards.items() if owner_of(each.shard, life.parallelism) == subtask.number
+            key
+            for key, each in self._stream.shards.items()
+            if owner_of(each.shard, job_run.parallelism) == subtask.number
         }
-        for key in self._world.shards:
-            if any(parent in gone for parent in self._world.parents(key)):
+        for key in self._stream.shards:
+            if any(parent in gone for parent in self._stream.parents(key)):
                 gone.add(key)
-        self._judge.excuse(gone)
+        self._checker.exclude(gone)
 
     def _kill(self, subtask: Subtask) -> None:
         subtask.process.kill()
         self._server.lose(subtask.number)
 
-    def _leave(self, subtask: Subtask, life: Life, seconds: float) -> None:
-        del self._alive[subtask.number]
+    def _leave(self, subtask: Subtask, job_run: JobRun, seconds: float) -> None:
+        del self._running[subtask.number]
         self._leaving.append(subtask)
 
-        def left(_: object) -> None:
-            self._come_back(subtask.number, life, seconds)
+        def restart_after_stop(_: object) -> None:
+            self._restart_later(subtask.number, job_run, seconds)
 
-        subtask.stop().add_done_callback(left)
+        subtask.stop().add_done_callback(restart_after_stop)
 
-    def _come_back(self, number: int, life: Life, seconds: float) -> None:
-        mine = self._life_number
+    def _restart_later(self, number: int, job_run: JobRun, seconds: float) -> None:
+        mine = self._run_number
 
-        def back() -> None:
-            if mine == self._life_number:
+        def restart() -> None:
+            if mine == self._run_number:
                 owned = [
-                    key for key, each in self._world.shards.items() if owner_of(each.shard, life.parallelism) == number
+                    key
+                    for key, each in self._stream.shards.items()
+                    if owner_of(each.shard, job_run.parallelism) == number
                 ]
-                self._judge.restarts(number, owned, self._shelf.counts(self._world))
-                self._start(number, life)
+                self._checker.restart_subtask(number, owned, self._checkpoints.counts(self._stream))
+                self._start(number, job_run)
 
-        self._universe.after(seconds, back)
+        self._simulator.after(seconds, restart)
 
-    def _calm_down(self) -> None:
+    def _end_faults(self) -> None:
         self._network.loss, self._network.max_delay = 0.0, 0.02
 
-    # --- what is watched ------------------------------------------------------------------------------------------------------------
+    # --- watching ------------------------------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
         if self._is_remote:
             coordinator = self._server.coordinator
-            self._judge.global_watermark(
+            self._checker.check_global_watermark(
                 (coordinator.coordinator_id, coordinator.generation), coordinator.global_watermark
             )
         elif self._shared is not None:
-            self._judge.global_watermark(id(self._shared._group), self._shared.current())
-        self._universe.after(WATCH_SECONDS, self._watch)
+            self._checker.check_global_watermark(id(self._shared._group), self._shared.current())
+        self._simulator.after(WATCH_SECONDS, self._watch)
 
     def _has_failed(self) -> bool:
-        return any(each.process.failures for each in self._alive.values())
+        return any(each.process.failures for each in self._running.values())
 
     def _raise_failures(self) -> None:
-        for each in self._alive.values():
+        for each in self._running.values():
             for failure in each.process.failures:
                 raise failure

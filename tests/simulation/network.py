@@ -14,7 +14,7 @@ from recordpublisher.fetcher.coordination.remote_tracker import RemoteTracker
 from recordpublisher.fetcher.coordination.watermark_tracker import WatermarkTracker
 from recordpublisher.publishers.properties.properties import Properties
 
-from .universe import Clock, Process, Universe
+from .simulator import Clock, Process, Simulator
 
 MAINTENANCE_SECONDS = 0.5
 BATCH_SECONDS = 0.01
@@ -24,8 +24,8 @@ CLOSE_SECONDS = 0.05
 class Network:
     """Carries messages; rough until told to be calm."""
 
-    def __init__(self, universe: Universe, seed: int) -> None:
-        self._universe = universe
+    def __init__(self, simulator: Simulator, seed: int) -> None:
+        self._simulator = simulator
         self._random = random.Random(seed)
         self.loss, self.max_delay = 0.0, 0.02
 
@@ -34,14 +34,14 @@ class Network:
         if draw.random() < self.loss:
             return
         for _ in range(2 if draw.random() < self.loss / 4 else 1):
-            self._universe.after(draw.uniform(0.001, self.max_delay), deliver)
+            self._simulator.after(draw.uniform(0.001, self.max_delay), deliver)
 
 
 class TrackerServer:
     """The machine that the coordinator runs on."""
 
-    def __init__(self, universe: Universe, network: Network) -> None:
-        self._universe = universe
+    def __init__(self, simulator: Simulator, network: Network) -> None:
+        self._simulator = simulator
         self._network = network
         self._identities = itertools.count(1)
         self._coordinator = Coordinator(next(self._identities))
@@ -49,32 +49,32 @@ class TrackerServer:
         self._last_requests: dict[int, int] = {}
         self._suspended_until = self._down_until = 0.0
         self._is_due = False
-        universe.after(MAINTENANCE_SECONDS, self._maintain)
+        simulator.after(MAINTENANCE_SECONDS, self._maintain)
 
     @property
     def coordinator(self) -> Coordinator:
         return self._coordinator
 
     def sleep(self, seconds: float) -> None:
-        self._suspended_until = max(self._suspended_until, self._universe.now + seconds)
+        self._suspended_until = max(self._suspended_until, self._simulator.now + seconds)
 
     def restart(self, seconds: float) -> None:
         """Everything that it knew is gone, and it takes nothing meanwhile."""
         self._coordinator = Coordinator(next(self._identities))
-        self._down_until = self._universe.now + min(seconds, 15.0)
+        self._down_until = self._simulator.now + min(seconds, 15.0)
 
     def lose(self, subtask: int) -> None:
         """The connection of a killed process is closed by its machine."""
         number = self._last_requests.get(subtask)
         if number is not None:
-            self._universe.after(CLOSE_SECONDS, lambda: self._coordinator.disconnect(subtask, number))
+            self._simulator.after(CLOSE_SECONDS, lambda: self._coordinator.disconnect(subtask, number))
 
     def handle(self, request: HeartbeatRequest, reply: Callable[[Any], None]) -> None:
-        now = self._universe.now
+        now = self._simulator.now
         if now < self._down_until:
             return
         if now < self._suspended_until:  # it waits in the socket's buffer
-            self._universe.at(self._suspended_until, lambda: self.handle(request, reply))
+            self._simulator.at(self._suspended_until, lambda: self.handle(request, reply))
             return
         self._replies[request.subtask] = reply
         self._last_requests[request.subtask] = max(request.request_number, self._last_requests.get(request.subtask, 0))
@@ -82,11 +82,11 @@ class TrackerServer:
         self._network.carry(lambda: reply(response))
         if not self._is_due:
             self._is_due = True
-            self._universe.after(BATCH_SECONDS, self._notify)
+            self._simulator.after(BATCH_SECONDS, self._notify)
 
     def _notify(self) -> None:
         self._is_due = False
-        if self._universe.now < max(self._suspended_until, self._down_until):
+        if self._simulator.now < max(self._suspended_until, self._down_until):
             return
         for subtask, response in self._coordinator.take_notifications():
             if subtask in self._replies:
@@ -96,19 +96,19 @@ class TrackerServer:
         self._network.carry(lambda: reply(response))
 
     def _maintain(self) -> None:
-        if self._universe.now >= max(self._suspended_until, self._down_until):
-            self._coordinator.expire(self._universe.now * 1000)
+        if self._simulator.now >= max(self._suspended_until, self._down_until):
+            self._coordinator.expire(self._simulator.now * 1000)
             self._notify()
-        self._universe.after(MAINTENANCE_SECONDS, self._maintain)
+        self._simulator.after(MAINTENANCE_SECONDS, self._maintain)
 
 
 class TrackerClient(RemoteTracker):
     """A subtask's tracker, over the network."""
 
     def __init__(
-        self, properties: Properties, universe: Universe, process: Process, network: Network, server: TrackerServer
+        self, properties: Properties, simulator: Simulator, process: Process, network: Network, server: TrackerServer
     ) -> None:
-        super().__init__(properties, Clock(universe))
+        super().__init__(properties, Clock(simulator))
         self._process = process
         self._network = network
         self._server = server
@@ -122,7 +122,7 @@ class TrackerClient(RemoteTracker):
             self._process.call_soon(self.handle_response, response)
 
 
-class LocalClient(WatermarkTracker):
+class InProcessTrackerClient(WatermarkTracker):
     """One subtask's view of a tracker that all processes share; a dead process reports nothing."""
 
     def __init__(self, shared: InProcessTracker, process: Process) -> None:

@@ -1,4 +1,4 @@
-"""A source on the universe: a read is a request and an answer that are under way; what the answer says was true when it left."""
+"""SimulatedSource: a read is a request and a response with delays; the response holds what was true when it was sent."""
 
 from __future__ import annotations
 
@@ -12,55 +12,57 @@ from recordpublisher.publishers.positions import PositionType, SequenceNumber, S
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 
-from .universe import Process, Universe
-from .world import SimulatedShard, World
+from .simulated_stream import SimulatedShard, SimulatedStream
+from .simulator import Process, Simulator
 
-PER_READ = 7
-LATENCY = 0.4
+RECORDS_PER_READ = 7
+LATENCY_SECONDS = 0.4
 
 
 class SimulatedSource(RecordPublisherFactory):
-    """Reads a world for one process; `continuations` makes empty reads say a position that is not a record's, as fan-out does (F6)."""
+    """Reads a stream for one process; `continuations` makes empty reads say a position that is not a record's, as fan-out does (F6)."""
 
-    def __init__(self, universe: Universe, process: Process, world: World, seed: int, continuations: bool) -> None:
-        self.universe = universe
+    def __init__(
+        self, simulator: Simulator, process: Process, stream: SimulatedStream, seed: int, continuations: bool
+    ) -> None:
+        self.simulator = simulator
         self.process = process
-        self.world = world
+        self.stream = stream
         self.random = random.Random(seed)
         self.continuations = continuations
         self.largest_batch: dict[str, int] = {}
-        self.quiet: dict[str, tuple[float, float]] = {}
-        """Of each shard: when the service gave the first and the last of the answers in a row that were empty and at the tip."""
+        self.empty_reads: dict[str, tuple[float, float]] = {}
+        """Of each shard: when the service sent the first and the last of the responses in a row that were empty and at the tip."""
         self.before_read: Callable[[], None] = lambda: None
 
     async def create(self, shard: Shard, starting_position: StartingPosition, metrics: Any) -> RecordPublisher:
-        return SimulatedPublisher(self, self.world[shard.key], starting_position)
+        return SimulatedPublisher(self, self.stream[shard.key], starting_position)
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
-        now = self.universe.now + 1e-9
-        return [each.shard for each in self.world.shards.values() if each.opens <= now]
+        now = self.simulator.now + 1e-9
+        return [each.shard for each in self.stream.shards.values() if each.opens <= now]
 
-    def has_said(self, key: str, is_quiet: bool) -> None:
-        now = self.universe.now
+    def record_read(self, key: str, is_quiet: bool) -> None:
+        now = self.simulator.now
         if is_quiet:
-            self.quiet[key] = (self.quiet.get(key, (now, now))[0], now)
+            self.empty_reads[key] = (self.empty_reads.get(key, (now, now))[0], now)
         else:
-            self.quiet.pop(key, None)
+            self.empty_reads.pop(key, None)
 
     async def answer(self, simulated: SimulatedShard, read: Callable[[], Any]) -> Any:
         """Ask the service; a failing or throttled read is tried again until the outage is over."""
         answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        travel = LATENCY * self.random.choice([0.25, 0.5, 0.5, 2])
+        travel = LATENCY_SECONDS * self.random.choice([0.25, 0.5, 0.5, 2])
 
         def serve() -> None:
             began, ended = simulated.outage
-            if began <= self.universe.now < ended:
-                self.universe.at(ended, serve)
+            if began <= self.simulator.now < ended:
+                self.simulator.at(ended, serve)
                 return
             said = read()
-            self.universe.after(travel, lambda: None if answered.done() else answered.set_result(said))
+            self.simulator.after(travel, lambda: None if answered.done() else answered.set_result(said))
 
-        self.universe.after(travel, serve)
+        self.simulator.after(travel, serve)
         return await answered
 
 
@@ -68,7 +70,7 @@ class SimulatedPublisher(RecordPublisher):
     def __init__(self, source: SimulatedSource, simulated: SimulatedShard, start: StartingPosition) -> None:
         self._source = source
         self._simulated = simulated
-        self._size = source.world.plan.aggregate
+        self._size = source.stream.plan.aggregate
         self._next = self._index_of(start)
         self._room: int | None = None
 
@@ -97,9 +99,9 @@ class SimulatedPublisher(RecordPublisher):
         return int(start.sequence_number) * self._size + start.skip_through.sub_sequence + 1
 
     def _read(self) -> tuple[RecordBatch, bool]:
-        simulated, size, now = self._simulated, self._size, self._source.universe.now + 1e-9
+        simulated, size, now = self._simulated, self._size, self._source.simulator.now + 1e-9
         arrived = simulated.arrived(now)
-        wanted = max(1, PER_READ if self._room is None else min(PER_READ, self._room // 400))
+        wanted = max(1, RECORDS_PER_READ if self._room is None else min(RECORDS_PER_READ, self._room // 400))
         stop = min(arrived, -(-(self._next + wanted) // size) * size)
         is_end = simulated.closes is not None and simulated.closes <= now and stop == len(simulated.times)
         records = [
@@ -114,7 +116,7 @@ class SimulatedPublisher(RecordPublisher):
         position = SequenceNumber(records[-1].sequence_number) if records else None
         if position is None and self._source.continuations:
             position = SequenceNumber(str(stop // size - 1), continuation=True)
-        self._source.has_said(simulated.shard.key, is_quiet=not records and arrived == stop)
+        self._source.record_read(simulated.shard.key, is_quiet=not records and arrived == stop)
         children = simulated.children if is_end else ()
         batch = RecordBatch(simulated.shard, records, (arrived - stop) * 1000, position, children, len(records), 10)
         key, held = simulated.shard.key, self._source.largest_batch

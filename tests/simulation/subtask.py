@@ -26,12 +26,12 @@ from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
-from .judge import Judge
-from .schedule import Life
-from .shelf import Shelf, ShelfStore
+from .checkpoint_history import CheckpointHistory, SimulatedStateStore
+from .rule_checker import RuleChecker
+from .schedule import JobRun
+from .simulated_stream import FUTURE_LIMIT_MS, SimulatedStream
+from .simulator import EPOCH_MS, Clock, Process, Simulator
 from .source import SimulatedSource
-from .universe import EPOCH_MS, Clock, Process, Universe
-from .world import FUTURE_LIMIT_MS, World
 
 STARTUP_SECONDS = 20.0
 
@@ -41,24 +41,24 @@ def owner_of(shard: Shard, parallelism: int) -> int:
     return int(shard.shard_id) % parallelism
 
 
-def properties_of(life: Life, world: World, is_remote: bool) -> Properties:
-    """The job's properties in a life. In one process everybody is there from the start: who is not is an error (W6), and no schedule."""
+def properties_of(job_run: JobRun, stream: SimulatedStream, is_remote: bool) -> Properties:
+    """The job's properties in a run. In one process everybody is there from the start: who is not is an error (W6), and no schedule."""
     given = {
         "flink.stream.initpos": "TRIM_HORIZON",
-        "flink.watermark.lookahead.millis": life.lookahead,
-        "flink.watermark.alignment.max.lag": life.max_lag,
-        "flink.shard.idle.interval": life.idle_interval,
+        "flink.watermark.lookahead.millis": job_run.lookahead,
+        "flink.watermark.alignment.max.lag": job_run.max_lag,
+        "flink.shard.idle.interval": job_run.idle_interval,
         "flink.shard.discovery.intervalmillis": 2_000,
         "flink.state.checkpoint.interval": 4_000,
-        "flink.watermark.outoforderness.millis": world.plan.disorder_ms,
+        "flink.watermark.outoforderness.millis": stream.plan.disorder_ms,
         "flink.watermark.tracker.timeout": 10_000,
         "flink.watermark.startup.timeout": round(STARTUP_SECONDS * 1000) if is_remote else 600_000,
     }
     return Properties({key: value for key, value in given.items() if value is not None})
 
 
-class JournalSink(Sink):
-    """Tells the judge of every call; a write takes `cost` virtual seconds, and once in a while `stall`."""
+class CheckedSink(Sink):
+    """Reports every call to the checker; a write takes `cost` virtual seconds, and once in a while `stall`."""
 
     def __init__(self, subtask: Subtask, cost: float) -> None:
         self._subtask = subtask
@@ -79,7 +79,7 @@ class JournalSink(Sink):
     async def watermark(self, watermark: int) -> None:
         if not self._subtask.process.is_dead:
             self._enter()
-            self._subtask.tells(watermark)
+            self._subtask.sink_watermark(watermark)
             self._is_busy = False
 
     def _enter(self) -> None:
@@ -93,28 +93,28 @@ class Subtask:
     def __init__(
         self,
         number: int,
-        universe: Universe,
-        world: World,
-        life: Life,
-        judge: Judge,
-        shelf: Shelf,
+        simulator: Simulator,
+        stream: SimulatedStream,
+        job_run: JobRun,
+        checker: RuleChecker,
+        checkpoints: CheckpointHistory,
         tracker_of: Callable[[Properties, Process], WatermarkTracker],
         seed: int,
         is_remote: bool,
     ) -> None:
         self.number = number
-        self.process = universe.process()
-        self._judge = judge
-        self._universe = universe
-        self._born = universe.now
-        self._life = life
-        self._source = SimulatedSource(universe, self.process, world, seed, life.continuations)
-        self._source.before_read = self._reads
-        properties = properties_of(life, world, is_remote)
+        self.process = simulator.process()
+        self._checker = checker
+        self._simulator = simulator
+        self._born = simulator.now
+        self._job_run = job_run
+        self._source = SimulatedSource(simulator, self.process, stream, seed, job_run.continuations)
+        self._source.before_read = self.check_memory
+        properties = properties_of(job_run, stream, is_remote)
         self._tracker = tracker_of(properties, self.process)
-        self._tell_tracker, self._tracker.report = self._tracker.report, self._reports  # type: ignore[method-assign]
-        self.sink = JournalSink(self, life.sink_cost)
-        self.fetcher = DataFetcher(self._parts(properties, universe, world, shelf))
+        self._report_to_tracker, self._tracker.report = self._tracker.report, self._reports  # type: ignore[method-assign]
+        self.sink = CheckedSink(self, job_run.sink_cost)
+        self.fetcher = DataFetcher(self._parts(properties, simulator, stream, checkpoints))
         self.running = self.process.spawn(self._run())
 
     def stop(self) -> asyncio.Task[Any]:
@@ -127,38 +127,40 @@ class Subtask:
 
         return self.process.spawn(stopped())
 
-    # --- what the judge hears -----------------------------------------------------------------------------------------------------
+    # --- what is checked -----------------------------------------------------------------------------------------------------
 
     def writes(self, batch: RecordBatch) -> None:
-        if not self._is_on_its_own:
-            self._judge.gates(batch, self._tracker.current(), self._life.lookahead)
-        self._judge.writes(batch, self._tracker.current())
+        if not self._is_without_tracker:
+            self._checker.check_alignment(batch, self._tracker.current(), self._job_run.lookahead)
+        self._checker.check_write(batch, self._tracker.current())
 
-    def tells(self, watermark: int) -> None:
-        if not self._is_on_its_own:
-            self._judge.bounds(watermark, self._tracker.current())
-        self._judge.told(self.number, watermark, self.fetcher._table)
+    def sink_watermark(self, watermark: int) -> None:
+        if not self._is_without_tracker:
+            self._checker.check_watermark_bound(watermark, self._tracker.current())
+        self._checker.check_sink_watermark(self.number, watermark, self.fetcher._table)
 
     def _reports(self, report: SubtaskReport) -> int | None:
         if not self.process.is_dead:
             for entry in self.fetcher._table:
                 if entry.is_open and entry.idle and not entry.queue:
-                    quiet = self._source.quiet.get(entry.key)
-                    self._judge.is_idle(entry.key, quiet, self._life.idle_interval, self.process.woke_at)
-        return self._tell_tracker(report)
+                    empty_reads = self._source.empty_reads.get(entry.key)
+                    self._checker.check_idleness(
+                        entry.key, empty_reads, self._job_run.idle_interval, self.process.resumed_at
+                    )
+        return self._report_to_tracker(report)
 
     @property
-    def _is_on_its_own(self) -> bool:
+    def _is_without_tracker(self) -> bool:
         """No tracker has ever answered, and the start-up timeout is over (W10)."""
-        is_over = self._universe.now >= self._born + STARTUP_SECONDS
+        is_over = self._simulator.now >= self._born + STARTUP_SECONDS
         return is_over and self._tracker.current() is None and not self._tracker.is_reachable
 
-    def _reads(self) -> None:
+    def check_memory(self) -> None:
         if not self.process.is_dead:
             entries = list(self.fetcher._table)
             largest = sum(self._source.largest_batch.get(entry.key, 0) for entry in entries)
             queued = sum(entry.queued_bytes for entry in entries)
-            self._judge.holds(queued, self._life.budget.subtask_bytes + largest)
+            self._checker.check_queued_bytes(queued, self._job_run.budget.subtask_bytes + largest)
 
     # --- inside -------------------------------------------------------------------------------------------------------------------
 
@@ -166,9 +168,11 @@ class Subtask:
         await self.fetcher.open()
         await self.fetcher.run_bounded(Bounds())
 
-    def _parts(self, properties: Properties, universe: Universe, world: World, shelf: Shelf) -> FetcherDependencies:
-        life = self._life
-        settings = replace(FetcherSettings.of(properties), budget=life.budget)
+    def _parts(
+        self, properties: Properties, simulator: Simulator, stream: SimulatedStream, checkpoints: CheckpointHistory
+    ) -> FetcherDependencies:
+        job_run = self._job_run
+        settings = replace(FetcherSettings.of(properties), budget=job_run.budget)
 
         async def pinned(stream: str) -> int:
             return EPOCH_MS
@@ -185,13 +189,13 @@ class Subtask:
             tracker=self._tracker,
             decorator_for=stamping,
             settings=settings,
-            clock=Clock(universe),
+            clock=Clock(simulator),
             assigner=owner_of,
             start=StartingPosition.trim_horizon(),
             streams=("s",),
             pin_latest=pinned,
-            use_continuations=life.continuations,
-            checkpoints=SubtaskCheckpoints(ShelfStore(shelf, self.process), self.number),
+            use_continuations=job_run.continuations,
+            checkpoints=SubtaskCheckpoints(SimulatedStateStore(checkpoints, self.process), self.number),
             subtask=self.number,
-            parallelism=life.parallelism,
+            parallelism=job_run.parallelism,
         )

@@ -1,4 +1,4 @@
-"""Random schedules of a whole job on virtual time: whatever happens, the rules S1, S2, S5, W1, W6, W8, W9, W13 and P6 hold.
+"""Random schedules of a whole job on virtual time: whatever action, the rules S1, S2, S5, W1, W6, W8, W9, W13 and P6 hold.
 
 Real fetchers, trackers and checkpoints, each subtask in a process of its own; see tests/simulation/. A seed decides everything:
 
@@ -18,15 +18,15 @@ SHOWN = 10
 
 def failures_of(seeds):
     """The first few seeds whose schedules break a rule, each with how to run it again."""
-    told = []
+    commands = []
     for seed in seeds:
         try:
             run(seed)
         except Exception as error:  # whatever it is, the seed must be known
-            told.append(f"SEED={seed} make simulation   # {type(error).__name__} {error}")
-            if len(told) == SHOWN:
+            commands.append(f"SEED={seed} make simulation   # {type(error).__name__} {error}")
+            if len(commands) == SHOWN:
                 break
-    return told
+    return commands
 
 
 def test_every_rule_holds_in_every_schedule():
@@ -40,14 +40,14 @@ def test_every_rule_holds_in_many_schedules():
         run(int(os.environ["SEED"]))
         return
     first, count = int(os.environ.get("FIRST", QUICK)), int(os.environ.get("SCHEDULES", MANY))
-    told = failures_of(range(first, first + count))
+    commands = failures_of(range(first, first + count))
 
-    assert not told, "\n".join(["schedules that break a rule; run one again by:", *told])
+    assert not commands, "\n".join(["schedules that break a rule; run one again by:", *commands])
 
 
 def test_a_seed_gives_the_same_schedule_and_the_same_run():
     assert [run(seed).trace for seed in range(5)] == [run(seed).trace for seed in range(5)]
 
 
-def test_the_schedules_bring_late_records_to_count():  # W13: otherwise the comparison with the metric shows nothing
+def test_the_schedules_have_late_records():  # W13: otherwise the comparison with the metric shows nothing
     assert sum(run(seed).late for seed in range(60)) > 20

@@ -10,13 +10,13 @@ from recordpublisher.local.dispatcher import RequestDispatcher
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 from .plan import Plan, plan_of
-from .run import Run
+from .soak_run import SoakRun
 
 READ_LIMITS = Quotas(reads=5, read_bytes=2 << 20, subscribes=1)
 
 
 def soak(seed: int) -> Counter[FaultKind]:
-    """Play a seed; answers the faults that struck. Raises: what went wrong."""
+    """Run a seed; returns the applied faults by kind. Raises: what failed."""
     return run_virtual(_soak(plan_of(seed)))
 
 
@@ -24,7 +24,7 @@ async def _soak(plan: Plan) -> Counter[FaultKind]:
     clock = VirtualClock()
     account = Account(clock, "us-east-1", Delays(consumer=plan.consumer_delay_ms), READ_LIMITS)
     dispatcher = RequestDispatcher(account)
-    return await Run(plan, account, clock, lambda: MemoryTransport(account, dispatcher=dispatcher), 1e-3).play()
+    return await SoakRun(plan, account, clock, lambda: MemoryTransport(account, dispatcher=dispatcher), 1e-3).run()
 
 
 if __name__ == "__main__":

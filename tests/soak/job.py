@@ -1,4 +1,4 @@
-"""One life of the job under test: real publishers and a real fetcher over any transport."""
+"""One run of the job under test: real publishers and a real fetcher over any transport."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from recordpublisher.publishers.polling import PollingRecordPublisherFactory
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import RECORD_PUBLISHER
 
-from .etiquette import Etiquette
-from .judge import JudgingSink
-from .plan import EFO, Life
+from .checking_sink import CheckingSink
+from .limit_checker import LimitChecker
+from .plan import EFO, JobRun
 
 STREAM = "orders"
 MakeTransport = Callable[[], Transport]
@@ -44,28 +44,28 @@ def registry() -> Registry:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """What every life of a run has in common."""
+class JobSettings:
+    """What every run of a run has in common."""
 
     properties: dict[str, Any]
     stream: str
     """Name or ARN."""
     clock: Clock
     make_transport: MakeTransport
-    make_sink: Callable[[], JudgingSink]
+    make_sink: Callable[[], CheckingSink]
     tolerance: float
 
 
 class RunningJob:
-    """Owns the subtasks of one life."""
+    """Owns the subtasks of one run."""
 
-    def __init__(self, life: Life, stage: Stage, restore: list[dict[str, Any]]) -> None:
-        self._life = life
-        self._stage = stage
+    def __init__(self, job_run: JobRun, job_settings: JobSettings, restore: list[dict[str, Any]]) -> None:
+        self._job_run = job_run
+        self._job_settings = job_settings
         self._ref_counts = ConsumerRefCounts()
         self._tracker = InProcessTracker()
-        self.etiquettes: list[Etiquette] = []
-        self._fetchers = [self._fetcher(subtask, restore) for subtask in range(life.parallelism)]
+        self.limit_checkers: list[LimitChecker] = []
+        self._fetchers = [self._fetcher(subtask, restore) for subtask in range(job_run.parallelism)]
         self._tasks: list[asyncio.Task[Any]] = []
 
     async def start(self) -> None:
@@ -78,9 +78,9 @@ class RunningJob:
         return any(task.done() for task in self._tasks)
 
     async def end(self) -> list[dict[str, Any]]:
-        """End this life; answers what the next one is restored from. Raises: what the job failed with, or its breaches."""
+        """End this run; returns the snapshots for the next one. Raises: the error of the job, or the violations."""
         for fetcher, task in zip(self._fetchers, self._tasks, strict=True):
-            if self._life.crashes:
+            if self._job_run.crashes:
                 task.cancel()
             else:
                 fetcher.stop()
@@ -90,33 +90,33 @@ class RunningJob:
         for result in results:
             if isinstance(result, Exception):
                 raise result
-        breaches = [breach for etiquette in self.etiquettes for breach in etiquette.breaches]
-        assert not breaches, breaches[:3]
+        violations = [violation for limit_checker in self.limit_checkers for violation in limit_checker.violations]
+        assert not violations, violations[:3]
         return snapshots
 
     async def close(self) -> None:
         """Let go of everything; a crash leaves the consumer as it is."""
-        if not self._life.crashes:
+        if not self._job_run.crashes:
             await asyncio.gather(*(fetcher.close() for fetcher in self._fetchers))
-        for etiquette in self.etiquettes:
-            await etiquette.close()
+        for limit_checker in self.limit_checkers:
+            await limit_checker.close()
 
     def _fetcher(self, subtask: int, restore: list[dict[str, Any]]) -> DataFetcher:
-        stage, life = self._stage, self._life
-        given = Properties({**stage.properties, "flink.stream.recordpublisher": life.publisher})
-        etiquette = Etiquette(stage.make_transport(), stage.clock, stage.tolerance)
-        self.etiquettes.append(etiquette)
+        job_settings, job_run = self._job_settings, self._job_run
+        given = Properties({**job_settings.properties, "flink.stream.recordpublisher": job_run.publisher})
+        limit_checker = LimitChecker(job_settings.make_transport(), job_settings.clock, job_settings.tolerance)
+        self.limit_checkers.append(limit_checker)
         return fetcher_over(
-            etiquette,
+            limit_checker,
             given,
-            stage.make_sink(),
-            stage.clock,
-            stream=stage.stream,
+            job_settings.make_sink(),
+            job_settings.clock,
+            stream=job_settings.stream,
             ref_counts=self._ref_counts,
             tracker=self._tracker,
             restore=tuple(restore),
             subtask=subtask,
-            parallelism=life.parallelism,
+            parallelism=job_run.parallelism,
         )
 
 

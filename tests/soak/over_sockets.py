@@ -11,20 +11,20 @@ from recordpublisher.publishers.kinesis.sdk_transport import SdkTransport
 from recordpublisher.publishers.properties.properties import Properties
 
 from .plan import Plan, plan_of
-from .run import Run
+from .soak_run import SoakRun
 from servers.fast_time import LONGEST_SECONDS, SPEED, FastClock, run_fast
 
 TOLERANCE_SECONDS = LONGEST_SECONDS * SPEED
-"""What a machine that stands still between two looks at the clock may add."""
+"""The error of measured times on a machine that stalls."""
 
 
 def soak(seed: int) -> Counter[FaultKind]:
-    """Play a seed; answers the faults that struck. Raises: what went wrong."""
+    """Run a seed; returns the applied faults by kind. Raises: what failed."""
     return run_fast(_soak(_shortened(plan_of(seed))))
 
 
 def _shortened(plan: Plan) -> Plan:
-    """The same plan in real time that a person can wait for."""
+    """The same plan, short enough for real time."""
     stalls = tuple((at, min(length, 90.0)) for at, length in plan.stalls)
     return replace(plan, seconds=min(plan.seconds, 30.0), interval_ms=1_000, stalls=stalls)
 
@@ -33,7 +33,7 @@ async def _soak(plan: Plan) -> Counter[FaultKind]:
     clock = FastClock()
     async with LocalKinesis(clock=clock, delays=Delays(consumer=plan.consumer_delay_ms)) as endpoint:
         properties = Properties({**endpoint.properties(), "aws.request.timeout": 60_000})
-        return await Run(plan, endpoint.account, clock, lambda: SdkTransport(properties), TOLERANCE_SECONDS).play()
+        return await SoakRun(plan, endpoint.account, clock, lambda: SdkTransport(properties), TOLERANCE_SECONDS).run()
 
 
 if __name__ == "__main__":

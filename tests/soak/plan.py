@@ -13,7 +13,7 @@ WITHOUT_WRITES = OPERATIONS_BY_KIND[FaultKind.LOST] - {"PutRecord", "PutRecords"
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class JobRun:
     """One start of the job: what reads, with how many subtasks, how long, and how it ends."""
 
     publisher: str
@@ -24,7 +24,7 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The world, the disturbances and the lives of the job."""
+    """The stream_changes, the disturbances and the runs of the job."""
 
     seed: int
     shards: int
@@ -34,7 +34,7 @@ class Plan:
     reshards: tuple[float, ...]
     """When the stream is resharded, in seconds."""
     rules: tuple[FaultRule, ...]
-    lives: tuple[Life, ...]
+    job_runs: tuple[JobRun, ...]
     initial_position: str
     interval_ms: int
     discovery_ms: int
@@ -50,43 +50,45 @@ class Plan:
 
 def plan_of(seed: int, publisher: str | None = None) -> Plan:
     """The plan of a seed: even ones poll, odd ones fan out, unless told otherwise; some change in the middle (P5)."""
-    dice = Random(seed)
-    seconds = dice.choice([15.0, 30.0, 60.0, 120.0])
+    rng = Random(seed)
+    seconds = rng.choice([15.0, 30.0, 60.0, 120.0])
     first = publisher or (EFO if seed % 2 else POLLING)
-    changes = dice.random() < 0.15 and publisher is None
-    lives = [
-        Life(
+    changes = rng.random() < 0.15 and publisher is None
+    job_runs = [
+        JobRun(
             publisher=(POLLING if first == EFO else EFO) if changes and number % 2 else first,
-            parallelism=dice.choice([1, 1, 2]),
-            seconds=dice.uniform(0, seconds * 0.7),
-            crashes=dice.random() < 0.5,
+            parallelism=rng.choice([1, 1, 2]),
+            seconds=rng.uniform(0, seconds * 0.7),
+            crashes=rng.random() < 0.5,
         )
-        for number in range(dice.choice([1, 2, 3]))
+        for number in range(rng.choice([1, 2, 3]))
     ]
     return Plan(
         seed=seed,
-        shards=dice.randint(1, 3),
-        records=dice.randint(100, 500),
+        shards=rng.randint(1, 3),
+        records=rng.randint(100, 500),
         seconds=seconds,
-        reshards=_reshards(dice, seconds),
-        rules=_rules(dice, first),
-        lives=tuple(lives),
-        initial_position=dice.choice(["TRIM_HORIZON", "TRIM_HORIZON", "LATEST"]),
-        interval_ms=dice.choice([0, 200, 1_000]),
+        reshards=_reshards(rng, seconds),
+        rules=_rules(rng, first),
+        job_runs=tuple(job_runs),
+        initial_position=rng.choice(["TRIM_HORIZON", "TRIM_HORIZON", "LATEST"]),
+        interval_ms=rng.choice([0, 200, 1_000]),
         # never looking is for one subtask: others hear of children by looking only (S3)
-        discovery_ms=dice.choice([2_000, 10_000, 40_000 if any(life.parallelism > 1 for life in lives) else -1]),
-        stalls=_stalls(dice, seconds),
-        by_arn=dice.random() < 0.5,
-        consumer_delay_ms=dice.choice([100, 3_000]),
-        payload=dice.choice([40, 40, 2_000, 40_000]),
-        queue_records=dice.choice([1, 20, 50_000]),
+        discovery_ms=rng.choice(
+            [2_000, 10_000, 40_000 if any(job_run.parallelism > 1 for job_run in job_runs) else -1]
+        ),
+        stalls=_stalls(rng, seconds),
+        by_arn=rng.random() < 0.5,
+        consumer_delay_ms=rng.choice([100, 3_000]),
+        payload=rng.choice([40, 40, 2_000, 40_000]),
+        queue_records=rng.choice([1, 20, 50_000]),
     )
 
 
-def _rules(dice: Random, publisher: str) -> tuple[FaultRule, ...]:
+def _rules(rng: Random, publisher: str) -> tuple[FaultRule, ...]:
     """Every kind at some rate, a few of them often."""
     common, rare = (0.15, 0.05) if publisher == EFO else (0.06, 0.015)
-    often = set(dice.sample(list(FaultKind), 4))
+    often = set(rng.sample(list(FaultKind), 4))
     rules = []
     for kind in FaultKind:
         rate = common if kind in often else rare
@@ -94,22 +96,22 @@ def _rules(dice: Random, publisher: str) -> tuple[FaultRule, ...]:
             rate = rate * 1.5
         if kind in (FaultKind.STALE, FaultKind.MISSING, FaultKind.DELETING):
             rate = 0.5 if kind in often else 0.2
-        seconds = dice.choice([2.0, 8.0, 45.0]) if kind in (FaultKind.SLOW, FaultKind.LATE) else None
+        seconds = rng.choice([2.0, 8.0, 45.0]) if kind in (FaultKind.SLOW, FaultKind.LATE) else None
         rules.append(FaultRule(kind, None, rate, seconds=seconds))
-    dice.shuffle(rules)
+    rng.shuffle(rules)
     return tuple(rules)
 
 
-def _reshards(dice: Random, seconds: float) -> tuple[float, ...]:
+def _reshards(rng: Random, seconds: float) -> tuple[float, ...]:
     """Some on their own, some a moment after another: children that are split or merged before everybody has heard of them."""
     times: list[float] = []
-    for _ in range(dice.choice([0, 1, 2, 3, 5])):
-        follows = bool(times) and dice.random() < 0.5
-        times.append(times[-1] + dice.uniform(0.5, 4) if follows else dice.uniform(0, seconds))
+    for _ in range(rng.choice([0, 1, 2, 3, 5])):
+        follows = bool(times) and rng.random() < 0.5
+        times.append(times[-1] + rng.uniform(0.5, 4) if follows else rng.uniform(0, seconds))
     return tuple(sorted(times))
 
 
-def _stalls(dice: Random, seconds: float) -> tuple[tuple[float, float], ...]:
-    if dice.random() < 0.7:
+def _stalls(rng: Random, seconds: float) -> tuple[tuple[float, float], ...]:
+    if rng.random() < 0.7:
         return ()
-    return ((dice.uniform(0, seconds), dice.choice([10.0, 45.0, 90.0, 400.0])),)
+    return ((rng.uniform(0, seconds), rng.choice([10.0, 45.0, 90.0, 400.0])),)

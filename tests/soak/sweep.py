@@ -1,4 +1,4 @@
-"""Many soak runs: `python -m soak.sweep --seeds 500 [--first 0]` (from the folder `tests`); exit code 1 when one went wrong."""
+"""Many soak runs: `python -m soak.sweep --seeds 500 [--first 0]` (from the folder `tests`); exit code 1 when one failed."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from .in_memory import soak
 
 
 def sweep(
-    seeds: Iterable[int], play: Callable[[int], Counter[FaultKind]]
+    seeds: Iterable[int], run: Callable[[int], Counter[FaultKind]]
 ) -> tuple[Counter[FaultKind], dict[int, Exception]]:
-    """Play every seed; answers the faults that struck and what went wrong, by seed."""
+    """Run every seed; returns the applied faults by kind, and the errors by seed."""
     counts: Counter[FaultKind] = Counter()
     failed: dict[int, Exception] = {}
     for seed in seeds:
         try:
-            counts += play(seed)
+            counts += run(seed)
         except Exception as error:
             failed[seed] = error
     return counts, failed
 
 
 def table(counts: Counter[FaultKind]) -> str:
-    """The counts as lines, every kind there is."""
+    """The counts as lines, one for each kind."""
     return "\n".join(f"{counts[kind]:7,}  {kind:<12} {DESCRIPTIONS[kind]}" for kind in FaultKind)
 
 
-def repeating(module: str, failed: dict[int, Exception]) -> list[str]:
-    """The commands that play failed seeds again, each with what went wrong."""
+def repeat_commands(module: str, failed: dict[int, Exception]) -> list[str]:
+    """The commands that run failed seeds again, each with its error."""
     return [
         f"cd tests && python -m {module} {seed}   # {type(e).__name__}: {str(e)[:300]}" for seed, e in failed.items()
     ]
@@ -52,7 +52,7 @@ def main() -> int:
     print(
         f"{given.seeds} seeds, {sum(counts.values()):,} faults, {len(failed)} failed, {time.monotonic() - started:.0f} s"
     )
-    print(*repeating("soak.in_memory", failed), sep="\n")
+    print(*repeat_commands("soak.in_memory", failed), sep="\n")
     return 1 if failed else 0
 
 

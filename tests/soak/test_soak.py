@@ -13,30 +13,30 @@ from recordpublisher.local import FaultKind
 
 from soak import in_memory, over_sockets
 from soak.in_memory import soak
-from soak.prove import seeds_until_red
-from soak.sweep import repeating, sweep, table
+from soak.mutation_testing import seeds_until_failure
+from soak.sweep import repeat_commands, sweep, table
 
 pytestmark = [pytest.mark.faults, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 IN_MEMORY, OVER_SOCKETS, AT_LEAST = 600, 24, 20
 
 
-def judged(counts: Counter[FaultKind], failed: dict[int, Exception], module: str, seeds: int) -> None:
+def check_outcome(counts: Counter[FaultKind], failed: dict[int, Exception], module: str, seeds: int) -> None:
     print(f"\n{seeds} seeds of {module}, {sum(counts.values()):,} faults\n{table(counts)}")
-    assert not failed, "\n".join(repeating(module, failed))
+    assert not failed, "\n".join(repeat_commands(module, failed))
 
 
 @pytest.mark.timeout(600)
 def test_six_hundred_seeds_on_virtual_time():
     counts, failed = sweep(range(IN_MEMORY), in_memory.soak)
-    judged(counts, failed, "soak.in_memory", IN_MEMORY)
+    check_outcome(counts, failed, "soak.in_memory", IN_MEMORY)
     rare = {kind: counts[kind] for kind in FaultKind if counts[kind] < AT_LEAST}
-    assert not rare, f"struck less than {AT_LEAST} times: {rare}"
+    assert not rare, f"applied less than {AT_LEAST} times: {rare}"
 
 
 @pytest.mark.timeout(400)
 def test_two_dozen_seeds_over_real_sockets():
     counts, failed = sweep(range(OVER_SOCKETS), over_sockets.soak)
-    judged(counts, failed, "soak.over_sockets", OVER_SOCKETS)
+    check_outcome(counts, failed, "soak.over_sockets", OVER_SOCKETS)
 
 
 @pytest.mark.parametrize(
@@ -50,10 +50,10 @@ def test_two_dozen_seeds_over_real_sockets():
         "S2 parents before children",
     ],
 )
-def test_a_rule_that_is_taken_out_is_missed(rule: str):
-    """A taste of the whole proof, `make proof`."""
-    assert seeds_until_red(rule, 100)
+def test_a_removed_rule_makes_a_seed_fail(rule: str):
+    """A part of `make mutation`."""
+    assert seeds_until_failure(rule, 100)
 
 
-def test_a_seed_plays_the_same_again():
+def test_a_seed_gives_the_same_run_again():
     assert soak(41) == soak(41)

@@ -1,4 +1,4 @@
-"""The rules of fan-out, each taken out (F2 to F9, P1)."""
+"""The rules of fan-out, each removed (F2 to F9, P1)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from recordpublisher.publishers.fanout.open_subscription import OpenSubscription
 from recordpublisher.publishers.fanout.publisher import FanOutRecordPublisher
 from recordpublisher.publishers.fanout.resubscribe_policy import ResourceNotFoundResolver, ResubscribePolicy
 
-from .mutation import Patches, nothing, replaced, throw
+from .patches import Patches, nothing, raise_error, replace_attribute
 
 
 def a_clean_end_is_not_the_end_of_the_shard() -> Patches:
@@ -25,63 +25,63 @@ def a_clean_end_is_not_the_end_of_the_shard() -> Patches:
         await publish(self, *given)
         return RunResult.COMPLETE
 
-    return [replaced(FanOutRecordPublisher, "_publish", ended)]
+    return [replace_attribute(FanOutRecordPublisher, "_publish", ended)]
 
 
-def subscriptions_go_on_from_the_answered_position() -> Patches:
-    return [replaced(fan_out_publisher, "_next_start", lambda position, answered: position)]
+def subscriptions_resume_from_the_returned_position() -> Patches:
+    return [replace_attribute(fan_out_publisher, "_next_start", lambda position, answered: position)]
 
 
 def broken_subscriptions_are_opened_again() -> Patches:
     def broken(self: Any, error: Exception, arn: str, *, was_backpressured: bool) -> None:
         raise error
 
-    return [replaced(ResubscribePolicy, "on_read_error", broken)]
+    return [replace_attribute(ResubscribePolicy, "on_read_error", broken)]
 
 
 def refused_subscriptions_are_tried_again() -> Patches:
-    return [replaced(ResubscribePolicy, "on_subscribe_error", lambda self, error, arn: throw(error))]
+    return [replace_attribute(ResubscribePolicy, "on_subscribe_error", lambda self, error, arn: raise_error(error))]
 
 
 def in_use_is_not_counted() -> Patches:
-    return [replaced(ResubscribePolicy, "_wait_until_free", lambda self, error: self._count(error))]
+    return [replace_attribute(ResubscribePolicy, "_wait_until_free", lambda self, error: self._count(error))]
 
 
 def five_seconds_lie_between_success_and_call() -> Patches:
-    return [replaced(fan_out_pacing, "SECONDS_AFTER_SUCCESS", 0.0)]
+    return [replace_attribute(fan_out_pacing, "SECONDS_AFTER_SUCCESS", 0.0)]
 
 
 def one_second_lies_between_calls() -> Patches:
-    return [replaced(fan_out_pacing, "SECONDS_BETWEEN_CALLS", 0.0)]
+    return [replace_attribute(fan_out_pacing, "SECONDS_BETWEEN_CALLS", 0.0)]
 
 
 def progress_renews_the_budget() -> Patches:
-    return [replaced(ResubscribePolicy, "on_event", nothing)]
+    return [replace_attribute(ResubscribePolicy, "on_event", nothing)]
 
 
 def silence_has_a_limit() -> Patches:
     async def next_event(self: OpenSubscription) -> Any:
         return await anext(self._events, None)
 
-    return [replaced(OpenSubscription, "next_event", next_event)]
+    return [replace_attribute(OpenSubscription, "next_event", next_event)]
 
 
 def unread_subscriptions_are_given_back() -> Patches:
-    return [replaced(OpenSubscription, "_close_unread", nothing)]
+    return [replace_attribute(OpenSubscription, "_close_unread", nothing)]
 
 
-def a_lost_consumer_is_looked_into() -> Patches:
+def a_lost_consumer_is_investigated() -> Patches:
     async def resolve(self: Any, shard: Any, arn: str) -> bool:
         return False
 
-    return [replaced(ResourceNotFoundResolver, "resolve", resolve)]
+    return [replace_attribute(ResourceNotFoundResolver, "resolve", resolve)]
 
 
 def a_lost_consumer_is_registered_again() -> Patches:
     async def reregister_if_gone(self: Any, stream: str, lost_arn: str) -> bool:
         return self._arns[stream] != lost_arn
 
-    return [replaced(registrar.ConsumerRegistrar, "reregister_if_gone", reregister_if_gone)]
+    return [replace_attribute(registrar.ConsumerRegistrar, "reregister_if_gone", reregister_if_gone)]
 
 
 def a_consumer_that_is_going_is_waited_for() -> Patches:
@@ -93,11 +93,11 @@ def a_consumer_that_is_going_is_waited_for() -> Patches:
             raise errors.ConsumerError("gone")
         return str(described.arn)
 
-    return [replaced(ConsumerLifecycle, "ensure_active", ensure_active)]
+    return [replace_attribute(ConsumerLifecycle, "ensure_active", ensure_active)]
 
 
 def a_consumer_that_somebody_else_registered_is_shared() -> Patches:
     class OtherError(Exception):
         pass
 
-    return [replaced(registration, "ResourceInUseError", OtherError)]
+    return [replace_attribute(registration, "ResourceInUseError", OtherError)]

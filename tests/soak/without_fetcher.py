@@ -1,4 +1,4 @@
-"""The rules of many shards and of state, each taken out (S2, S3, S5, P3)."""
+"""The rules of many shards and of state, each removed (S2, S3, S5, P3)."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.shards.owned_shards import OwnedShards
 from recordpublisher.publishers.positions import StartingPosition
 
-from .mutation import Patches, nothing, replaced
+from .patches import Patches, nothing, replace_attribute
 
 
 def failed_discovery_never_ends_a_job() -> Patches:
     async def look(self: Any, stream: str, looked: Any) -> None:
         await looked(stream, await self._lister._client.list_shards(self._lister._names[stream]))
 
-    return [replaced(ShardDiscovery, "_look", look)]
+    return [replace_attribute(ShardDiscovery, "_look", look)]
 
 
 def child_shards_are_used_at_once() -> Patches:
-    return [replaced(DataFetcher, "_found_children", nothing)]
+    return [replace_attribute(DataFetcher, "_found_children", nothing)]
 
 
 def parents_come_before_children() -> Patches:
-    return [replaced(shard_table.ShardTable, "parents_finished", lambda self, shard: True)]
+    return [replace_attribute(shard_table.ShardTable, "parents_finished", lambda self, shard: True)]
 
 
 def a_shard_that_waits_says_nothing_about_its_parents() -> Patches:
     confirmed = shard_table.ShardEntry.confirmed_state.fget
     assert confirmed is not None
     return [
-        replaced(
+        replace_attribute(
             shard_table.ShardEntry, "confirmed_state", property(lambda self: replace(confirmed(self), waiting=False))
         )
     ]
 
 
-def other_subtasks_hear_of_children_by_looking() -> Patches:
+def other_subtasks_discover_children_by_listing() -> Patches:
     async def run(self: Any, looked: Any) -> None:
         await asyncio.get_running_loop().create_future()
 
-    return [replaced(ShardDiscovery, "run", run)]
+    return [replace_attribute(ShardDiscovery, "run", run)]
 
 
 def latest_is_pinned_once_for_the_job() -> Patches:
@@ -60,7 +60,7 @@ def latest_is_pinned_once_for_the_job() -> Patches:
         states = seeding.initial_states(listed, restored, start)
         return {key: replace(state, start=start) if state.position is None else state for key, state in states.items()}
 
-    return [replaced(opening, "_pinned_start", anew), replaced(opening, "initial_states", from_now)]
+    return [replace_attribute(opening, "_pinned_start", anew), replace_attribute(opening, "initial_states", from_now)]
 
 
 def found_shards_are_read_from_their_beginning() -> Patches:
@@ -70,8 +70,8 @@ def found_shards_are_read_from_their_beginning() -> Patches:
         with patch.object(StartingPosition, "trim_horizon", StartingPosition.latest):
             take(self, shards)
 
-    return [replaced(OwnedShards, "take", from_the_tip)]
+    return [replace_attribute(OwnedShards, "take", from_the_tip)]
 
 
-def an_old_listing_is_asked_for_again_at_the_start() -> Patches:
-    return [replaced(opening, "LOOKS", 1)]
+def an_old_listing_is_requested_again_at_the_start() -> Patches:
+    return [replace_attribute(opening, "LOOKS", 1)]

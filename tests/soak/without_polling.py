@@ -1,4 +1,4 @@
-"""The rules of polling and of errors, each taken out (R1, R2, R4, F3, F4, P1)."""
+"""The rules of polling and of errors, each removed (R1, R2, R4, F3, F4, P1)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from recordpublisher.publishers.polling import shard_iterator as polling_iterato
 from recordpublisher.publishers.polling.shard_iterator import ShardIterator
 from recordpublisher.publishers.positions import StartingPosition
 
-from .mutation import Patches, nothing, replaced
+from .patches import Patches, nothing, replace_attribute
 
 
 def expired_iterators_are_renewed() -> Patches:
     class OtherError(Exception):
         pass
 
-    return [replaced(polling_publisher, "ExpiredIteratorError", OtherError)]
+    return [replace_attribute(polling_publisher, "ExpiredIteratorError", OtherError)]
 
 
 def they_are_renewed_from_the_read_position() -> Patches:
@@ -34,63 +34,63 @@ def they_are_renewed_from_the_read_position() -> Patches:
         self._first = getattr(self, "_first", position)  # type: ignore[attr-defined]
         return await at(self, self._first)  # type: ignore[attr-defined]
 
-    return [replaced(ShardIterator, "at", from_the_start)]
+    return [replace_attribute(ShardIterator, "at", from_the_start)]
 
 
 def old_iterators_are_replaced_before_use() -> Patches:
-    return [replaced(polling_iterator, "MAX_ITERATOR_AGE_SECONDS", 1e9)]
+    return [replace_attribute(polling_iterator, "MAX_ITERATOR_AGE_SECONDS", 1e9)]
 
 
-def a_refused_shard_is_left_alone_for_a_second() -> Patches:
-    return [replaced(polling_pacing, "THROTTLED_SECONDS", 0.0)]
+def a_refused_shard_is_not_read_for_a_second() -> Patches:
+    return [replace_attribute(polling_pacing, "THROTTLED_SECONDS", 0.0)]
 
 
 def reads_keep_five_calls_a_second() -> Patches:
     return [
-        replaced(polling_pacing, "MIN_CALL_INTERVAL_SECONDS", 0.0),
-        replaced(polling_publisher, "MIN_CALL_INTERVAL_SECONDS", 0.0),
+        replace_attribute(polling_pacing, "MIN_CALL_INTERVAL_SECONDS", 0.0),
+        replace_attribute(polling_publisher, "MIN_CALL_INTERVAL_SECONDS", 0.0),
     ]
 
 
 def failed_calls_are_tried_again() -> Patches:
-    return [replaced(backoff.RetryPolicy, "max_retries", property(lambda self: 0, nothing))]
+    return [replace_attribute(backoff.RetryPolicy, "max_retries", property(lambda self: 0, nothing))]
 
 
-def a_shard_that_is_not_found_is_looked_into() -> Patches:
+def a_shard_that_is_not_found_is_investigated() -> Patches:
     async def believed(listing: Any, shard: Any, error: Exception, policy: Any) -> Exception:
         return error
 
-    return [replaced(polling_publisher, "why_not_found", believed)]
+    return [replace_attribute(polling_publisher, "why_not_found", believed)]
 
 
-def a_listing_older_than_the_shard_is_not_believed() -> Patches:
+def a_listing_older_than_the_shard_is_not_trusted() -> Patches:
     modules = (missing, lost_resource, seeding, shard_table)
-    return [replaced(module, "is_listing_older_than", lambda shard, listed: False) for module in modules]
+    return [replace_attribute(module, "is_listing_older_than", lambda shard, listed: False) for module in modules]
 
 
-def reading_goes_on_from_the_answered_position() -> Patches:
-    return [replaced(polling_publisher, "next_position", lambda position, answered: position)]
+def reading_resumes_from_the_returned_position() -> Patches:
+    return [replace_attribute(polling_publisher, "next_position", lambda position, answered: position)]
 
 
 def throttling_is_known() -> Patches:
-    return [replaced(translation, "THROTTLED", set())]
+    return [replace_attribute(translation, "THROTTLED", set())]
 
 
 def server_errors_are_known() -> Patches:
     kind_of = translation._kind_of
     return [
-        replaced(translation, "TRANSIENT", set()),
-        replaced(translation, "_kind_of", lambda code, status: kind_of(code, 0)),
+        replace_attribute(translation, "TRANSIENT", set()),
+        replace_attribute(translation, "_kind_of", lambda code, status: kind_of(code, 0)),
     ]
 
 
 def network_errors_are_known() -> Patches:
-    return [replaced(translation, "NETWORK", ())]
+    return [replace_attribute(translation, "NETWORK", ())]
 
 
-def broken_answers_are_known() -> Patches:
-    return [replaced(translation, "BROKEN", ())]
+def broken_responses_are_known() -> Patches:
+    return [replace_attribute(translation, "BROKEN", ())]
 
 
 def frames_are_checked() -> Patches:
-    return [replaced(frames, "_check", nothing)]
+    return [replace_attribute(frames, "_check", nothing)]

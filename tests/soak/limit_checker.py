@@ -1,4 +1,4 @@
-"""Etiquette: between a client and its transport, sees to it that the service's limits are kept (R1, R2, R4, F2, F5, F9)."""
+"""LimitChecker: a transport that checks the client against the service's limits (R1, R2, R4, F2, F5, F9)."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from recordpublisher.publishers.errors import ThrottledError
 from recordpublisher.publishers.kinesis.codec.sdk_parser import RAW_EVENTS, READ
 from recordpublisher.publishers.kinesis.ports import Transport
 
-LONG_AGO = -1e9
+NEVER = -1e9
 
 
-class Manners:
-    """What one shard's reader did last, in seconds of its clock."""
+class ShardCallTimes:
+    """When a shard was last read, throttled and subscribed to, in seconds of the clock."""
 
     def __init__(self) -> None:
-        self.read_at = self.throttled_at = self.subscribe_called_at = self.subscribed_at = LONG_AGO
+        self.read_at = self.throttled_at = self.subscribe_called_at = self.subscribed_at = NEVER
 
 
-class Etiquette:
-    """A transport that carries nothing itself; breaches are kept for the end, since a raised one would be retried."""
+class LimitChecker:
+    """Wraps a transport. Violations are collected for the end, since a raised error would be retried."""
 
     def __init__(self, inner: Transport, clock: Clock, tolerance: float = 1e-3) -> None:
         self._inner = inner
         self._clock = clock
         self._tolerance = tolerance
-        self._manners: defaultdict[str, Manners] = defaultdict(Manners)
+        self._call_times: defaultdict[str, ShardCallTimes] = defaultdict(ShardCallTimes)
         self._iterators: dict[str, tuple[str, float]] = {}
-        self.breaches: list[str] = []
+        self.violations: list[str] = []
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
         if api == "GetShardIterator":
@@ -43,14 +43,14 @@ class Etiquette:
         return await self._inner.call(api, **parameters)
 
     async def subscribe(self, api: str, **parameters: Any) -> dict[str, Any]:
-        manners = self._manners[f"{parameters['ConsumerARN']} {parameters['ShardId']}"]
+        times = self._call_times[f"{parameters['ConsumerARN']} {parameters['ShardId']}"]
         now = self._clock.monotonic()
-        self._apart("F9 SubscribeToShard after a call", now - manners.subscribe_called_at, 1.0)
-        self._apart("F2 SubscribeToShard after a success", now - manners.subscribed_at, 5.0)
-        manners.subscribe_called_at = now
+        self._check_interval("F9 SubscribeToShard after a call", now - times.subscribe_called_at, 1.0)
+        self._check_interval("F2 SubscribeToShard after a success", now - times.subscribed_at, 5.0)
+        times.subscribe_called_at = now
         answer = await self._inner.subscribe(api, **parameters)
-        manners.subscribed_at = self._clock.monotonic()
-        answer[RAW_EVENTS] = _Watched(answer[RAW_EVENTS], self)
+        times.subscribed_at = self._clock.monotonic()
+        answer[RAW_EVENTS] = _ObservedResponse(answer[RAW_EVENTS], self)
         return answer
 
     async def close(self) -> None:
@@ -58,16 +58,16 @@ class Etiquette:
 
     async def _get_records(self, parameters: dict[str, Any]) -> dict[str, Any]:
         shard_id, since = self._iterators[parameters["ShardIterator"]]
-        manners, now = self._manners[shard_id], self._clock.monotonic()
-        self._apart("R1 GetRecords after GetRecords", now - manners.read_at, 0.2)
-        self._apart("R4 GetRecords after a refusal", now - manners.throttled_at, 1.0)
+        times, now = self._call_times[shard_id], self._clock.monotonic()
+        self._check_interval("R1 GetRecords after GetRecords", now - times.read_at, 0.2)
+        self._check_interval("R4 GetRecords after a refusal", now - times.throttled_at, 1.0)
         if now - since > 300 + self._tolerance:
-            self.breaches.append(f"R2 an iterator {now - since:.1f} s old was used")
-        manners.read_at = now
+            self.violations.append(f"R2 an iterator {now - since:.1f} s old was used")
+        times.read_at = now
         try:
             answer = await self._inner.call("GetRecords", **parameters)
         except ThrottledError:
-            manners.throttled_at = self._clock.monotonic()
+            times.throttled_at = self._clock.monotonic()
             raise
         following = answer[READ].NextShardIterator
         if following:
@@ -76,20 +76,20 @@ class Etiquette:
 
     def unread(self, seconds: float) -> None:
         if seconds > 60 + 1 + self._tolerance:
-            self.breaches.append(f"F5 a subscription was left unread for {seconds:.1f} s")
+            self.violations.append(f"F5 a subscription was left unread for {seconds:.1f} s")
 
-    def _apart(self, what: str, seconds: float, least: float) -> None:
+    def _check_interval(self, what: str, seconds: float, least: float) -> None:
         if seconds < least - self._tolerance:
-            self.breaches.append(f"{what}: {seconds:.3f} s, at least {least} are asked for")
+            self.violations.append(f"{what}: {seconds:.3f} s, at least {least} s are required")
 
 
-class _Watched:
-    """An open response; knows how long nobody read from it."""
+class _ObservedResponse:
+    """An open response; measures how long nobody reads from it."""
 
-    def __init__(self, response: Any, etiquette: Etiquette) -> None:
+    def __init__(self, response: Any, limit_checker: LimitChecker) -> None:
         self.content = SimpleNamespace(readany=self._read)
         self._response = response
-        self._etiquette = etiquette
+        self._etiquette = limit_checker
         self._idle_since: float | None = None
 
     @property
@@ -97,18 +97,18 @@ class _Watched:
         return self._response.connection
 
     def close(self) -> None:
-        self._heard()
+        self._end_idle_time()
         self._response.close()
 
     async def _read(self) -> bytes:
-        self._heard()
+        self._end_idle_time()
         try:
             data: bytes = await self._response.content.readany()
         finally:
             self._idle_since = self._etiquette._clock.monotonic()
         return data
 
-    def _heard(self) -> None:
+    def _end_idle_time(self) -> None:
         if self._idle_since is not None:
             self._etiquette.unread(self._etiquette._clock.monotonic() - self._idle_since)
         self._idle_since = None

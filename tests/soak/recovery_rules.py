@@ -1,4 +1,4 @@
-"""Every recovery rule, and how it is taken out: what the proof runs the soak without (`python -m soak.prove`)."""
+"""Every recovery rule, and the patches that remove it (`python -m soak.mutation_testing`)."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from . import without_fan_out, without_fetcher, without_polling
-from .mutation import Patches
+from .patches import Patches
 
 RULES: dict[str, Callable[[], Patches]] = {
     "R2 expired iterators are renewed": without_polling.expired_iterators_are_renewed,
     "R2 they are renewed from the read position": without_polling.they_are_renewed_from_the_read_position,
-    "R2 iterators older than four minutes are replaced before use": without_polling.old_iterators_are_replaced_before_use,
-    "R4 a refused shard is left alone for a second": without_polling.a_refused_shard_is_left_alone_for_a_second,
+    "R2 iterators older than four minutes are replace_attribute before use": without_polling.old_iterators_are_replaced_before_use,
+    "R4 a refused shard is not read for a second": without_polling.a_refused_shard_is_not_read_for_a_second,
     "R1 five calls a second at most": without_polling.reads_keep_five_calls_a_second,
     "R4 failed calls are tried again": without_polling.failed_calls_are_tried_again,
-    "F4 a shard that is not found is looked into (polling)": without_polling.a_shard_that_is_not_found_is_looked_into,
-    "F4 a listing older than the shard is not believed": without_polling.a_listing_older_than_the_shard_is_not_believed,
-    "P1 polling goes on from the answered position": without_polling.reading_goes_on_from_the_answered_position,
+    "F4 a shard that is not found is investigated (polling)": without_polling.a_shard_that_is_not_found_is_investigated,
+    "F4 a listing older than the shard is not trusted": without_polling.a_listing_older_than_the_shard_is_not_trusted,
+    "P1 polling resumes from the returned position": without_polling.reading_resumes_from_the_returned_position,
     "F3 throttling is known": without_polling.throttling_is_known,
     "F3 server errors are known": without_polling.server_errors_are_known,
     "R4 network errors are known": without_polling.network_errors_are_known,
-    "F3 broken answers and frames are known": without_polling.broken_answers_are_known,
+    "F3 broken responses and frames are known": without_polling.broken_responses_are_known,
     "F3 frames are checked": without_polling.frames_are_checked,
     "F2 a clean end is not the end of the shard": without_fan_out.a_clean_end_is_not_the_end_of_the_shard,
-    "P1 subscriptions go on from the answered position": without_fan_out.subscriptions_go_on_from_the_answered_position,
+    "P1 subscriptions resume from the returned position": without_fan_out.subscriptions_resume_from_the_returned_position,
     "F3 broken subscriptions are opened again": without_fan_out.broken_subscriptions_are_opened_again,
     "F3 refused subscriptions are tried again": without_fan_out.refused_subscriptions_are_tried_again,
     "F3 ResourceInUse is not counted": without_fan_out.in_use_is_not_counted,
@@ -33,7 +33,7 @@ RULES: dict[str, Callable[[], Patches]] = {
     "F3 progress renews the budget": without_fan_out.progress_renews_the_budget,
     "F5 silence has a limit": without_fan_out.silence_has_a_limit,
     "F5 subscriptions left unread are given back": without_fan_out.unread_subscriptions_are_given_back,
-    "F4 a consumer that is not found is looked into": without_fan_out.a_lost_consumer_is_looked_into,
+    "F4 a consumer that is not found is investigated": without_fan_out.a_lost_consumer_is_investigated,
     "F4 a lost consumer is registered again": without_fan_out.a_lost_consumer_is_registered_again,
     "F8 a consumer that is being deleted is waited for": without_fan_out.a_consumer_that_is_going_is_waited_for,
     "F8 a consumer that another registered is shared": without_fan_out.a_consumer_that_somebody_else_registered_is_shared,
@@ -42,9 +42,9 @@ RULES: dict[str, Callable[[], Patches]] = {
     "S2 parents before children": without_fetcher.parents_come_before_children,
     "S5 a shard that waits says nothing about its parents": without_fetcher.a_shard_that_waits_says_nothing_about_its_parents,
     "S3 a shard found later is read from its beginning": without_fetcher.found_shards_are_read_from_their_beginning,
-    "S3 other subtasks hear of children by looking": without_fetcher.other_subtasks_hear_of_children_by_looking,
+    "S3 other subtasks discover children by listing": without_fetcher.other_subtasks_discover_children_by_listing,
     "P3 LATEST is pinned once for the job": without_fetcher.latest_is_pinned_once_for_the_job,
-    "S5 a listing older than the state is asked for again": without_fetcher.an_old_listing_is_asked_for_again_at_the_start,
+    "S5 a listing older than the state is requested again": without_fetcher.an_old_listing_is_requested_again_at_the_start,
 }
 
 

@@ -1,4 +1,4 @@
-"""A universe of processes: each has an asyncio loop of its own, all share one virtual time; deterministic, no thread, no socket."""
+"""Simulator: processes with an asyncio loop each, on one virtual time; deterministic, without threads and sockets."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from asyncio import events
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-NOTICED_SECONDS = 3.0
+MIN_NOTICED_SECONDS = 3.0
 EPOCH_MS = 1_700_000_000_000
 
 
-class Universe:
-    """Owns the time, what happens outside of processes (servers, networks, fate), and whose turn it is."""
+class Simulator:
+    """Owns the virtual time, the events outside of processes (servers, networks, faults), and which process runs next."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.processes: list[Process] = []
-        self._fate: list[tuple[float, int, Callable[[], None]]] = []
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._tickets = itertools.count()
 
-    def at(self, when: float, happens: Callable[[], None]) -> None:
-        """Let something happen at a moment (virtual seconds)."""
-        heapq.heappush(self._fate, (max(when, self.now), next(self._tickets), happens))
+    def at(self, when: float, action: Callable[[], None]) -> None:
+        """Schedule an action at a time (virtual seconds)."""
+        heapq.heappush(self._events, (max(when, self.now), next(self._tickets), action))
 
-    def after(self, seconds: float, happens: Callable[[], None]) -> None:
-        """Let something happen later."""
-        self.at(self.now + seconds, happens)
+    def after(self, seconds: float, action: Callable[[], None]) -> None:
+        """Schedule an action after a delay."""
+        self.at(self.now + seconds, action)
 
     def process(self) -> Process:
         """A new process."""
@@ -38,10 +38,10 @@ class Universe:
         return made
 
     def run(self, until: float, is_over: Callable[[], bool] = lambda: False) -> None:
-        """Let time go by until a moment, or until `is_over`."""
+        """Run until a time, or until `is_over`."""
         while not is_over():
-            fated = self._fate[0][0] if self._fate else math.inf
-            process, due = None, fated
+            next_event = self._events[0][0] if self._events else math.inf
+            process, due = None, next_event
             for each in self.processes:
                 when = each.due()
                 if when < due:
@@ -51,52 +51,52 @@ class Universe:
                 return
             self.now = max(self.now, due)
             if process is None:
-                heapq.heappop(self._fate)[2]()
+                heapq.heappop(self._events)[2]()
             else:
                 process.step()
 
     def close(self) -> None:
-        """End whatever still runs, without a trace."""
+        """Kill every process and drop the events."""
         for process in tuple(self.processes):
             process.kill()
-        self._fate.clear()
+        self._events.clear()
 
 
 class Clock:
-    """The Clock port on the universe's time."""
+    """The Clock port on the simulator's time."""
 
-    def __init__(self, universe: Universe) -> None:
-        self._universe = universe
+    def __init__(self, simulator: Simulator) -> None:
+        self._simulator = simulator
 
     def now_ms(self) -> int:
-        return EPOCH_MS + round(self._universe.now * 1000)
+        return EPOCH_MS + round(self._simulator.now * 1000)
 
     def monotonic(self) -> float:
-        return self._universe.now
+        return self._simulator.now
 
 
-class _NothingToSelect:
+class _EmptySelector:
     def select(self, timeout: float | None = None) -> list[Any]:
         return []
 
 
 class Process(asyncio.base_events.BaseEventLoop):
-    """A process's loop. Owns whether it runs: it may be suspended (SIGSTOP), starved (a pause after each turn), or killed."""
+    """The event loop of one process. It can be suspended (SIGSTOP), throttled (a pause after each step), or killed."""
 
-    def __init__(self, universe: Universe) -> None:
+    def __init__(self, simulator: Simulator) -> None:
         super().__init__()
-        self._universe = universe
-        self._selector = _NothingToSelect()
-        self._free_at = 0.0
+        self._simulator = simulator
+        self._selector = _EmptySelector()
+        self._runnable_at = 0.0
         self.pause = 0.0
-        self.woke_at = 0.0
-        """When it last woke from a suspension that it must notice."""
+        self.resumed_at = 0.0
+        """When it last resumed after a suspension that it must notice."""
         self.is_dead = False
         self.failures: list[BaseException] = []
         self.set_exception_handler(lambda loop, context: None)
 
     def time(self) -> float:
-        return self._universe.now
+        return self._simulator.now
 
     def _process_events(self, event_list: Any) -> None:
         pass
@@ -107,21 +107,21 @@ class Process(asyncio.base_events.BaseEventLoop):
     def due(self) -> float:
         """When the process next has something to do; infinite when nothing."""
         if self._ready:
-            return max(self._universe.now, self._free_at)
+            return max(self._simulator.now, self._runnable_at)
         while self._scheduled and self._scheduled[0]._cancelled:
             self._timer_cancelled_count -= 1
             heapq.heappop(self._scheduled)._scheduled = False
-        return max(self._scheduled[0]._when, self._free_at) if self._scheduled else math.inf
+        return max(self._scheduled[0]._when, self._runnable_at) if self._scheduled else math.inf
 
     def step(self) -> None:
-        """One turn of the loop."""
+        """Run one step of the loop."""
         events._set_running_loop(self)
         try:
             self._run_once()
         finally:
             events._set_running_loop(None)
         if self.pause:
-            self._free_at = self._universe.now + self.pause
+            self._runnable_at = self._simulator.now + self.pause
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run a coroutine in the process; what it raises is kept in `failures`."""
@@ -134,22 +134,22 @@ class Process(asyncio.base_events.BaseEventLoop):
             self.failures.append(error)
 
     def suspend(self, seconds: float) -> None:
-        """SIGSTOP, and SIGCONT later."""
-        self._free_at = max(self._free_at, self._universe.now + seconds)
-        if seconds >= NOTICED_SECONDS:
-            self.woke_at = self._free_at
+        """Simulate SIGSTOP, and SIGCONT later."""
+        self._runnable_at = max(self._runnable_at, self._simulator.now + seconds)
+        if seconds >= MIN_NOTICED_SECONDS:
+            self.resumed_at = self._runnable_at
 
     def starve(self, seconds: float, pause: float) -> None:
-        """A quota of CPU: after each turn the process waits."""
+        """Simulate a CPU quota: after each step the process waits."""
         self.pause = pause
 
         def fed() -> None:
             self.pause = 0.0
 
-        self._universe.after(seconds, fed)
+        self._simulator.after(seconds, fed)
 
     def kill(self) -> None:
-        """kill -9: nothing that it does has an effect any more; its coroutines are unwound here so that nothing is left behind."""
+        """Simulate kill -9: what it does has no effect any more. Its coroutines are cancelled here so that nothing is left behind."""
         if self.is_dead:
             return
         self.is_dead = True
@@ -160,5 +160,5 @@ class Process(asyncio.base_events.BaseEventLoop):
             for task in tasks:
                 task.cancel()
             self.step()
-        self._universe.processes.remove(self)
+        self._simulator.processes.remove(self)
         self.close()

@@ -1,4 +1,4 @@
-"""Where a simulated job keeps its checkpoints: a store with a past, so that a job can go back to an older one."""
+"""CheckpointHistory: every checkpoint of a simulated job, so that it can be restored from an older one."""
 
 from __future__ import annotations
 
@@ -11,73 +11,73 @@ from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import State
 from recordpublisher.publishers.errors import FencedError
 
-from .universe import Process, Universe
-from .world import World
+from .simulated_stream import SimulatedStream
+from .simulator import Process, Simulator
 
 STORE_SECONDS = 0.05
 
 
-class Shelf:
+class CheckpointHistory:
     """Every checkpoint ever stored, with its time."""
 
-    def __init__(self, universe: Universe) -> None:
-        self._universe = universe
-        self._kept: list[tuple[float, int, str]] = []
+    def __init__(self, simulator: Simulator) -> None:
+        self._simulator = simulator
+        self._stored: list[tuple[float, int, str]] = []
         self._owners: dict[int, int] = {}
         self._generation = 0
 
     def rewind(self, seconds: float) -> None:
-        """Forget the last `seconds`: the job goes back to an older checkpoint."""
-        self._kept = [each for each in self._kept if each[0] <= self._universe.now - seconds]
+        """Drop the checkpoints of the last `seconds`: the job is restored from an older one."""
+        self._stored = [each for each in self._stored if each[0] <= self._simulator.now - seconds]
 
     def open_generation(self, subtask: int) -> int:
         self._generation += 1
         self._owners[subtask] = self._generation
         return self._generation
 
-    def keep(self, subtask: int, generation: int, state: State) -> None:
+    def add(self, subtask: int, generation: int, state: State) -> None:
         if self._owners[subtask] != generation:
             raise FencedError(f"subtask {subtask} has a newer generation")
-        self._kept.append((self._universe.now, subtask, json.dumps(state)))
+        self._stored.append((self._simulator.now, subtask, json.dumps(state)))
 
     def snapshots(self) -> list[dict[str, Any]]:
         """The last of each subtask."""
-        last = {subtask: text for _, subtask, text in self._kept}
+        last = {subtask: text for _, subtask, text in self._stored}
         return [json.loads(text) for text in last.values()]
 
-    def counts(self, world: World) -> dict[str, int]:
-        """How many records of each shard a restart begins behind: the newest generation wins, then the furthest; by a way of our own."""
+    def counts(self, stream: SimulatedStream) -> dict[str, int]:
+        """After how many records of each shard a restart begins: the newest generation wins, then the highest; computed independently."""
         found: dict[str, tuple[int, int]] = {}
         for snapshot in self.snapshots():
             for part in [snapshot, *snapshot.get("earlier", [])]:
                 for key, entries in part["shards"].items():
-                    rank = (part["generation"], _count(ShardState.from_json(entries), world))
+                    rank = (part["generation"], _count(ShardState.from_json(entries), stream))
                     found[key] = max(found.get(key, rank), rank)
         return {key: count for key, (_, count) in found.items()}
 
 
-def _count(state: ShardState, world: World) -> int:
+def _count(state: ShardState, stream: SimulatedStream) -> int:
     if state.position is None:
         return 0
-    size, sequence = world.plan.aggregate, int(state.position.sequence)
+    size, sequence = stream.plan.aggregate, int(state.position.sequence)
     inside = sequence * size + state.position.sub_sequence + 1
     return inside if state.position.is_inside_aggregate else (sequence + 1) * size
 
 
-class ShelfStore(StateStore):
-    """The store as one process sees it."""
+class SimulatedStateStore(StateStore):
+    """The StateStore of one process."""
 
-    def __init__(self, shelf: Shelf, process: Process) -> None:
-        self._shelf = shelf
+    def __init__(self, checkpoints: CheckpointHistory, process: Process) -> None:
+        self._checkpoints = checkpoints
         self._process = process
 
     async def load(self) -> list[State]:
-        return list(self._shelf.snapshots())
+        return list(self._checkpoints.snapshots())
 
     async def open_generation(self, subtask: int) -> int:
-        return self._shelf.open_generation(subtask)
+        return self._checkpoints.open_generation(subtask)
 
     async def store(self, subtask: int, generation: int, state: State) -> None:
         await asyncio.sleep(STORE_SECONDS)
         if not self._process.is_dead:
-            self._shelf.keep(subtask, generation, state)
+            self._checkpoints.add(subtask, generation, state)

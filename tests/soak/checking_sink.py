@@ -1,4 +1,4 @@
-"""Judge: the sink of a soak run. Every record once, in the order of its key, as it was written (S1, S2)."""
+"""CheckingSink: the sink of a soak run. Every record must come once, unchanged, in the order of its key (S1, S2)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.records import RecordBatch
 
 
-class Ledger:
-    """What was produced, key by key, and how far it arrived."""
+class DeliveryCheck:
+    """The produced records by key, and how many of them have arrived."""
 
     def __init__(self) -> None:
         self.produced: defaultdict[str, list[bytes]] = defaultdict(list)
@@ -28,7 +28,7 @@ class Ledger:
             if self.arrived[key] != len(rows)
         }
 
-    def take(self, key: str, data: bytes, where: str) -> None:
+    def check(self, key: str, data: bytes, where: str) -> None:
         rows, number = self.produced[key], self.arrived[key]
         if number < len(rows) and data == rows[number]:
             self.arrived[key] += 1
@@ -37,11 +37,11 @@ class Ledger:
             found = rows.index(data)
             kind = "a duplicate or out of order" if found < number else "a gap or out of order"
             raise AssertionError(f"{where}: key {key} wants {number}, came {found}: {kind}")
-        raise AssertionError(f"{where}: key {key} wants {number}, came what nobody wrote: {data[:40]!r}")
+        raise AssertionError(f"{where}: key {key} wants {number}, came an unknown record: {data[:40]!r}")
 
 
-class Stalls:
-    """When the sinks of a run stop taking records; each time is met once, by whichever sink comes first."""
+class SinkStalls:
+    """When the sinks of a run stop taking records; each stall happens once, in the first sink that writes."""
 
     def __init__(self, clock: Clock, times: tuple[tuple[float, float], ...]) -> None:
         self._clock = clock
@@ -49,26 +49,26 @@ class Stalls:
         self._times = list(times)
         self.is_on = False
 
-    async def meet(self) -> None:
-        """Stall if it is time to."""
+    async def wait_if_due(self) -> None:
+        """Wait if a stall is due."""
         while self._times and self._begin + self._times[0][0] <= self._clock.monotonic():
             self.is_on = True
             await asyncio.sleep(self._times.pop(0)[1])
             self.is_on = False
 
 
-class JudgingSink(Sink):
-    """Hands every record to the ledger; takes none while it stalls."""
+class CheckingSink(Sink):
+    """Checks every record; takes none during a stall."""
 
-    def __init__(self, ledger: Ledger, stalls: Stalls) -> None:
-        self._ledger = ledger
+    def __init__(self, delivery: DeliveryCheck, stalls: SinkStalls) -> None:
+        self._delivery = delivery
         self._stalls = stalls
         self.is_busy = False
 
     async def write(self, batch: RecordBatch) -> None:
         assert not self.is_busy, "calls of the sink overlap"
         self.is_busy = True
-        await self._stalls.meet()
+        await self._stalls.wait_if_due()
         for record in batch:
-            self._ledger.take(record.partition_key or "", record.data, batch.shard.key)
+            self._delivery.check(record.partition_key or "", record.data, batch.shard.key)
         self.is_busy = False

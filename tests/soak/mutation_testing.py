@@ -1,6 +1,6 @@
-"""The proof that the soak sees: every recovery rule is taken out in turn, and some seed turns red.
+"""Mutation testing of the soak: each recovery rule is removed in turn, and some seed must fail.
 
-`python -m soak.prove [--seeds 300] [RULE ...]` (from the folder `tests`; several minutes). Exit code 1 when a rule is not missed.
+`python -m soak.mutation_testing [--seeds 300] [RULE ...]` in the folder `tests` (minutes). Exit code 1 when no seed fails without a rule.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import logging
 import sys
 
 from .in_memory import soak
-from .rules import RULES, without
+from .recovery_rules import RULES, without
 
 
-def seeds_until_red(rule: str, limit: int) -> tuple[int, str] | None:
+def seeds_until_failure(rule: str, limit: int) -> tuple[int, str] | None:
     """How many seeds it takes until one fails without the rule, and how; None when none of `limit` does."""
     with without(rule):
         for number in range(limit):
@@ -32,13 +32,13 @@ def main() -> int:
     arguments.add_argument("rules", nargs="*")
     given = arguments.parse_args()
     logging.disable(logging.CRITICAL)
-    unmissed = 0
+    undetected = 0
     for rule in given.rules or RULES:
-        found = seeds_until_red(rule, given.seeds)
-        unmissed += found is None
+        found = seeds_until_failure(rule, given.seeds)
+        undetected += found is None
         number, how = found or (f"not in {given.seeds}", "")
         print(f"| {rule} | {number} | {how} |", flush=True)
-    return 1 if unmissed else 0
+    return 1 if undetected else 0
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Flink's connector in the same harness: its watermark rules (legacy KinesisDataFetcher), before FLINK-29099 and after it.
 
 From the sources' pseudo-code: idle by elapsed time, the tracker a map that is overwritten, an emitter that looks after each record.
-Its best case otherwise: the tracker answers at once and never fails.
+Its best case otherwise: the tracker responds at once and never fails.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard
 
-from .judge import Judge
-from .schedule import Life
+from .rule_checker import RuleChecker
+from .schedule import JobRun
+from .simulated_stream import SimulatedStream
+from .simulator import Simulator
 from .source import SimulatedSource
 from .subtask import owner_of
-from .universe import Universe
-from .world import World
 
 SYNC_SECONDS, EMIT_SECONDS, CAPACITY = 1.0, 0.2, 100
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
@@ -30,20 +30,20 @@ LOWEST, HIGHEST = -(2**63), 2**63 - 1
 class JobManager:
     """The accumulator: the last word of each subtask, overwritten; the stale ones are skipped."""
 
-    def __init__(self, universe: Universe, judge: Judge) -> None:
-        self._universe = universe
-        self._judge = judge
+    def __init__(self, simulator: Simulator, checker: RuleChecker) -> None:
+        self._simulator = simulator
+        self._checker = checker
         self._entries: dict[int, tuple[int, float]] = {}
         self.read: set[str] = set()
         """Shards whose publisher came to the end."""
 
     def update(self, subtask: int, watermark: int) -> int:
-        now = self._universe.now
+        now = self._simulator.now
         if watermark != LOWEST:
             self._entries[subtask] = (watermark, now)
         fresh = [value for value, updated in self._entries.values() if updated + 3 * SYNC_SECONDS >= now]
         value = min(fresh, default=LOWEST)
-        self._judge.global_watermark("one", value)
+        self._checker.check_global_watermark("one", value)
         return value
 
 
@@ -63,27 +63,27 @@ class FlinkSubtask:
     def __init__(
         self,
         number: int,
-        universe: Universe,
-        world: World,
-        life: Life,
-        judge: Judge,
+        simulator: Simulator,
+        stream: SimulatedStream,
+        job_run: JobRun,
+        checker: RuleChecker,
         manager: JobManager,
         refreshes: bool,
     ) -> None:
         self.number = number
-        self.process = universe.process()
-        self._universe = universe
-        self._world = world
-        self._life = life
-        self._judge = judge
+        self.process = simulator.process()
+        self._simulator = simulator
+        self._stream = stream
+        self._job_run = job_run
+        self._checker = checker
         self._manager = manager
         self._refreshes_while_idle = refreshes
-        self._source = SimulatedSource(universe, self.process, world, number, life.continuations)
+        self._source = SimulatedSource(simulator, self.process, stream, number, job_run.continuations)
         self._shards: dict[str, ShardWatermarkState] = {}
         self._last_watermark = self._propagated = self._next_watermark = self._last_global = LOWEST
         self._is_idle = False
         self._max_emit: float = math.inf
-        self.lookahead = None if life.lookahead is None else max(life.lookahead, round(3_000 * SYNC_SECONDS))
+        self.lookahead = None if job_run.lookahead is None else max(job_run.lookahead, round(3_000 * SYNC_SECONDS))
         self.running = [
             self.process.spawn(each) for each in (self._discover(), self._emit(), self._watch(), self._sync())
         ]
@@ -93,9 +93,9 @@ class FlinkSubtask:
     async def _discover(self) -> None:
         while True:
             for shard in await self._source.list_shards("s"):
-                mine = owner_of(shard, self._life.parallelism) == self.number and shard.key not in self._shards
-                if mine and all(parent in self._manager.read for parent in self._world.parents(shard.key)):
-                    self._shards[shard.key] = ShardWatermarkState(self._universe.now)
+                mine = owner_of(shard, self._job_run.parallelism) == self.number and shard.key not in self._shards
+                if mine and all(parent in self._manager.read for parent in self._stream.parents(shard.key)):
+                    self._shards[shard.key] = ShardWatermarkState(self._simulator.now)
                     self.process.spawn(self._read(shard))
             await asyncio.sleep(2.0)
 
@@ -109,8 +109,8 @@ class FlinkSubtask:
                     state.room.clear()
                     await state.room.wait()
                 state.top = time if state.top is None else max(state.top, time)
-                state.updated = self._universe.now
-                watermark = state.top - self._world.plan.disorder_ms
+                state.updated = self._simulator.now
+                watermark = state.top - self._stream.plan.disorder_ms
                 one = batch.slice(index, index + 1).with_columns(event_times=[time], watermarks=[watermark])
                 state.queue.append(one)
             return batch.read_position
@@ -148,8 +148,8 @@ class FlinkSubtask:
         state.room.set()
         known = None if self._last_global == LOWEST else self._last_global
         if not self.process.is_dead:
-            self._judge.gates(one, known, self.lookahead)
-            self._judge.writes(one, known)
+            self._checker.check_alignment(one, known, self.lookahead)
+            self._checker.check_write(one, known)
         state.head, state.emitted = one.event_times[0], one.watermarks[0]
 
     # --- emitWatermark and sync ---------------------------------------------------------------------------------------------------
@@ -160,8 +160,8 @@ class FlinkSubtask:
             self._emit_watermark()
 
     def _emit_watermark(self) -> None:
-        interval = self._life.idle_interval
-        idle_time = self._universe.now - interval / 1000 if interval > 0 else math.inf
+        interval = self._job_run.idle_interval
+        idle_time = self._simulator.now - interval / 1000 if interval > 0 else math.inf
         lowest, following = HIGHEST, HIGHEST
         for state in self._shards.values():
             emitted = state.emitted
@@ -173,7 +173,7 @@ class FlinkSubtask:
             return
         if lowest > self._last_watermark:
             if not self.process.is_dead:
-                self._judge.told(self.number, lowest, ())
+                self._checker.check_sink_watermark(self.number, lowest, ())
             self._last_watermark, self._is_idle = lowest, False
         self._next_watermark = following
 

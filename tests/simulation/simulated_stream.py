@@ -1,4 +1,4 @@
-"""A world of scripted shards: skew, gaps, disorder, one absurd clock, silences, splits and merges, reads that fail."""
+"""SimulatedStream: shards with skew, gaps, disorder, a wrong clock, silences, splits and merges, and failing reads."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from functools import cached_property
 from recordpublisher.publishers.shards import Shard
 
 FUTURE_LIMIT_MS = 3_600_000
-ABSURD_MS = 10**12
+WRONG_CLOCK_MS = 10**12
 
 
 @dataclass(frozen=True)
-class WorldPlan:
-    """What is drawn of a world; everything else follows from `seed`."""
+class StreamPlan:
+    """The parameters of a stream; everything else follows from `seed`."""
 
     seed: int
     roots: int
@@ -25,7 +25,7 @@ class WorldPlan:
     ends: bool
     """Whether every shard ends; otherwise the last ones stay open and silent."""
     disorder_ms: int
-    absurd: bool
+    wrong_clock: bool
     """Whether one shard's clock is wrong now and then (W12)."""
 
 
@@ -46,16 +46,16 @@ class SimulatedShard:
         return sum(arrival <= now for arrival in self.arrivals)
 
     @cached_property
-    def believed(self) -> list[int]:
+    def counted_times(self) -> list[int]:
         """Event times as they count for watermarks (W12)."""
         pairs = zip(self.times, self.arrivals, strict=True)
         return [time if time <= (at := round(arrival * 1000)) + FUTURE_LIMIT_MS else at for time, arrival in pairs]
 
 
-class World:
+class SimulatedStream:
     """Every shard of one simulated stream, by key."""
 
-    def __init__(self, plan: WorldPlan) -> None:
+    def __init__(self, plan: StreamPlan) -> None:
         self._random = random.Random(plan.seed)
         self.plan = plan
         self.shards: dict[str, SimulatedShard] = {}
@@ -66,9 +66,9 @@ class World:
             leaves = self._reshard(leaves)
         for leaf in leaves:
             leaf.closes = max(leaf.arrivals, default=leaf.opens) if plan.ends else None
-        if plan.absurd:
+        if plan.wrong_clock:
             self._break_a_clock()
-        self.quiet_from = max(max([each.opens, each.outage[1], *each.arrivals]) for each in self.shards.values())
+        self.calm_from = max(max([each.opens, each.outage[1], *each.arrivals]) for each in self.shards.values())
         self.total = sum(len(each.times) for each in self.shards.values())
 
     def __getitem__(self, key: str) -> SimulatedShard:
@@ -78,11 +78,11 @@ class World:
         return [f"s/{parent}" for parent in self.shards[key].shard.parents]
 
     def watermark(self, key: str, count: int) -> int | None:
-        """The shard watermark after so many records, by a way of our own: the largest time less the bound, or what it inherited."""
+        """The shard watermark after so many records, computed independently: the largest time less the bound, or the inherited one."""
         shard = self.shards[key]
         inherited = [self.watermark(parent, len(self.shards[parent].times)) for parent in self.parents(key)]
         known = [each for each in inherited if each is not None]
-        own = [max(shard.believed[:count]) - self.plan.disorder_ms] if count else []
+        own = [max(shard.counted_times[:count]) - self.plan.disorder_ms] if count else []
         return max(own + ([min(known)] if known else []), default=None)
 
     def _reshard(self, leaves: list[SimulatedShard]) -> list[SimulatedShard]:
@@ -119,4 +119,4 @@ class World:
         broken = self._random.choice(list(self.shards.values()))
         for index in range(len(broken.times)):
             if self._random.random() < 0.1:
-                broken.times[index] = ABSURD_MS + index
+                broken.times[index] = WRONG_CLOCK_MS + index
