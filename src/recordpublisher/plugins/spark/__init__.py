@@ -1,7 +1,7 @@
-"""Spark: `format("kinesis")` and the push sink; `rp.spark`.
+"""Spark: `format("kinesis")` for reading and writing, and `SparkSink`; `rp.spark`. Start at `data_source.py`.
 
-pyspark and pyarrow are imported when a name is first used: the options of the source belong to the list of properties also where
-Spark is not installed.
+pyspark and pyarrow are imported when a name is first used: the list of properties has the options of the source also where Spark is not
+installed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The columns that Spark sees, built once from whole batches."""
+"""ArrowRows: the columns that Spark sees, built from whole batches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SPARK_SCHEMA = (
     "approximateArrivalTimestamp TIMESTAMP, eventTime TIMESTAMP, data BINARY"
 )
 ROWS_PER_BATCH = 20_000
-"""Handing over 10-50 thousand rows at once costs least (measured: reference, spark.md B.1)."""
+"""Spark takes 10,000 to 50,000 rows at once at the least cost (measured)."""
 
 _INSTANT = pa.timestamp("us", tz="UTC")
 ARROW_SCHEMA = pa.schema(
@@ -33,11 +33,11 @@ ARROW_SCHEMA = pa.schema(
         ("data", pa.binary()),
     ]
 )
-"""Spark compares the first batch with its own schema, type by type: exactly these (spark.md A.2)."""
+"""Spark compares the types of the first batch with its own schema, and accepts exactly these."""
 
 
 def arrow_columns(*batches: RecordBatch) -> pa.RecordBatch:
-    """Batches of records as one of Arrow columns: making columns costs as much for five records as for a thousand."""
+    """Several batches as one Arrow batch: making columns costs as much for five records as for a thousand."""
     arrivals = _instants(_column(batches, "arrival_millis"))
     is_arrival = all(batch.event_time_column is batch.arrival_millis for batch in batches)
     columns = [
@@ -64,16 +64,16 @@ def _repeated(batches: Sequence[RecordBatch], name: str) -> Any:
 
 
 def _instants(millis: Any) -> Any:
-    # microseconds from milliseconds overflow only beyond the year 290,000: such an event time becomes null, not an error
+    # milliseconds become microseconds: an event time beyond the year 290,000 would overflow and becomes null instead
     whole = pa.array(millis, pa.int64())
     fits = pc.and_(pc.less_equal(whole, 2**63 // 1000), pc.greater_equal(whole, -(2**63) // 1000 + 1))
     return pc.multiply(pc.if_else(fits, whole, None), 1000).cast(_INSTANT)
 
 
 class ArrowRows(Sink):
-    """Collects rows as Arrow columns, and per shard what a claim names: count, first and last row.
+    """A sink that collects rows as Arrow columns, and counts what a claim states of each shard: its rows, the first and the last.
 
-    Batches wait until there are enough records for columns of a size that Spark takes well.
+    Batches wait until there are enough records for columns of a good size.
     """
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class ArrowRows(Sink):
         self.counts: dict[str, int] = {}
 
     async def write(self, batch: RecordBatch) -> None:
-        """Take a batch."""
+        """Collect a batch."""
         key = batch.shard.key
         if not batch.records:
             return
@@ -102,13 +102,13 @@ class ArrowRows(Sink):
         return built + self._waiting_rows
 
     def keep_until(self, key: str, last: tuple[str, int] | None) -> int:
-        """Keep a shard's rows up to that one, none when it is not there; answers how many are left."""
+        """Keep a shard's rows up to `last`, none when it is not there. Returns how many are left."""
         rows = self.table()
         shards = _pairs(rows, "stream", "shardId")
         ids = _pairs(rows, "sequenceNumber", "subSequenceNumber")
-        mine = [place for place, (stream, shard) in enumerate(shards) if f"{stream}/{shard}" == key]
-        left: int = next((number for number, place in enumerate(mine, 1) if ids[place] == last), 0)
-        dropped = set(mine[left:])
+        positions = [place for place, (stream, shard) in enumerate(shards) if f"{stream}/{shard}" == key]
+        left: int = next((number for number, place in enumerate(positions, 1) if ids[place] == last), 0)
+        dropped = set(positions[left:])
         kept = [place for place in range(len(shards)) if place not in dropped]
         self._built = rows.take(pa.array(kept, pa.int64())).to_batches()
         return left
@@ -119,7 +119,7 @@ class ArrowRows(Sink):
         return pa.Table.from_batches(self._built, schema=ARROW_SCHEMA)
 
     def drain(self) -> Iterator[pa.RecordBatch]:
-        """The rows in batches of a size that Spark takes well; what is handed over is let go, so that nothing is held twice."""
+        """The rows, in batches of a good size. What is handed over is released at once, so that nothing is in memory twice."""
         self._build()
         self._built.reverse()
         while self._built:

@@ -1,4 +1,4 @@
-"""`format("kinesis")`: Spark's Python data source over the planner on the driver, the reading tasks, and the writers."""
+"""`format("kinesis")`: Spark's Python data source. The driver plans, tasks read, and writers put rows into streams."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .writer.write_options import WriteOptions
 
 
 class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed here
-    """What Spark finds as format "kinesis"; made anew for each use, so it holds the options only. Reading and writing have their own."""
+    """The entry point of format "kinesis". Spark makes a new one for each use, so it holds options only."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
@@ -52,7 +52,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         return ContinuousStreamReader(options) if options.is_continuous else KinesisStreamReader(options)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> KinesisStreamWriter:  # noqa: N802 - Spark's name
-        """The writer of a query. Raises: ConfigurationError, StreamNotFoundError for what is wrong, when the first batch is planned."""
+        """The writer of a query. Raises: ConfigurationError, StreamNotFoundError when the first batch is planned."""
         writer = KinesisStreamWriter(WriteOptions.parse(self.options), schema)
         writer.check()
         return writer
@@ -79,7 +79,7 @@ class KinesisPartition(InputPartition):  # type: ignore[misc]
 
 
 class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """Two lives in one class, as Spark wants it: planning on the driver, and `read` in tasks, on another instance."""
+    """Spark uses one class in two places: the driver plans with one instance, and each task reads with another."""
 
     def __init__(self, options: SparkOptions) -> None:
         self._options = options
@@ -92,7 +92,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         return self._planning().initial_offset().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Admission control: records of one batch. Bytes are shared out in the plans: Spark knows one limit at a time."""
+        """Admission control by records. Spark knows one limit at a time, so bytes are limited in the plans of the tasks."""
         return ReadAllAvailable() if self._options.max_records is None else ReadMaxRows(self._options.max_records)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -108,11 +108,11 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         return plans
 
     def commit(self, end: dict[str, Any]) -> None:
-        """The batch of `end` is done for good; its claims are tidied up while the query goes on."""
+        """Spark has committed the batch of `end`; old claims are removed in the background."""
         worker_loop().start(asyncio.to_thread(self._planning().commit, BatchOffset.from_json(end)))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        """Shown as `latestOffset` in the query's progress, where a source has no other room for figures."""
+        """Figures of the last plan. Spark shows them as `latestOffset` in the query's progress; a source has no other place for them."""
         planned = self._planning().last
         return None if planned is None else progress_figures(planned)
 
@@ -121,7 +121,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         self._planning().prepare_available_now()
 
     def stop(self) -> None:
-        """Nothing that matters may happen here: Spark does not call it when a query stops."""
+        """Does nothing: Spark does not call it when a query stops."""
 
     # --- in a task -------------------------------------------------------------------------------------------------------------
 

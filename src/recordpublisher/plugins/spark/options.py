@@ -1,4 +1,4 @@
-"""What a Spark job may set: every option declared once, as a property with the option's short name as second spelling (C1)."""
+"""The options of a Spark job that reads. Each is declared once, as a property with the option's short name as second spelling (C1)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from ..stores.by_location import claim_store_of, object_store_of
 from .continuous_options import CONTINUOUS_PROPERTIES, ContinuousSettings
 
 _GROUP = "Spark"
-SPARKS_OWN = ("path", "checkpointlocation")
-"""Options that Spark hands over with ours."""
+SPARK_OPTIONS = ("path", "checkpointlocation")
+"""Options of Spark itself, which it passes on with ours."""
 FAN_OUT_RULE_MS = 5_000
 """SubscribeToShard: not again within 5 s of the last success (API reference; F9)."""
 
@@ -53,7 +53,7 @@ MODE = choice(
 )
 SHARDS_PER_TASK = optional_integer(
     "flink.spark.shards.per.task",
-    "Shards read by one task; not set: shards are dealt over `maxTasks` tasks. Option `shardsPerTask`.",
+    "Shards read by one task; not set: the shards are divided among `maxTasks` tasks. Option `shardsPerTask`.",
     1,
     unit="shards",
     group=_GROUP,
@@ -69,7 +69,7 @@ MAX_TASKS = optional_integer(
 )
 MAX_RECORDS = optional_integer(
     "flink.spark.batch.records",
-    "Records of one batch at most (admission control); not set: what the windows bring. Option `maxRecordsPerBatch`.",
+    "Records of one batch at most (admission control); not set: what is read in one window. Option `maxRecordsPerBatch`.",
     1,
     unit="records",
     group=_GROUP,
@@ -77,8 +77,8 @@ MAX_RECORDS = optional_integer(
 )
 MAX_BATCH_BYTES = optional_integer(
     "flink.spark.batch.bytes",
-    "Payload of one batch, about (admission control): each task ends with the answer that crosses its share; "
-    "not set: what the windows bring. Option `maxBytesPerBatch`.",
+    "Payload of one batch, about (admission control): each task ends with the response that crosses its share; "
+    "not set: what is read in one window. Option `maxBytesPerBatch`.",
     1,
     unit="bytes",
     group=_GROUP,
@@ -86,7 +86,7 @@ MAX_BATCH_BYTES = optional_integer(
 )
 MAX_BYTES = integer(
     "flink.spark.task.bytes",
-    "Payload that one task collects at most before it hands its rows over. Option `maxBytesPerTask`.",
+    "The most payload that one task collects before it hands its rows over. Option `maxBytesPerTask`.",
     64 * 2**20,
     2**10,
     unit="bytes",
@@ -95,7 +95,7 @@ MAX_BYTES = integer(
 )
 MAX_TASK_RECORDS = integer(
     "flink.spark.task.records",
-    "Records that one task collects at most: small ones cost more by their columns than by their payload. Option `maxRecordsPerTask`.",
+    "The most records that one task collects: small ones cost more by their columns than by their payload. Option `maxRecordsPerTask`.",
     1_000_000,
     1,
     unit="records",
@@ -104,7 +104,7 @@ MAX_TASK_RECORDS = integer(
 )
 WINDOW = integer(
     "flink.spark.window.millis",
-    "How long a polling task reads at most; it ends earlier at the tip. Longer only for shards that came no further in the window before. "
+    "How long a polling task reads at most; it ends earlier at the tip. Longer for shards that made no progress in the window before. "
     "Option `maxFetchTime`.",
     1_500,
     10,
@@ -122,7 +122,7 @@ FAN_OUT_WINDOW = integer(
 )
 PROBE_INTERVAL = integer(
     "flink.spark.probe.interval",
-    "How often a quiet shard is looked at from the driver (a hundred shards a second at most); no batch is run meanwhile. "
+    "How often the driver polls a quiet shard (a hundred shards a second at most); no batch is run meanwhile. "
     "Option `probeInterval`.",
     1_000,
     0,
@@ -139,7 +139,7 @@ BATCHES_TO_RETAIN = integer(
     group=_GROUP,
     aliases=("minBatchesToRetain",),
 )
-_OURS: tuple[Property[object], ...] = (
+_READ_OPTIONS: tuple[Property[object], ...] = (
     STREAM, STREAMS, METADATA_LOCATION, MODE, SHARDS_PER_TASK, MAX_TASKS, MAX_RECORDS, MAX_BATCH_BYTES, MAX_BYTES, MAX_TASK_RECORDS, WINDOW,
     FAN_OUT_WINDOW, PROBE_INTERVAL, BATCHES_TO_RETAIN, *CONTINUOUS_PROPERTIES,
 )  # type: ignore[assignment]  # fmt: skip
@@ -167,10 +167,10 @@ class SparkOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SparkOptions:
-        """From what Spark hands over (keys lower-cased). Raises: ConfigurationError with option, value and what is valid (C2)."""
+        """From the options that Spark passes (keys lower-cased). Raises: ConfigurationError with option, value and what is valid (C2)."""
         properties = Properties(options)
         properties.check()
-        warn_of_unknown_options(properties, _OURS)
+        warn_of_unknown_options(properties, _READ_OPTIONS)
         return cls(
             streams=_streams(properties),
             metadata_location=_metadata_location(properties),
@@ -205,7 +205,7 @@ class SparkOptions:
         return self.mode == "CONTINUOUS"
 
     def task_bytes(self, tasks: int) -> int:
-        """Payload that each of so many tasks may collect."""
+        """The payload that each of `tasks` tasks may collect."""
         return min(self.max_bytes, max(1, (self.max_batch_bytes or self.max_bytes * tasks) // tasks))
 
     def tasks_for(self, shards: int) -> int:
@@ -233,7 +233,7 @@ def _metadata_location(properties: Properties) -> str:
     location = properties.value(METADATA_LOCATION)
     if location is None:
         raise ConfigurationError("metadataLocation", None, valid)
-    if is_batch:  # says what is wrong with it before anything runs
+    if is_batch:  # a wrong location fails here, before anything runs
         claim_store_of(location, properties)
     elif location.startswith("dynamodb:"):
         reason = "DynamoDB keeps claims, of mode BATCH"
@@ -248,7 +248,7 @@ def warn_of_unknown_options(properties: Properties, ours: Sequence[Property[Any]
     known = {alias.lower(): alias for option in ours for alias in option.aliases}
     declared = {key.key.lower() for key in declared_properties()}
     for key in properties:
-        if "." in key or key.lower() in (*known, *SPARKS_OWN) or key.lower() in declared:
+        if "." in key or key.lower() in (*known, *SPARK_OPTIONS) or key.lower() in declared:
             continue
         nearest = difflib.get_close_matches(key.lower(), known, n=1)
         hint = f"; did you mean '{known[nearest[0]]}'?" if nearest else ""

@@ -1,6 +1,6 @@
-"""One event loop for each Python process of Spark, made when first needed, with what is kept warm between batches.
+"""WorkerLoop: one event loop for each Python process of Spark, and the clients that are kept open between batches.
 
-Spark forks its workers: a loop or a thread made at import would be a dead copy in each of them, so the process id is checked.
+It is made when first needed, and the process id is checked: Spark forks its workers, and a loop made before the fork would be a dead copy.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ T = TypeVar("T")
 
 
 class WorkerLoop:
-    """Owns a thread with a running loop, and the warm things that belong to that loop."""
+    """Owns a thread with a running loop, and the cached objects that belong to that loop."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
         self._loop = asyncio.new_event_loop()
-        self._warm: dict[Hashable, Any] = {}
+        self._cache: dict[Hashable, Any] = {}
         self._background: set[Future[Any]] = set()
-        self._is_settled = False
+        self._is_frozen = False
         thread = threading.Thread(target=self._loop.run_forever, name="recordpublisher-loop", daemon=True)
         thread.start()
 
@@ -41,7 +41,7 @@ class WorkerLoop:
             future.cancel()
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine in the background, as long as the process lives; what it raises is logged, too."""
+        """Run a coroutine in the background. An error that it raises is logged, too."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         self._background.add(future)
         future.add_done_callback(self._ended)
@@ -50,7 +50,7 @@ class WorkerLoop:
     def _ended(self, future: Future[Any]) -> None:
         self._background.discard(future)
         if not future.cancelled() and (error := future.exception()) is not None:
-            is_ours = isinstance(error, RecordPublisherError)  # says everything in a sentence
+            is_ours = isinstance(error, RecordPublisherError)  # its message is enough, without a traceback
             LOG.error(
                 "work in the background failed: %s: %s",
                 type(error).__name__,
@@ -59,23 +59,23 @@ class WorkerLoop:
             )
 
     def cached(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The thing of that key, made once for this process (from the one thread that runs Spark's tasks)."""
-        if key not in self._warm:
-            self._warm[key] = make()
-        return cast("T", self._warm[key])
+        """The object of that key, made once for this process. Call it from the one thread that runs Spark's tasks."""
+        if key not in self._cache:
+            self._cache[key] = make()
+        return cast("T", self._cache[key])
 
     def forget(self, key: Hashable) -> None:
-        """The thing of that key is not to be used again."""
-        self._warm.pop(key, None)
+        """Drop the object of that key from the cache."""
+        self._cache.pop(key, None)
 
     def freeze_heap(self) -> None:
-        """Once, when everything is imported and warm: collections of garbage pass over what this process has by now.
+        """Take everything that exists now out of garbage collection, at the first call only; call it once clients are open.
 
-        Spark's modules and the SDK's are hundreds of thousands of objects, and looking through them again and again was a quarter of the
-        CPU of a window over 900 shards.
+        The modules of Spark and the AWS SDK are hundreds of thousands of objects. Scanning them again and again took a quarter of the CPU
+        of a read over 900 shards.
         """
-        if not self._is_settled:
-            self._is_settled = True
+        if not self._is_frozen:
+            self._is_frozen = True
             gc.collect()
             gc.freeze()
 

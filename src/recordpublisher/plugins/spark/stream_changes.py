@@ -1,4 +1,4 @@
-"""Whether a checkpoint is of the streams that are to be read now: one whose streams are all others is a mistake."""
+"""Which streams of a checkpoint are not read any more. A checkpoint of other streams only is refused."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from recordpublisher.publishers.errors import ConfigurationError
 
 
 def dropped_streams(known: Iterable[str], streams: Iterable[str]) -> set[str]:
-    """Which are not read any more: `known` are the streams (names) that were read so far, `streams` those of the options (names or ARNs).
+    """The names among `known`, which the query has read so far, that are not among `streams`, the names or ARNs of the options.
 
-    Some that go and some that come are a change of the job. Raises: ConfigurationError when nothing is left of the job.
+    Raises: ConfigurationError when none of the known streams is left: the checkpoint belongs to another job.
     """
     known, wanted = set(known), {name_of(stream) for stream in streams}
     if known and not known & wanted:
-        told = ", ".join(sorted(known))
-        valid = f"streams with {told} among them, or a new checkpointLocation and a new metadataLocation"
+        names = ", ".join(sorted(known))
+        valid = f"streams with {names} among them, or a new checkpointLocation and a new metadataLocation"
         raise ConfigurationError(
             "stream",
             ", ".join(sorted(wanted)),
             valid,
-            reason=f"this query has read {told} so far, and positions are kept",
+            reason=f"this query has read {names} so far, and positions are kept",
         )
     return known - wanted
 

@@ -1,4 +1,4 @@
-"""The watch behind quiet shards: a record, an end and an error are news, an empty answer is none."""
+"""The watch over quiet shards: a record, an end or an error ends it, an empty response does not."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from recordpublisher.publishers.shards import Shard
 
 
 class Factory(RecordPublisherFactory):
-    """Publishers that do what is told for their shard, forever empty by default."""
+    """Publishers with a given outcome for their shard, forever empty by default."""
 
-    def __init__(self, **told: object) -> None:
-        self.told = told
+    def __init__(self, **outcome: object) -> None:
+        self.outcome = outcome
         self.started: list[StartingPosition] = []
         self.cancelled = threading.Event()
 
@@ -37,15 +37,15 @@ class Publisher(RecordPublisher):
         self.shard, self.factory = shard, factory
 
     async def run(self, consumer):
-        told = self.factory.told.get(self.shard.shard_id)
+        outcome = self.factory.outcome.get(self.shard.shard_id)
         await consumer(RecordBatch(self.shard, [], 0))
-        if isinstance(told, Exception):
-            raise told
-        if isinstance(told, RunResult):
-            return told
+        if isinstance(outcome, Exception):
+            raise outcome
+        if isinstance(outcome, RunResult):
+            return outcome
         try:
-            if told is not None:
-                await consumer(RecordBatch(self.shard, [told], 0))
+            if outcome is not None:
+                await consumer(RecordBatch(self.shard, [outcome], 0))
             await asyncio.sleep(3600)
         except asyncio.CancelledError:
             self.factory.cancelled.set()
@@ -61,21 +61,21 @@ def watched(factory: Factory, *names: str) -> NewDataWatch:
 
 
 @pytest.mark.parametrize(
-    "told", [UserRecord(b"x", "8"), RunResult.COMPLETE, StreamNotFoundError("s"), ValueError("a bug")], ids=repr
+    "outcome", [UserRecord(b"x", "8"), RunResult.COMPLETE, StreamNotFoundError("s"), ValueError("a bug")], ids=repr
 )
-def test_a_record_an_end_and_any_error_are_news(told):
-    watch = watched(Factory(b=told), "a", "b")
-    assert watch.news.wait(60)
+def test_a_record_an_end_and_any_error_end_the_watch(outcome):
+    watch = watched(Factory(b=outcome), "a", "b")
+    assert watch.found.wait(60)
     watch.stop()
 
 
-def test_empty_answers_are_no_news_and_a_stopped_watch_reads_no_more():
+def test_empty_responses_do_not_end_it_and_a_stopped_watch_reads_no_more():
     factory = Factory()
     watch = watched(factory, "a")
-    assert not watch.news.wait(0.2)
+    assert not watch.found.wait(0.2)
     watch.stop()
     assert factory.cancelled.wait(60)
-    assert not watch.news.is_set()
+    assert not watch.found.is_set()
     assert factory.started == [StartingPosition.after(SequenceNumber("7"))]
 
 

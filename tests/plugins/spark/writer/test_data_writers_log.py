@@ -13,7 +13,7 @@ TASKS = [TaskFigures(0, 0, 10, 1000, 2, 1, 1, 0, 3, 0.5), TaskFigures(1, 1, 5, 5
 def test_a_batch_is_one_line_with_its_sums_and_its_slowest_task():
     assert commit_line("batch 7", TASKS) == (
         "batch 7: 15 records and 1500 bytes put by 2 tasks, as 3 Kinesis records; 1 sent again, 1 throttled, 1 given up, "
-        "3 waits for room; the slowest task (1) took 2.0 s"
+        "3 waits because of back-pressure; the slowest task (1) took 2.0 s"
     )
 
 
@@ -24,7 +24,7 @@ def test_a_batch_without_tasks_and_one_that_failed():
     )
 
 
-def test_rows_that_are_dead_letters_are_told_apart_from_those_that_were_left_out():
-    left_out = TaskFigures(0, 0, 8, 800, 8, 0, 0, given_up=2, waits=0, seconds=1.0)
-    assert "2 given up, " in commit_line("batch 7", [left_out])
-    assert "4 given up (2 dead letters), " in commit_line("batch 7", [left_out, replace(left_out, dead_letters=2)])
+def test_dead_letters_are_counted_apart_from_skipped_rows():
+    skipped = TaskFigures(0, 0, 8, 800, 8, 0, 0, given_up=2, waits=0, seconds=1.0)
+    assert "2 given up, " in commit_line("batch 7", [skipped])
+    assert "4 given up (2 dead letters), " in commit_line("batch 7", [skipped, replace(skipped, dead_letters=2)])

@@ -38,9 +38,9 @@ class Job:
         where, scope = f"task {task} of batch 7", f"query/7/{task}"
         stream = "out" if columns.stream is None else None
         ids = (None, None) if id_field is None else (RowIds(scope), IdField(id_field))
-        refused = RejectedRows(dead_letter_sink(self.options.properties), task, where, scope)
+        rejected = RejectedRows(dead_letter_sink(self.options.properties), task, where, scope)
         rows = RowsToRecords(columns, stream, *ids)
-        return TaskWrite(task, 0, where, rows, self.loop, ("write",), self.make, refused).run(batches)
+        return TaskWrite(task, 0, where, rows, self.loop, ("write",), self.make, rejected).run(batches)
 
     def make(self):
         self.writers.append(WriterPool(self.options.settings, lambda _: self.fake, reports_failures=True))
@@ -94,11 +94,11 @@ def test_rows_without_data_or_target_or_place_for_an_id_are_letters_too(job, tmp
     figures = writing.run([batch], columns=WriteColumns(0, 1, stream=2), id_field="id")
     assert [json.loads(data)["n"] for _, data in writing.fake.user_records()] == [1]
     assert (figures.records, figures.given_up, figures.dead_letters) == (1, 4, 4)
-    told = {(letter["stream"], letter["partitionKey"]): letter["value"]["error"] for letter in writing.letters()}
-    assert "the row has no data (null)" in told["out", "k1"]
-    assert "idField adds 'id' to a JSON object, and the data of a row is b'no object'" in told["out", "k2"]
-    assert "the data of a row has that field" in told["out", "k3"]
-    assert "the row has no stream (null)" in told["null", "k4"]
+    errors = {(letter["stream"], letter["partitionKey"]): letter["value"]["error"] for letter in writing.letters()}
+    assert "the row has no data (null)" in errors["out", "k1"]
+    assert "idField adds 'id' to a JSON object, and the data of a row is b'no object'" in errors["out", "k2"]
+    assert "the data of a row has that field" in errors["out", "k3"]
+    assert "the row has no stream (null)" in errors["null", "k4"]
 
 
 def test_rows_whose_retries_are_used_up_are_letters_and_the_next_task_goes_on(job, tmp_path):
@@ -124,11 +124,11 @@ def test_a_task_that_is_run_again_writes_the_same_letters(job, tmp_path):
 async def test_tasks_that_write_letters_at_the_same_time_do_not_fence_each_other(job, tmp_path):
     make = dead_letter_sink(job(deadletters=str(tmp_path / "letters")).options.properties)
     tasks = [RejectedRows(make, task, f"task {task}", f"query/7/{task}") for task in (0, 1, 2, 1)]
-    for refused in tasks:
-        refused.take("out", FailedRecord(b"x", "k", None, "code", "words"))
-        await refused.write()
-    for refused in (tasks[0], tasks[2], tasks[3]):
-        await refused.finish()
+    for rejected in tasks:
+        rejected.add("out", FailedRecord(b"x", "k", None, "code", "words"))
+        await rejected.write()
+    for rejected in (tasks[0], tasks[2], tasks[3]):
+        await rejected.finish()
     assert len(list((tmp_path / "letters").glob("out/*/*.jsonl"))) == 3
     with pytest.raises(FencedError):  # an earlier attempt of a task that has another one now
         await tasks[1].finish()

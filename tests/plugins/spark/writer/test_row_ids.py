@@ -54,17 +54,17 @@ def test_the_scope_is_the_batch_of_the_query_and_outside_a_query_the_run():
 
 @pytest.mark.parametrize("data", [b"{}", b" { } ", b'{"a": 1}', b'\n{"b": {"id2": [1]}}\n', '{"ключ": "id"}'.encode()])
 def test_the_id_becomes_a_field_of_the_object(data):
-    marked = json.loads(IdField("id").insert_into(data, "0f"))
+    marked = json.loads(IdField("id").insert_id(data, "0f"))
     assert marked == {"id": "0f", **json.loads(data)}
 
 
 @pytest.mark.parametrize("data", [b"", b"[1]", b"plain", b"{", b'"{}"'])
 def test_data_that_is_no_object_is_named(data):
     with pytest.raises(SinkError, match=r"idField adds 'id' to a JSON object, and the data of a row is"):
-        IdField("id").insert_into(data, "0f")
+        IdField("id").insert_id(data, "0f")
 
 
 @pytest.mark.parametrize("data", [b'{"id": 1}', b'{"a": {}, "id": null}'])
 def test_a_field_that_is_there_is_not_hidden(data):
     with pytest.raises(SinkError, match="has that field"):
-        IdField("id").insert_into(data, "0f")
+        IdField("id").insert_id(data, "0f")

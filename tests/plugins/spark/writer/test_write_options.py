@@ -8,7 +8,7 @@ import warnings
 import pytest
 
 from recordpublisher.plugins.sinks.kinesis.rate_control import MAX_WINDOW
-from recordpublisher.plugins.spark.writer.write_options import INITIAL_WINDOW, QUEUE_BYTES_OF_MANY, WriteOptions
+from recordpublisher.plugins.spark.writer.write_options import INITIAL_WINDOW, QUEUE_BYTES_PER_STREAM, WriteOptions
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import UnknownPropertyWarning
 
@@ -35,7 +35,7 @@ def test_the_sinks_own_properties_count_and_those_of_spark_are_no_mistake():
 
 
 def test_where_a_column_names_the_streams_each_has_less_room_unless_it_is_given():
-    assert WriteOptions.parse({}).settings_per_stream().queue_bytes == QUEUE_BYTES_OF_MANY
+    assert WriteOptions.parse({}).settings_per_stream().queue_bytes == QUEUE_BYTES_PER_STREAM
     given = WriteOptions.parse({"flink.sink.kinesis.queue.bytes": "5000"})
     assert given.settings_per_stream().queue_bytes == 5000
 

@@ -73,7 +73,7 @@ def test_writers_are_warm_from_task_to_task_and_figures_are_of_each(start):
     assert (worker.opened, worker.fake.listings) == (1, 1)
 
 
-def test_writers_are_let_go_when_rows_name_too_many_streams(start):
+def test_writers_are_closed_when_rows_name_too_many_streams(start):
     fakes = {f"s{n}": FakeKinesis() for n in range(MAX_OPEN_STREAMS + 10)}
     worker = start(FakeKinesis())
     worker.make = lambda: WriterPool(worker.options.settings, fakes.__getitem__)

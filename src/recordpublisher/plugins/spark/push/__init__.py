@@ -1,1 +1,1 @@
-"""Micro-batch DataFrames from a DataFetcher beside the driver. Start at `spark_sink.py`."""
+"""SparkSink: a DataFetcher beside the driver gives micro-batch DataFrames to a callback. Start at `spark_sink.py`."""

@@ -1,4 +1,4 @@
-"""SparkSink: the push direction, micro-batch DataFrames from a DataFetcher that runs beside the Spark driver."""
+"""SparkSink: a DataFetcher that runs beside the Spark driver gives micro-batch DataFrames to a callback."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.records import RecordBatch
 
-from .delivery_log import DeliveryLog, Range, RowBuffer
+from .delivery_log import DeliveryLog, RowRange
+from .row_buffer import RowBuffer
 
 Callback = Callable[[Any, int], object]
-"""Takes a DataFrame and the batch's number, like foreachBatch."""
-REPLAY_ROOM = 8
-"""While a batch is made again, the rows that belong to later ones may take so many times `max_bytes`."""
+"""Takes a DataFrame and the number of the batch, like foreachBatch."""
+REPLAY_BUFFER_FACTOR = 8
+"""While a batch is repeated, the rows that belong to later ones may take so many times `max_bytes`."""
 
 
 class SparkSink(Sink):
     """Collects rows and hands them to `callback(df, batch_id)` in a thread, when there are `max_rows` rows, `max_bytes` of payload,
     or the oldest has waited `max_seconds`. While the callback runs, `write` waits: that is the back-pressure.
 
-    With `state_path`, a file, a batch's rows are written down before the callback gets them, and that they were taken when it has
-    returned. A job that died in between gives the same rows under the same number again, then goes on: a callback that does
-    nothing for a number it has done makes it exactly once. Without it, a restart is the fetcher's business and batches are counted anew.
+    With `state_path`, a file, the sink notes a batch's rows there before the callback gets them, and notes that it has returned. A job that
+    died in between gives the same rows under the same number again, then goes on. So delivery is exactly once with a callback that ignores
+    a number it has done already. Without the file, the fetcher's own state decides where a restart begins, and batches count from 0.
     """
 
     def __init__(
@@ -53,38 +54,38 @@ class SparkSink(Sink):
         self._failure: SinkError | None = None
 
     async def open(self, context: SinkContext) -> State | None:
-        """Go on from the kept state, if there is any. Raises: StateError."""
-        kept = None if self._state_path is None else await asyncio.to_thread(DeliveryLog.read, self._state_path)
-        if kept is None:
+        """Go on from the file, if there is one. Raises: StateError."""
+        log = None if self._state_path is None else await asyncio.to_thread(DeliveryLog.read, self._state_path)
+        if log is None:
             return None
-        self._log, self._rows = kept, RowBuffer(kept.delivered)
-        return kept.state
+        self._log, self._rows = log, RowBuffer(log.delivered)
+        return log.state
 
     async def write(self, batch: RecordBatch) -> None:
-        """Collect; deliver when there is enough. Raises: SinkError when an earlier delivery failed."""
+        """Collect rows; deliver them when there are enough. Raises: SinkError when an earlier delivery failed."""
         self._raise_if_failed()
         async with self._delivering:
             self._rows.add(batch)
         if self._log.pending:
             await self._deliver()
-            self._raise_if_stuck()
+            self._raise_if_buffer_is_full()
         if len(self._rows) >= self._max_rows or self._rows.bytes >= self._max_bytes:
             await self._deliver()
         elif self._timer is None and len(self._rows):
             self._timer = asyncio.create_task(self._deliver_later())
 
     async def flush(self, checkpoint: Checkpoint | None = None) -> None:
-        """Deliver what is collected; keep the state once the callback has returned (S6).
+        """Deliver what is collected; store the state once the callback has returned (S6).
 
-        While a batch is made again from the state before, that one stays: rows of it may be in memory only.
+        While a batch is repeated, the state before it stays in the file: some of its rows may be in memory only.
         """
         self._raise_if_failed()
         await self._deliver()
         if checkpoint is not None and not self._log.pending:
-            await self._keep(DeliveryLog(checkpoint.state, self._log.batch, dict(self._rows.skip)))
+            await self._store(DeliveryLog(checkpoint.state, self._log.batch, dict(self._rows.skip)))
 
     async def close(self) -> None:
-        """Let go of the timer; rows that were not flushed are read again after a restart."""
+        """Stop the timer; rows that were not flushed are read again after a restart."""
         if self._timer is not None:
             self._timer.cancel()
             await asyncio.gather(self._timer, return_exceptions=True)
@@ -98,34 +99,34 @@ class SparkSink(Sink):
             table, ranges = self._rows.take(wanted)
             self._check_same(ranges)
             try:
-                await self._keep(replace(self._log, pending=ranges))
+                await self._store(replace(self._log, pending=ranges))
                 await asyncio.to_thread(self._call, table, self._log.batch)
-                await self._keep(self._log.after_delivery())
+                await self._store(self._log.after_delivery())
             except Exception as error:
-                # for good: a later flush must not confirm rows that were never taken
+                # kept for good: a later flush must not confirm rows that the callback never had
                 self._failure = SinkError(f"the callback failed for Spark batch {self._log.batch}: {error}")
                 raise self._failure from error
 
-    async def _keep(self, log: DeliveryLog) -> None:
-        """A log counts once it is on disk; before the fetcher gave a first state there is nothing to go on from."""
+    async def _store(self, log: DeliveryLog) -> None:
+        """Write the log, if there is a file. Before the fetcher's first state there is nothing to go on from."""
         if self._state_path is not None and log.state:
-            await asyncio.to_thread(log.keep, self._state_path)
+            await asyncio.to_thread(log.write, self._state_path)
         self._log = log
 
-    def _check_same(self, ranges: dict[str, Range]) -> None:
+    def _check_same(self, ranges: dict[str, RowRange]) -> None:
         pending = self._log.pending
         if pending and pending != ranges:
             self._failure = SinkError(
-                f"Spark batch {self._log.batch} had {pending}, but reading again gave {ranges}; are its records past retention?"
+                f"Spark batch {self._log.batch} had {pending}, but reading them again gave {ranges}; are its records past retention?"
             )
             raise self._failure
 
-    def _raise_if_stuck(self) -> None:
-        if self._log.pending and self._rows.bytes > REPLAY_ROOM * self._max_bytes:
+    def _raise_if_buffer_is_full(self) -> None:
+        if self._log.pending and self._rows.bytes > REPLAY_BUFFER_FACTOR * self._max_bytes:
             counts = self._rows.counts()
             missing = {key: entry[0] - counts.get(key, 0) for key, entry in self._log.pending.items()}
             raise SinkError(
-                f"Spark batch {self._log.batch} cannot be made again: rows missing by shard: {missing}, and there is no room for more"
+                f"Spark batch {self._log.batch} cannot be repeated: rows missing by shard: {missing}, and the buffer is full"
             )
 
     async def _deliver_later(self) -> None:

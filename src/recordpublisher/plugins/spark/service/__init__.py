@@ -1,1 +1,1 @@
-"""What the driver asks of Kinesis. Start at `ports.py`."""
+"""The driver's calls to Kinesis: listing, time, retention, fan-out consumers, watching quiet shards. Start at `planning_service.py`."""

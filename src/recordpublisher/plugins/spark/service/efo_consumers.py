@@ -1,4 +1,4 @@
-"""Fan-out consumers of Spark jobs: registered by the driver, deregistered by people."""
+"""Fan-out consumers of Spark jobs: registered by the driver, deregistered by a call of the user."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def registered_consumers(streams: Sequence[str], properties: Properties) -> dict
 def deregister_consumers(streams: str | Sequence[str], properties: Mapping[str, object]) -> None:
     """Deregister the consumer `flink.stream.efo.consumername` of each stream, once its job has ended for good.
 
-    A consumer is paid for as long as it is registered, and Spark never tells a source that its query will not come back (F8).
+    AWS charges for a consumer as long as it is registered, and Spark never tells a source that its query has ended for good (F8).
     A consumer that does not exist is no error. Raises: ConfigurationError, StreamNotFoundError, ConsumerError, KinesisError.
     """
     names = [streams] if isinstance(streams, str) else list(streams)

@@ -1,4 +1,4 @@
-"""What planning asks of Kinesis, answered on the driver."""
+"""KinesisService: the driver's calls to Kinesis."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ LOG = logging.getLogger("recordpublisher.spark")
 
 
 class KinesisService:
-    """The Service port. Owns the last listing of each stream, kept fresh in the background, the consumers' ARNs, and the watch."""
+    """Implements PlanningService. Owns the last listing of each stream, renewed in the background, the consumers' ARNs, and the watch."""
 
     def __init__(self, options: SparkOptions) -> None:
         self._options = options
         self._names = stream_names(options.streams)
-        self._lists_with = _factory(options.publisher, options.properties)
-        self._lister = StreamLister(self._lists_with, options.properties, self._names, SystemClock())
+        self._factory = _publisher_factory(options.publisher, options.properties)
+        self._lister = StreamLister(self._factory, options.properties, self._names, SystemClock())
         self._listed: dict[str, list[Shard]] = {}
         self._arns: Mapping[str, str] | None = None
-        self._is_looking = False
+        self._discovers = False
         self._watch: NewDataWatch | None = None
 
     def list_shards(self, stream: str) -> list[Shard]:
@@ -52,15 +52,15 @@ class KinesisService:
         return self._listed[name]
 
     def server_time_ms(self, stream: str) -> int:
-        """The service's clock, epoch ms."""
+        """The service's time, epoch ms."""
         return worker_loop().run(self._lister.server_time_ms(stream.rpartition("/")[2]))
 
     def oldest_retained_ms(self, stream: str) -> int | None:
-        """Before when records are forgotten, epoch ms; None when the service does not say."""
+        """The arrival time before which records are past retention, epoch ms; None when the service does not tell."""
         return worker_loop().run(self._lister.oldest_retained_ms(stream.rpartition("/")[2]))
 
     def starting_position(self) -> StartingPosition:
-        """By `flink.stream.initpos`."""
+        """From `flink.stream.initpos`."""
         return initial_position(self._options.properties)
 
     def consumer_arns(self) -> Mapping[str, str]:
@@ -71,71 +71,77 @@ class KinesisService:
         return self._arns
 
     def discovered_shards(self) -> list[Shard]:
-        """The newest listing; the first call starts to look in the background."""
-        if not self._is_looking:
-            self._is_looking = True
-            worker_loop().start(self._look())
+        """The newest listing; the first call starts the discovery in the background."""
+        if not self._discovers:
+            self._discovers = True
+            worker_loop().start(self._discover())
         return [shard for shards in list(self._listed.values()) for shard in shards]
 
     def watch(self, shards: Mapping[Shard, ShardState]) -> None:
-        """Watch by polling, also in a fan-out job: a subscription for nothing would have to be kept, and taken over by the next batch."""
+        """Watch by polling, also in a fan-out job: the next batch would have to take a subscription over."""
         if self._watch is not None:
             return
         publisher = "POLLING" if self._options.is_fan_out else self._options.publisher
         properties = watch_properties(self._options.properties, len(shards), self._options.probe_ms)
         key = ("watch", publisher, properties.value(table.GETRECORDS_INTERVAL))
-        self._watch = NewDataWatch(worker_loop().cached(key, lambda: _factory(publisher, properties)), worker_loop())
+        self._watch = NewDataWatch(
+            worker_loop().cached(key, lambda: _publisher_factory(publisher, properties)), worker_loop()
+        )
         self._watch.begin(shards)
 
     def wait_for_new_data(self, seconds: float) -> bool:
-        """Whether the watch has ended with something."""
+        """Wait for the watch to find something; whether it has."""
         if self._watch is None:
             time.sleep(seconds)
             return False
-        return self._watch.news.wait(seconds)
+        return self._watch.found.wait(seconds)
 
     def stop_watching(self) -> None:
-        """Watch no more."""
+        """End the watch."""
         if self._watch is not None:
             self._watch.stop()
             self._watch = None
 
     def close(self) -> None:
-        """Close the clients; only for a service that ends before its process does, and never looked in the background."""
+        """Close the clients; only for a service that ends before its process does and never started the discovery."""
         worker_loop().run(self._lister.close())
-        worker_loop().run(self._lists_with.close())
+        worker_loop().run(self._factory.close())
 
-    async def _look(self) -> None:
-        """Look again and again, whatever happens (S3); with a negative interval once, for streams that are new to the job."""
+    async def _discover(self) -> None:
+        """List all streams again and again, whatever happens (S3); with a negative interval once, for streams that are new to the job."""
         interval = self._options.properties.value(table.DISCOVERY_INTERVAL) / 1000
         while True:
             for name in self._names:
-                await self._look_at(name)
+                await self._list_again(name)
             if interval < 0:
                 return
             await asyncio.sleep(interval)
 
-    async def _look_at(self, name: str) -> None:
+    async def _list_again(self, name: str) -> None:
         try:
             self._listed[name] = await self._lister.list_shards(name)
         except RecordPublisherError as error:
-            LOG.warning("discovery of %s failed, reshards are seen by ChildShards until it works: %s", name, error)
+            LOG.warning(
+                "discovery of %s failed; until it works, new shards are found only when their parents end: %s",
+                name,
+                error,
+            )
         except Exception:
             LOG.exception("discovery of %s failed", name)
 
 
-def _factory(publisher: str, properties: Properties) -> RecordPublisherFactory:
+def _publisher_factory(publisher: str, properties: Properties) -> RecordPublisherFactory:
     made: RecordPublisherFactory = load_registry().publishers.get(publisher, table.RECORD_PUBLISHER.key)(properties)  # type: ignore[call-arg]
     return made
 
 
 def task_properties(properties: Properties, arns: Mapping[str, str]) -> Properties:
-    """What tasks read with: they never register, the driver did."""
+    """The properties of the tasks: they do not register consumers, since the driver did."""
     return properties.merged({**arns, table.REGISTRATION.key: "NONE"}) if arns else properties
 
 
 def check_job(options: SparkOptions) -> None:
-    """Every check that needs no call, those of the tasks' fetchers too (C2). Raises: ConfigurationError."""
+    """Every check that needs no call to Kinesis, also those of the tasks' fetchers (C2). Raises: ConfigurationError."""
     registry, properties = load_registry(), options.properties
     publisher = registry.publishers.get(options.publisher, table.RECORD_PUBLISHER.key)
     publisher.check(properties, list(options.streams))

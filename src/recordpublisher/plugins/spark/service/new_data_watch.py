@@ -1,4 +1,4 @@
-"""Whether anything new came to shards that were at their tips: watched from the driver, so that a quiet stream costs no batches."""
+"""NewDataWatch: polls quiet shards from the driver, so that no batches run while nothing arrives."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LONGEST_INTERVAL_MS = 240_000
 
 
 def watch_properties(properties: Properties, shards: int, probe_ms: int) -> Properties:
-    """How the watch reads: one record is news enough, and every shard has its turn once in `probe_ms` or, of many, more seldom."""
+    """How the watch reads: one record at a time, each shard once in `probe_ms`, or less often when there are many."""
     interval = min(LONGEST_INTERVAL_MS, max(probe_ms, MS_BETWEEN_CALLS * shards))
     return properties.merged(
         {table.GETRECORDS_MAX.key: 1, table.ADAPTIVE_READS.key: False, table.GETRECORDS_INTERVAL.key: interval}
@@ -41,16 +41,16 @@ class Background(Protocol):
 
 
 class NewDataWatch:
-    """Reads on from given states until the first record, the end of a shard, or an error: all of them are news, and end the watch.
+    """Reads on from given states until the first record, the end of a shard, or an error. Each of them ends the watch.
 
-    Made for one watch; the factory is lent. `begin` and `stop` are called by one thread, the reading is done on the loop.
+    Made for one watch; the factory belongs to the caller. `begin` and `stop` are called by one thread, the reading happens on the loop.
     """
 
     def __init__(self, factory: RecordPublisherFactory, loop: Background) -> None:
         self._factory = factory
         self._loop = loop
-        self._over = asyncio.Event()
-        self.news = threading.Event()
+        self._is_over = asyncio.Event()
+        self.found = threading.Event()
 
     def begin(self, shards: Mapping[Shard, ShardState]) -> None:
         """Watch in the background."""
@@ -66,32 +66,32 @@ class NewDataWatch:
             for place, (shard, state) in enumerate(shards.items())
         ]
         try:
-            await self._over.wait()
+            await self._is_over.wait()
         finally:
             for reader in readers:
                 reader.cancel()
             await asyncio.gather(*readers, return_exceptions=True)
 
     async def _end(self) -> None:
-        self._over.set()
+        self._is_over.set()
 
     async def _read(self, shard: Shard, state: ShardState, delay: float) -> None:
         await asyncio.sleep(delay)
         try:
             publisher = await self._factory.create(shard, state.starting_position(False), ShardMetrics())
-            while await publisher.run_observed(self._take) is RunResult.INCOMPLETE and not self._over.is_set():
+            while await publisher.run_observed(self._take) is RunResult.INCOMPLETE and not self._is_over.is_set():
                 pass
         except RecordPublisherError as error:
-            LOG.warning("%s cannot be watched, a batch looks instead: %s", shard.key, error)
+            LOG.warning("%s cannot be watched, so a batch reads it instead: %s", shard.key, error)
         except Exception:
-            LOG.exception("%s cannot be watched, a batch looks instead", shard.key)
-        self._tell()
+            LOG.exception("%s cannot be watched, so a batch reads it instead", shard.key)
+        self._finish()
 
     async def _take(self, batch: RecordBatch) -> None:
         if batch.records:
-            self._tell()
-            await self._over.wait()
+            self._finish()
+            await self._is_over.wait()
 
-    def _tell(self) -> None:
-        self.news.set()
-        self._over.set()
+    def _finish(self) -> None:
+        self.found.set()
+        self._is_over.set()

@@ -1,4 +1,4 @@
-"""The port through which planning asks Kinesis."""
+"""PlanningService: the port through which the driver calls Kinesis."""
 
 from __future__ import annotations
 
@@ -11,23 +11,26 @@ from recordpublisher.publishers.shards import Shard
 
 
 class PlanningService(Protocol):
-    """What planning asks. Calls that wait have retries of their own, since an exception on the driver ends the query at once; they are
-    made when a query starts (or an AvailableNow run would end), never while it runs."""
+    """Calls to Kinesis that planning needs.
+
+    An exception on the driver ends the query, so blocking calls retry by themselves. They are made when a query starts, or when an
+    AvailableNow run would end, never while it runs.
+    """
 
     def list_shards(self, stream: str) -> list[Shard]:
         """Every listed shard."""
         ...
 
     def server_time_ms(self, stream: str) -> int:
-        """The service's clock, epoch ms (P3)."""
+        """The service's time, epoch ms (P3)."""
         ...
 
     def oldest_retained_ms(self, stream: str) -> int | None:
-        """The arrival time before which the service has forgotten records, epoch ms; None when nobody says (S5)."""
+        """The arrival time before which records are past retention, epoch ms; None when the service does not tell (S5)."""
         ...
 
     def starting_position(self) -> StartingPosition:
-        """Where a new job starts, by its properties."""
+        """Where a new job starts, from its properties."""
         ...
 
     def consumer_arns(self) -> Mapping[str, str]:
@@ -35,17 +38,17 @@ class PlanningService(Protocol):
         ...
 
     def discovered_shards(self) -> list[Shard]:
-        """The last answer of the discovery in the background; never waits, never raises (S3)."""
+        """The shards that the discovery in the background has listed so far; never blocks, never raises (S3)."""
         ...
 
     def watch(self, shards: Mapping[Shard, ShardState]) -> None:
-        """Look in the background whether anything comes to these shards behind these states; a watch that is on goes on as it is."""
+        """Watch in the background for anything new behind these states. A watch that runs already goes on unchanged."""
         ...
 
     def wait_for_new_data(self, seconds: float) -> bool:
-        """Whether a watched shard gave a record, ended, or cannot be read; waits so long for it. Once true, true until `stop_watching`."""
+        """Wait up to `seconds` for a record, end or error of a watched shard; whether there was one since the watch began."""
         ...
 
     def stop_watching(self) -> None:
-        """Watch no more."""
+        """End the watch."""
         ...

@@ -1,4 +1,4 @@
-"""The columns that a writing job hands over, found and checked before anything is written (C2)."""
+"""The columns of a frame that is written, found and checked before anything is put (C2)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VALID = {"data": ("binary", *TEXT), "partitionKey": TEXT, "explicitHashKey": TEX
 
 
 class ColumnError(ConfigurationError):
-    """The frame cannot be written: column, its type (None: there is no such column), or what else is wrong with it, and what is valid."""
+    """A frame that cannot be written: names the column, what is wrong with it, and what is valid. `given` None: the column is missing."""
 
     def __init__(self, column: str, given: str | None, valid: str, *, reason: str = "") -> None:
         super().__init__(column, given, valid)
@@ -26,7 +26,7 @@ class ColumnError(ConfigurationError):
 
 @dataclass(frozen=True, slots=True)
 class WriteColumns:
-    """Where each column stands in a row; None: the frame has none of that name."""
+    """The index of each column; None: the frame has none of that name."""
 
     data: int
     partition_key: int | None = None
@@ -39,7 +39,7 @@ def columns_of(fields: Sequence[tuple[str, str]], stream: str | None) -> WriteCo
 
     Raises: ColumnError for a column that is missing, misspelt or of another type.
     """
-    _refuse_near_misses([name for name, _ in fields])
+    _reject_near_misses([name for name, _ in fields])
     places = {name: _place_of(name, fields) for name in VALID}
     data = places["data"]
     if data is None:
@@ -60,23 +60,23 @@ def data_of(column: Any) -> list[Any]:
 
 
 def _place_of(name: str, fields: Sequence[tuple[str, str]]) -> int | None:
-    """As Spark resolves names: without case."""
+    """The index of a column, without regard to case, as Spark resolves names."""
     found = [place for place, (given, _) in enumerate(fields) if given.lower() == name.lower()]
     if not found:
         return None
     if len(found) > 1:
         given = " and ".join(fields[place][0] for place in found)
         raise ColumnError(name, given, "one column of that name", reason=f"is there twice, as {given}")
-    kind_given = fields[found[0]][1]
-    if kind_given.partition("(")[0].split()[0] not in VALID[name]:
+    given_type = fields[found[0]][1]
+    if given_type.partition("(")[0].split()[0] not in VALID[name]:
         raise ColumnError(
-            name, kind_given.upper(), " or ".join(kind.upper() for kind in VALID[name][:2] if kind != "varchar")
+            name, given_type.upper(), " or ".join(kind.upper() for kind in VALID[name][:2] if kind != "varchar")
         )
     return found[0]
 
 
-def _refuse_near_misses(names: Sequence[str]) -> None:
-    """`partition_key` would be left out like any other column, and every row get a random key."""
+def _reject_near_misses(names: Sequence[str]) -> None:
+    """A column `partition_key` would be ignored like any other, and every row would get a random key."""
     meant = {name.lower(): name for name in VALID}
     for given in names:
         plain = given.replace("_", "").replace("-", "").lower()

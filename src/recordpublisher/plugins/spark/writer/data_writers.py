@@ -1,4 +1,4 @@
-"""The writers that Spark knows: made on the driver for each batch, sent to the tasks, and asked on the driver to commit."""
+"""Spark's writers. Spark makes one on the driver for each batch, sends it to the tasks, and commits the batch with it on the driver."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ LOG = logging.getLogger("recordpublisher.spark")
 
 @dataclass(frozen=True)
 class TaskCommitMessage(WriterCommitMessage):  # type: ignore[misc] # pyspark is not typed here
-    """What a finished task sends the driver."""
+    """What a finished task sends to the driver."""
 
     figures: TaskFigures
 
 
 class RowWriter:
-    """What both kinds of writer do in a task; holds checked options and columns only, since Spark pickles it."""
+    """The part that both writers share. Holds checked options and columns only, since Spark pickles it."""
 
     def __init__(self, options: WriteOptions, schema: Any) -> None:
         self._options = options
         self._columns = columns_of(
             [(each.name, each.dataType.simpleString()) for each in schema.fields], options.stream
         )
-        self._run = uuid.uuid4().hex  # of a batch job: the attempts of its tasks share it
+        self._run = uuid.uuid4().hex  # for a batch job: all attempts of its tasks share it
 
     def check(self) -> None:
-        """What needs a look, on the driver. Raises: ConfigurationError, StreamNotFoundError, FatalKinesisError."""
+        """Checks on the driver that need a folder or a call. Raises: ConfigurationError, StreamNotFoundError, FatalKinesisError."""
         check_folder(self._options.properties)
         check_target(self._options, worker_loop(), self._connect)
 
@@ -88,32 +88,32 @@ class RowWriter:
 
 
 class KinesisStreamWriter(RowWriter, DataSourceStreamArrowWriter):  # type: ignore[misc]
-    """Of a streaming query; every output mode adds records, since a stream cannot take any back."""
+    """Writes a streaming query. Every output mode adds records, since a stream cannot remove any."""
 
     def commit(self, messages: Sequence[TaskCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """All tasks are done: everything is acknowledged."""
+        """Log a finished batch: everything is acknowledged."""
         _log_commit(commit_line(f"batch {batchId}", _figures(messages)), messages)
 
     def abort(self, messages: Sequence[TaskCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """The batch failed; nothing can be taken back."""
+        """Log a failed batch; records that were put stay in the stream."""
         log_to_stderr()
         LOG.warning(abort_line(f"batch {batchId}", _figures(messages)))
 
 
 class KinesisBatchWriter(RowWriter, DataSourceArrowWriter):  # type: ignore[misc]
-    """Of `df.write`."""
+    """Writes `df.write`."""
 
     def __init__(self, options: WriteOptions, schema: Any, overwrite: bool) -> None:
         if overwrite:
-            raise ConfigurationError("mode", "overwrite", "append", reason="a stream cannot take records back")
+            raise ConfigurationError("mode", "overwrite", "append", reason="records cannot be removed from a stream")
         super().__init__(options, schema)
 
     def commit(self, messages: Sequence[TaskCommitMessage | None]) -> None:
-        """All tasks are done: everything is acknowledged."""
+        """Log a finished batch: everything is acknowledged."""
         _log_commit(commit_line("write", _figures(messages)), messages)
 
     def abort(self, messages: Sequence[TaskCommitMessage | None]) -> None:
-        """The job failed; nothing can be taken back."""
+        """Log a failed job; records that were put stay in the stream."""
         log_to_stderr()
         LOG.warning(abort_line("write", _figures(messages)))
 
@@ -128,13 +128,13 @@ def _log_commit(text: str, messages: Sequence[TaskCommitMessage | None]) -> None
 
 
 def commit_line(what: str, tasks: Sequence[TaskFigures]) -> str:
-    """What a batch (`what` names it) brought."""
+    """What was written. `what` names the batch."""
     slowest = max(tasks, key=lambda one: one.seconds, default=None)
     return (
         f"{what}: {_sum(tasks, 'records')} records and {_sum(tasks, 'bytes')} bytes put by {len(tasks)} tasks, "
         f"as {_sum(tasks, 'kinesis_records')} Kinesis records; "
         f"{_sum(tasks, 'retries')} sent again, {_sum(tasks, 'throttles')} throttled, {_given_up(tasks)}, "
-        f"{_sum(tasks, 'waits')} waits for room; "
+        f"{_sum(tasks, 'waits')} waits because of back-pressure; "
         + ("no task wrote" if slowest is None else f"the slowest task ({slowest.task}) took {slowest.seconds:.1f} s")
     )
 
@@ -157,9 +157,9 @@ def _sum(tasks: Sequence[TaskFigures], name: str) -> int:
 
 
 def check_target(options: WriteOptions, loop: WorkerLoop, connect: Callable[[str], WritingPort]) -> None:
-    """Once for each process and target, since Spark makes the writer anew for each batch. Targets that a column names nobody knows yet.
+    """Check the target once for each process, since Spark makes a new writer for each batch. Targets in a column are not known yet.
 
-    Raises: StreamNotFoundError, FatalKinesisError, ConfigurationError: what every attempt of a task would only meet again.
+    Raises: StreamNotFoundError, FatalKinesisError, ConfigurationError: every attempt of a task would fail with the same.
     """
     stream = options.stream
     if stream is not None:
@@ -168,7 +168,7 @@ def check_target(options: WriteOptions, loop: WorkerLoop, connect: Callable[[str
 
 
 async def probe_target(port: WritingPort, stream: str) -> bool:
-    """Ask once what a task asks first, and close the port. Trouble that may pass is the tasks': an error of the driver ends the query."""
+    """Make the first calls of a task, and close the port. Transient errors are ignored: tasks retry; an error here ends the query."""
     try:
         with contextlib.suppress(TransientError):
             await fetch_stream_summary(port, stream)

@@ -1,4 +1,4 @@
-"""What becomes of rows that cannot be put: the options, and the dead-letter sink that they name (S7)."""
+"""Options for rows that cannot be put, and the dead-letter sink that they name (S7)."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ def with_dead_letters(properties: Properties) -> Properties:
 
 
 def dead_letter_sink(properties: Properties) -> Callable[[], Sink] | None:
-    """What makes the dead-letter sink of a task, if there is one. Raises: ConfigurationError for what it cannot do without."""
+    """A function that makes the dead-letter sink of a task; None without one. Raises: ConfigurationError when the sink lacks a property."""
     if properties.value(ON_FAILURE) != "DEAD_LETTER":
         return None
-    _made(properties)
-    return partial(_made, properties)
+    _create_sink(properties)
+    return partial(_create_sink, properties)
 
 
 def check_folder(properties: Properties) -> None:
-    """On the driver, before a task fails for it. Raises: ConfigurationError for a folder of dead letters that cannot be written."""
+    """Check on the driver that the folder of dead letters can be written. Raises: ConfigurationError."""
     folder = properties.value(DEAD_LETTERS)
     if folder is None:
         return
@@ -75,7 +75,7 @@ def check_folder(properties: Properties) -> None:
         raise ConfigurationError("deadLetters", folder, "a folder that every executor can write", reason=problem)
 
 
-def _made(properties: Properties) -> Sink:
+def _create_sink(properties: Properties) -> Sink:
     made = build_dead_letter_sink(load_registry(), properties.merged({ON_POISON.key: "DEAD_LETTER"}))
     if made is None:
         raise ImpossibleStateError("a policy of dead letters has a sink")

@@ -23,73 +23,68 @@ from .row_ids import IdField, RowIds
 LOG = logging.getLogger("recordpublisher.spark")
 _NO_STATE = Checkpoint({})
 RejectRow = Callable[[str, FailedRecord], None]
-"""Is told the target stream of a row and what is wrong with it."""
+"""Takes the target stream of a row and why it cannot be put."""
 
 
 class RejectedRows:
     """Owns the rows that one attempt of a task could not put, and its dead-letter sink, which is opened for the first of them.
 
-    Letters are safe before the task ends well. Those of an attempt that fails may be there or not, and come again with the next one,
+    When a task succeeds its dead letters are stored. Those of a failed attempt may be stored or not; the next attempt writes them again
     with the same `sequenceNumber`.
     """
 
     def __init__(self, make_sink: Callable[[], Sink] | None, task: int, where: str, scope: str) -> None:
-        """`where` names the task in letters, `scope` tells its rows from those of all others."""
+        """`where` names the task in dead letters; `scope` makes its row ids different from those of other tasks."""
         self._make_sink = make_sink
         self._task = task
         self._where = where
         self._ids = RowIds(scope)
-        self._waiting: deque[tuple[str, FailedRecord]] = deque()
+        self._pending: deque[tuple[str, FailedRecord]] = deque()
         self._sink: Sink | None = None
-        self._is_full = False
+        self._needs_flush = False
         self._has_warned = False
         self.letters = 0
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether there is something to write."""
-        return bool(self._waiting)
-
-    def take(self, stream: str, failed: FailedRecord) -> None:
-        """Keep a row until it is written; called on the loop by writers, and by the thread of the task."""
+    def add(self, stream: str, failed: FailedRecord) -> None:
+        """Keep a row until it is written. Writers call this on the loop, and the task in its thread."""
         if self._make_sink is not None:
-            self._waiting.append((stream, failed))
+            self._pending.append((stream, failed))
         elif not self._has_warned:
             self._has_warned = True
-            LOG.warning("%s; others of this task are only counted", self._reason(stream, failed))
+            LOG.warning("%s; others of this task are counted only", self._reason(stream, failed))
 
     async def write(self) -> None:
-        """Hand over what waits. Raises: what the dead-letter sink raises; the task fails then, no letter is lost."""
-        while self._waiting:
-            sink = self._sink or await self._opened()
-            await sink.write(self._letter(*self._waiting.popleft()))
+        """Write what was added. Raises: what the dead-letter sink raises; then the task fails, and no letter is lost."""
+        while self._pending:
+            sink = self._sink or await self._open_sink()
+            await sink.write(self._letter(*self._pending.popleft()))
             self.letters += 1
-        if self._is_full and self._sink is not None:
-            self._is_full = False
+        if self._needs_flush and self._sink is not None:
+            self._needs_flush = False
             await self._sink.flush(_NO_STATE)
 
     async def finish(self) -> None:
-        """Return when every letter is safe. Raises: as `write`."""
+        """Return when every dead letter is stored. Raises: as `write`."""
         await self.write()
         if self._sink is not None:
             await self._sink.flush(_NO_STATE)
             await self.close()
 
     async def close(self) -> None:
-        """Close the sink as it is."""
+        """Close the sink without a flush."""
         sink, self._sink = self._sink, None
         if sink is not None:
             await sink.close()
 
-    async def _opened(self) -> Sink:
-        """As a subtask of its own, of as many as there are: tasks come and go, and none is to take another's place."""
+    async def _open_sink(self) -> Sink:
+        """Open the sink with the number of the task as subtask, so that tasks do not fence each other."""
         assert self._make_sink is not None
         self._sink = self._make_sink()
-        await self._sink.open(SinkContext(self._task, request_checkpoint=self._ask))
+        await self._sink.open(SinkContext(self._task, request_checkpoint=self._request_flush))
         return self._sink
 
-    def _ask(self) -> None:
-        self._is_full = True
+    def _request_flush(self) -> None:
+        self._needs_flush = True
 
     def _letter(self, stream: str, failed: FailedRecord) -> RecordBatch:
         row_id = self._ids.id_of(stream, None, None, failed.data)
@@ -104,23 +99,23 @@ class RejectedRows:
 
 
 def valid_rows(
-    rows: pa.RecordBatch, columns: WriteColumns, stream: str | None, field: IdField | None, refuse: RejectRow
+    rows: pa.RecordBatch, columns: WriteColumns, stream: str | None, field: IdField | None, reject: RejectRow
 ) -> pa.RecordBatch:
-    """The rows that have data and a target, and can hold their id; `stream` is the target where no column names it."""
-    objections = {
+    """The rows that have data and a target and can hold their id; `reject` gets the others. `stream`: the target if no column names it."""
+    problems = {
         **_nulls(rows, columns.stream, "stream"),
-        **({} if field is None else _without_room(rows, columns, field)),
+        **({} if field is None else _without_place_for_id(rows, columns, field)),
         **_nulls(rows, columns.data, "data"),
     }
-    if not objections:
+    if not problems:
         return rows
-    for row, objection in sorted(objections.items()):
+    for row, problem in sorted(problems.items()):
         target = stream if columns.stream is None else _text(rows, columns.stream, row)
         key = _text(rows, columns.partition_key, row) or ""
         hash_key = _text(rows, columns.explicit_hash_key, row)
         data = data_of(rows.slice(row, 1).column(columns.data))[0] or b""
-        refuse(target or "null", FailedRecord(data, key, hash_key, VALIDATION_EXCEPTION, objection))
-    return rows.filter(pa.array([row not in objections for row in range(rows.num_rows)]))
+        reject(target or "null", FailedRecord(data, key, hash_key, VALIDATION_EXCEPTION, problem))
+    return rows.filter(pa.array([row not in problems for row in range(rows.num_rows)]))
 
 
 def _nulls(rows: pa.RecordBatch, place: int | None, name: str) -> dict[int, str]:
@@ -130,11 +125,9 @@ def _nulls(rows: pa.RecordBatch, place: int | None, name: str) -> dict[int, str]
     return {row: f"the row has no {name} (null)" for row, is_missing in enumerate(missing) if is_missing}
 
 
-def _without_room(rows: pa.RecordBatch, columns: WriteColumns, field: IdField) -> dict[int, str]:
-    objections = (
-        (row, field.problem_with(data)) for row, data in enumerate(data_of(rows.column(columns.data))) if data
-    )
-    return {row: objection for row, objection in objections if objection is not None}
+def _without_place_for_id(rows: pa.RecordBatch, columns: WriteColumns, field: IdField) -> dict[int, str]:
+    problems = ((row, field.problem_with(data)) for row, data in enumerate(data_of(rows.column(columns.data))) if data)
+    return {row: problem for row, problem in problems if problem is not None}
 
 
 def _text(rows: pa.RecordBatch, place: int | None, row: int) -> Any:

@@ -1,4 +1,4 @@
-"""Rows as Arrow brings them, turned into records column by column."""
+"""Arrow rows to Kinesis records, column by column."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .row_ids import IdField, RowIds
 
 SLICE_ROWS = 2_000
 SLICE_BYTES = 8 * 2**20
-"""So much is held as records besides what is outstanding: Spark's batches may be larger."""
+"""The most that is held as records besides what is outstanding: Spark's batches may be larger."""
 RANDOM_KEY_BYTES = 8
 
 
@@ -54,9 +54,9 @@ class RowsToRecords:
         ]
         return _by_stream(streams, records) if streams is not None else {str(self.stream): records}
 
-    def valid_rows(self, rows: pa.RecordBatch, refuse: RejectRow | None) -> pa.RecordBatch:
-        """The rows without those that cannot become records, which `refuse` is told of; None: all of them."""
-        return rows if refuse is None else valid_rows(rows, self.columns, self.stream, self.field, refuse)
+    def valid_rows(self, rows: pa.RecordBatch, reject: RejectRow | None) -> pa.RecordBatch:
+        """The rows that can become records; `reject` gets the others. None: all rows, and a bad one fails later."""
+        return rows if reject is None else valid_rows(rows, self.columns, self.stream, self.field, reject)
 
     def _required(self, rows: pa.RecordBatch, place: int, name: str) -> list[Any]:
         column = rows.column(place)
@@ -79,7 +79,7 @@ def _texts(rows: pa.RecordBatch, place: int | None) -> list[str | None] | None:
 
 
 def _keys(keys: Sequence[str | None] | None, count: int) -> list[str]:
-    """The rows' keys; a row without one is spread by a random one."""
+    """The rows' keys; a row without one gets a random one, which spreads such rows over the shards."""
     if keys is not None and None not in keys:
         return list(keys)  # type: ignore[arg-type]
     width = 2 * RANDOM_KEY_BYTES
@@ -96,15 +96,15 @@ def _with_ids(
     hash_keys: Sequence[str | None],
     data: Sequence[bytes],
 ) -> tuple[list[bytes], list[str | None]]:
-    """Data with the ids in it; a row without a key gets its id as key, so that a repeat goes to the same shard."""
+    """The data with the ids in it. A row without a key gets its id as key, so that a repeat goes to the same shard."""
     given = keys if keys is not None else [None] * len(data)
     made = [ids.id_of(*row) for row in zip(streams, given, hash_keys, data, strict=True)]
-    marked = [field.insert_into(one, row_id) for one, row_id in zip(data, made, strict=True)]
+    marked = [field.insert_id(one, row_id) for one, row_id in zip(data, made, strict=True)]
     return marked, [row_id if key is None else key for key, row_id in zip(given, made, strict=True)]
 
 
 def _by_stream(streams: Sequence[str], records: Sequence[PendingRecord]) -> dict[str, list[PendingRecord]]:
-    sorted_out: dict[str, list[PendingRecord]] = defaultdict(list)
+    by_stream: dict[str, list[PendingRecord]] = defaultdict(list)
     for stream, record in zip(streams, records, strict=True):
-        sorted_out[stream].append(record)
-    return dict(sorted_out)
+        by_stream[stream].append(record)
+    return dict(by_stream)

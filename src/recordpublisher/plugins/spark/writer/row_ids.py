@@ -1,4 +1,4 @@
-"""Ids of rows: the same whenever a row is put again, and different for any two rows of a batch, so that dropping repeats loses none."""
+"""Ids of rows: the same whenever a row is put again, and different for any two rows of a batch. Consumers drop repeats by them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ID_BYTES = 16
 
 
 def scope_of(local_property: Callable[[str], str | None], run: str, task: int) -> str:
-    """What tells the rows of one task from those of every other: query, batch and task; outside a query, the run and the task."""
+    """A name for the rows of one task: query, batch and task; outside a query, the run and the task."""
     query, batch = local_property(QUERY), local_property(BATCH)
     return f"{run}/{task}" if query is None or batch is None else f"{query}/{batch}/{task}"
 
@@ -24,7 +24,7 @@ def scope_of(local_property: Callable[[str], str | None], run: str, task: int) -
 class RowIds:
     """Makes the ids of one task's rows, from scope and content; equal rows are counted.
 
-    The order of the rows does not matter, which an attempt that is made again need not keep. Costs some 80 B a row while the task runs.
+    The order of the rows does not matter: another attempt may have another order. Costs some 80 B a row while the task runs.
     """
 
     def __init__(self, scope: str) -> None:
@@ -47,31 +47,31 @@ class RowIds:
 
 
 class IdField:
-    """The field of a JSON object that holds the id. Knows JSON objects by their braces, and looks closer only where the name occurs."""
+    """The field of a JSON object that holds the id. Only rows in which the name occurs are parsed; of the others the braces are checked."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._quoted = json.dumps(name, ensure_ascii=False).encode()
         self._begin = b"{" + self._quoted + b':"'
 
-    def insert_into(self, data: bytes, row_id: str) -> bytes:
+    def insert_id(self, data: bytes, row_id: str) -> bytes:
         """The object with the id as its first field. Raises: SinkError when the data is no object, or has the field."""
-        objection = self.problem_with(data)
-        if objection is not None:
-            raise SinkError(objection)
+        problem = self.problem_with(data)
+        if problem is not None:
+            raise SinkError(problem)
         rest = data.strip()[1:].lstrip()
         return self._begin + row_id.encode() + (b'"' if rest == b"}" else b'",') + rest
 
     def problem_with(self, data: bytes) -> str | None:
-        """Why the data cannot hold the id, if so."""
+        """Why the data cannot hold the id; None when it can."""
         text = data.strip()
         if not (text.startswith(b"{") and text.endswith(b"}")):
             return f"idField adds '{self._name}' to a JSON object, and the data of a row is {_shown(data)}"
-        if self._quoted in text and self._is_there(text):
+        if self._quoted in text and self._has_field(text):
             return f"idField is '{self._name}', and the data of a row has that field: {_shown(data)}"
         return None
 
-    def _is_there(self, text: bytes) -> bool:
+    def _has_field(self, text: bytes) -> bool:
         try:
             return self._name in msgspec.json.decode(text, type=dict[str, msgspec.Raw])
         except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""What a Spark job may set where it writes: options of its own, and the properties of the Kinesis sink (C1)."""
+"""The options of a Spark job that writes: its own, and the properties of the Kinesis sink (C1)."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from ..options import STREAM, warn_of_unknown_options
 from .dead_letters import DEAD_LETTERS, ON_FAILURE, dead_letter_sink, with_dead_letters
 
 _GROUP = "Spark"
-QUEUE_BYTES_OF_MANY = 16 * 2**20
-"""Default room of each stream where a column names them: their number is not known, and memory is to stay bounded."""
+QUEUE_BYTES_PER_STREAM = 16 * 2**20
+"""Default queue size of each stream where a column names them: their number is not known, and memory must stay bounded."""
 
 INITIAL_WINDOW = 32
-"""Records in flight to a shard with which each task begins when nobody said how many there are. With 5,000, as alone, 32 tasks on one
-shard were refused 150,000 times for their first 40,000 records; with 32, 18,000 times, and a task that is alone loses half a second."""
+"""Records in flight to a shard with which each task begins when `writeTasks` is not set. Measured with 32 tasks on one shard, for their
+first 40,000 records: with 5,000, the value of a writer that is alone, 150,000 records were throttled; with 32, 18,000. A single task
+loses half a second."""
 
 WRITE_TASKS = optional_integer(
     "flink.spark.write.tasks",
-    "Tasks that write at the same time, best the number of slots: each goes at that part of `RateLimit`. Not set: each begins slowly, and "
-    "what a shard refuses makes them share. Option `writeTasks`.",
+    "Tasks that write at the same time, best the number of slots: each uses that part of `RateLimit`. Not set: each begins slowly, and "
+    "throttling by the shards makes them share. Option `writeTasks`.",
     1,
     unit="tasks",
     group=_GROUP,
@@ -52,7 +53,7 @@ class WriteOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
-        """From what Spark hands over (keys lower-cased). Raises: ConfigurationError with option, value and what is valid (C2)."""
+        """From the options that Spark passes (keys lower-cased). Raises: ConfigurationError with option, value and what is valid (C2)."""
         properties = Properties(options)
         properties.check()
         warn_of_unknown_options(properties, (STREAM, WRITE_TASKS, ID_FIELD, ON_FAILURE, DEAD_LETTERS))
@@ -61,19 +62,19 @@ class WriteOptions:
         return cls(
             stream=_stream(properties),
             id_field=properties.value(ID_FIELD),
-            settings=_shared(Settings.of(properties), properties.value(WRITE_TASKS)),
+            settings=_per_task(Settings.of(properties), properties.value(WRITE_TASKS)),
             properties=properties,
             on_failure=properties.value(ON_FAILURE),
         )
 
     def settings_per_stream(self) -> Settings:
-        """The settings of each stream where a column names them."""
+        """The settings of each stream, where a column names the streams."""
         given = self.settings
-        return given if given.queue_bytes is not None else replace(given, queue_bytes=QUEUE_BYTES_OF_MANY)
+        return given if given.queue_bytes is not None else replace(given, queue_bytes=QUEUE_BYTES_PER_STREAM)
 
     @property
     def connection_key(self) -> tuple[object, ...]:
-        """What writers have to have in common to be used again: everything but the target and what is done to the rows."""
+        """Tasks with the same key share their open writers: all properties except the target and what is done to the rows."""
         others = {key for option in (STREAM, SINK_STREAM, ID_FIELD) for key in (option.key, *option.aliases)}
         lowered = {key.lower() for key in others}
         kept = sorted((key.lower(), value) for key, value in self.properties.items() if key.lower() not in lowered)
@@ -89,7 +90,7 @@ def _stream(properties: Properties) -> str | None:
     return None if name is None else name.strip()
 
 
-def _shared(settings: Settings, tasks: int | None) -> Settings:
+def _per_task(settings: Settings, tasks: int | None) -> Settings:
     if tasks is None:
         return replace(settings, initial_window=INITIAL_WINDOW)
     return replace(

@@ -1,4 +1,4 @@
-"""One task of a writing job: hands its rows over as fast as they are acknowledged, and says what it did."""
+"""One task of a writing job: puts its rows as fast as they are acknowledged, and counts them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,18 @@ from .rejected_rows import RejectedRows
 from .row_conversion import RowsToRecords, slices
 from .writer_pool import WriterPool
 
-ADVICE = "; the options onFailure=SKIP and deadLetters=<folder> go on without such rows"
+SKIP_HINT = "; the options onFailure=SKIP and deadLetters=<folder> go on without such rows"
 
 
 @dataclass(frozen=True, slots=True)
 class TaskFigures:
-    """What a task did: rows acknowledged, bytes of their data and keys, Kinesis records (fewer, with aggregation), records sent again,
-    records refused by a shard's limit, rows given up, looks for room that found none, seconds; how many of the rows are dead letters."""
+    """What a task did.
+
+    - `records`, `bytes`: rows acknowledged, and the bytes of their data and keys; `kinesis_records`: fewer, with aggregation.
+    - `retries`, `throttles`: records sent again; records that a shard's limit rejected.
+    - `given_up`, `dead_letters`: rows that were not put; how many of them are dead letters.
+    - `waits`: how often the task waited because too much was outstanding.
+    """
 
     task: int
     attempt: int
@@ -39,9 +44,9 @@ class TaskFigures:
 
 @dataclass(frozen=True, slots=True)
 class TaskWrite:
-    """Writes the rows of one attempt of a task. `where` names it in errors; `warm` is the key of this job's writers in the worker.
+    """Writes the rows of one attempt of a task. `where` names it in errors; `pool_key` is the key of this job's writers in the worker.
 
-    `refused` takes the rows that cannot be put; without it such a row fails the task.
+    `rejected` takes the rows that cannot be put; without it such a row fails the task.
     """
 
     task: int
@@ -49,52 +54,52 @@ class TaskWrite:
     where: str
     rows: RowsToRecords
     loop: WorkerLoop
-    warm: tuple[object, ...]
+    pool_key: tuple[object, ...]
     make: Callable[[], WriterPool]
-    refused: RejectedRows | None = None
+    rejected: RejectedRows | None = None
     clock: Clock = SystemClock()  # noqa: RUF009 - has no state
 
     def run(self, batches: Iterable[Any]) -> TaskFigures:
-        """Take Arrow batches one by one, the next when the last was handed over, and return when all rows are acknowledged.
+        """Put Arrow batches one by one, and return when all rows are acknowledged.
 
-        Raises: SinkError that names batch and task; rows of a failed attempt that were acknowledged come again with the next one.
+        Raises: SinkError that names batch and task; rows that a failed attempt had put already are put again by the next one.
         """
-        writers = self.loop.cached(self.warm, self.make)
-        writers.refuse = None if self.refused is None else self.refused.take
-        began, before, unusable = self.clock.monotonic(), writers.totals(), 0
+        writers = self.loop.cached(self.pool_key, self.make)
+        writers.reject = None if self.rejected is None else self.rejected.add
+        began, before, invalid = self.clock.monotonic(), writers.totals(), 0
         try:
             for batch in batches:
                 for part in slices(batch):
-                    rows = self.rows.valid_rows(part, writers.refuse)
-                    unusable += part.num_rows - rows.num_rows
+                    rows = self.rows.valid_rows(part, writers.reject)
+                    invalid += part.num_rows - rows.num_rows
                     self.loop.run(self._put(writers, self.rows.records_of(rows)))
             self.loop.run(self._finish(writers))
         except BaseException as error:
             self._abandon(writers)
             if isinstance(error, RecordPublisherError):
-                advice = ADVICE if isinstance(error, SinkError) and self.refused is None else ""
-                raise SinkError(f"{self.where}: {error}{advice}") from error
+                hint = SKIP_HINT if isinstance(error, SinkError) and self.rejected is None else ""
+                raise SinkError(f"{self.where}: {error}{hint}") from error
             raise
-        return self._figures(writers.totals() - before, unusable, self.clock.monotonic() - began)
+        return self._figures(writers.totals() - before, invalid, self.clock.monotonic() - began)
 
     async def _put(self, writers: WriterPool, records: Mapping[str, Sequence[PendingRecord]]) -> None:
         await writers.put(records)
-        if self.refused is not None:
-            await self.refused.write()
+        if self.rejected is not None:
+            await self.rejected.write()
 
     async def _finish(self, writers: WriterPool) -> None:
         await writers.flush()
-        if self.refused is not None:
-            await self.refused.finish()
+        if self.rejected is not None:
+            await self.rejected.finish()
 
     def _abandon(self, writers: WriterPool) -> None:
-        """A writer that failed takes nothing more, and what is outstanding is nobody's now."""
-        self.loop.forget(self.warm)
+        """Close writers that failed: what is outstanding is not waited for."""
+        self.loop.forget(self.pool_key)
         self.loop.start(writers.abandon())
-        if self.refused is not None:
-            self.loop.start(self.refused.close())
+        if self.rejected is not None:
+            self.loop.start(self.rejected.close())
 
-    def _figures(self, counts: Counter[str], unusable: int, seconds: float) -> TaskFigures:
+    def _figures(self, counts: Counter[str], invalid: int, seconds: float) -> TaskFigures:
         return TaskFigures(
             task=self.task,
             attempt=self.attempt,
@@ -103,8 +108,8 @@ class TaskWrite:
             kinesis_records=counts["kinesisRecords"],
             retries=counts["retries"],
             throttles=counts["throttles"],
-            given_up=counts["numRecordsOutErrors"] + unusable,
+            given_up=counts["numRecordsOutErrors"] + invalid,
             waits=counts["backpressureCycles"],
             seconds=seconds,
-            dead_letters=0 if self.refused is None else self.refused.letters,
+            dead_letters=0 if self.rejected is None else self.rejected.letters,
         )

@@ -1,4 +1,4 @@
-"""The writers of one worker process: one for each stream, open and warm from task to task."""
+"""WriterPool: the writers of one worker process, one for each stream, open from task to task."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from recordpublisher.publishers.kinesis.ports import WritingPort
 from .rejected_rows import RejectRow
 
 MAX_OPEN_STREAMS = 50
-"""Writers that are open at a time: rows may name any number of streams, and each writer has connections and room of its own."""
+"""The most writers open at a time: rows may name any number of streams, and each writer has its own connections and buffers."""
 
 
 class WriterPool:
     """Owns the writers. Everything happens on the worker's loop, for one task at a time.
 
-    With `reports_failures`, what cannot be put is no error: `refuse`, which the task sets, is told of it.
+    With `reports_failures` a record that cannot be put is no error: `reject`, which the task sets, is called with it.
     """
 
     def __init__(
@@ -38,12 +38,12 @@ class WriterPool:
         self._connect = connect
         self._clock = clock or SystemClock()
         self._reports_failures = reports_failures
-        self.refuse: RejectRow | None = None
+        self.reject: RejectRow | None = None
         self._writers: dict[str, KinesisWriter] = {}
-        self._ended: Counter[str] = Counter()
+        self._closed_totals: Counter[str] = Counter()
 
     async def put(self, records: Mapping[str, Sequence[PendingRecord]]) -> None:
-        """Hand records over to their streams, waiting for room: the back-pressure of the task (K1). Raises: what failed."""
+        """Put records into their streams; waits while too much is outstanding, which is the back-pressure (K1). Raises: what failed."""
         for stream, some in records.items():
             await (await self._writer_of(stream)).put_all(some)
 
@@ -53,15 +53,15 @@ class WriterPool:
             await writer.flush()
 
     async def abandon(self) -> None:
-        """Let go at once: what is not acknowledged may have arrived or not."""
+        """Close at once: what is not acknowledged may have arrived or not."""
         while self._writers:
             _, writer = self._writers.popitem()
-            self._ended.update(_counts(writer))
+            self._closed_totals.update(_counts(writer))
             await writer.abort()
 
     def totals(self) -> Counter[str]:
-        """The counters of all writers together, those that were let go included."""
-        summed = self._ended.copy()
+        """The counters of all writers together, also of those that are closed."""
+        summed = self._closed_totals.copy()
         for writer in self._writers.values():
             summed.update(_counts(writer))
         return summed
@@ -72,8 +72,8 @@ class WriterPool:
             if len(self._writers) >= MAX_OPEN_STREAMS:
                 await self.flush()
                 await self.abandon()
-            told = partial(self._refused, stream) if self._reports_failures else None
-            writer = KinesisWriter(self._connect(stream), stream, self._settings, self._clock, told)
+            on_failure = partial(self._on_failed, stream) if self._reports_failures else None
+            writer = KinesisWriter(self._connect(stream), stream, self._settings, self._clock, on_failure)
             try:
                 await writer.open()
             except BaseException:
@@ -82,9 +82,9 @@ class WriterPool:
             self._writers[stream] = writer
         return writer
 
-    def _refused(self, stream: str, failed: FailedRecord) -> None:
-        assert self.refuse is not None
-        self.refuse(stream, failed)
+    def _on_failed(self, stream: str, failed: FailedRecord) -> None:
+        assert self.reject is not None
+        self.reject(stream, failed)
 
 
 def _counts(writer: KinesisWriter) -> dict[str, int]:
