@@ -1,4 +1,7 @@
-"""Which layer a sample belongs to: that of the innermost function whose file is in the list."""
+"""LAYERS: which layer of the library, the SDK or Python a sample of CPU belongs to.
+
+A sample belongs to the layer of its innermost function whose file begins with one of the layer's prefixes.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,17 @@ LAYERS = {
     ],
     "event frames: cut, copied, checksum": ["publishers/kinesis/codec/event_stream.py"],
     "de-aggregation check": ["publishers/aggregation/deaggregation.py", "publishers/aggregation/kpl_format.py"],
-    "around the call: way, signature, classification; the SDK": ["botocore/", "aiobotocore/", "publishers/kinesis/"],
+    "around the call: routing, signature, error mapping; the SDK": ["botocore/", "aiobotocore/", "publishers/kinesis/"],
     "transport: socket, HTTP parser, body": [
         "aiohttp/",
-        "publishers/kinesis/http1/",
+        "publishers/kinesis/fast_path/",
         "asyncio/selector_events.py",
         "asyncio/transports.py",
         "yarl/",
         "multidict/",
     ],
-    "time-outs around a read": ["asyncio/timeouts.py", "publishers/fanout/silence.py"],
-    "publisher: counts, pace, batch; freeing records": ["publishers/"],
+    "time-outs around a read": ["asyncio/timeouts.py", "publishers/clock.py"],
+    "publisher: metrics, rate control, batches; freeing records": ["publishers/"],
     "deserialiser, event times, watermarks": ["consumer/", "publishers/records.py:RecordBatch.arrival_millis"],
     "emission: slice, sink, state": [
         "fetcher/pipeline/emitter.py",
@@ -28,13 +31,13 @@ LAYERS = {
         "publishers/records.py:RecordBatch.slice",
     ],
     "queue, budget, alignment, state": ["fetcher/"],
-    "Kinesis sink: checks, lanes, settlement": ["plugins/sinks/kinesis/"],
+    "Kinesis sink: checks, shard queues, completion": ["plugins/sinks/kinesis/"],
     "event loop": ["asyncio/"],
 }
 
 
 def layer_of(stack: tuple[str, ...]) -> str:
-    """The layer of a sample; the longest fitting beginning of a name wins."""
+    """The layer of a sample; of several matching prefixes the longest wins."""
     for name in reversed(stack):
         fitting = [
             (len(start), layer) for layer, starts in LAYERS.items() for start in starts if name.startswith(start)
