@@ -49,7 +49,7 @@ class FakeShard:
             raise ExpiredIteratorError("GetRecords", "ExpiredIteratorException", "Iterator expired.")
         self.read_at.append(now)
         self.limits.append(limit)
-        return self._answer(int(index), min(limit, self.page), now)
+        return self._read_once(int(index), min(limit, self.page), now)
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
         if self.listed is None:
@@ -66,7 +66,7 @@ class FakeShard:
         for one in data:
             self.records.append(UserRecord(one, str(len(self.records) + 1), 1.0, "k"))
 
-    def _answer(self, index: int, limit: int, now: float) -> ReadResponse:
+    def _read_once(self, index: int, limit: int, now: float) -> ReadResponse:
         records = self.records[index : index + limit]
         after = index + len(records)
         self._free_at = now + max(0.2, sum(len(r.data) for r in records) / 2**21)

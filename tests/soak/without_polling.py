@@ -28,13 +28,13 @@ def expired_iterators_are_renewed() -> Patches:
 
 
 def they_are_renewed_from_the_read_position() -> Patches:
-    at = ShardIterator.at
+    at = ShardIterator.get
 
     async def from_the_start(self: ShardIterator, position: StartingPosition) -> str:
         self._first = getattr(self, "_first", position)  # type: ignore[attr-defined]
         return await at(self, self._first)  # type: ignore[attr-defined]
 
-    return [replace_attribute(ShardIterator, "at", from_the_start)]
+    return [replace_attribute(ShardIterator, "get", from_the_start)]
 
 
 def old_iterators_are_replaced_before_use() -> Patches:
@@ -60,7 +60,7 @@ def a_shard_that_is_not_found_is_investigated() -> Patches:
     async def believed(listing: Any, shard: Any, error: Exception, policy: Any) -> Exception:
         return error
 
-    return [replace_attribute(polling_publisher, "why_not_found", believed)]
+    return [replace_attribute(polling_publisher, "explain_not_found", believed)]
 
 
 def a_listing_older_than_the_shard_is_not_trusted() -> Patches:

@@ -1,4 +1,4 @@
-"""Time as everything here takes it: injected, so that tests run on virtual time."""
+"""Clock: the injected source of time, so that tests run on virtual time; and a time-out that ignores suspensions."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Two readings: the wall clock and one that never steps."""
+    """The wall clock and a monotonic clock."""
 
     def now_ms(self) -> int:
         """Wall-clock time, epoch milliseconds."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that only grow; a gap between two readings means suspension or starvation."""
+        """Seconds that only grow. A gap between two readings means that the process was suspended or starved."""
         ...
 
 
@@ -41,25 +41,25 @@ MAX_LATENESS_SECONDS = 1.0
 async def observed_timeout(clock: Clock, seconds: float) -> AsyncIterator[None]:
     """Raise TimeoutError when the block has waited for `seconds` of observed time.
 
-    The time is observed in `TIMEOUT_PARTS` equal parts. A part that ended late, because the process was suspended or starved, does not
-    count: after a gap one more part is waited, so what the socket holds is read before anything is judged.
+    The time is counted in `TIMEOUT_PARTS` equal parts. A part that ended late, because the process was suspended or starved, does not
+    count. So after a gap at least one more part passes, in which data that has arrived meanwhile is read.
     """
     async with asyncio.timeout(None) as timeout:
-        watch = _ObservedTimer(clock, seconds / TIMEOUT_PARTS, timeout)
+        timer = _ObservedTimer(clock, seconds / TIMEOUT_PARTS, timeout)
         try:
             yield
         finally:
-            watch.stop()
+            timer.stop()
 
 
 class _ObservedTimer:
-    """Owns the timer of one wait and the number of silent parts so far."""
+    """Owns the timer of one wait and the number of parts that have counted."""
 
     def __init__(self, clock: Clock, part: float, timeout: asyncio.Timeout) -> None:
         self._clock = clock
         self._part = part
         self._timeout = timeout
-        self._silent_parts = 0
+        self._counted_parts = 0
         self._loop = asyncio.get_running_loop()
         self._arm()
 
@@ -68,12 +68,12 @@ class _ObservedTimer:
 
     def _arm(self) -> None:
         self._due = self._clock.monotonic() + self._part
-        self._timer = self._loop.call_later(self._part, self._look)
+        self._timer = self._loop.call_later(self._part, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         was_late = self._clock.monotonic() - self._due > min(self._part, MAX_LATENESS_SECONDS)
-        self._silent_parts += not was_late
-        if self._silent_parts >= TIMEOUT_PARTS:
+        self._counted_parts += not was_late
+        if self._counted_parts >= TIMEOUT_PARTS:
             self._timeout.reschedule(self._loop.time())
         else:
             self._arm()

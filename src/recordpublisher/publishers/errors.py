@@ -1,14 +1,14 @@
-"""The error tree: every class says what failed and whether a retry can help.
+"""The errors that this library raises. Each class names what failed, and whether a retry can help.
 
 RecordPublisherError
 ├── ConfigurationError            a property is wrong: key, value and what is valid; never retried
-├── PluginError                   a plugin could not be loaded or two claim one name; never retried
+├── PluginError                   a plugin could not be loaded, or two plugins claim one name; never retried
 ├── KinesisError                  a call to the service failed (`api`, `code`)
-│   ├── TransientError            try again with backoff: network, 5xx, broken frames
-│   │   └── ThrottledError        try again with backoff: limits and throughput
+│   ├── TransientError            retry with backoff: network, 5xx, malformed frames
+│   │   └── ThrottledError        retry with backoff: limits and throughput
 │   ├── ResourceInUseError        wait out the 5 s rule (F3) or the end of a state change
 │   ├── ExpiredIteratorError      take a new iterator from the read position (R2)
-│   ├── ResourceNotFoundError     look closer: shard, stream or consumer? (F4)
+│   ├── ResourceNotFoundError     find out which: shard, stream or consumer (F4)
 │   └── FatalKinesisError         a person must act: access, keys, invalid arguments
 ├── StreamNotFoundError           the stream does not exist; never retried
 ├── ConsumerError                 a fan-out consumer cannot be used: limit, taken over, vanished
@@ -18,7 +18,7 @@ RecordPublisherError
 │   └── DataLossError             the position is past retention: records are gone (S5)
 ├── FencedError                   a newer generation owns the state; this one must stop (S6)
 ├── SinkError                     a sink refused or lost a write
-└── ImpossibleStateError          a broken invariant: raised, never passed over (F11)
+└── ImpossibleStateError          a broken invariant: always raised (F11)
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ class ConfigurationError(RecordPublisherError, ValueError):
 
 
 class PluginError(RecordPublisherError):
-    """A plugin failed to load, or a name is claimed twice."""
+    """A plugin failed to load, or two plugins claim one name."""
 
 
 class Remedy(Enum):
-    """What helps against a failed call: the one classification of everything that the service, the SDK and the network raise."""
+    """What to do about a failed call. Every error of the service, the SDK and the network has one of these."""
 
-    RETRY = "the call is tried again with backoff; progress renews the budget of retries"
-    WAIT = "the other user of the resource is waited out, without counting"
-    REFRESH = "a new shard iterator is taken at the read position, without counting"
-    DIAGNOSE = "what is gone is looked into: shard, stream or consumer"
+    RETRY = "the call is retried with backoff; progress resets the retry budget"
+    WAIT = "wait until the resource is free; not counted as a retry"
+    REFRESH = "a new shard iterator is taken at the read position; not counted as a retry"
+    DIAGNOSE = "find out what is gone: shard, stream or consumer"
     ACT = "the job ends; the message says what a person can do"
 
 
@@ -76,13 +76,13 @@ class KinesisError(RecordPublisherError):
 
 
 class TransientError(KinesisError):
-    """Worth a retry with backoff: network trouble, an internal failure, a broken frame."""
+    """A retry with backoff may help: a network error, an internal failure of the service, a malformed frame."""
 
     remedy = Remedy.RETRY
 
 
 class ThrottledError(TransientError):
-    """Worth a retry with backoff: a service limit was met."""
+    """A retry with backoff helps: a service limit was reached."""
 
 
 class ResourceInUseError(KinesisError):
@@ -98,13 +98,13 @@ class ExpiredIteratorError(KinesisError):
 
 
 class ResourceNotFoundError(KinesisError):
-    """A shard, a stream or a consumer is gone; which one must be looked into (F4)."""
+    """A shard, a stream or a consumer does not exist; the caller finds out which (F4)."""
 
     remedy = Remedy.DIAGNOSE
 
 
 class FatalKinesisError(KinesisError):
-    """A retry cannot help: access denied, KMS trouble, an invalid argument."""
+    """A retry cannot help: access denied, a KMS error, an invalid argument."""
 
 
 class StreamNotFoundError(RecordPublisherError):
@@ -117,7 +117,7 @@ class StreamNotFoundError(RecordPublisherError):
 
 
 class ConsumerError(RecordPublisherError):
-    """A fan-out consumer cannot be used: the limit is reached, it vanished, or somebody else uses its name."""
+    """A fan-out consumer cannot be used: the limit is reached, it vanished, or another job uses its name."""
 
 
 class RetriesExhaustedError(RecordPublisherError):
@@ -143,7 +143,7 @@ class DataLossError(StateError):
 
 
 class FencedError(RecordPublisherError):
-    """A newer generation of the job owns the state; this one emits no more (S6)."""
+    """A newer generation of the job owns the state, so this one must not emit any more (S6)."""
 
 
 class SinkError(RecordPublisherError):

@@ -28,12 +28,12 @@ _FIELDS = {
     "a": "%p",
     "h": "%I",
 }
-"""SimpleDateFormat's letters that name a number or a zone; names of days and months depend on a locale and are left out."""
+"""SimpleDateFormat's letters that name a number or a zone; names of days and months depend on a locale and are not supported."""
 _FIELD = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|(.)", re.DOTALL)
 
 
 def initial_position(properties: Properties) -> StartingPosition:
-    """The start of a job without state; LATEST is still to be pinned (P3). Raises: ConfigurationError."""
+    """Where a job without state starts. LATEST is turned into a timestamp later (P3). Raises: ConfigurationError."""
     position = PositionType(properties.value(INITIAL_POSITION))
     if position is PositionType.AT_TIMESTAMP:
         return StartingPosition.at_timestamp(initial_timestamp_ms(properties))
@@ -55,7 +55,7 @@ def initial_timestamp_ms(properties: Properties) -> int:
 
 
 def _seconds(given: str, properties: Properties) -> float:
-    """The time in a format that was given, else epoch seconds, else ISO-8601: `20231114` may well be a date (the connector's order)."""
+    """Parse by the given format, else as epoch seconds, else as ISO-8601. So `20231114` can be a date (as in Flink's connector)."""
     if properties.is_set(INITIAL_TIMESTAMP_FORMAT):
         pattern = _strptime_format(properties)
         with contextlib.suppress(ValueError):
@@ -66,13 +66,13 @@ def _seconds(given: str, properties: Properties) -> float:
 
 
 def _strptime_format(properties: Properties) -> str:
-    """The Java format in Python's letters. Raises: ConfigurationError for a letter that has no counterpart and a field that comes twice."""
+    """Translate the Java format to strptime's. Raises: ConfigurationError for a letter without counterpart, or a repeated field."""
     java = properties.value(INITIAL_TIMESTAMP_FORMAT)
     parts = [_strptime_part(match, java) for match in _FIELD.finditer(java)]
     twice = {part for part in parts if part in _FIELDS.values() and parts.count(part) > 1}
     if twice:
         letters = ", ".join(letter for letter, part in _FIELDS.items() if part in twice)
-        reason = f"a field comes twice, by the letters {letters}"
+        reason = f"a field is repeated, by the letters {letters}"
         raise ConfigurationError(
             INITIAL_TIMESTAMP_FORMAT.key, java, "a SimpleDateFormat with each field once", reason=reason
         )

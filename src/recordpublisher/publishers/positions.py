@@ -1,4 +1,4 @@
-"""Positions in a shard and the one rule for "where next" (P1, P2, F6)."""
+"""Positions in a shard: SequenceNumber, StartingPosition, and the rule for the next position (P1, P2, F6)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ WHOLE_RECORD = -1
 
 @dataclass(frozen=True, slots=True)
 class SequenceNumber:
-    """A place in a shard: everything up to and including it is done.
+    """A position in a shard: everything up to and including it is done.
 
     `sequence` is the service's decimal string (opaque for publishers that are not Kinesis). `sub_sequence` is -1 when the whole record
     is done, otherwise the last done sub-record of a KPL aggregate. `continuation` marks the ContinuationSequenceNumber
-    of a fan-out event: it is valid for SubscribeToShard only and polling never uses it (F6).
+    of a fan-out event: it is valid for SubscribeToShard only, so polling never uses it (F6).
     """
 
     sequence: str
@@ -42,7 +42,7 @@ class PositionType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StartingPosition:
-    """Where a read starts: `type`, with `sequence_number` or `timestamp_ms` (epoch ms) where the type asks for one.
+    """Where a read starts: `type`, with `sequence_number` or `timestamp_ms` (epoch ms) where the type needs one.
 
     `skip_through` is the last sub-record already done when a read restarts inside an aggregated record (P2): the reader drops
     records of that sequence number up to and including that sub-sequence number.
@@ -55,7 +55,7 @@ class StartingPosition:
 
     @classmethod
     def trim_horizon(cls) -> StartingPosition:
-        """The oldest record that is still retained."""
+        """Start at the oldest record that is still retained."""
         return cls(PositionType.TRIM_HORIZON)
 
     @classmethod
@@ -70,12 +70,12 @@ class StartingPosition:
 
     @classmethod
     def after(cls, position: SequenceNumber) -> StartingPosition:
-        """Continue behind `position`: AFTER it, or AT it with a filter when it lies inside an aggregated record (P2)."""
+        """Resume after `position`: AFTER it, or AT it with a filter when it lies inside an aggregated record (P2)."""
         if position.is_inside_aggregate:
             return cls(PositionType.AT_SEQUENCE_NUMBER, position.sequence, skip_through=position)
         return cls(PositionType.AFTER_SEQUENCE_NUMBER, position.sequence)
 
 
-def next_position(current: StartingPosition, answered: SequenceNumber | None) -> StartingPosition:
-    """The one rule for "where next": behind the answered position, or unchanged when nothing was answered (P1, P4)."""
-    return current if answered is None else StartingPosition.after(answered)
+def next_position(current: StartingPosition, returned: SequenceNumber | None) -> StartingPosition:
+    """The next position to read from: after the position that the consumer returned; unchanged for None (P1, P4)."""
+    return current if returned is None else StartingPosition.after(returned)

@@ -1,4 +1,4 @@
-"""Records and batches: frozen values that travel upward, whole columns at a time."""
+"""RecordBatch and its records: the values that publishers produce and every layer above consumes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .positions import SequenceNumber
 from .shards import Shard
 
 RECORD_OVERHEAD_BYTES = 360
-"""What a record costs in memory besides its data: measured 560 B held for a 200 B record (P6)."""
+"""Memory of a record besides its data, measured: a record of 200 B takes 560 B (P6)."""
 
 
 class UserRecord(
@@ -30,9 +30,9 @@ class UserRecord(
         "sub_sequence_number": "_sub",
     },
 ):
-    """One user record, exactly as decoded from the wire; a sub-record of an aggregate has the last two fields set.
+    """One user record as decoded from the response. A sub-record of a KPL aggregate has the last two fields set.
 
-    `arrival` is the service's number: epoch seconds with fractions. `partition_key` may be missing (AUTO record distribution, S4).
+    `arrival` is in epoch seconds with fractions, as the service sends it. `partition_key` may be missing (AUTO record distribution, S4).
     """
 
     data: bytes
@@ -44,7 +44,7 @@ class UserRecord(
 
 
 def to_millis(arrival: float) -> int:
-    """The service's epoch seconds as epoch ms, rounded."""
+    """Epoch seconds of the service as epoch ms, rounded."""
     return int(arrival * 1000 + 0.5)
 
 
@@ -52,7 +52,7 @@ def to_millis(arrival: float) -> int:
 class Record:
     """One record as a user sees it.
 
-    `value` is what the deserialiser made of `data` (the bytes themselves without one); `event_time` is epoch ms;
+    `value` is the deserialised `data` (the bytes themselves without a deserialiser); `event_time` is epoch ms;
     `sub_sequence_number` is -1 outside KPL aggregates.
     """
 
@@ -69,13 +69,13 @@ class Record:
 
     @property
     def approximate_arrival_timestamp(self) -> datetime:
-        """When the service took the record (aware, UTC, ms; "no guarantees" of order or accuracy, API reference)."""
+        """When the service accepted the record (aware, UTC, ms; "no guarantees" of order or accuracy, API reference)."""
         return datetime.fromtimestamp(self.arrival_millis / 1000, tz=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class PoisonedRecord:
-    """A record that could not be deserialised, on its way to the dead-letter sink (S7): it stood before the batch's record `index`."""
+    """A record that could not be deserialised, for the dead-letter sink (S7). It came before the batch's record `index`."""
 
     index: int
     record: UserRecord
@@ -86,11 +86,11 @@ class PoisonedRecord:
 class RecordBatch:
     """Some consecutive records of one shard.
 
-    `records` are user records, de-aggregated; `millis_behind_latest` (ms, None: unknown) is how far the read was behind the shard's
-    tip, 0 promises that nothing lay behind the batch; `read_position` is where a reader stands once the whole batch is done (None: no
-    progress, an empty poll); `child_shards` come with the answer that ends a shard. `raw_count` and `raw_bytes` count Kinesis records and
-    data bytes before de-aggregation. The consumer adds `values`, `event_times` and `watermarks` (epoch ms, one for each record), and takes
-    out `poisoned` records.
+    `records` are user records, de-aggregated. `millis_behind_latest` (ms, None: unknown) is how far the read was behind the shard's tip; 0
+    promises that there was no later record. `read_position` is the position after the whole batch (None: no progress, an empty poll).
+    `child_shards` come with the response that ends a shard. `raw_count` and `raw_bytes` count Kinesis records and data bytes before
+    de-aggregation. The consumer adds `values`, `event_times` and `watermarks` (epoch ms, one for each record), and moves records that
+    cannot be deserialised to `poisoned`.
     """
 
     shard: Shard
@@ -137,7 +137,7 @@ class RecordBatch:
 
     @property
     def watermark(self) -> int | None:
-        """The shard's watermark after this batch (epoch ms); None without records or before the consumer stamped it."""
+        """The shard's watermark after this batch (epoch ms); None without records, or before the consumer has set it."""
         return self.watermarks[-1] if self.watermarks else None
 
     @cached_property
@@ -152,7 +152,7 @@ class RecordBatch:
 
     @cached_property
     def explicit_hash_keys(self) -> list[str | None]:
-        """Column: explicit hash keys, known for sub-records of aggregates only."""
+        """Column: explicit hash keys; only sub-records of aggregates have them."""
         return [record.explicit_hash_key for record in self.records]
 
     @cached_property
@@ -162,7 +162,7 @@ class RecordBatch:
 
     @cached_property
     def sub_sequence_numbers(self) -> list[int]:
-        """Column: place within an aggregate, -1 outside."""
+        """Column: index within an aggregate, -1 outside."""
         return [record.sub_sequence_number for record in self.records]
 
     @cached_property
@@ -177,7 +177,7 @@ class RecordBatch:
 
     @property
     def event_time_column(self) -> Sequence[int]:
-        """Column: event times, epoch ms; arrival times before the consumer stamped the batch."""
+        """Column: event times, epoch ms; arrival times before the consumer has set them."""
         return self.arrival_millis if self.event_times is None else self.event_times
 
     def with_columns(
@@ -187,7 +187,7 @@ class RecordBatch:
         event_times: Sequence[int] | None = None,
         watermarks: Sequence[int] | None = None,
     ) -> RecordBatch:
-        """The same records with the columns given. Those worked out before are kept: arrivals cost 60 ns a record each time."""
+        """The same records with the given columns. Cached columns are kept: arrival times cost 60 ns a record each time."""
         given = {"values": values, "event_times": event_times, "watermarks": watermarks}
         stamped = copy(self)
         stamped.__dict__.update({name: column for name, column in given.items() if column is not None})
@@ -195,11 +195,11 @@ class RecordBatch:
 
     @property
     def held_bytes(self) -> int:
-        """What the batch holds in memory, bytes (P6): data plus a measured overhead for each record."""
+        """Memory of the batch in bytes (P6): data plus a measured overhead for each record."""
         return self.raw_bytes + RECORD_OVERHEAD_BYTES * max(len(self.records), 1)
 
     def position_after(self, count: int) -> SequenceNumber | None:
-        """Where a reader stands when the first `count` records are done (P2: inside an aggregate when its next sub-record is not)."""
+        """The position after the first `count` records (P2: inside an aggregate when its next sub-record is not among them)."""
         if count >= len(self.records):
             return self.read_position
         if count == 0:
@@ -220,25 +220,25 @@ class RecordBatch:
             records=self.records[start:stop],
             read_position=self.position_after(stop),
             child_shards=self.child_shards if is_last else (),
-            raw_count=_share(self.raw_count, start, stop, length),
-            raw_bytes=_share(self.raw_bytes, start, stop, length),
+            raw_count=_proportion(self.raw_count, start, stop, length),
+            raw_bytes=_proportion(self.raw_bytes, start, stop, length),
             values=None if self.values is None else self.values[start:stop],
             event_times=None if self.event_times is None else self.event_times[start:stop],
             watermarks=None if self.watermarks is None else self.watermarks[start:stop],
-            poisoned=_moved(self.poisoned, start, stop + is_last) if self.poisoned else (),
+            poisoned=_poisoned_in(self.poisoned, start, stop + is_last) if self.poisoned else (),
         )
         if "arrival_millis" in self.__dict__:
             part.__dict__["arrival_millis"] = self.arrival_millis[start:stop]
         return part
 
 
-def _moved(poisoned: Sequence[PoisonedRecord], start: int, stop: int) -> tuple[PoisonedRecord, ...]:
-    """Those of a slice; one behind the last record belongs to the last slice."""
+def _poisoned_in(poisoned: Sequence[PoisonedRecord], start: int, stop: int) -> tuple[PoisonedRecord, ...]:
+    """The poisoned records of a slice. One after the last record belongs to the last slice."""
     return tuple(
         PoisonedRecord(each.index - start, each.record, each.reason) for each in poisoned if start <= each.index < stop
     )
 
 
-def _share(whole: int, start: int, stop: int, length: int) -> int:
-    """What falls to the records from `start` to `stop`; the shares of adjoining slices add up to the whole."""
+def _proportion(whole: int, start: int, stop: int, length: int) -> int:
+    """The part of `whole` for the records from `start` to `stop`. The parts of adjoining slices add up to it."""
     return whole * min(stop, length) // length - whole * start // length

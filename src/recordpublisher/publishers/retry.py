@@ -1,4 +1,4 @@
-"""Full-jitter backoff, a pure function, and the one way a call is tried again."""
+"""Retries: RetryPolicy (full-jitter backoff) and `call_with_retries`, which everything here uses."""
 
 from __future__ import annotations
 
@@ -40,11 +40,10 @@ async def call_with_retries(
     on_retry: Callable[[TransientError], None] = lambda error: None,
     min_pause: Callable[[TransientError], float] = lambda error: 0.0,
 ) -> T:
-    """Call until it answers, waiting between tries by `policy`, and answer what it answered.
+    """Call until it succeeds, waiting between tries by `policy`, and return its result.
 
-    Only TransientError (and throttling, which is one) is tried again; the budget belongs to this call, so an answer, which is
-    progress, gives the next call a full one. `on_retry` hears each error that is tried again; `min_pause` gives the seconds that the
-    wait must have on top of the jitter (a quota's window).
+    Only TransientError is retried (ThrottledError is one). The retry budget belongs to this call: the next call has a full one.
+    `on_retry` gets each error that is retried. `min_pause` returns seconds to wait in addition to the jitter (the window of a quota).
 
     Raises: RetriesExhaustedError after `policy.max_retries` retries, with the last error as its cause; every other error at once.
     """
@@ -61,7 +60,7 @@ async def call_with_retries(
 
 
 def retry_counter(metrics: ShardMetrics) -> Callable[[TransientError], None]:
-    """An `on_retry` that counts retries and throttles of a shard."""
+    """An `on_retry` callback that counts a shard's retries and throttles."""
 
     def count(error: TransientError) -> None:
         metrics.retries += 1
@@ -71,4 +70,4 @@ def retry_counter(metrics: ShardMetrics) -> Callable[[TransientError], None]:
 
 
 def _exhausted(error: TransientError, attempts: int) -> RetriesExhaustedError:
-    return RetriesExhaustedError(f"{error.api} failed {attempts} times in a row, at last with: {error}")
+    return RetriesExhaustedError(f"{error.api} failed {attempts} times in a row; the last error: {error}")

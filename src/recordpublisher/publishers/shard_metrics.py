@@ -1,4 +1,4 @@
-"""What a publisher counts about its shard (A1); the shard table of the fetcher owns and shows it."""
+"""ShardMetrics: the counters and gauges of one shard's reads (A1). The fetcher's shard table owns and reports them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class ShardMetrics:
     """Counters and gauges of one shard's reads; Flink's names where they exist."""
 
     millis_behind_latest: int = -1
-    """Gauge, ms behind the shard's tip at the last answered read; -1 before the first (as in Flink)."""
+    """Gauge, ms behind the shard's tip at the last successful read; -1 before the first (as in Flink)."""
     number_of_aggregated_records: int = 0
     """Counter: Kinesis records read."""
     number_of_deaggregated_records: int = 0
@@ -18,11 +18,11 @@ class ShardMetrics:
     bytes_read: int = 0
     """Counter: payload bytes read."""
     bytes_per_read: int = 0
-    """Gauge: payload bytes of the last answered read."""
+    """Gauge: payload bytes of the last successful read."""
     reads: int = 0
-    """Counter: answered reads, empty ones included."""
+    """Counter: successful reads, empty ones included."""
     retries: int = 0
-    """Counter: failed calls that were tried again."""
+    """Counter: failed calls that were retried."""
     throttles: int = 0
     """Counter: calls refused by a limit."""
     resubscribes: int = 0
@@ -34,7 +34,7 @@ class ShardMetrics:
     skipped_records: int = 0
     """Counter: records without a readable value or time that were skipped (S7)."""
     dead_letters: int = 0
-    """Counter: records given to the dead-letter sink (S7)."""
+    """Counter: records written to the dead-letter sink (S7)."""
     future_event_times: int = 0
     """Counter: event times too far ahead of their arrival to move the watermark (W12)."""
     subscribed: int = 0

@@ -1,4 +1,4 @@
-"""How far a position lies behind a shard's tip, by one small read and without reading what lies between (A2)."""
+"""measure_tip_distance: how far a position is behind a shard's tip, by one small read (A2)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from .records import to_millis
 from .shards import Shard
 
 MAX_READS = 5
-"""Answers may be empty on the way to a record (service documentation); after so many the look gives up."""
+"""Responses may be empty on the way to a record (service documentation). After this many the probe gives up."""
 PAUSE_SECONDS = 0.25
-"""Between two reads: the 5 calls a second of a shard are shared with whoever reads it."""
+"""Between two reads: the shard's readers share its 5 calls a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class TipDistance:
-    """What one look said.
+    """The result of one probe.
 
-    `has_unread`: a record lies behind the position; `oldest_ms` its arrival (epoch ms). `millis_behind`: what the service said of the
-    place that the look reached, ms. `is_end`: the shard is closed and nothing lies behind the position.
+    `has_unread`: there is a record after the position; `oldest_ms` is its arrival (epoch ms). `millis_behind`: MillisBehindLatest of the
+    last response. `is_end`: the shard is closed and has no record after the position.
     """
 
     has_unread: bool
@@ -31,7 +31,7 @@ class TipDistance:
 
 
 async def measure_tip_distance(port: PollingPort, shard: Shard, position: StartingPosition) -> TipDistance | None:
-    """Read one record behind `position`; None when some empty answers in a row did not reach the tip.
+    """Read one record after `position`. None: several empty responses in a row did not reach the tip.
 
     Two calls, as a rule: one for the iterator, one GetRecords with Limit 1. Raises: KinesisError, nothing is retried.
     """
@@ -39,19 +39,19 @@ async def measure_tip_distance(port: PollingPort, shard: Shard, position: Starti
     for _ in range(MAX_READS):
         if iterator is None:
             break
-        answer = await port.get_records(shard, iterator, 1)
-        tip = _tip_of(answer)
-        if tip is not None:
-            return tip
-        iterator = answer.next_iterator
+        response = await port.get_records(shard, iterator, 1)
+        distance = _distance_from(response)
+        if distance is not None:
+            return distance
+        iterator = response.next_iterator
         await asyncio.sleep(PAUSE_SECONDS)
     return None
 
 
-def _tip_of(answer: ReadResponse) -> TipDistance | None:
-    behind = answer.millis_behind_latest or 0
-    if answer.records:
-        return TipDistance(True, to_millis(answer.records[0].arrival), behind)
-    if answer.next_iterator is None:
+def _distance_from(response: ReadResponse) -> TipDistance | None:
+    behind = response.millis_behind_latest or 0
+    if response.records:
+        return TipDistance(True, to_millis(response.records[0].arrival), behind)
+    if response.next_iterator is None:
         return TipDistance(False, is_end=True)
     return TipDistance(False) if behind == 0 else None

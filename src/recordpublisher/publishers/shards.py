@@ -1,4 +1,4 @@
-"""Shard: stream, id, parents, hash range."""
+"""Shard: stream, id, parents and hash range."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class HashRange:
 
     @property
     def middle(self) -> int:
-        """The key in the middle, by which shards go to subtasks (S9)."""
+        """The middle key, by which shards are assigned to subtasks (S9)."""
         return (self.start + self.end) // 2
 
 
@@ -48,11 +48,11 @@ class Shard:
 
 
 def is_listing_older_than(shard: Shard, listed: Iterable[Shard]) -> bool:
-    """Whether a listing was made before `shard` was born, so that its absence there says nothing.
+    """Whether a listing was made before `shard` was created, so that its absence there does not mean that it is gone.
 
-    ListShards is consistent only eventually (the children of an end-of-shard answer are known earlier), while Kinesis numbers the shards of
-    a stream by birth and retention takes the oldest first: a shard that is gone leaves younger ones behind. Ids of other sources, and
-    an empty listing, are taken at their word.
+    ListShards is eventually consistent: the children that end a shard may be missing in it at first. Kinesis numbers the shards of a
+    stream in the order of creation, and the oldest expire first. So a shard that is newer than every listed one cannot have expired.
+    For the ids of other sources, and for an empty listing, this returns False.
     """
     ids = [each.shard_id for each in listed if each.stream == shard.stream]
     return bool(ids) and all(map(_NUMBERED.fullmatch, (shard.shard_id, *ids))) and max(ids) < shard.shard_id

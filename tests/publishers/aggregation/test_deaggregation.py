@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.publishers.aggregation.deaggregation import YIELD_EVERY, Deaggregator, records_behind
+from recordpublisher.publishers.aggregation.deaggregation import YIELD_AFTER_SUB_RECORDS, Deaggregator, records_after
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
@@ -112,7 +112,7 @@ async def test_s4_foreign_sub_records_are_dropped_and_counted_after_numbering():
 
 async def test_s4_a_long_aggregate_is_numbered_and_sifted_as_a_whole():
     upper = Shard("orders", "shardId-1", hash_range=HashRange(1, MAX_HASH_KEY))
-    parts = [("a", b"%d" % number, str(number % 3)) for number in range(2 * YIELD_EVERY + 5)]
+    parts = [("a", b"%d" % number, str(number % 3)) for number in range(2 * YIELD_AFTER_SUB_RECORDS + 5)]
     records = await taken_apart(raw(aggregate(*parts)), shard=upper)
     assert [r.sub_sequence_number for r in records] == [number for number in range(len(parts)) if number % 3]
     assert all(r.data == b"%d" % r.sub_sequence_number for r in records)
@@ -209,7 +209,7 @@ async def test_p2_a_restart_inside_an_aggregate_drops_what_was_done():
 
 def test_p2_without_a_place_inside_an_aggregate_nothing_is_dropped():
     records = [raw(b"x")]
-    assert records_behind(records, None) is records
+    assert records_after(records, None) is records
 
 
 async def test_f1_long_work_lets_the_loop_turn():
@@ -222,8 +222,8 @@ async def test_f1_long_work_lets_the_loop_turn():
             await asyncio.sleep(0)
 
     task = asyncio.create_task(other())
-    big = raw(aggregate(*[("a", b"x")] * (3 * YIELD_EVERY)))
-    records = await taken_apart(big, *[raw(aggregate(("a", b"x"), ("a", b"y")))] * YIELD_EVERY)
+    big = raw(aggregate(*[("a", b"x")] * (3 * YIELD_AFTER_SUB_RECORDS)))
+    records = await taken_apart(big, *[raw(aggregate(("a", b"x"), ("a", b"y")))] * YIELD_AFTER_SUB_RECORDS)
     task.cancel()
-    assert len(records) == 5 * YIELD_EVERY
+    assert len(records) == 5 * YIELD_AFTER_SUB_RECORDS
     assert turns >= 4

@@ -148,7 +148,7 @@ def test_f8_the_twenty_first_consumer_is_an_error_that_says_what_to_do():
             job.stream.consumers.register(f"other-{number}")
         factory = job.factory(0)
         with pytest.raises(
-            ConsumerError, match=r"'app' cannot be registered: .*maximum of consumers \(20.*deregister one"
+            ConsumerError, match=r"'app' cannot be registered: .*maximum of consumers \(20.*deregister an unused one"
         ):
             await job.read(factory, 0)
         await factory.close()

@@ -5,7 +5,7 @@ from aiohttp import web
 
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.kinesis import KinesisClient
-from recordpublisher.publishers.kinesis.credentials import provider_of
+from recordpublisher.publishers.kinesis.credentials import provider_name
 from recordpublisher.publishers.properties.properties import Properties
 
 from servers.scripted_kinesis import PROPERTIES
@@ -71,7 +71,7 @@ async def list_with(stub, **given):
 
 
 async def test_basic_is_the_default_when_both_keys_are_set():
-    assert provider_of(Properties(PROPERTIES)) == "BASIC"
+    assert provider_name(Properties(PROPERTIES)) == "BASIC"
     async with service() as stub:
         await list_with(stub, **{".basic.accesskeyid": "BASICKEY", ".basic.secretkey": "s", ".basic.sessiontoken": "t"})
     assert stub.signed_by == ["BASICKEY"]

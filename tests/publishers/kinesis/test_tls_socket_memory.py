@@ -39,9 +39,9 @@ def test_without_tls_less_is_taken_at_once():
 def test_asyncios_tls_writes_to_the_block_and_reads_no_more_than_it_holds():
     protocol = SimpleNamespace(_ssl_buffer=bytearray(9), _ssl_buffer_view=memoryview(b""), max_size=256 * 1024)
     transport = SimpleNamespace(_ssl_protocol=protocol, set_read_buffer_limits=lambda high: None)
-    block = bytearray(64)
-    limit_read_ahead(transport, block)
-    assert (protocol._ssl_buffer is block, protocol._ssl_buffer_view.obj is block, protocol.max_size) == (
+    read_buffer = bytearray(64)
+    limit_read_ahead(transport, read_buffer)
+    assert (protocol._ssl_buffer is read_buffer, protocol._ssl_buffer_view.obj is read_buffer, protocol.max_size) == (
         True,
         True,
         64,

@@ -114,7 +114,7 @@ def test_a_publisher_that_failed_leaves_no_iterator():
         )
         with pytest.raises(FatalKinesisError):
             await (await factory.create(SHARD, START, ShardMetrics())).run(Reader())
-        return factory._memory[SHARD.key]
+        return factory._carried_states[SHARD.key]
 
     assert run_virtual(run()).iterator is None
 
@@ -125,6 +125,6 @@ def test_a_shard_that_was_read_to_its_end_leaves_nothing():
             Properties({}), service=FakeShard(b"1", closed=True), clock=VirtualClock()
         )
         await (await factory.create(SHARD, START, ShardMetrics())).run(Reader())
-        return factory._memory
+        return factory._carried_states
 
     assert run_virtual(run()) == {}

@@ -25,13 +25,13 @@ class Charging(FakeShard):
         self.is_cut_off, self.came = is_cut_off, asyncio.Event()
 
     async def get_records(self, shard, iterator, limit):
-        answer = await super().get_records(shard, iterator, limit)
+        response = await super().get_records(shard, iterator, limit)
         if len(self.read_at) == 1:
             self.came.set()
             if self.is_cut_off:
                 raise TransientError("GetRecords", "ConnectionClosedError", "in the middle of the answer")
             await asyncio.sleep(60)
-        return answer
+        return response
 
 
 def what_was_read(data, is_cut_off):

@@ -1,1 +1,1 @@
-"""The KPL's aggregation format, both directions."""
+"""The KPL's aggregation format, both directions. Start at `kpl_format.py`."""

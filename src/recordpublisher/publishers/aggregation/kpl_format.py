@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 from ..records import UserRecord
 from ..shards import HashRange
 
-try:  # CPython's own: for short keys a fifth of the time that OpenSSL's takes (which is faster for whole messages)
+try:  # CPython's own: for short keys five times as fast as OpenSSL's (which is faster for whole messages)
     from _md5 import md5  # type: ignore[import-not-found]
 except ImportError:
     from hashlib import md5
@@ -25,7 +25,7 @@ _DIGEST_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """An AggregatedRecord as columns, one entry for each sub-record, and the two tables that the indexes point into.
+    """An AggregatedRecord as columns with one entry for each sub-record, and the two key tables that the indexes refer to.
 
     `hash_key_indexes` is None where no sub-record has an explicit hash key.
     """
@@ -44,7 +44,7 @@ class Aggregate:
     ) -> list[UserRecord]:
         """The sub-records from `first` up to, not including, `stop` that are `owned` (None: all) as user records.
 
-        They share sequence number and arrival; their numbers count the others too.
+        They share sequence number and arrival. Their sub-sequence numbers count sub-records that are not owned, too.
         """
         keys, hash_keys, indexes = self.partition_keys, self.explicit_hash_keys, self.hash_key_indexes
         records = map(
@@ -59,19 +59,21 @@ class Aggregate:
         return list(records if owned is None else compress(records, owned[first:stop]))
 
     def owned_by(self, own: HashRange) -> list[bool] | None:
-        """For each sub-record whether its hash key lies in the range; None when all do. Every key of the tables is hashed once."""
+        """For each sub-record, whether its hash key is in the range; None when all are. Every key of the tables is hashed once."""
         start, end = own.start.to_bytes(16, "big"), own.end.to_bytes(16, "big")
         by_key = [start <= md5(key.encode()).digest() <= end for key in self.partition_keys]  # noqa: S324 - as the service does
         if self.hash_key_indexes is None:
             return None if all(by_key) else [by_key[index] for index in self.key_indexes]
         by_hash_key = [int(key) in own if key.isdecimal() else None for key in self.explicit_hash_keys]
         explicit = [None if at is None else by_hash_key[at] for at in self.hash_key_indexes]
-        owned = [by_key[at] if said is None else said for at, said in zip(self.key_indexes, explicit, strict=True)]
+        owned = [
+            by_key[at] if own_key is None else own_key for at, own_key in zip(self.key_indexes, explicit, strict=True)
+        ]
         return None if all(owned) else owned
 
 
 def parse_aggregate(data: bytes) -> Aggregate | None:
-    """The aggregate in a record's data, or None: wrong magic, digest or message make it a plain record (S4, as the KCL does)."""
+    """Parse the aggregate in a record's data. None: magic, digest or message is wrong, so it is a plain record (S4, as in the KCL)."""
     if not data.startswith(MAGIC) or len(data) < len(MAGIC) + _DIGEST_BYTES:
         return None
     message, digest = data[len(MAGIC) : -_DIGEST_BYTES], data[-_DIGEST_BYTES:]
@@ -85,7 +87,7 @@ def parse_aggregate(data: bytes) -> Aggregate | None:
 
 
 def encode_aggregate(parts: Sequence[tuple[str, str | None, bytes]]) -> bytes:
-    """The data of an aggregate of (partition key, explicit hash key, data); keys stand in its tables once."""
+    """Encode an aggregate of (partition key, explicit hash key, data). Each key is stored once, in a table."""
     keys: dict[str, int] = {}
     hash_keys: dict[str, int] = {}
     whole = AggregatedRecord()
@@ -111,7 +113,7 @@ def hash_key_of(partition_key: str, explicit_hash_key: str | None) -> int:
 
 
 def _indexes_fit(aggregate: Aggregate) -> bool:
-    """Whether every index points into its table; an explicit hash key index without any table says nothing."""
+    """Whether every index is within its table. An explicit hash key index without a table is ignored."""
     if max(aggregate.key_indexes, default=-1) >= len(aggregate.partition_keys):
         return False
     explicit = [index for index in aggregate.hash_key_indexes or () if index is not None]
@@ -119,7 +121,7 @@ def _indexes_fit(aggregate: Aggregate) -> bool:
 
 
 def _columns(message: bytes) -> Aggregate | None:
-    """The columns at once; None where they do not say what belongs together. Raises: DecodeError, UnicodeDecodeError."""
+    """Parse all columns at once. None: their lengths differ, so they cannot be matched. Raises: DecodeError, UnicodeDecodeError."""
     whole = AggregatedColumns.FromString(message)
     parts = whole.records
     data, key_indexes, hash_key_indexes = parts.data[:], parts.partition_key_index[:], parts.explicit_hash_key_index[:]
@@ -131,7 +133,7 @@ def _columns(message: bytes) -> Aggregate | None:
 
 
 def _columns_one_by_one(message: bytes) -> Aggregate | None:
-    """The columns where some sub-records only have an explicit hash key; None where one has no data or key. Raises: as `_columns`."""
+    """Parse record by record: only some have an explicit hash key. None: one lacks data or key. Raises: as `_columns`."""
     whole = AggregatedRecord.FromString(message)
     parts = list(whole.records)
     hash_keys = _strings(whole.explicit_hash_key_table)
@@ -157,7 +159,7 @@ _Field = descriptor_pb2.FieldDescriptorProto
 
 
 def _messages(package: str, of_record: int, records: int) -> Any:
-    """The class of AggregatedRecord, whose sub-records and their fields are required, optional or repeated as said."""
+    """Make the message class of AggregatedRecord, with the given labels for its sub-records and their fields."""
     file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package)
     record = file.message_type.add(name="Record")
     explicit = _Field.LABEL_REPEATED if of_record == _Field.LABEL_REPEATED else _Field.LABEL_OPTIONAL
@@ -174,7 +176,8 @@ def _messages(package: str, of_record: int, records: int) -> Any:
 
 
 AggregatedRecord = _messages("recordpublisher.kpl", _Field.LABEL_REQUIRED, _Field.LABEL_REPEATED)
-"""As the KPL has it: a message for each sub-record."""
+"""As the KPL defines it: a message for each sub-record."""
 AggregatedColumns = _messages("recordpublisher.kpl.columns", _Field.LABEL_REPEATED, _Field.LABEL_OPTIONAL)
-"""The same bytes as columns. A message that is not repeated and occurs again is merged with the one before, and what is repeated in it
-is appended (protobuf's encoding, "Last One Wins"): so its parser makes three columns, and no object for each sub-record."""
+"""The same bytes, parsed as columns. Here the sub-record message is not repeated but its fields are. Protobuf merges a message that occurs
+again with the one before and appends its repeated fields ("Last One Wins"). So the parser fills three columns and makes no object for
+each sub-record."""

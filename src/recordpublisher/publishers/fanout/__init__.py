@@ -4,10 +4,9 @@ Public: wrap `FanOutRecordPublisherFactory` to change what fan-out reads or wher
 """
 
 from .config import FanOutConfig
-from .consumer_registrar import FanOutService
 from .eager_registration import register_eagerly
 from .factory import FanOutRecordPublisherFactory
-from .publisher import FanOutRecordPublisher
+from .publisher import FanOutRecordPublisher, FanOutService
 
 __all__ = [
     "FanOutConfig",

@@ -67,7 +67,7 @@ class Retries:
 
 @dataclass(frozen=True, slots=True)
 class FanOutConfig:
-    """What a fan-out job was told; time-outs are in seconds.
+    """The settings of a fan-out job; time-outs are in seconds.
 
     `configured_arns` maps stream names, in lower case, to consumers that are registered already.
     """
@@ -108,20 +108,20 @@ class FanOutConfig:
         return self.registration is not RegistrationType.NONE
 
     def configured_arn(self, stream: str) -> ConsumerArn | None:
-        """The consumer of a stream that was given by property; LAZY takes none and asks the service.
+        """The consumer of a stream as set by property. LAZY ignores it and looks the consumer up.
 
-        Keys are found without case, since Spark lower-cases them; which of two streams that differ in case is meant, the ARN says.
+        Keys are compared without case, since Spark lower-cases them. Of two streams that differ in case only, the ARN decides.
         """
         given = self.configured_arns.get(stream.lower())
-        is_taken = given is not None and given.stream == stream and self.registration is not RegistrationType.LAZY
-        return given if is_taken else None
+        applies = given is not None and given.stream == stream and self.registration is not RegistrationType.LAZY
+        return given if applies else None
 
     def check_streams(self, streams: Iterable[str]) -> None:
         """Raises: ConfigurationError when NONE lacks the consumer's ARN for one of the streams (names or ARNs)."""
         names = map(name_of_stream, streams)
         missing = [CONSUMER_ARN.key + name for name in names if self.configured_arn(name) is None]
         if missing and not self.registers:
-            reason = f"with registration NONE no consumer ARNs are given for: {', '.join(missing)}"
+            reason = f"with registration NONE no consumer ARN is set for: {', '.join(missing)}"
             raise ConfigurationError(missing[0], None, "the ARN of a registered stream consumer", reason=reason)
 
 
@@ -158,7 +158,7 @@ _PATTERN = re.compile(
 class ConsumerArn:
     """A consumer's ARN: `<stream ARN>/consumer/<name>:<time of registration>`.
 
-    The time makes a consumer that was registered again another consumer (some servers leave it out).
+    By the time, a consumer that was registered again is another consumer. Some servers leave it out.
     """
 
     text: str

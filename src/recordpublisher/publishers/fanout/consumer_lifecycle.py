@@ -1,4 +1,4 @@
-"""ConsumerLifecycle: one stream consumer's way to ACTIVE and back to nothing (F8)."""
+"""ConsumerLifecycle: registers a stream consumer, waits until it is ACTIVE, and deregisters it (F8)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class ConsumerLifecycle:
-    """Talks to the service about consumers; keeps nothing between calls."""
+    """Makes the calls about one consumer, with retries. Keeps no state between calls."""
 
     def __init__(
         self, port: RegistrationPort, config: FanOutConfig, clock: Clock, draw: Callable[[], float] = random.random
@@ -40,18 +40,18 @@ class ConsumerLifecycle:
         return await call_with_retries(lambda: self._port.stream_arn(stream), self._retries.describe_stream)
 
     async def describe(self, stream_arn: str, name: str) -> ConsumerDescription | None:
-        """The consumer as it stands, None when there is none."""
+        """The consumer as the service describes it; None when it does not exist."""
         return await call_with_retries(
             lambda: self._port.describe_consumer(stream_arn, name), self._retries.describe_consumer
         )
 
     async def ensure_active(self, stream_arn: str, name: str, may_register: Callable[[], bool]) -> str:
-        """The ARN of the ACTIVE consumer, registered when there is none.
+        """Return the ARN of the ACTIVE consumer; register it when it does not exist.
 
-        A consumer that is just being deleted is waited for and registered again; one that another subtask registers is shared.
+        A consumer that is being deleted is waited for and registered again. A consumer that another subtask registers is shared.
 
-        Raises: ConsumerError when that takes longer than the time-out, the stream has its maximum of consumers, or
-        `may_register` says no because we are stopping.
+        Raises: ConsumerError after the time-out, when the stream has its maximum of consumers, or when `may_register` returns False
+        because we are stopping.
         """
         deadline = self._clock.monotonic() + self._config.register_timeout
         attempt = 0
@@ -59,7 +59,7 @@ class ConsumerLifecycle:
             described = await self.describe(stream_arn, name)
             if described is None:
                 described = await self._register(stream_arn, name, may_register)
-                if described is not None:  # waiting for a namesake to be gone does not shorten ours
+                if described is not None:  # the wait for an old consumer of this name to be deleted does not count
                     deadline = self._clock.monotonic() + self._config.register_timeout
             if described is not None and _is_active(described):
                 return described.arn
@@ -69,25 +69,25 @@ class ConsumerLifecycle:
             attempt += 1
 
     async def deregister(self, stream_arn: str, name: str) -> None:
-        """Deregister a consumer that is there; one that is gone or going is left alone."""
+        """Deregister a consumer, unless it is gone or being deleted."""
         described = await self.describe(stream_arn, name)
         if described is None or described.status == "DELETING":
             return
         try:
             await call_with_retries(lambda: self._port.deregister_consumer(described.arn), self._retries.deregister)
-        except (ResourceNotFoundError, ResourceInUseError):  # somebody else was faster
+        except (ResourceNotFoundError, ResourceInUseError):  # another process deregistered it
             return
         log.info("deregistered consumer %s", described.arn)
 
     async def _register(
         self, stream_arn: str, name: str, may_register: Callable[[], bool]
     ) -> ConsumerDescription | None:
-        """Register; None when another subtask was faster."""
+        """Register the consumer. None: another subtask registered it first."""
 
         async def register() -> ConsumerDescription:
             if not may_register():
                 raise ConsumerError(
-                    f"consumer '{name}' on {stream_arn} is gone and not registered again: we are stopping"
+                    f"consumer '{name}' on {stream_arn} is gone and is not registered again, because the job is stopping"
                 )
             return await self._port.register_consumer(stream_arn, name)
 
@@ -120,6 +120,6 @@ def _still_waiting(described: ConsumerDescription | None, stream_arn: str, name:
 def _limit_reached(stream_arn: str, name: str) -> str:
     return (
         f"consumer '{name}' cannot be registered: {stream_arn} has its maximum of consumers (20; 50 with on-demand advantage), "
-        "or too many are being registered; deregister one that is not used, share a consumer with registration NONE, "
+        "or too many are being registered; deregister an unused one, share a consumer with registration NONE, "
         "or read with flink.stream.recordpublisher=POLLING"
     )

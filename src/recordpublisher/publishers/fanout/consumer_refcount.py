@@ -1,4 +1,4 @@
-"""ConsumerRefCounts: how many factories of this process use each consumer, so that the last one out deregisters it (F8)."""
+"""ConsumerRefCounts: how many factories of this process use each consumer; the last one deregisters it (F8)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class _RefCount:
 
 
 class ConsumerRefCounts:
-    """Owns the count of holders for each consumer, across the loops and threads of one process.
+    """Owns the reference count of each consumer, across the event loops and threads of one process.
 
-    Other processes are not seen: one that deregisters while another still reads makes the other register again (F4).
+    Other processes are not counted. If one deregisters a consumer that another still reads, the other registers it again (F4).
     """
 
     def __init__(self) -> None:
@@ -32,12 +32,12 @@ class ConsumerRefCounts:
         self._counts: dict[ConsumerKey, _RefCount] = {}
 
     def acquire(self, key: ConsumerKey) -> None:
-        """Somebody begins to use the consumer."""
+        """Count one more user of the consumer."""
         with self._lock:
             self._counts.setdefault(key, _RefCount()).count += 1
 
     def release(self, key: ConsumerKey, *, clean: bool) -> bool:
-        """Somebody stops; True when that was the last one and all of them stopped cleanly."""
+        """Count one user less. Return True when it was the last one and all of them stopped cleanly."""
         with self._lock:
             counted = self._counts[key]
             counted.count -= 1

@@ -1,4 +1,4 @@
-"""ConsumerRegistrar: the consumer of each stream that a job reads, from the first shard to the last subtask out (F4, F8)."""
+"""ConsumerRegistrar: registers the consumer of each stream that a job reads, and deregisters it at the end (F4, F8)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import logging
 import random
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Protocol
 
 from ..clock import Clock
 from ..errors import ConsumerError, ImpossibleStateError, RecordPublisherError
-from ..kinesis.ports import ListingPort, RegistrationPort, SubscriptionPort
+from ..kinesis.ports import RegistrationPort
 from .config import FanOutConfig, RegistrationType
 from .consumer_lifecycle import ConsumerLifecycle
 from .consumer_refcount import PROCESS_REF_COUNTS, ConsumerKey, ConsumerRefCounts
@@ -20,9 +19,9 @@ log = logging.getLogger(__name__)
 
 
 class ConsumerRegistrar:
-    """Owns the ARN of the consumer of every stream of one factory, and the factory's share in it.
+    """Owns the ARN of the consumer of every stream of one factory, and the factory's reference to it.
 
-    All shards of a stream see a new ARN as soon as one of them had the consumer registered again.
+    All shards of a stream see a new ARN as soon as one of them has registered the consumer again.
     """
 
     def __init__(
@@ -46,15 +45,15 @@ class ConsumerRegistrar:
         self.is_stopping = False
 
     def arn(self, stream: str) -> str:
-        """The consumer to subscribe with, known since `ensure`."""
+        """The ARN of the consumer to subscribe with; `ensure` sets it."""
         return self._arns[stream]
 
     def keep_registered(self, stream: str) -> None:
-        """Reading the stream ended by an error: its consumer stays for the restart, or for whoever else uses it."""
+        """Do not deregister the stream's consumer at the end: reading failed, and the restart needs it."""
         self._failed.add(stream)
 
     async def ensure(self, stream: str, stream_arn: str | None = None) -> None:
-        """Make sure that the stream has an ACTIVE consumer; one of many shards does it, the others wait.
+        """Make sure that the stream has an ACTIVE consumer. Of many shards one does the work and the others wait.
 
         Raises: StreamNotFoundError, ConsumerError.
         """
@@ -72,9 +71,9 @@ class ConsumerRegistrar:
                 self._arns[stream] = await self._ensure_active(stream)
 
     async def reregister_if_gone(self, stream: str, lost_arn: str) -> bool:
-        """Look at a consumer that the service did not find; True when there is another one now (F4).
+        """Check a consumer that the service did not find, and register it again. Return False when it still exists (F4).
 
-        Raises: ConsumerError when nobody may register it again.
+        Raises: ConsumerError when registration is NONE.
         """
         async with self._locks[stream]:
             if self._arns[stream] != lost_arn:
@@ -88,7 +87,7 @@ class ConsumerRegistrar:
             return True
 
     async def close(self) -> None:
-        """Give the share back; the last one out that stops cleanly deregisters. Never raises for a deregistration that failed."""
+        """Release the consumers. The last user that stops cleanly deregisters. A deregistration that fails is logged, not raised."""
         if self.is_stopping:
             return
         self.is_stopping = True
@@ -102,7 +101,7 @@ class ConsumerRegistrar:
 
     def _consumer_name(self) -> str:
         if self._config.consumer_name is None:
-            raise ImpossibleStateError("a job that registers its consumer has no name for it")
+            raise ImpossibleStateError("a job that registers its consumer has no consumer name")
         return self._config.consumer_name
 
     async def _is_active(self, stream: str) -> bool:
@@ -111,7 +110,7 @@ class ConsumerRegistrar:
         return described is not None and described.arn == self._arns[stream] and described.status == "ACTIVE"
 
     async def _delay_start(self) -> None:
-        """Many subtasks start at once: a little jitter keeps them below 5 registrations a second (as the connector, LAZY only)."""
+        """Wait a little at random, so that many subtasks stay below 5 registrations a second (LAZY only, as in Flink's connector)."""
         if self._config.registration is RegistrationType.LAZY:
             await asyncio.sleep(self._draw() * self._config.retries.register.base_ms / 1000)
 
@@ -121,7 +120,7 @@ class ConsumerRegistrar:
                 await self._registration.deregister(key.stream_arn, key.name)
         except (RecordPublisherError, TimeoutError) as error:
             reason = str(error) or "Timeout waiting for stream consumer to deregister"
-            log.warning("consumer '%s' on %s stays registered and is paid for: %s", key.name, key.stream_arn, reason)
+            log.warning("consumer '%s' on %s stays registered and is billed: %s", key.name, key.stream_arn, reason)
 
     def _acquire(self, stream: str, stream_arn: str, name: str) -> None:
         if stream not in self._keys:
@@ -134,15 +133,3 @@ def _vanished(stream: str, arn: str) -> str:
         f"the consumer of stream '{stream}' is not registered (any more): {arn}; registration is NONE, so register it by command and "
         f"set flink.stream.efo.consumerarn.{stream}, or let LAZY or EAGER do it"
     )
-
-
-class FanOutService(SubscriptionPort, RegistrationPort, ListingPort, Protocol):
-    """The three ports of one client; the factory that opened it closes it."""
-
-    async def distributes_by_key(self, stream: str) -> bool:
-        """Whether keys decide the shard of a record: not with AUTO record distribution (S4)."""
-        ...
-
-    async def close(self) -> None:
-        """Close connections and release the client."""
-        ...

@@ -10,16 +10,17 @@ from ..properties.properties import Properties
 from ..properties.table import CONSUMER_ARN
 from .config import FanOutConfig, RegistrationType, name_of_stream
 from .consumer_refcount import ConsumerRefCounts
-from .consumer_registrar import ConsumerRegistrar, FanOutService
+from .consumer_registrar import ConsumerRegistrar
+from .publisher import FanOutService
 
 
 def register_eagerly(
     properties: Properties, streams: Iterable[str], *, ports: FanOutService | None = None, clock: Clock | None = None
 ) -> Properties:
-    """Register the consumer of each stream (names or ARNs) now; answer the properties with the ARNs of the consumers in them.
+    """Register the consumer of each stream (names or ARNs) now. Return the properties with the consumers' ARNs added.
 
-    Whoever gets these properties, in this process or another, registers nothing at its start, as with the connector. Properties
-    whose registration is not EAGER are answered as they are. `ports` are closed when none were given.
+    A job that starts with these properties, in this process or another, registers nothing, as in Flink's connector. Properties whose
+    registration is not EAGER are returned unchanged. A client made here is closed here; given `ports` stay open.
 
     Raises: ConfigurationError, StreamNotFoundError, ConsumerError, KinesisError.
     """
@@ -34,7 +35,7 @@ async def _registered(
 ) -> dict[str, str]:
     ports = given or KinesisClient(properties, streams)
     try:
-        # with ref_counts of its own: this call has no share in the consumer once it is over
+        # with reference counts of its own: this call uses the consumer no longer than it lasts
         registrar = ConsumerRegistrar(ports, config, clock, ref_counts=ConsumerRefCounts())
         for stream in streams:
             await registrar.ensure(name_of_stream(stream), stream if stream.startswith("arn:") else None)

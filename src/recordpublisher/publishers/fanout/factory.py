@@ -1,4 +1,4 @@
-"""FanOutRecordPublisherFactory: what the fan-out publishers of one job share."""
+"""FanOutRecordPublisherFactory: makes the fan-out publishers of one job; owns the client and the registered consumers."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from ..shard_metrics import ShardMetrics
 from ..shards import Shard
 from .config import FanOutConfig
 from .consumer_refcount import PROCESS_REF_COUNTS, ConsumerRefCounts
-from .consumer_registrar import ConsumerRegistrar, FanOutService
+from .consumer_registrar import ConsumerRegistrar
 from .eager_registration import register_eagerly
-from .publisher import FanOutRecordPublisher
+from .publisher import FanOutRecordPublisher, FanOutService
 
 
 class FanOutRecordPublisherFactory(RecordPublisherFactory):
-    """Owns one client for all shards and this subtask's share in the stream consumers.
+    """Owns one client for all shards and this subtask's references to the stream consumers.
 
-    `streams` (names or ARNs), here or by `prepare`, are checked and, with EAGER, registered before anything runs; otherwise EAGER registers
-    with the first shard, as LAZY does. `ports`, `clock`, `ref_counts` and `draw` are for tests.
+    `streams` (names or ARNs), given here or to `prepare`, are checked before anything runs. EAGER also registers their consumers then;
+    without streams it registers with the first shard, as LAZY does. `ports`, `clock`, `ref_counts` and `draw` are for tests.
 
     Raises: ConfigurationError; with EAGER and `streams` also StreamNotFoundError, ConsumerError, KinesisError.
     """
@@ -61,7 +61,7 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
         FanOutConfig.of(properties).check_streams(streams)
 
     def prepare(self, streams: Sequence[str]) -> None:
-        """Learn the job's streams; EAGER registers now (F8).
+        """Set the job's streams; EAGER registers their consumers now (F8).
 
         Raises: ConfigurationError, StreamNotFoundError, ConsumerError, KinesisError.
         """
@@ -74,12 +74,12 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
     async def create(
         self, shard: Shard, starting_position: StartingPosition, metrics: ShardMetrics
     ) -> FanOutRecordPublisher:
-        """A publisher of `shard`, its consumer ACTIVE.
+        """Make a publisher of `shard`, once its consumer is ACTIVE.
 
         Raises: StreamNotFoundError, ConsumerError, KinesisError; ConfigurationError when NONE lacks the stream's consumer.
         """
         if self._is_closed:
-            raise ImpossibleStateError("a fan-out factory was asked for a publisher after it was closed")
+            raise ImpossibleStateError("create was called on a closed fan-out factory")
         ports = self._ports or self._client([shard.stream_arn or shard.stream])
         registrar = self._shared_registrar(ports)
         try:
@@ -92,7 +92,7 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
         )
 
     async def close(self) -> None:
-        """Deregister the consumers when this subtask is the last one out (F8), then close the client."""
+        """Deregister the consumers that no other subtask uses (F8), then close the client."""
         self._is_closed = True
         try:
             if self._registrar is not None:
@@ -103,7 +103,7 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
                 await used.close()
 
     def shared_client(self, streams: Sequence[str]) -> KinesisClient | None:
-        """The job's one client, for those who list its streams (names or ARNs) too; None with ports handed in. `close` closes it."""
+        """The job's client, also used to list its streams (names or ARNs). None when ports were given. `close` closes it."""
         return None if self._ports is not None else self._client(streams)
 
     def _client(self, streams: Sequence[str]) -> KinesisClient:

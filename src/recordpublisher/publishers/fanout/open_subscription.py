@@ -17,7 +17,7 @@ API = "SubscribeToShard"
 
 
 class OpenSubscription:
-    """Owns one open call. Events are pulled, never pushed: nothing of a closed subscription can reach its successor (F7)."""
+    """Owns one open call. Events are pulled, so no event of a closed subscription can reach the next one (F7)."""
 
     def __init__(self, subscription: Subscription, config: FanOutConfig, clock: Clock) -> None:
         self._subscription = subscription
@@ -46,13 +46,13 @@ class OpenSubscription:
 
     @property
     def is_closed_unread(self) -> bool:
-        """Whether the connection was closed because nobody read from it."""
+        """Whether the connection was closed because it was not read for too long."""
         return self._closing_unread is not None
 
     async def next_event(self) -> ReadResponse | None:
-        """Read one event from the socket; None when the stream ended cleanly, which says nothing about the shard (F2).
+        """Read one event from the socket. None: the stream ended cleanly, which does not mean the end of the shard (F2).
 
-        Raises: what the port raises, TransientError when nothing was heard for the inactivity time-out (half-open, F5).
+        Raises: what the port raises, TransientError when no event came within the inactivity time-out (half-open connection, F5).
         """
         try:
             async with observed_timeout(self._clock, self._config.inactivity_timeout):
@@ -65,7 +65,7 @@ class OpenSubscription:
 
     @contextmanager
     def close_if_unread(self) -> Iterator[None]:
-        """While the block runs nobody reads: after the unread time-out the connection is given back (F5)."""
+        """Use this around work during which nothing is read. After the unread time-out it closes the connection (F5)."""
         timer = asyncio.get_running_loop().call_later(self._config.unread_timeout, self._close_unread)
         try:
             yield

@@ -1,4 +1,4 @@
-"""FanOutRecordPublisher: one shard through SubscribeToShard, one subscription for each run."""
+"""FanOutRecordPublisher: one shard, read with SubscribeToShard, one subscription for each run."""
 
 from __future__ import annotations
 
@@ -6,25 +6,34 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Protocol
 
-from ..aggregation.deaggregation import Deaggregator
+from ..aggregation.deaggregation import Deaggregator, DistributionPort
 from ..base import BatchConsumer, RecordPublisher, RunResult
 from ..clock import Clock
 from ..errors import DataLossError, ImpossibleStateError, ResourceNotFoundError, StreamNotFoundError
-from ..kinesis.ports import ReadResponse
+from ..kinesis.ports import ListingPort, ReadResponse, RegistrationPort, SubscriptionPort
 from ..positions import SequenceNumber, StartingPosition, next_position
 from ..records import RecordBatch
 from ..retry import call_with_retries
 from ..shard_metrics import ShardMetrics
 from ..shards import Shard
 from .config import FanOutConfig
-from .consumer_registrar import ConsumerRegistrar, FanOutService
+from .consumer_registrar import ConsumerRegistrar
 from .open_subscription import OpenSubscription
 from .resubscribe_policy import ResourceNotFoundResolver, ResubscribePolicy
 
 
+class FanOutService(SubscriptionPort, RegistrationPort, ListingPort, DistributionPort, Protocol):
+    """The calls to the service that fan-out needs."""
+
+    async def close(self) -> None:
+        """Close connections and release the client."""
+        ...
+
+
 class FanOutRecordPublisher(RecordPublisher):
-    """Owns where to subscribe next. Nothing is prefetched: an event is read when the one before was taken (F1).
+    """Owns the position of the next subscription. Nothing is prefetched: the next event is read after the consumer took the last (F1).
 
     One `run` is one subscription, five minutes at most. Whatever ends it, `ResubscribePolicy` decides whether another may be opened, and
     when.
@@ -67,7 +76,10 @@ class FanOutRecordPublisher(RecordPublisher):
         self._is_running = True
         try:
             return await self._run(consumer)
-        except (StreamNotFoundError, DataLossError):  # the job may go on without this stream or shard
+        except (
+            StreamNotFoundError,
+            DataLossError,
+        ):  # the job may continue without this stream or shard, so the others may deregister
             raise
         except Exception:
             self._registrar.keep_registered(self._shard.stream)
@@ -92,7 +104,7 @@ class FanOutRecordPublisher(RecordPublisher):
             await subscription.close()
 
     async def _subscribe(self, arn: str) -> OpenSubscription | None:
-        """Open a subscription; None after a failure that another try may mend."""
+        """Open a subscription. None: it failed, and a later try may succeed."""
         self._resubscribe.pacing.on_call()
         try:
             subscription = await OpenSubscription.open(
@@ -115,11 +127,11 @@ class FanOutRecordPublisher(RecordPublisher):
         while (event := await self._read(subscription, arn)) is not None:
             is_last, batch = _ends_the_shard(event), await self._batch_of(event)
             ends = _end_positions(batch)
-            taking = consumer(batch)
-            del event, batch  # what the consumer has let go of is not held here, nor until the next event (P6)
-            answered = await self._await_consumer(taking, subscription)
-            self._position = _next_start(self._position, answered)
-            if ends is not None and answered not in ends:
+            consuming = consumer(batch)
+            del event, batch  # free the records as soon as the consumer does, before the next event (P6)
+            returned = await self._await_consumer(consuming, subscription)
+            self._position = _next_start(self._position, returned)
+            if ends is not None and returned not in ends:
                 return RunResult.INCOMPLETE
             if is_last:
                 self._is_complete = True
@@ -129,7 +141,7 @@ class FanOutRecordPublisher(RecordPublisher):
         return RunResult.INCOMPLETE
 
     async def _read(self, subscription: OpenSubscription, arn: str) -> ReadResponse | None:
-        """The next event; None when the subscription ended or broke and another may be opened."""
+        """Read the next event. None: the subscription ended or broke, and another may be opened."""
         try:
             event = await subscription.next_event()
         except Exception as error:
@@ -153,14 +165,14 @@ class FanOutRecordPublisher(RecordPublisher):
             self._resubscribe.on_unexplained_not_found(error)
 
     async def _await_consumer(
-        self, taking: Awaitable[SequenceNumber | None], subscription: OpenSubscription
+        self, consuming: Awaitable[SequenceNumber | None], subscription: OpenSubscription
     ) -> SequenceNumber | None:
-        """Wait for the consumer: this is the back-pressure, the socket is not read meanwhile."""
+        """Wait for the consumer. This is the back-pressure: the socket is not read meanwhile."""
         started = self._clock.monotonic()
         with subscription.close_if_unread():
-            answered = await taking
+            returned = await consuming
         self._was_backpressured = self._clock.monotonic() - started >= self._config.inactivity_timeout
-        return answered
+        return returned
 
     async def _batch_of(self, event: ReadResponse) -> RecordBatch:
         raw = event.records
@@ -194,29 +206,29 @@ class FanOutRecordPublisher(RecordPublisher):
 
 
 def _ends_the_shard(event: ReadResponse) -> bool:
-    """No continuation, or children, which come at the end of a shard only (API reference); some servers give both (F2)."""
+    """Whether the shard ends: no continuation, or child shards (API reference). Some servers send both (F2)."""
     return event.continuation is None or bool(event.child_shards)
 
 
 def _position_after(event: ReadResponse) -> SequenceNumber | None:
-    """Behind the last record, or, for an empty event, behind its continuation, which only fan-out may use (F6)."""
+    """The position after the event: its last record, or for an empty event its continuation, which only fan-out may use (F6)."""
     if event.records:
         return SequenceNumber(event.records[-1].sequence_number)
     return None if event.continuation is None else SequenceNumber(event.continuation, continuation=True)
 
 
-def _next_start(position: StartingPosition, answered: SequenceNumber | None) -> StartingPosition:
-    """Where to subscribe next. An empty event says nothing about sub-records still to come, so their filter stays (P2)."""
-    following = next_position(position, answered)
-    if answered is not None and answered.continuation:
+def _next_start(position: StartingPosition, returned: SequenceNumber | None) -> StartingPosition:
+    """Where to subscribe next. After an empty event the filter of sub-records stays: they are still to come (P2)."""
+    following = next_position(position, returned)
+    if returned is not None and returned.continuation:
         return replace(following, skip_through=position.skip_through)
     return following
 
 
 def _end_positions(batch: RecordBatch) -> tuple[SequenceNumber | None, ...] | None:
-    """The answers behind the batch; any other goes back into it, or before it, and the events that follow are not the next ones (P1).
+    """The positions that a consumer returns when it took the whole batch. None for a batch without records.
 
-    None for a batch without records, which nobody can go back into.
+    With any other position the open subscription is of no use: its next events do not follow that position (P1).
     """
     if not len(batch):
         return None

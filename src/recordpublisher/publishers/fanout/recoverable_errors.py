@@ -1,4 +1,4 @@
-"""RecoverableErrors: the errors that a user declared worth a retry (FLINK-33260)."""
+"""RecoverableErrors: the errors that a user declared to be retried (FLINK-33260)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _VALID = (
 
 @dataclass(frozen=True, slots=True)
 class RecoverableErrors:
-    """Names of errors that are tried again without counting, as the connector's recoverable ones are.
+    """Names of errors that are retried without counting, like the recoverable errors of Flink's connector.
 
-    A name is one of our error classes, a dotted Python class, or an AWS error code (also as the Java SDK's class name). All
-    indices are looked at (the connector looks at the first only), and the whole chain of causes.
+    A name is one of our error classes, a dotted Python class, or an AWS error code (also as the Java SDK's class name). All indices are
+    used (the connector uses the first only). The whole chain of causes is searched.
     """
 
     names: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""ResubscribePolicy: what a failed subscription means, whether another may be opened, and when (F3, F5, F10)."""
+"""ResubscribePolicy: whether another subscription may be opened after a failure, and when (F3, F5, F10)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MAX_REREGISTRATIONS = 5
 
 
 class ResubscribePolicy:
-    """Owns one shard's failures in a row and, through its parts, the take-overs and the time of the next call."""
+    """Owns one shard's count of failures in a row. Its parts own the pre-emptions and the time of the next call."""
 
     def __init__(
         self,
@@ -57,16 +57,16 @@ class ResubscribePolicy:
         self._preemption.on_subscribed()
 
     def on_event(self) -> None:
-        """An event came, empty or not: the retry budget is whole again."""
+        """An event came, empty or not: the retry budget is reset."""
         self._failures = 0
         self._reregistrations = 0
 
     def on_clean_end(self) -> None:
-        """A subscription ended without an error; the next one only has to keep the service's pace."""
+        """A subscription ended without an error; the next one only keeps the service's rate limits."""
         self._preemption.on_other_end()
 
     def on_subscribe_error(self, error: Exception, arn: str) -> None:
-        """No subscription was opened: plan the next call. Raises: what no retry can help."""
+        """No subscription was opened: plan the next call. Raises: the error, when a retry cannot help."""
         if isinstance(error, ResourceInUseError) and error not in self._recoverable:
             self._preemption.on_in_use(arn)
             self._wait_until_free(error)
@@ -74,9 +74,9 @@ class ResubscribePolicy:
             self._plan_retry(error)
 
     def on_read_error(self, error: Exception, arn: str, *, was_backpressured: bool) -> None:
-        """An open subscription broke: plan the next call. Raises: what no retry can help.
+        """An open subscription broke: plan the next call. Raises: the error, when a retry cannot help.
 
-        `was_backpressured`: we had not read for long, so the break may be our own doing and costs no budget (F5).
+        `was_backpressured`: the consumer had blocked us for long. This may have caused the break, so it is not counted (F5).
         """
         if isinstance(error, ResourceInUseError):
             self._preemption.on_preempted(arn)
@@ -99,17 +99,17 @@ class ResubscribePolicy:
             raise error
 
     def on_reregistered(self, arn: str) -> None:
-        """Our consumer was gone and is registered again. Raises: ConsumerError when it vanishes again and again."""
+        """Our consumer was gone and is registered again. Raises: ConsumerError after MAX_REREGISTRATIONS in a row."""
         self._preemption.on_other_end()
         self._reregistrations += 1
         if self._reregistrations > MAX_REREGISTRATIONS:
             raise ConsumerError(
                 f"the consumer of {self._shard.key} vanished {self._reregistrations} times in a row without an event between, last {arn}: "
-                "somebody keeps deregistering it"
+                "someone keeps deregistering it"
             )
 
     def on_unexplained_not_found(self, error: Exception) -> None:
-        """The service did not find something that is there (it is consistent only eventually): as any failure, counted."""
+        """The service did not find a resource that exists (it is eventually consistent). Counted as a failure."""
         self._preemption.on_other_end()
         self._count(error)
 
@@ -130,24 +130,24 @@ class ResubscribePolicy:
         log.info("subscribing to %s again in %.1f s: %s", self._shard.key, delay, error)
 
     def _wait_until_free(self, error: Exception) -> None:
-        """Within 5 s of the other's success we would be refused; the jitter keeps two contenders out of step."""
+        """Within 5 s of another caller's success we would be refused. The jitter keeps two callers from colliding."""
         self.pacing.wait_at_least(SECONDS_AFTER_SUCCESS + self._draw())
         log.info("subscription to %s is in use, waiting out 5 s: %s", self._shard.key, error)
 
 
-SECONDS_AFTER_SUCCESS = 5.0  # service: within 5 s of a success the next call is a ResourceInUseException
-SECONDS_BETWEEN_CALLS = 1.0  # service: one call a second per consumer and shard
+SECONDS_AFTER_SUCCESS = 5.0  # service limit: within 5 s of a success the next call raises ResourceInUseException
+SECONDS_BETWEEN_CALLS = 1.0  # service limit: one call a second per consumer and shard
 
 
 class Pacing:
-    """Owns the earliest time of the next call."""
+    """Owns the earliest time of the next SubscribeToShard call."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._not_before = clock.monotonic()
 
     def on_call(self) -> None:
-        """A call goes out now."""
+        """A call is sent now."""
         self.wait_at_least(SECONDS_BETWEEN_CALLS)
 
     def on_subscribed(self) -> None:
@@ -155,17 +155,17 @@ class Pacing:
         self.wait_at_least(SECONDS_AFTER_SUCCESS)
 
     def wait_at_least(self, seconds: float) -> None:
-        """Not before `seconds` from now; a later time that was set before stays."""
+        """Wait at least `seconds` from now; a later time set before stays."""
         self._not_before = max(self._not_before, self._clock.monotonic() + seconds)
 
     @property
     def seconds_to_wait(self) -> float:
-        """Seconds until a call may go out, 0 when it may now."""
+        """Seconds until a call may be sent; 0: now."""
         return max(0.0, self._not_before - self._clock.monotonic())
 
 
 class ResourceNotFoundResolver:
-    """Looks closer at a ResourceNotFoundException. A shard is never taken as ended because something was not found."""
+    """Finds out what a ResourceNotFoundException is about: stream, shard or consumer. It never means the end of a shard."""
 
     def __init__(self, registrar: ConsumerRegistrar, listing: ListingPort, policy: RetryPolicy) -> None:
         self._registrar = registrar
@@ -173,11 +173,11 @@ class ResourceNotFoundResolver:
         self._policy = policy
 
     async def resolve(self, shard: Shard, arn: str) -> bool:
-        """True when the consumer was gone and there is another one now, False when stream, shard and consumer are all there.
+        """Return True when the consumer was gone and is registered again; False when stream, shard and consumer all exist.
 
-        Raises: StreamNotFoundError, DataLossError when the shard is no longer listed, ConsumerError when nobody may register.
+        Raises: StreamNotFoundError, DataLossError when the shard is no longer listed, ConsumerError when registration is NONE.
         """
-        if self._registrar.arn(shard.stream) != arn:  # another shard was faster
+        if self._registrar.arn(shard.stream) != arn:  # another shard's reader has registered it already
             return True
         if not await call_with_retries(lambda: self._is_listed(shard), self._policy):
             raise DataLossError(f"{shard.key} is gone: it is past the stream's retention and was not read to its end")

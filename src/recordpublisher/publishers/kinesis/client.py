@@ -16,8 +16,8 @@ from .codec.read_response import to_read_response
 from .codec.sdk_parser import PUT, RAW_EVENTS, READ
 from .endpoint import is_arn, name_of
 from .error_mapping import reject_malformed
-from .event_subscription import BLOCK_BYTES, EventSubscription
-from .listing import date_of, list_all_shards, list_all_streams, shard_of
+from .event_subscription import READ_BUFFER_BYTES, EventSubscription
+from .listing import list_all_shards, list_all_streams, parse_server_time_ms, parse_shard
 from .ports import ConsumerDescription, PutEntry, PutRecordsResponse, ReadResponse, StreamSummary, Transport
 from .sdk_transport import SdkTransport
 
@@ -42,7 +42,7 @@ class KinesisClient:
         self._arns = {name_of(stream): stream for stream in streams if is_arn(stream)}
         self._connections: Transport = transport or SdkTransport(properties, streams)
         self._distributes_by_key: dict[str, bool] = {}
-        self._block = bytearray(BLOCK_BYTES)
+        self._read_buffer = bytearray(READ_BUFFER_BYTES)
 
     async def __aenter__(self) -> Self:
         return self
@@ -60,16 +60,16 @@ class KinesisClient:
 
     async def get_shard_iterator(self, shard: Shard, position: StartingPosition) -> str:
         """A shard iterator, valid for five minutes."""
-        start = _start(position, type_key="ShardIteratorType", sequence_key="StartingSequenceNumber")
-        answer = await self._call("GetShardIterator", **self._stream_of(shard), ShardId=shard.shard_id, **start)
+        start = _start_parameters(position, type_key="ShardIteratorType", sequence_key="StartingSequenceNumber")
+        response = await self._call("GetShardIterator", **self._parameter_of(shard), ShardId=shard.shard_id, **start)
         with reject_malformed("GetShardIterator"):
-            return _text(answer["ShardIterator"])
+            return _require_text(response["ShardIterator"])
 
     async def get_records(self, shard: Shard, iterator: str, limit: int) -> ReadResponse:
         """At most `limit` records (1..10,000) and 10 MiB from `iterator`."""
-        arn = {key: value for key, value in self._stream_of(shard).items() if key == "StreamARN"}
-        answer = await self._call("GetRecords", ShardIterator=iterator, Limit=limit, **arn)
-        return to_read_response(answer[READ], shard)
+        arn = {key: value for key, value in self._parameter_of(shard).items() if key == "StreamARN"}
+        response = await self._call("GetRecords", ShardIterator=iterator, Limit=limit, **arn)
+        return to_read_response(response[READ], shard)
 
     # --- fan-out ------------------------------------------------------------------------------------------------------------------
 
@@ -77,26 +77,26 @@ class KinesisClient:
         self, consumer_arn: str, shard: Shard, position: StartingPosition
     ) -> EventSubscription:
         """Open a subscription; the caller sets the deadline and closes it."""
-        start = _start(position, type_key="Type", sequence_key="SequenceNumber")
-        answer = await self._connections.subscribe(
+        start = _start_parameters(position, type_key="Type", sequence_key="SequenceNumber")
+        response = await self._connections.subscribe(
             "SubscribeToShard", ConsumerARN=consumer_arn, ShardId=shard.shard_id, StartingPosition=start
         )
-        return EventSubscription(answer[RAW_EVENTS], shard, self._block)
+        return EventSubscription(response[RAW_EVENTS], shard, self._read_buffer)
 
     async def describe_consumer(self, stream_arn: str, name: str) -> ConsumerDescription | None:
         """The consumer, or None when it does not exist."""
         try:
-            answer = await self._call("DescribeStreamConsumer", StreamARN=stream_arn, ConsumerName=name)
+            response = await self._call("DescribeStreamConsumer", StreamARN=stream_arn, ConsumerName=name)
         except ResourceNotFoundError:
             return None
         with reject_malformed("DescribeStreamConsumer"):
-            return _consumer(answer["ConsumerDescription"])
+            return _to_description(response["ConsumerDescription"])
 
     async def register_consumer(self, stream_arn: str, name: str) -> ConsumerDescription:
         """Register a consumer; it is CREATING for some seconds."""
-        answer = await self._call("RegisterStreamConsumer", StreamARN=stream_arn, ConsumerName=name)
+        response = await self._call("RegisterStreamConsumer", StreamARN=stream_arn, ConsumerName=name)
         with reject_malformed("RegisterStreamConsumer"):
-            return _consumer(answer["Consumer"])
+            return _to_description(response["Consumer"])
 
     async def deregister_consumer(self, consumer_arn: str) -> None:
         """Deregister a consumer; it is DELETING for some seconds."""
@@ -106,13 +106,15 @@ class KinesisClient:
 
     async def put_records(self, stream: str, entries: Sequence[PutEntry]) -> PutRecordsResponse:
         """Put 1 to 500 records. Raises: StreamNotFoundError with the streams there are."""
-        named = self._named(stream)
+        stream_parameter = self._stream_parameter(stream)
         try:
-            body = encode_put(named, entries)
-            answer = await self._connections.call_with_body("PutRecords", body, **named, Records=PLACEHOLDER)
+            body = encode_put(stream_parameter, entries)
+            response = await self._connections.call_with_body(
+                "PutRecords", body, **stream_parameter, Records=PLACEHOLDER
+            )
         except ResourceNotFoundError as error:
-            raise await self._not_found(stream) from error
-        found: PutRecordsResponse = answer[PUT]
+            raise await self._stream_not_found(stream) from error
+        found: PutRecordsResponse = response[PUT]
         if len(found.results) != len(entries):
             raise TransientError(
                 "PutRecords", "MalformedResponse", f"{len(found.results)} results for {len(entries)} records"
@@ -121,7 +123,7 @@ class KinesisClient:
 
     async def stream_summary(self, stream: str) -> StreamSummary:
         """The largest record that the stream takes, and whether keys decide the shard of a record."""
-        summary = await self._summary(stream)
+        summary = await self._describe_stream(stream)
         largest = int(summary.get("MaxRecordSizeInKiB", 1024)) * 1024
         return StreamSummary(largest, summary.get("RecordDistributionStrategy") != "AUTO")
 
@@ -132,21 +134,21 @@ class KinesisClient:
         if is_arn(stream):
             return stream
         if stream not in self._arns:
-            summary = await self._summary(stream)
+            summary = await self._describe_stream(stream)
             with reject_malformed("DescribeStreamSummary"):
-                self._arns[stream] = _text(summary["StreamARN"])
+                self._arns[stream] = _require_text(summary["StreamARN"])
         return self._arns[stream]
 
     async def distributes_by_key(self, stream: str) -> bool:
         """Whether keys decide the shard of a record: not on streams with AUTO record distribution (S4). Asked once a stream."""
         if stream not in self._distributes_by_key:
-            strategy = (await self._summary(stream)).get("RecordDistributionStrategy")
+            strategy = (await self._describe_stream(stream)).get("RecordDistributionStrategy")
             self._distributes_by_key[stream] = strategy != "AUTO"
         return self._distributes_by_key[stream]
 
     async def retention_ms(self, stream: str) -> int:
         """How long the stream keeps its records, ms (24 h to 365 days)."""
-        summary = await self._summary(stream)
+        summary = await self._describe_stream(stream)
         with reject_malformed("DescribeStreamSummary"):
             return int(summary["RetentionPeriodHours"]) * 3_600_000
 
@@ -156,51 +158,51 @@ class KinesisClient:
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
         """Every shard still listed, or those after the shard id `after`. Raises: StreamNotFoundError with the streams there are."""
-        name, arn = name_of(stream), self._named(stream).get("StreamARN")
+        name, arn = name_of(stream), self._stream_parameter(stream).get("StreamARN")
         try:
-            described = await list_all_shards(self._connections, self._named(stream), after)
+            described = await list_all_shards(self._connections, self._stream_parameter(stream), after)
         except ResourceNotFoundError as error:
-            raise await self._not_found(stream) from error
+            raise await self._stream_not_found(stream) from error
         with reject_malformed("ListShards"):
-            return [shard_of(shard, name, arn) for shard in described]
+            return [parse_shard(shard, name, arn) for shard in described]
 
     async def server_time_ms(self, stream: str) -> int:
-        """The service's wall clock, epoch ms, from the Date of an answer, cut to whole seconds (P3)."""
+        """The service's wall clock, epoch ms, from the Date of a response, cut to whole seconds (P3)."""
         try:
-            return date_of(await self._call("ListShards", **self._named(stream), MaxResults=1))
+            return parse_server_time_ms(await self._call("ListShards", **self._stream_parameter(stream), MaxResults=1))
         except ResourceNotFoundError as error:
-            raise await self._not_found(stream) from error
+            raise await self._stream_not_found(stream) from error
 
     # --- helpers ------------------------------------------------------------------------------------------------------------------
 
     async def _call(self, api: str, **parameters: Any) -> dict[str, Any]:
         return await self._connections.call(api, **parameters)
 
-    async def _summary(self, stream: str) -> dict[str, Any]:
+    async def _describe_stream(self, stream: str) -> dict[str, Any]:
         try:
-            answer = await self._call("DescribeStreamSummary", **self._named(stream))
+            response = await self._call("DescribeStreamSummary", **self._stream_parameter(stream))
         except ResourceNotFoundError as error:
-            raise await self._not_found(stream) from error
+            raise await self._stream_not_found(stream) from error
         with reject_malformed("DescribeStreamSummary"):
-            return dict(answer["StreamDescriptionSummary"])
+            return dict(response["StreamDescriptionSummary"])
 
-    async def _not_found(self, stream: str) -> StreamNotFoundError:
+    async def _stream_not_found(self, stream: str) -> StreamNotFoundError:
         """The error for a stream that does not exist, with those that do where we may list them."""
         try:
             return StreamNotFoundError(stream, await self.list_streams())
         except KinesisError:
             return StreamNotFoundError(stream)
 
-    def _named(self, stream: str) -> dict[str, str]:
+    def _stream_parameter(self, stream: str) -> dict[str, str]:
         """The parameter that names a stream: its ARN when known."""
         arn = stream if is_arn(stream) else self._arns.get(stream)
         return {"StreamARN": arn} if arn else {"StreamName": stream}
 
-    def _stream_of(self, shard: Shard) -> dict[str, str]:
-        return self._named(shard.stream_arn or shard.stream)
+    def _parameter_of(self, shard: Shard) -> dict[str, str]:
+        return self._stream_parameter(shard.stream_arn or shard.stream)
 
 
-def _start(position: StartingPosition, *, type_key: str, sequence_key: str) -> dict[str, Any]:
+def _start_parameters(position: StartingPosition, *, type_key: str, sequence_key: str) -> dict[str, Any]:
     """A starting position in the words of one of the two APIs."""
     start: dict[str, Any] = {type_key: position.type.value}
     if position.type is PositionType.AT_TIMESTAMP:
@@ -210,11 +212,13 @@ def _start(position: StartingPosition, *, type_key: str, sequence_key: str) -> d
     return start
 
 
-def _consumer(described: dict[str, Any]) -> ConsumerDescription:
-    return ConsumerDescription(*(_text(described[key]) for key in ("ConsumerName", "ConsumerARN", "ConsumerStatus")))
+def _to_description(described: dict[str, Any]) -> ConsumerDescription:
+    return ConsumerDescription(
+        *(_require_text(described[key]) for key in ("ConsumerName", "ConsumerARN", "ConsumerStatus"))
+    )
 
 
-def _text(given: Any) -> str:
+def _require_text(given: Any) -> str:
     if not isinstance(given, str):
         raise TypeError(f"{given!r} is not text")
     return given

@@ -27,7 +27,7 @@ from ..properties.table import (
 )
 
 
-def provider_of(properties: Properties) -> str:
+def provider_name(properties: Properties) -> str:
     """The provider's name: as set, else BASIC when both basic keys are set, else AUTO."""
     has_basic = properties.is_set(ACCESS_KEY_ID) and properties.is_set(SECRET_KEY)
     return (
@@ -41,7 +41,7 @@ def session_with_credentials(properties: Properties, region: str) -> AioSession:
     Raises: ConfigurationError when the provider misses a property.
     """
     session = _profile_session(properties)
-    _PREPARE[provider_of(properties)](session, properties, region)
+    _CONFIGURE[provider_name(properties)](session, properties, region)
     return session
 
 
@@ -64,7 +64,7 @@ def _auto(session: AioSession, properties: Properties, region: str) -> None:
 
 def _basic(session: AioSession, properties: Properties, region: str) -> None:
     token = properties.value(SESSION_TOKEN)
-    session.set_credentials(_needed(properties, ACCESS_KEY_ID), _needed(properties, SECRET_KEY), token)
+    session.set_credentials(_required(properties, ACCESS_KEY_ID), _required(properties, SECRET_KEY), token)
 
 
 def _env_var(session: AioSession, properties: Properties, region: str) -> None:
@@ -72,15 +72,18 @@ def _env_var(session: AioSession, properties: Properties, region: str) -> None:
 
 
 def _profile(session: AioSession, properties: Properties, region: str) -> None:
-    _needed(properties, PROFILE_NAME)  # the SDK's own chain begins with the session's profile
+    _required(properties, PROFILE_NAME)  # the SDK's own chain begins with the session's profile
 
 
 def _assume_role(session: AioSession, properties: Properties, region: str) -> None:
-    source = _Source(properties)
+    source = _SourceCredentials(properties)
     fetcher = aio.AioAssumeRoleCredentialFetcher(
-        _sts_clients(properties, region), source, _needed(properties, ROLE_ARN), extra_args=_role_arguments(properties)
+        _sts_clients(properties, region),
+        source,
+        _required(properties, ROLE_ARN),
+        extra_args=_role_arguments(properties),
     )
-    _renewing(session, fetcher, "assume-role")
+    _use_refreshable(session, fetcher, "assume-role")
 
 
 def _web_identity(session: AioSession, properties: Properties, region: str) -> None:
@@ -88,14 +91,14 @@ def _web_identity(session: AioSession, properties: Properties, region: str) -> N
         return  # the SDK's chain reads AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN
     fetcher = aio.AioAssumeRoleWithWebIdentityCredentialFetcher(
         _sts_clients(properties, region),
-        _token_loader(_needed(properties, WEB_IDENTITY_FILE)),
-        _needed(properties, ROLE_ARN),
+        _token_loader(_required(properties, WEB_IDENTITY_FILE)),
+        _required(properties, ROLE_ARN),
         extra_args=_role_arguments(properties),
     )
-    _renewing(session, fetcher, "assume-role-with-web-identity")
+    _use_refreshable(session, fetcher, "assume-role-with-web-identity")
 
 
-_PREPARE = {
+_CONFIGURE = {
     "AUTO": _auto,
     "BASIC": _basic,
     "ENV_VAR": _env_var,
@@ -105,7 +108,7 @@ _PREPARE = {
 }
 
 
-class _Source:
+class _SourceCredentials:
     """The credentials that ask for the role: basic keys when set, else the profile, else the SDK's chain."""
 
     def __init__(self, properties: Properties) -> None:
@@ -120,7 +123,7 @@ class _Source:
         return await credentials.get_frozen_credentials()
 
 
-class _Renewing:
+class _FixedProvider:
     """The session component `credential_provider` with one answer."""
 
     def __init__(self, credentials: Any) -> None:
@@ -130,9 +133,9 @@ class _Renewing:
         return self._credentials
 
 
-def _renewing(session: AioSession, fetcher: Any, method: str) -> None:
+def _use_refreshable(session: AioSession, fetcher: Any, method: str) -> None:
     credentials = aio.AioDeferredRefreshableCredentials(refresh_using=fetcher.fetch_credentials, method=method)
-    session.register_component("credential_provider", _Renewing(credentials))
+    session.register_component("credential_provider", _FixedProvider(credentials))
 
 
 def _sts_clients(properties: Properties, region: str) -> Any:
@@ -148,18 +151,18 @@ def _role_arguments(properties: Properties) -> dict[str, str]:
 def _token_loader(path: str) -> Any:
     load = FileWebIdentityTokenLoader(path)
 
-    def checked() -> Any:
+    def load_checked() -> Any:
         try:
             return load()
         except OSError as error:
             raise ConfigurationError(WEB_IDENTITY_FILE.key, path, "a readable file", reason=str(error)) from error
 
-    return checked
+    return load_checked
 
 
-def _needed(properties: Properties, declared: Property[str | None]) -> str:
+def _required(properties: Properties, declared: Property[str | None]) -> str:
     value = properties.value(declared)
     if value is None:
-        reason = f"needed by {CREDENTIALS_PROVIDER.key}={provider_of(properties)}"
+        reason = f"needed by {CREDENTIALS_PROVIDER.key}={provider_name(properties)}"
         raise ConfigurationError(declared.key, None, declared.valid, reason=reason)
     return value

@@ -138,7 +138,9 @@ def _from_answer(api: str, error: sdk.ClientError) -> KinesisError:
 
 def _from_transport(api: str, error: Exception) -> KinesisError:
     if _is_bad_certificate(error):
-        return FatalKinesisError(api, "CertificateVerificationFailed", f"{error}; check {ENDPOINT.key} and {tls.WHERE}")
+        return FatalKinesisError(
+            api, "CertificateVerificationFailed", f"{error}; check {ENDPOINT.key} and {tls.CA_BUNDLE_HINT}"
+        )
     said = str(error) or ("no answer in time" if isinstance(error, TimeoutError) else "connection lost")
     return TransientError(api, type(error).__name__, said)
 

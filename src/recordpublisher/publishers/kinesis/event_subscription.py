@@ -16,7 +16,7 @@ from .ports import ReadResponse
 from .tls import limit_read_ahead
 
 API = "SubscribeToShard"
-BLOCK_BYTES = 64 * 1024
+READ_BUFFER_BYTES = 64 * 1024
 """What asyncio reads at once (it would take 256 KiB), and how much that is still encrypted it keeps before it stops (512 KiB): what lies
 behind an event's end stays here until the next is asked for (P6)."""
 
@@ -28,13 +28,13 @@ class EventSubscription:
     nothing: bytes stay buffered and the next call goes on. Not for concurrent callers.
     """
 
-    def __init__(self, response: Any, shard: Shard, block: bytearray) -> None:
-        """`block`: where encrypted bytes arrive, of all subscriptions of a loop; its size bounds what is read at once."""
+    def __init__(self, response: Any, shard: Shard, read_buffer: bytearray) -> None:
+        """`read_buffer`: where encrypted bytes arrive, of all subscriptions of a loop; its size bounds what is read at once."""
         self._response = response
         self._shard = shard
         self._frames = FrameReader(response.content)
         if (transport := self._transport) is not None:
-            limit_read_ahead(transport, block)
+            limit_read_ahead(transport, read_buffer)
         self._stop_reading()
 
     def __aiter__(self) -> AsyncIterator[ReadResponse]:
@@ -42,7 +42,7 @@ class EventSubscription:
 
     async def __anext__(self) -> ReadResponse:
         with translate_errors(API), self._reading():
-            answer = await self._next_answer()
+            answer = await self._next_event()
         if answer is None:
             await self.close()
             raise StopAsyncIteration
@@ -72,14 +72,14 @@ class EventSubscription:
         connection = self._response.connection
         return None if connection is None else connection.transport
 
-    async def _next_answer(self) -> ReadResponse | None:
+    async def _next_event(self) -> ReadResponse | None:
         """The next event, None at the end of the stream."""
         while (frame := await self._frames.next()) is not None:
-            if (answer := self._answer(frame)) is not None:
+            if (answer := self._event_in(frame)) is not None:
                 return answer
         return None
 
-    def _answer(self, frame: Frame) -> ReadResponse | None:
+    def _event_in(self, frame: Frame) -> ReadResponse | None:
         """The event in a frame, None for frames without one. Raises: the error that a frame carries, translated."""
         headers = frame.headers
         kind = headers.get(":message-type")

@@ -51,7 +51,7 @@ async def list_all_streams(connections: Transport) -> list[str]:
         page = await connections.call("ListStreams", ExclusiveStartStreamName=names[-1])
 
 
-def shard_of(described: dict[str, Any], stream: str, stream_arn: str | None) -> Shard:
+def parse_shard(described: dict[str, Any], stream: str, stream_arn: str | None) -> Shard:
     """A Shard of a described one; it is closed when it has an ending sequence number."""
     keys = described["HashKeyRange"]
     parents = (described.get("ParentShardId"), described.get("AdjacentParentShardId"))
@@ -65,7 +65,7 @@ def shard_of(described: dict[str, Any], stream: str, stream_arn: str | None) -> 
     )
 
 
-def date_of(answer: dict[str, Any]) -> int:
+def parse_server_time_ms(answer: dict[str, Any]) -> int:
     """The service's wall clock when it answered, epoch ms, cut to whole seconds: never later than the answer (P3)."""
     said = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
     try:

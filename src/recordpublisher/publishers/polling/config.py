@@ -1,4 +1,4 @@
-"""PollingConfig: what the properties say about polling, typed and checked."""
+"""PollingConfig: the properties of polling, typed and checked."""
 
 from __future__ import annotations
 

@@ -16,14 +16,13 @@ from ..retry import call_with_retries
 from ..shard_metrics import ShardMetrics
 from ..shards import Shard
 from .config import PollingConfig
-from .publisher import PollingRecordPublisher, PollingService
-from .rate_control import CarriedReaderState
+from .publisher import CarriedReaderState, PollingRecordPublisher, PollingService
 
 
 class PollingRecordPublisherFactory(RecordPublisherFactory):
-    """Owns one client for all shards, made by `prepare` or with the first publisher; a service handed in is used instead and not closed.
+    """Owns one client for all shards, made by `prepare` or with the first publisher. A given `service` is used instead, and not closed.
 
-    Keeps what each shard's publisher leaves to its next one: a Spark worker makes new ones for every batch.
+    Keeps each shard's reader state from one publisher to the next: a Spark worker makes new publishers for every batch.
     """
 
     def __init__(
@@ -36,11 +35,11 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
         """Read the properties. Raises: ConfigurationError."""
         self._properties = properties = properties if isinstance(properties, Properties) else Properties(properties)
         self._config = PollingConfig.of(properties)
-        self._describing = DESCRIBE_STREAM_RETRIES.policy(properties)
+        self._describe_retries = DESCRIBE_STREAM_RETRIES.policy(properties)
         self._clock = clock or SystemClock()
         self._service = service
         self._own_client: KinesisClient | None = None
-        self._memory: dict[str, CarriedReaderState] = {}
+        self._carried_states: dict[str, CarriedReaderState] = {}
 
     def prepare(self, streams: Sequence[str]) -> None:
         """Make the client for the job's streams (names or ARNs), without a call.
@@ -53,17 +52,17 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
     async def create(
         self, shard: Shard, starting_position: StartingPosition, metrics: ShardMetrics
     ) -> PollingRecordPublisher:
-        """A publisher of `shard`. Nothing is read yet."""
+        """Make a publisher of `shard`. Nothing is read yet."""
         stream = shard.stream_arn or shard.stream
         service = self._service or self._client([stream])
         deaggregator = Deaggregator(
             shard,
             metrics,
-            lambda: call_with_retries(functools.partial(service.distributes_by_key, stream), self._describing),
+            lambda: call_with_retries(functools.partial(service.distributes_by_key, stream), self._describe_retries),
         )
-        position = await self._pinned(service, stream, starting_position)
+        position = await self._pin_latest(service, stream, starting_position)
         return PollingRecordPublisher(
-            service, shard, position, self._config, metrics, self._clock, deaggregator, self._memory
+            service, shard, position, self._config, metrics, self._clock, deaggregator, self._carried_states
         )
 
     async def close(self) -> None:
@@ -73,7 +72,7 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
             await client.close()
 
     def shared_client(self, streams: Sequence[str]) -> KinesisClient | None:
-        """The job's one client, for those who list its streams (names or ARNs) too; None with a service handed in. `close` closes it."""
+        """The job's client, also used to list its streams (names or ARNs). None when a service was given. `close` closes it."""
         return None if self._service is not None else self._client(streams)
 
     def _client(self, streams: Sequence[str]) -> KinesisClient:
@@ -81,8 +80,11 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
             self._own_client = KinesisClient(self._properties, streams)
         return self._own_client
 
-    async def _pinned(self, service: PollingService, stream: str, position: StartingPosition) -> StartingPosition:
-        """LATEST as a time of the server's clock (P3): a job has done so before; asked for directly it must not be lost on a refresh."""
+    async def _pin_latest(self, service: PollingService, stream: str, position: StartingPosition) -> StartingPosition:
+        """Turn LATEST into a timestamp of the service's clock (P3), so that a new iterator does not skip records.
+
+        A job has already done so; this is for callers that use the factory directly.
+        """
         if position.type is not PositionType.LATEST:
             return position
         now = await call_with_retries(functools.partial(service.server_time_ms, stream), self._config.list_shards)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import MutableMapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from ..aggregation.deaggregation import Deaggregator, DistributionPort
@@ -20,25 +21,24 @@ from ..shards import Shard
 from .config import PollingConfig
 from .rate_control import (
     MIN_CALL_INTERVAL_SECONDS,
-    CarriedReaderState,
     RecordSize,
     key_bytes_of,
     next_read_at,
     read_limit,
     retry_pause_seconds,
 )
-from .shard_iterator import ShardIterator, why_not_found
+from .shard_iterator import ShardIterator, explain_not_found
 
 
 class PollingService(PollingPort, ListingPort, DistributionPort, Protocol):
-    """What polling asks of the service."""
+    """The calls to the service that polling needs."""
 
 
 class PollingRecordPublisher(RecordPublisher):
-    """Owns the read position of one shard and the pace of its reads; leaves state, order and time to the consumer.
+    """Owns the read position of one shard and the rate of its reads. State, order and time belong to the consumer.
 
-    `run` reads until the shard's end and then answers COMPLETE, also when called again; it never answers INCOMPLETE. It is
-    stopped by cancelling its task, at any await; a later `run` goes on from the last position that the consumer answered.
+    `run` reads to the shard's end and returns COMPLETE, also when it is called again. It never returns INCOMPLETE. Cancel its task to
+    stop it. A later `run` resumes from the last position that the consumer returned.
     """
 
     def __init__(
@@ -50,9 +50,9 @@ class PollingRecordPublisher(RecordPublisher):
         metrics: ShardMetrics,
         clock: Clock,
         deaggregator: Deaggregator | None = None,
-        memory: MutableMapping[str, CarriedReaderState] | None = None,
+        carried_states: MutableMapping[str, CarriedReaderState] | None = None,
     ) -> None:
-        """`memory`: what publishers left behind, by `Shard.key`."""
+        """`carried_states`: states of earlier publishers in this process, by `Shard.key`."""
         self._service = service
         self._shard = shard
         self._position = position
@@ -62,19 +62,19 @@ class PollingRecordPublisher(RecordPublisher):
         self._deaggregator = deaggregator or Deaggregator(shard, metrics)
         self._iterator = ShardIterator(service, shard, config.get_iterator, metrics, clock)
         self._size = RecordSize()
-        self._room: int | None = None
+        self._read_budget: int | None = None
         self._read_at = clock.monotonic()
-        self._answered_at = self._next_read_at = self._read_at
+        self._responded_at = self._next_read_at = self._read_at
         self._unanswered_at = -math.inf
         self._loop_seconds = config.interval_seconds
         self._is_complete = False
-        self._memory = {} if memory is None else memory
-        if (left := self._memory.pop(shard.key, None)) is not None:
-            self._take_over(left)
+        self._carried_states = {} if carried_states is None else carried_states
+        if (carried := self._carried_states.pop(shard.key, None)) is not None:
+            self._resume(carried)
 
     def set_read_budget(self, held_bytes: int) -> None:
-        """From now on a read asks for no more records than fit into `held_bytes`, but for at least one (P6)."""
-        self._room = held_bytes
+        """From now on a read requests no more records than fit into `held_bytes`, but at least one (P6)."""
+        self._read_budget = held_bytes
 
     async def run(self, consumer: BatchConsumer) -> RunResult:
         """Publish batches, empty ones included, until the shard's end.
@@ -86,91 +86,93 @@ class PollingRecordPublisher(RecordPublisher):
                 await asyncio.sleep(max(0.0, self._next_read_at - self._clock.monotonic()))
                 await self._publish(await self._read(), consumer)
         except Exception:
-            self._iterator.drop()  # it may be what failed: who tries again is not to fail by it for good
+            self._iterator.discard()  # the iterator may be the cause: the next run takes a new one
             raise
         finally:
-            self._leave()
+            self._carry_state()
         return RunResult.COMPLETE
 
-    async def _publish(self, answer: ReadResponse, consumer: BatchConsumer) -> None:
-        batch = await self._batch_of(answer)
-        position, following = batch.read_position, answer.next_iterator
+    async def _publish(self, response: ReadResponse, consumer: BatchConsumer) -> None:
+        batch = await self._batch_of(response)
+        position, next_iterator = batch.read_position, response.next_iterator
         taking = consumer(batch)
-        del answer, batch  # what the consumer has let go of is not held here, nor until the next read (P6)
-        self._advance(position, following, await taking)
+        del response, batch  # free the records as soon as the consumer does, before the next read (P6)
+        self._advance(position, next_iterator, await taking)
 
-    def _take_over(self, left: CarriedReaderState) -> None:
-        """Go on where another publisher of the shard stopped; its iterator serves only when it stood where this one begins."""
-        self._size, self._unanswered_at = left.size, left.unanswered_at
-        self._next_read_at = max(left.next_read_at, left.unanswered_at + MIN_CALL_INTERVAL_SECONDS)
-        if left.iterator is not None and left.position == self._position:
-            self._iterator.follow(left.iterator, left.since)
+    def _resume(self, carried: CarriedReaderState) -> None:
+        """Continue from the state of an earlier publisher of the shard. Its iterator is valid only for the same position."""
+        self._size, self._unanswered_at = carried.size, carried.unanswered_at
+        self._next_read_at = max(carried.next_read_at, carried.unanswered_at + MIN_CALL_INTERVAL_SECONDS)
+        if carried.iterator is not None and carried.position == self._position:
+            self._iterator.set(carried.iterator, carried.since)
 
-    def _leave(self) -> None:
+    def _carry_state(self) -> None:
         if not self._is_complete:
-            in_hand = self._iterator.in_hand
-            self._memory[self._shard.key] = CarriedReaderState(
-                self._position, *in_hand, self._size, self._next_read_at, self._unanswered_at
+            iterator_and_age = self._iterator.current
+            self._carried_states[self._shard.key] = CarriedReaderState(
+                self._position, *iterator_and_age, self._size, self._next_read_at, self._unanswered_at
             )
 
     async def _read(self) -> ReadResponse:
-        """The next answer. The iterator is used up with it: a cancellation before the consumer answered reads again."""
+        """Read the next response. Its iterator is discarded: after a cancellation the same records are read again from the position."""
         self._loop_seconds, self._read_at = self._clock.monotonic() - self._read_at, self._clock.monotonic()
-        answer = await call_with_retries(
-            self._answer,
+        response = await call_with_retries(
+            self._read_once,
             self._config.get_records,
             on_retry=retry_counter(self._metrics),
             min_pause=self._pause_seconds,
         )
-        self._answered_at = self._clock.monotonic()
-        self._iterator.drop()
-        return answer
+        self._responded_at = self._clock.monotonic()
+        self._iterator.discard()
+        return response
 
-    async def _answer(self) -> ReadResponse:
-        """One answer, by new iterators as often as they expire (R2). Raises: TransientError when it is worth a retry."""
+    async def _read_once(self) -> ReadResponse:
+        """Read once, with a new iterator each time one expires (R2). Raises: TransientError when a retry may help."""
         while True:
             try:
-                iterator = await self._iterator.at(self._position)
+                iterator = await self._iterator.get(self._position)
                 self._read_at = self._clock.monotonic()
-                return await self._answer_to(iterator)
+                return await self._get_records(iterator)
             except ExpiredIteratorError:
-                self._iterator.expire()
+                self._iterator.discard_expired()
                 await asyncio.sleep(MIN_CALL_INTERVAL_SECONDS)
             except ResourceNotFoundError as error:
-                self._iterator.drop()
-                raise await why_not_found(self._service, self._shard, error, self._config.list_shards) from error
+                self._iterator.discard()
+                raise await explain_not_found(self._service, self._shard, error, self._config.list_shards) from error
 
-    async def _answer_to(self, iterator: str) -> ReadResponse:
+    async def _get_records(self, iterator: str) -> ReadResponse:
         earlier, self._unanswered_at = self._unanswered_at, self._read_at
         try:
-            answer = await self._service.get_records(self._shard, iterator, self._limit())
-        except (ThrottledError, ExpiredIteratorError):  # refused, so not charged
+            response = await self._service.get_records(self._shard, iterator, self._limit())
+        except (ThrottledError, ExpiredIteratorError):  # a refused read does not count against the quota
             self._unanswered_at = earlier
             raise
         self._unanswered_at = -math.inf
-        return answer
+        return response
 
     def _pause_seconds(self, error: TransientError) -> float:
         return retry_pause_seconds(error, self._clock.monotonic() - self._unanswered_at)
 
     def _limit(self) -> int:
         is_adaptive = self._config.adaptive and self._size.is_measured
-        return read_limit(self._config.max_records, self._size, self._room, self._loop_seconds if is_adaptive else None)
+        return read_limit(
+            self._config.max_records, self._size, self._read_budget, self._loop_seconds if is_adaptive else None
+        )
 
-    async def _batch_of(self, answer: ReadResponse) -> RecordBatch:
-        """The answer as a batch of user records, counted; sets the pace and the expected record size."""
-        raw = answer.records
+    async def _batch_of(self, response: ReadResponse) -> RecordBatch:
+        """Make a batch of user records and count it. Sets the time of the next read and the expected record size."""
+        raw = response.records
         batch = RecordBatch(
             self._shard,
             await self._deaggregator.user_records(raw, self._position),
-            answer.millis_behind_latest,
+            response.millis_behind_latest,
             SequenceNumber(raw[-1].sequence_number) if raw else None,
-            answer.child_shards,
+            response.child_shards,
             raw_count=len(raw),
             raw_bytes=sum([len(record.data) for record in raw]),
         )
         read_bytes = batch.raw_bytes + key_bytes_of(raw)
-        self._next_read_at = next_read_at(self._read_at, self._answered_at, self._config.interval_seconds, read_bytes)
+        self._next_read_at = next_read_at(self._read_at, self._responded_at, self._config.interval_seconds, read_bytes)
         self._size = self._size.after(batch, read_bytes)
         self._count(batch)
         return batch
@@ -185,12 +187,28 @@ class PollingRecordPublisher(RecordPublisher):
         if batch.millis_behind_latest is not None:
             metrics.millis_behind_latest = batch.millis_behind_latest
 
-    def _advance(self, read: SequenceNumber | None, following: str | None, answered: SequenceNumber | None) -> None:
-        """Go on behind the answered position and nothing else (P1): the iterator `following` stands behind `read` and serves only there."""
-        self._position = next_position(self._position, answered)
-        if answered != read:
+    def _advance(self, read: SequenceNumber | None, next_iterator: str | None, returned: SequenceNumber | None) -> None:
+        """Resume only from the returned position (P1). `next_iterator` is valid only if that is `read`, the end of the batch."""
+        self._position = next_position(self._position, returned)
+        if returned != read:
             return
-        if following is None:
+        if next_iterator is None:
             self._is_complete = True
         else:
-            self._iterator.follow(following, self._answered_at)
+            self._iterator.set(next_iterator, self._responded_at)
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedReaderState:
+    """What a publisher leaves for the next one of its shard, so that iterators, quotas and sizes survive it.
+
+    `iterator` (None: none) is valid at `position` and was taken at `since`. No read before `next_read_at` (R1). `unanswered_at` is the
+    start of a read whose response was lost, else -inf. All times are monotonic seconds.
+    """
+
+    position: StartingPosition
+    iterator: str | None
+    since: float
+    size: RecordSize
+    next_read_at: float
+    unanswered_at: float

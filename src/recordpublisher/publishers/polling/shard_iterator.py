@@ -1,4 +1,4 @@
-"""The shard iterator: taken from the position, replaced before it goes stale (R2)."""
+"""ShardIterator: taken at a position, reused from response to response, replaced before it expires (R2)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .rate_control import MAX_ITERATOR_AGE_SECONDS, retry_pause_seconds
 
 
 class ShardIterator:
-    """Owns one shard's iterator and its age. Holds none at first: a held-back shard makes no call (W11)."""
+    """Owns one shard's iterator and its age. It is fetched on first use, so a paused shard makes no call (W11)."""
 
     def __init__(
         self, port: PollingPort, shard: Shard, policy: RetryPolicy, metrics: ShardMetrics, clock: Clock
@@ -28,10 +28,10 @@ class ShardIterator:
         self._value: str | None = None
         self._since = 0.0
 
-    async def at(self, position: StartingPosition) -> str:
-        """The iterator in hand, or a new one from `position` when there is none or it is older than four minutes."""
+    async def get(self, position: StartingPosition) -> str:
+        """Return the current iterator, or a new one for `position` when there is none or it is older than four minutes."""
         if self._value is not None and self._clock.monotonic() - self._since > MAX_ITERATOR_AGE_SECONDS:
-            self.expire()
+            self.discard_expired()
         if self._value is None:
             since = self._clock.monotonic()
             self._value = await call_with_retries(
@@ -43,38 +43,38 @@ class ShardIterator:
             self._since = since
         return self._value
 
-    def follow(self, value: str, since: float) -> None:
-        """Go on with the iterator of an answer that came at `since` (monotonic seconds)."""
+    def set(self, value: str, since: float) -> None:
+        """Take the iterator of a response that came at `since` (monotonic seconds)."""
         self._value, self._since = value, since
 
     @property
-    def in_hand(self) -> tuple[str | None, float]:
-        """The iterator, None for none, and since when (monotonic seconds)."""
+    def current(self) -> tuple[str | None, float]:
+        """The iterator (None: none) and when it was taken (monotonic seconds)."""
         return self._value, self._since
 
-    def drop(self) -> None:
-        """Forget the iterator: it is used, or does not stand at the position."""
+    def discard(self) -> None:
+        """Forget the iterator: it was used, or belongs to another position."""
         self._value = None
 
-    def expire(self) -> None:
-        """Forget the iterator because it is too old; counted."""
+    def discard_expired(self) -> None:
+        """Forget the iterator because it is too old, and count it."""
         self._value = None
         self._metrics.iterator_refreshes += 1
 
 
-async def why_not_found(
+async def explain_not_found(
     listing: ListingPort, shard: Shard, error: ResourceNotFoundError, policy: RetryPolicy
 ) -> RecordPublisherError:
-    """The error to raise for a shard that was not found: a shard is never marked complete because it vanished.
+    """Return the error to raise for a shard that the service did not find. A shard that vanished is never marked complete.
 
-    TransientError when it is still listed, DataLossError when it is not: what it held behind our position can no longer be read.
+    TransientError when it is still listed. DataLossError when it is not: its unread records are lost.
     Raises: StreamNotFoundError when the whole stream is gone.
     """
 
     async def still_listed() -> bool:
         try:
             listed = await listing.list_shards(shard.stream_arn or shard.stream)
-        except ResourceInUseError as busy:  # the stream is being made or deleted: soon one or the other is true
+        except ResourceInUseError as busy:  # the stream is being created or deleted: list again
             raise TransientError(busy.api, busy.code, str(busy)) from busy
         if is_listing_older_than(shard, listed):
             raise TransientError(error.api, error.code, f"{shard.key} is not found and not listed yet")
@@ -83,6 +83,6 @@ async def why_not_found(
     if await call_with_retries(still_listed, policy):
         return TransientError(error.api, error.code, f"{shard.key} is not found, though it is listed")
     return DataLossError(
-        f"shard {shard.key} vanished before it was read to its end: past retention, or the stream was made anew; "
-        f"start without its state to go on without the records in between ({error})"
+        f"shard {shard.key} vanished before it was read to its end: it is past retention, or the stream was deleted and created again; "
+        f"to continue without the lost records, start without its state ({error})"
     )

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordpublisher.publishers.kinesis.codec import incremental_decoder as piecewise
-from recordpublisher.publishers.kinesis.codec.incremental_decoder import PIECE_BYTES, IncrementalReadDecoder
+from recordpublisher.publishers.kinesis.codec.incremental_decoder import MIN_PIECE_BYTES, IncrementalReadDecoder
 from recordpublisher.publishers.kinesis.codec.read_response import decode_read
 
 from servers.event_frames import wire_record
@@ -19,7 +19,7 @@ COMPACT = (",", ":")
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch):
-    monkeypatch.setattr(piecewise, "PIECE_BYTES", 1)
+    monkeypatch.setattr(piecewise, "MIN_PIECE_BYTES", 1)
 
 
 def arrived(body, parts):
@@ -29,9 +29,9 @@ def arrived(body, parts):
         stop = min(at + part, len(body))
         data = bytearray(kept + body[at:stop])
         before, at = bytes(data), stop
-        taken = reader.feed(memoryview(data), at == len(body))
-        assert bytes(data) == before, "what was not taken must be as it was"
-        kept = before[taken:]
+        consumed = reader.feed(memoryview(data), at == len(body))
+        assert bytes(data) == before, "what was not consumed must be as it was"
+        kept = before[consumed:]
         most = max(most, len(kept))
         if at == len(body):
             break
@@ -100,6 +100,6 @@ def test_what_is_no_answer_is_refused_as_a_whole_one_is(body, part):
 
 
 def test_little_is_not_decoded_by_itself(monkeypatch):
-    monkeypatch.setattr(piecewise, "PIECE_BYTES", PIECE_BYTES)
+    monkeypatch.setattr(piecewise, "MIN_PIECE_BYTES", MIN_PIECE_BYTES)
     body = body_of([wire_record(b"x", str(n), arrival=1.0) for n in range(50)])
     assert arrived(body, [len(body) - 1])[1] == len(body) - 1

@@ -164,7 +164,7 @@ async def test_a_cancelled_read_loses_nothing():
         whole = initial_response() + an_event(wire_record(b"data", "4"))
         talk.send(talk.streams[0], whole[:-9])
         reading = asyncio.create_task(anext(subscription))
-        await settled(lambda: subscription._frames._held and not subscription._response._chunks)
+        await settled(lambda: subscription._frames._buffered_bytes and not subscription._response._chunks)
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)
         talk.send(talk.streams[0], whole[-9:])

@@ -19,8 +19,8 @@ from ..error_mapping import TruncatedStreamError
 
 _PRELUDE = Struct("!III")  # length of the frame, length of its headers, checksum of these two
 _CHECKSUM = Struct("!I")
-_AROUND = _PRELUDE.size + _CHECKSUM.size
-_LARGEST_PAYLOAD = 24 * 2**20  # as the SDK has it
+_FRAME_OVERHEAD = _PRELUDE.size + _CHECKSUM.size
+_MAX_PAYLOAD_BYTES = 24 * 2**20  # as the SDK has it
 
 
 class Frame(NamedTuple):
@@ -40,36 +40,36 @@ class FrameReader:
     def __init__(self, content: Any) -> None:
         self._content = content
         self._chunks: list[bytes] = []
-        self._held = 0
+        self._buffered_bytes = 0
 
     async def next(self) -> Frame | None:
         """The next frame, None at the end of the body. Raises: TruncatedStreamError, the SDK's checksum and header errors.
 
         A cancelled call loses nothing: what was read stays.
         """
-        if not await self._hold(_PRELUDE.size):
+        if not await self._fill(_PRELUDE.size):
             return None
         length, headers_length = _checked_lengths(b"".join(self._chunks)[: _PRELUDE.size])
-        await self._hold(length)
-        return _checked_frame(memoryview(self._take(length)), headers_length)
+        await self._fill(length)
+        return _checked_frame(memoryview(self._pop(length)), headers_length)
 
-    async def _hold(self, wanted: int) -> bool:
+    async def _fill(self, wanted: int) -> bool:
         """Read until `wanted` bytes are held; False at the end of the body between two frames."""
-        while self._held < wanted:
+        while self._buffered_bytes < wanted:
             chunk = await self._content.readany()
-            if not chunk and not self._held:
+            if not chunk and not self._buffered_bytes:
                 return False
             if not chunk:
-                raise TruncatedStreamError(f"the stream ended inside a frame: {self._held} of {wanted} bytes")
+                raise TruncatedStreamError(f"the stream ended inside a frame: {self._buffered_bytes} of {wanted} bytes")
             self._chunks.append(chunk)
-            self._held += len(chunk)
+            self._buffered_bytes += len(chunk)
         return True
 
-    def _take(self, length: int) -> bytes:
+    def _pop(self, length: int) -> bytes:
         """The first `length` bytes. What is behind them came with the last chunk, since nothing is read in advance."""
         *whole, last = self._chunks
-        self._held -= length
-        end = len(last) - self._held
+        self._buffered_bytes -= length
+        end = len(last) - self._buffered_bytes
         self._chunks = [last[end:]]
         return b"".join((*whole, memoryview(last)[:end]))
 
@@ -78,10 +78,10 @@ def _checked_lengths(prelude: bytes) -> tuple[int, int]:
     """The lengths of the frame and of its headers, their own checksum checked before anyone waits for that many bytes."""
     length, headers_length, checksum = _PRELUDE.unpack(prelude)
     _check(prelude[:8], checksum)
-    if length < _AROUND + headers_length:
+    if length < _FRAME_OVERHEAD + headers_length:
         raise InvalidHeadersLength(headers_length)
-    if length > _AROUND + headers_length + _LARGEST_PAYLOAD:
-        raise InvalidPayloadLength(length - _AROUND - headers_length)
+    if length > _FRAME_OVERHEAD + headers_length + _MAX_PAYLOAD_BYTES:
+        raise InvalidPayloadLength(length - _FRAME_OVERHEAD - headers_length)
     return length, headers_length
 
 

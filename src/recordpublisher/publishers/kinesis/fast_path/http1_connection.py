@@ -11,9 +11,9 @@ from ..tls import share_read_buffer
 from .http1_response import BodyReader, ChunkedDecoder, ResponseHead, parse_response_head
 from .read_scheduler import BodyReadScheduler
 
-_LONGEST_HEAD = 64 * 1024
-_HEAD_ENDS = b"\r\n\r\n"
-_PIECE = 256 * 1024  # the loop runs between two pieces of a large request (F1)
+_MAX_HEAD_BYTES = 64 * 1024
+_HEAD_END = b"\r\n\r\n"
+_WRITE_BYTES = 256 * 1024  # the loop runs between two pieces of a large request (F1)
 ReaderFactory = Callable[[ResponseHead], BodyReader]
 
 
@@ -27,14 +27,14 @@ class Http1Connection(asyncio.BufferedProtocol):
     def __init__(self, read_buffer: bytearray, scheduler: BodyReadScheduler) -> None:
         self._scheduler = scheduler
         self._read_buffer = read_buffer
-        self._block = read_buffer
+        self._buffer = read_buffer
         self._leftover = b""
         self._filled = 0
         self._transport: Any = None
         self._closed = asyncio.get_running_loop().create_future()
         self._drained = asyncio.Event()
         self._drained.set()
-        self._answer: asyncio.Future[tuple[ResponseHead, BodyReader]] | None = None
+        self._response: asyncio.Future[tuple[ResponseHead, BodyReader]] | None = None
         self._reader_for: ReaderFactory | None = None
         self._head: ResponseHead | None = None
         self._reader: BodyReader | None = None
@@ -44,7 +44,7 @@ class Http1Connection(asyncio.BufferedProtocol):
     @property
     def is_usable(self) -> bool:
         """Whether another request may be sent."""
-        return not self._closed.done() and not self._transport.is_closing() and self._answer is None
+        return not self._closed.done() and not self._transport.is_closing() and self._response is None
 
     @property
     def has_received_nothing(self) -> bool:
@@ -56,30 +56,30 @@ class Http1Connection(asyncio.BufferedProtocol):
 
         Raises: ConnectionResetError, MalformedResponseError, what the reader raises. Any error or cancellation closes the connection.
         """
-        self._answer = answer = asyncio.get_running_loop().create_future()
+        self._response = response = asyncio.get_running_loop().create_future()
         self._reader_for, self._head, self._reader, self._chunks, self._left = reader_for, None, None, None, None
         try:
-            await self._send(request, answer)
-            head, reader = await answer
+            await self._send(request, response)
+            head, reader = await response
         except BaseException:
             self.abort()
             raise
         finally:
-            self._answer = self._reader_for = self._reader = None
+            self._response = self._reader_for = self._reader = None
             self._scheduler.finish(self)
         if not head.stays_open or self._filled or self._transport.get_write_buffer_size():
             self.abort()
         return head, reader
 
-    async def _send(self, request: bytes, answer: asyncio.Future[tuple[ResponseHead, BodyReader]]) -> None:
+    async def _send(self, request: bytes, response: asyncio.Future[tuple[ResponseHead, BodyReader]]) -> None:
         if self._closed.done() or self._transport.is_closing():
             raise ConnectionResetError("the connection was closed before the request")
-        for start in range(0, len(request), _PIECE):
+        for start in range(0, len(request), _WRITE_BYTES):
             await self._drained.wait()
-            if answer.done():  # refused, or lost, before it was all sent: the server would take the next request for the rest of this one
+            if response.done():  # refused, or lost, before it was all sent: the server would take the next request for the rest of this one
                 self.abort()
                 return
-            self._transport.write(request[start : start + _PIECE])
+            self._transport.write(request[start : start + _WRITE_BYTES])
 
     def abort(self) -> None:
         """Close the connection; what was under way is lost."""
@@ -99,21 +99,21 @@ class Http1Connection(asyncio.BufferedProtocol):
         )  # what is written to it is copied off before the read_buffer's turn to be written to
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the kernel is to write: behind what was not taken yet."""
-        if self._block is self._read_buffer:
+        """Where the kernel is to write: behind what was not consumed yet."""
+        if self._buffer is self._read_buffer:
             self._read_buffer[: self._filled] = self._leftover
-        return memoryview(self._block)[self._filled :]
+        return memoryview(self._buffer)[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take what came."""
         filled = self._filled + nbytes
         try:
-            taken = self._take(filled)
+            consumed = self._consume(filled)
         except Exception as error:
             self._fail(error)
             self.abort()
         else:
-            self._keep(taken, filled)
+            self._set_aside(consumed, filled)
             if self._reader is not None and 2 * nbytes > len(self._read_buffer):
                 self._scheduler.wait_turn(self)
 
@@ -122,9 +122,11 @@ class Http1Connection(asyncio.BufferedProtocol):
         head, reader = self._head, self._reader
         if head is None or reader is None or head.length is not None or head.is_chunked:
             return
-        block = memoryview(bytearray(self._leftover)) if self._block is self._read_buffer else memoryview(self._block)
+        buffer = (
+            memoryview(bytearray(self._leftover)) if self._buffer is self._read_buffer else memoryview(self._buffer)
+        )
         try:
-            reader.feed(block[: self._filled], True)
+            reader.feed(buffer[: self._filled], True)
             self._leftover, self._filled = b"", 0  # TLS asks for a buffer once more
             self._done(head, reader)
         except Exception as error:
@@ -155,20 +157,20 @@ class Http1Connection(asyncio.BufferedProtocol):
 
     # --- helpers ------------------------------------------------------------------------------------------------------------------
 
-    def _take(self, filled: int) -> int:
+    def _consume(self, filled: int) -> int:
         """Take what can be reject_malformed of the block's first `filled` bytes; the answer is how many bytes that were."""
-        if self._answer is None or self._answer.done():
+        if self._response is None or self._response.done():
             raise MalformedResponseError("bytes that nobody asked for")
         at = 0
         while self._head is None:
-            end = self._block.find(_HEAD_ENDS, at, filled)
+            end = self._buffer.find(_HEAD_END, at, filled)
             if end < 0:
-                if filled - at > _LONGEST_HEAD:
+                if filled - at > _MAX_HEAD_BYTES:
                     raise MalformedResponseError("a head without an end")
                 return at
-            self._begin_body(parse_response_head(bytes(memoryview(self._block)[at:end])))
-            at = end + len(_HEAD_ENDS)
-        return at + self._take_body(self._head, memoryview(self._block)[at:filled])
+            self._begin_body(parse_response_head(bytes(memoryview(self._buffer)[at:end])))
+            at = end + len(_HEAD_END)
+        return at + self._consume_body(self._head, memoryview(self._buffer)[at:filled])
 
     def _begin_body(self, head: ResponseHead) -> None:
         if head.is_interim or self._reader_for is None:
@@ -177,43 +179,43 @@ class Http1Connection(asyncio.BufferedProtocol):
         self._left = head.length
         self._chunks = ChunkedDecoder() if head.is_chunked else None
 
-    def _take_body(self, head: ResponseHead, data: memoryview) -> int:
+    def _consume_body(self, head: ResponseHead, data: memoryview) -> int:
         reader = self._reader
         if reader is None:
             return 0  # behind the answer: too much, which `exchange` sees
         if self._chunks is not None:
-            taken = self._chunks.feed(bytes(data))
+            consumed = self._chunks.feed(bytes(data))
             if self._chunks.is_done:
                 reader.feed(memoryview(self._chunks.content), True)
                 self._done(head, reader)
-            return taken
+            return consumed
         if self._left is None:
             return reader.feed(data, False)
-        taken = reader.feed(data[: self._left], len(data) >= self._left)
-        self._left -= taken
+        consumed = reader.feed(data[: self._left], len(data) >= self._left)
+        self._left -= consumed
         if self._left == 0:
             self._done(head, reader)
-        return taken
+        return consumed
 
-    def _keep(self, taken: int, filled: int) -> None:
-        """Put aside what was not taken: a little beside the read_buffer, more in a block of its own that grows."""
-        self._filled = filled - taken
+    def _set_aside(self, consumed: int, filled: int) -> None:
+        """Put aside what was not consumed: a little beside the read_buffer, more in a block of its own that grows."""
+        self._filled = filled - consumed
         if self._filled <= len(self._read_buffer) // 2:
-            self._leftover = bytes(memoryview(self._block)[taken:filled])
-            self._block = self._read_buffer
-        elif taken or filled == len(self._block) or self._block is self._read_buffer:
-            block = bytearray(2 * max(self._filled, len(self._read_buffer)))
-            block[: self._filled] = memoryview(self._block)[taken:filled]
-            self._block = block
+            self._leftover = bytes(memoryview(self._buffer)[consumed:filled])
+            self._buffer = self._read_buffer
+        elif consumed or filled == len(self._buffer) or self._buffer is self._read_buffer:
+            buffer = bytearray(2 * max(self._filled, len(self._read_buffer)))
+            buffer[: self._filled] = memoryview(self._buffer)[consumed:filled]
+            self._buffer = buffer
 
     def _done(self, head: ResponseHead, reader: BodyReader) -> None:
         self._reader = None
         self._scheduler.finish(self)
         self._drained.set()
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_result((head, reader))
+        if self._response is not None and not self._response.done():
+            self._response.set_result((head, reader))
 
     def _fail(self, error: Exception) -> None:
         self._drained.set()
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(error)
+        if self._response is not None and not self._response.done():
+            self._response.set_exception(error)

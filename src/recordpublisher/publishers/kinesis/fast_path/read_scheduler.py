@@ -28,47 +28,47 @@ class BodyReadScheduler:
     """
 
     def __init__(self) -> None:
-        self._first: BodyRead | None = None
+        self._current: BodyRead | None = None
         self._has_read = False
         self._waiting: deque[BodyRead] = deque()
 
-    def wait_turn(self, reading: BodyRead) -> None:
+    def wait_turn(self, read: BodyRead) -> None:
         """The connection has read and there was more: it goes on, or waits for the one whose turn it is."""
-        if self._first is None:
-            self._begin_body(reading)
-        elif self._first is reading:
+        if self._current is None:
+            self._begin(read)
+        elif self._current is read:
             self._has_read = True
         else:
-            reading.pause()
-            self._waiting.append(reading)
+            read.pause()
+            self._waiting.append(read)
 
-    def finish(self, reading: BodyRead) -> None:
+    def finish(self, read: BodyRead) -> None:
         """The body is whole, or lost."""
-        if self._first is reading:
+        if self._current is read:
             self._next()
-        elif reading in self._waiting:
-            self._waiting.remove(reading)
-            reading.resume()
+        elif read in self._waiting:
+            self._waiting.remove(read)
+            read.resume()
 
     # --- helpers ------------------------------------------------------------------------------------------------------------------
 
-    def _begin_body(self, reading: BodyRead) -> None:
-        self._first, self._has_read = reading, True
-        asyncio.get_running_loop().call_soon(self._look, reading)
+    def _begin(self, read: BodyRead) -> None:
+        self._current, self._has_read = read, True
+        asyncio.get_running_loop().call_soon(self._check_progress, read)
 
-    def _look(self, reading: BodyRead) -> None:
+    def _check_progress(self, read: BodyRead) -> None:
         """Once in a round of the loop: has the first one read since the last?"""
-        if self._first is not reading:
+        if self._current is not read:
             return
         if self._has_read:
             self._has_read = False
-            asyncio.get_running_loop().call_soon(self._look, reading)
+            asyncio.get_running_loop().call_soon(self._check_progress, read)
         else:
             self._next()
 
     def _next(self) -> None:
-        self._first = None
+        self._current = None
         if self._waiting:
             following = self._waiting.popleft()
             following.resume()
-            self._begin_body(following)
+            self._begin(following)
