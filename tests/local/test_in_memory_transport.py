@@ -122,7 +122,7 @@ def test_a_client_that_does_not_read_keeps_one_event():
             bench.stream.put(bytes(900_000), "k")
         events = await bench.subscribed()
         await asyncio.sleep(10)
-        [response] = bench.client._connections._open
+        [response] = bench.client._transport._open
         buffered = len(response._buffer)
         await anext(events)
         return buffered

@@ -4,8 +4,8 @@ import asyncio
 import ssl
 from contextlib import asynccontextmanager, suppress
 
-from recordpublisher.publishers.kinesis.fast_path.http1_client import BufferedBody
 from recordpublisher.publishers.kinesis.fast_path.http1_pool import Http1ConnectionPool
+from recordpublisher.publishers.kinesis.fast_path.http1_response import BufferedBody
 from recordpublisher.publishers.kinesis.fast_path.read_scheduler import BodyReadScheduler
 
 REQUEST = b"POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\nhi"

@@ -93,4 +93,4 @@ def broken_responses_are_known() -> Patches:
 
 
 def frames_are_checked() -> Patches:
-    return [replace_attribute(frames, "_check", nothing)]
+    return [replace_attribute(frames, "_verify_checksum", nothing)]

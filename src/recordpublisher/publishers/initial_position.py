@@ -87,7 +87,7 @@ def _strptime_part(match: re.Match[str], java: str) -> str:
     if letter not in _FIELDS:
         valid = f"a SimpleDateFormat of the letters {' '.join(_FIELDS)}"
         raise ConfigurationError(
-            INITIAL_TIMESTAMP_FORMAT.key, java, valid, reason=f"the letter {letter} is not reject_malformed"
+            INITIAL_TIMESTAMP_FORMAT.key, java, valid, reason=f"the letter {letter} is not supported"
         )
     return _FIELDS[letter]
 

@@ -111,7 +111,9 @@ def test_a_service_that_contradicts_itself_ends_in_the_time_out():
 def test_the_maximum_of_consumers_is_an_error_that_says_what_to_do():
     ports = ScriptedPorts()
     ports.consumers.maximum = 0
-    with pytest.raises(ConsumerError, match=f"'app'.*{STREAM_ARN} has its maximum of consumers.*deregister an unused one"):
+    with pytest.raises(
+        ConsumerError, match=f"'app'.*{STREAM_ARN} has its maximum of consumers.*deregister an unused one"
+    ):
         run_virtual(active(ports))
 
 

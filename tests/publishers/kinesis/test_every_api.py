@@ -143,7 +143,7 @@ async def test_no_answer_in_time_is_tried_again(api: str):
     operation, call = APIS[api]
     async with stub_and_client(aws_request_timeout="300") as (stub, client):
         stub.script(operation, never)
-        with pytest.raises(TransientError, match="no answer in time"):
+        with pytest.raises(TransientError, match="no response in time"):
             await call(client)
 
 

@@ -1,4 +1,4 @@
-"""What a job says when the server's certificate, or the file of those that are believed, is not as it should be."""
+"""What a job reports when the server's certificate, or the trusted CA file, is wrong."""
 
 import asyncio
 import ssl

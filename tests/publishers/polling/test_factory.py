@@ -69,4 +69,4 @@ def test_c2_what_a_client_needs_is_checked_when_the_job_is_made(bad):
 def test_the_region_may_come_from_the_jobs_streams():
     factory = PollingRecordPublisherFactory(Properties({}))
     factory.prepare(["arn:aws:kinesis:eu-central-1:123456789012:stream/orders"])
-    assert factory._own_client._connections._region == "eu-central-1"
+    assert factory._own_client._transport._region == "eu-central-1"

@@ -1,4 +1,4 @@
-"""The AWS SDK: the only room that knows its shapes."""
+"""Calls to Amazon Kinesis: the only package here that knows the AWS SDK. Start at `client.py` and `ports.py`."""
 
 from .client import KinesisClient
 from .run_sync import run_sync

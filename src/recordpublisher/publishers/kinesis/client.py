@@ -1,4 +1,4 @@
-"""KinesisClient: the ports of `wire.py` over the AWS SDK."""
+"""KinesisClient: implements the ports of `ports.py` with the AWS SDK."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class KinesisClient:
-    """Every call to the service that publishers, discovery and the Kinesis sink make: the ports of `wire.py`.
+    """Every call to the service that publishers, discovery and the Kinesis sink make: the ports of `ports.py`.
 
-    Owns its connections, opened at the first call and bound to that loop. Streams are names or ARNs; where the ARN is known it
-    goes into every call, as the service recommends. Nothing is retried here; errors are those of `errors.py`.
+    Owns its transport, opened at the first call and bound to that event loop. Streams are names or ARNs. A known ARN is sent with every
+    call, as the service recommends. Nothing is retried here. Errors are those of `errors.py`.
     """
 
     def __init__(
         self, properties: Properties, streams: Iterable[str] = (), *, transport: Transport | None = None
     ) -> None:
-        """Check what can be checked without a call; `streams` (names or ARNs) may give the region; `transport` is for tests.
+        """Check the properties without a call. `streams` (names or ARNs) may give the region; `transport` is for tests.
 
         Raises: ConfigurationError.
         """
         streams = tuple(streams)
         self._arns = {name_of(stream): stream for stream in streams if is_arn(stream)}
-        self._connections: Transport = transport or SdkTransport(properties, streams)
+        self._transport: Transport = transport or SdkTransport(properties, streams)
         self._distributes_by_key: dict[str, bool] = {}
         self._read_buffer = bytearray(READ_BUFFER_BYTES)
 
@@ -54,7 +54,7 @@ class KinesisClient:
 
     async def close(self) -> None:
         """Close all connections; open subscriptions end."""
-        await self._connections.close()
+        await self._transport.close()
 
     # --- polling ------------------------------------------------------------------------------------------------------------------
 
@@ -78,7 +78,7 @@ class KinesisClient:
     ) -> EventSubscription:
         """Open a subscription; the caller sets the deadline and closes it."""
         start = _start_parameters(position, type_key="Type", sequence_key="SequenceNumber")
-        response = await self._connections.subscribe(
+        response = await self._transport.subscribe(
             "SubscribeToShard", ConsumerARN=consumer_arn, ShardId=shard.shard_id, StartingPosition=start
         )
         return EventSubscription(response[RAW_EVENTS], shard, self._read_buffer)
@@ -105,13 +105,11 @@ class KinesisClient:
     # --- writing ------------------------------------------------------------------------------------------------------------------
 
     async def put_records(self, stream: str, entries: Sequence[PutEntry]) -> PutRecordsResponse:
-        """Put 1 to 500 records. Raises: StreamNotFoundError with the streams there are."""
+        """Put 1 to 500 records. Raises: StreamNotFoundError with the existing streams."""
         stream_parameter = self._stream_parameter(stream)
         try:
             body = encode_put(stream_parameter, entries)
-            response = await self._connections.call_with_body(
-                "PutRecords", body, **stream_parameter, Records=PLACEHOLDER
-            )
+            response = await self._transport.call_with_body("PutRecords", body, **stream_parameter, Records=PLACEHOLDER)
         except ResourceNotFoundError as error:
             raise await self._stream_not_found(stream) from error
         found: PutRecordsResponse = response[PUT]
@@ -122,7 +120,7 @@ class KinesisClient:
         return found
 
     async def stream_summary(self, stream: str) -> StreamSummary:
-        """The largest record that the stream takes, and whether keys decide the shard of a record."""
+        """The largest record that the stream accepts, and whether it distributes records by key."""
         summary = await self._describe_stream(stream)
         largest = int(summary.get("MaxRecordSizeInKiB", 1024)) * 1024
         return StreamSummary(largest, summary.get("RecordDistributionStrategy") != "AUTO")
@@ -130,7 +128,7 @@ class KinesisClient:
     # --- streams and shards -------------------------------------------------------------------------------------------------------
 
     async def stream_arn(self, stream: str) -> str:
-        """The ARN of a stream; known ones cost no call."""
+        """The ARN of a stream. A known ARN needs no call."""
         if is_arn(stream):
             return stream
         if stream not in self._arns:
@@ -140,7 +138,7 @@ class KinesisClient:
         return self._arns[stream]
 
     async def distributes_by_key(self, stream: str) -> bool:
-        """Whether keys decide the shard of a record: not on streams with AUTO record distribution (S4). Asked once a stream."""
+        """Whether the stream distributes records by key: not with AUTO record distribution (S4). One call for each stream."""
         if stream not in self._distributes_by_key:
             strategy = (await self._describe_stream(stream)).get("RecordDistributionStrategy")
             self._distributes_by_key[stream] = strategy != "AUTO"
@@ -154,20 +152,20 @@ class KinesisClient:
 
     async def list_streams(self) -> list[str]:
         """The names of all streams of the account in this region."""
-        return await list_all_streams(self._connections)
+        return await list_all_streams(self._transport)
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
-        """Every shard still listed, or those after the shard id `after`. Raises: StreamNotFoundError with the streams there are."""
+        """Every shard still listed, or those after the shard id `after`. Raises: StreamNotFoundError with the existing streams."""
         name, arn = name_of(stream), self._stream_parameter(stream).get("StreamARN")
         try:
-            described = await list_all_shards(self._connections, self._stream_parameter(stream), after)
+            described = await list_all_shards(self._transport, self._stream_parameter(stream), after)
         except ResourceNotFoundError as error:
             raise await self._stream_not_found(stream) from error
         with reject_malformed("ListShards"):
             return [parse_shard(shard, name, arn) for shard in described]
 
     async def server_time_ms(self, stream: str) -> int:
-        """The service's wall clock, epoch ms, from the Date of a response, cut to whole seconds (P3)."""
+        """The service's wall clock, epoch ms, from the Date header of a response, cut to whole seconds (P3)."""
         try:
             return parse_server_time_ms(await self._call("ListShards", **self._stream_parameter(stream), MaxResults=1))
         except ResourceNotFoundError as error:
@@ -176,7 +174,7 @@ class KinesisClient:
     # --- helpers ------------------------------------------------------------------------------------------------------------------
 
     async def _call(self, api: str, **parameters: Any) -> dict[str, Any]:
-        return await self._connections.call(api, **parameters)
+        return await self._transport.call(api, **parameters)
 
     async def _describe_stream(self, stream: str) -> dict[str, Any]:
         try:
@@ -187,7 +185,7 @@ class KinesisClient:
             return dict(response["StreamDescriptionSummary"])
 
     async def _stream_not_found(self, stream: str) -> StreamNotFoundError:
-        """The error for a stream that does not exist, with those that do where we may list them."""
+        """The error for a stream that does not exist. It names the existing streams if we may list them."""
         try:
             return StreamNotFoundError(stream, await self.list_streams())
         except KinesisError:
@@ -203,7 +201,7 @@ class KinesisClient:
 
 
 def _start_parameters(position: StartingPosition, *, type_key: str, sequence_key: str) -> dict[str, Any]:
-    """A starting position in the words of one of the two APIs."""
+    """The parameters of a starting position; their names differ between the two APIs."""
     start: dict[str, Any] = {type_key: position.type.value}
     if position.type is PositionType.AT_TIMESTAMP:
         start["Timestamp"] = _EPOCH + timedelta(milliseconds=position.timestamp_ms or 0)

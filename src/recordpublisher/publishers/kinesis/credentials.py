@@ -1,4 +1,4 @@
-"""Credentials as the properties ask for them, handed to an SDK session."""
+"""session_with_credentials: an SDK session with the credentials provider that the properties name."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def provider_name(properties: Properties) -> str:
 
 
 def session_with_credentials(properties: Properties, region: str) -> AioSession:
-    """An SDK session whose clients are signed by the provider that the properties name.
+    """Make an SDK session whose clients sign with the provider that the properties name.
 
-    Raises: ConfigurationError when the provider misses a property.
+    Raises: ConfigurationError when the provider needs a property that is not set.
     """
     session = _profile_session(properties)
     _CONFIGURE[provider_name(properties)](session, properties, region)
@@ -46,7 +46,7 @@ def session_with_credentials(properties: Properties, region: str) -> AioSession:
 
 
 def _profile_session(properties: Properties) -> AioSession:
-    """Raises: ConfigurationError for a profile that is not there; the SDK would say so at whatever it looks up first."""
+    """Raises: ConfigurationError for a profile that does not exist. The SDK would report it only later, at its first look-up."""
     session = AioSession(profile=properties.value(PROFILE_NAME))
     if (path := properties.value(PROFILE_PATH)) is not None:
         session.set_config_variable("credentials_file", path)
@@ -59,7 +59,7 @@ def _profile_session(properties: Properties) -> AioSession:
 
 
 def _auto(session: AioSession, properties: Properties, region: str) -> None:
-    """The SDK's own chain stays in place."""
+    """Keep the SDK's own chain."""
 
 
 def _basic(session: AioSession, properties: Properties, region: str) -> None:
@@ -109,7 +109,7 @@ _CONFIGURE = {
 
 
 class _SourceCredentials:
-    """The credentials that ask for the role: basic keys when set, else the profile, else the SDK's chain."""
+    """The credentials with which the role is assumed: basic keys when set, else the profile, else the SDK's chain."""
 
     def __init__(self, properties: Properties) -> None:
         self._session = _profile_session(properties)
@@ -124,7 +124,7 @@ class _SourceCredentials:
 
 
 class _FixedProvider:
-    """The session component `credential_provider` with one answer."""
+    """The session component `credential_provider`, which always returns the same credentials."""
 
     def __init__(self, credentials: Any) -> None:
         self._credentials = credentials

@@ -1,4 +1,4 @@
-"""Where the service is: endpoint and region, checked before anything is sent; names and ARNs of streams."""
+"""Endpoint and region of the service, checked before anything is sent; names and ARNs of streams."""
 
 from __future__ import annotations
 
@@ -24,28 +24,26 @@ def is_arn(stream: str) -> bool:
 
 
 def name_of(stream: str) -> str:
-    """A stream's name, given as name or ARN. Raises: ConfigurationError when it begins like an ARN and is none of a stream."""
+    """A stream's name, given as name or ARN. Raises: ConfigurationError when it begins like an ARN and is not the ARN of a stream."""
     if not is_arn(stream):
         return stream
     return _parsed_arn(stream)["name"]
 
 
 def endpoint_of(properties: Properties) -> str | None:
-    """The endpoint, or None for the region's own. Raises: ConfigurationError when it is not an http(s) URL."""
+    """The endpoint, or None for the region's default. Raises: ConfigurationError when it is not an http(s) URL."""
     endpoint = properties.value(ENDPOINT)
     if endpoint is None:
         return None
     if not _is_http_url(endpoint):
-        raise ConfigurationError(
-            ENDPOINT.key, endpoint, "an http:// or https:// URL with a host, and a port if need be"
-        )
+        raise ConfigurationError(ENDPOINT.key, endpoint, "an http:// or https:// URL with a host, and a port if needed")
     return endpoint
 
 
 def region_of(properties: Properties, streams: Iterable[str] = ()) -> str:
-    """The region: as set, else of a stream's ARN, else of the environment or the SDK's profile; behind an own endpoint any will do.
+    """The region: as set, else of a stream's ARN, else of the environment or the SDK's profile. With `aws.endpoint` any region works.
 
-    Raises: ConfigurationError when there is none, or when a stream's ARN lies in another region.
+    Raises: ConfigurationError when there is none, or when a stream's ARN is of another region.
     """
     given = properties.value(REGION)
     in_arns = {_parsed_arn(stream)["region"] for stream in streams if is_arn(stream)}
@@ -67,7 +65,7 @@ def _is_http_url(text: str) -> bool:
     try:
         parts = urlsplit(text)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is no number, brackets that do not close
+    except ValueError:  # the port is not a number, or a bracket is not closed
         return False
 
 

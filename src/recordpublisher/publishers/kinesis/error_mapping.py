@@ -1,4 +1,4 @@
-"""Foreign errors in, errors of our tree out: the one place that classifies what the service, the SDK and the network raise."""
+"""Maps every error of the service, the SDK and the network to a class of `errors.py`."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class TruncatedStreamError(Exception):
 
 
 class MalformedResponseError(Exception):
-    """An answer is not HTTP/1.1, or not in a form that was asked for."""
+    """A response is not HTTP/1.1, or has an encoding that was not requested."""
 
 
 class StreamLostError(Exception):
-    """An HTTP/2 stream, or the connection under it, ended before its answer did."""
+    """An HTTP/2 stream, or its connection, ended before the response was complete."""
 
 
 THROTTLED = {
@@ -55,7 +55,7 @@ EXACT: dict[str, type[KinesisError]] = {
     "ResourceInUseException": ResourceInUseError,
     "ResourceNotFoundException": ResourceNotFoundError,
 }
-_LONGEST_MESSAGE = 500  # proxies and servers answer with pages of HTML
+_LONGEST_MESSAGE = 500  # proxies and servers may respond with pages of HTML
 BROKEN = (
     msgspec.DecodeError,
     FrameError,
@@ -68,14 +68,14 @@ NETWORK = (
     sdk.HTTPClientError, sdk.ConnectionError, aiohttp.ClientError, HttpProcessingError, urllib3.exceptions.HTTPError, TimeoutError,
     sdk.IncompleteReadError, EOFError, OSError, StreamLostError,
 )  # fmt: skip
-"""What the network raises: through the SDK, past it (aiohttp, which reads event streams; urllib3 where a user's own SDK is below), raw."""
+"""Network errors: of the SDK, of aiohttp (which reads event streams), of urllib3 (of a user's own SDK), and of Python."""
 NO_CREDENTIALS = (sdk.NoCredentialsError, sdk.PartialCredentialsError, sdk.ProfileNotFound, sdk.NoAuthTokenError)
 REFRESH_FAILED = (sdk.CredentialRetrievalError, sdk.MetadataRetrievalError, sdk.TokenRetrievalError)
 
 
 @contextmanager
 def translate_errors(api: str) -> Iterator[None]:
-    """Raise what happens inside as an error of our tree, the cause kept; errors of a program (TypeError ...) pass as they are."""
+    """Raise errors of the block as errors of `errors.py`, with their cause. Programming errors (TypeError ...) pass unchanged."""
     try:
         yield
     except RecordPublisherError:
@@ -89,17 +89,17 @@ def translate_errors(api: str) -> Iterator[None]:
 
 @contextmanager
 def reject_malformed(api: str) -> Iterator[None]:
-    """Raise TransientError when what is taken from an answer inside is not in it: somebody on the way wrote it, or cut it."""
+    """Raise TransientError when a field that the block reads is missing in the response: a proxy wrote or truncated it."""
     try:
         yield
     except (KeyError, TypeError, ValueError) as error:
-        raise TransientError(api, "MalformedResponse", f"the answer is not as documented: {error!r}") from error
+        raise TransientError(api, "MalformedResponse", f"the response is not as documented: {error!r}") from error
 
 
 def translate(api: str, error: Exception) -> RecordPublisherError | None:
-    """The error of our tree for a foreign one, or None when it is nobody's failure but the program's."""
+    """The error of `errors.py` for a foreign one; None for a programming error."""
     if isinstance(error, sdk.ClientError):
-        return _from_answer(api, error)
+        return _from_response(api, error)
     if isinstance(error, NO_CREDENTIALS):
         return ConfigurationError(CREDENTIALS_PROVIDER.key, None, CREDENTIALS_PROVIDER.valid, reason=f"{api}: {error}")
     if isinstance(error, sdk.EndpointProviderError):
@@ -112,10 +112,10 @@ def translate(api: str, error: Exception) -> RecordPublisherError | None:
 
 
 def error_for_code(api: str, code: str, message: str, http_status: int = 0) -> KinesisError:
-    """The error for an error code of the service, in an answer or inside an event stream; without a known code the status decides."""
+    """The error for an error code of the service, in a response or an event stream. Without a known code the HTTP status decides."""
     kind = EXACT.get(code) or _kind_of(code, http_status)
-    advice = hint_for(code, kind)
-    return kind(api, code or f"HTTP {http_status}", f"{message[:_LONGEST_MESSAGE] or 'no message'}{advice}")
+    hint = hint_for(code, kind)
+    return kind(api, code or f"HTTP {http_status}", f"{message[:_LONGEST_MESSAGE] or 'no message'}{hint}")
 
 
 def _kind_of(code: str, http_status: int) -> type[KinesisError]:
@@ -123,16 +123,16 @@ def _kind_of(code: str, http_status: int) -> type[KinesisError]:
         return ThrottledError
     if (
         code in TRANSIENT or http_status >= 500 or http_status == 408
-    ):  # a balancer that gave a kept connection up says 408 first
+    ):  # a load balancer sends 408 before it closes an idle connection
         return TransientError
     return FatalKinesisError
 
 
-def _from_answer(api: str, error: sdk.ClientError) -> KinesisError:
-    answer = error.response
-    details = answer.get("Error", {})
-    status = int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-    # a call to STS on behalf of ours says its own name
+def _from_response(api: str, error: sdk.ClientError) -> KinesisError:
+    response = error.response
+    details = response.get("Error", {})
+    status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    # a call to STS, made for ours, has its own operation name
     return error_for_code(error.operation_name or api, details.get("Code", ""), details.get("Message", ""), status)
 
 
@@ -141,8 +141,8 @@ def _from_transport(api: str, error: Exception) -> KinesisError:
         return FatalKinesisError(
             api, "CertificateVerificationFailed", f"{error}; check {ENDPOINT.key} and {tls.CA_BUNDLE_HINT}"
         )
-    said = str(error) or ("no answer in time" if isinstance(error, TimeoutError) else "connection lost")
-    return TransientError(api, type(error).__name__, said)
+    message = str(error) or ("no response in time" if isinstance(error, TimeoutError) else "connection lost")
+    return TransientError(api, type(error).__name__, message)
 
 
 def _is_bad_certificate(error: BaseException | None) -> bool:
@@ -156,7 +156,7 @@ def _is_bad_certificate(error: BaseException | None) -> bool:
 
 _CREDENTIALS = f"check the credentials ({CREDENTIALS_PROVIDER.key} and its keys)"
 _ACCESS = "allow this action for the identity in use (IAM policy, resource policy of the stream or consumer)"
-_CLOCK = "this machine's clock is off by more than five minutes: set it"
+_CLOCK = "this machine's clock is wrong by more than five minutes: set it"
 HINTS = {
     "AccessDeniedException": _ACCESS,
     "AccessDenied": _ACCESS,
@@ -177,16 +177,16 @@ HINTS = {
     "KMSNotFoundException": "the stream's KMS key or its alias is gone: restore it or give the stream another key",
     "KMSOptInRequired": "this account must subscribe to KMS first",
     "InvalidArgumentException": (
-        f"an argument is not valid for this stream; after a stream was deleted and made again old positions are: "
-        f"start without the old state, from {INITIAL_POSITION.key}"
+        f"an argument is not valid for this stream. If the stream was deleted and created again, old positions are invalid: "
+        f"start without the old state, at {INITIAL_POSITION.key}"
     ),
     "ValidationException": "check the names and ARNs of streams and consumers in the properties",
-    "UnknownOperationException": f"what answers there is not Kinesis, or does not know this call: check {ENDPOINT.key}",
+    "UnknownOperationException": f"the endpoint is not Kinesis, or does not support this call: check {ENDPOINT.key}",
 }
-"""By error code: what is fatal, and what a person does about it."""
-DEFAULT_HINT = "a retry cannot help; the service's documentation of this call tells what the code means"
+"""What to do about a fatal error, by error code."""
+DEFAULT_HINT = "a retry cannot help; the API reference of this call explains the code"
 
 
 def hint_for(code: str, kind: type[KinesisError]) -> str:
-    """`; do this` for an error code that is fatal. What a retry or a closer look can mend needs no advice."""
+    """`; do this` for a fatal error code. Errors that are handled by a retry need no hint."""
     return f"; {HINTS.get(code, DEFAULT_HINT)}" if issubclass(kind, FatalKinesisError) else ""

@@ -1,4 +1,4 @@
-"""One open SubscribeToShard call: frames from the socket, one at a time, decoded into answers."""
+"""EventSubscription: one open SubscribeToShard call, whose events are read and decoded one at a time."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from .tls import limit_read_ahead
 
 API = "SubscribeToShard"
 READ_BUFFER_BYTES = 64 * 1024
-"""What asyncio reads at once (it would take 256 KiB), and how much that is still encrypted it keeps before it stops (512 KiB): what lies
-behind an event's end stays here until the next is asked for (P6)."""
+"""Limit of what asyncio reads at once (its default is 256 KiB) and of the encrypted bytes that it buffers (512 KiB). Bytes after an event
+stay in memory until the next event is requested (P6)."""
 
 
 class EventSubscription:
     """The Subscription port. Owns one HTTP response; reads from its socket only while `__anext__` is awaited (F1).
 
-    The HTTP client alone would read 512 KiB ahead of us: half a gigabyte for a thousand held shards. A cancelled `__anext__` loses
-    nothing: bytes stay buffered and the next call goes on. Not for concurrent callers.
+    The HTTP client alone would read 512 KiB ahead: half a gigabyte for a thousand paused shards. A cancelled `__anext__` loses nothing:
+    the bytes stay buffered and the next call continues. Not for concurrent callers.
     """
 
     def __init__(self, response: Any, shard: Shard, read_buffer: bytearray) -> None:
-        """`read_buffer`: where encrypted bytes arrive, of all subscriptions of a loop; its size bounds what is read at once."""
+        """`read_buffer`: receives the encrypted bytes of all subscriptions of an event loop. Its size limits how much is read at once."""
         self._response = response
         self._shard = shard
         self._frames = FrameReader(response.content)
@@ -42,11 +42,11 @@ class EventSubscription:
 
     async def __anext__(self) -> ReadResponse:
         with translate_errors(API), self._reading():
-            answer = await self._next_event()
-        if answer is None:
+            event = await self._next_event()
+        if event is None:
             await self.close()
             raise StopAsyncIteration
-        return answer
+        return event
 
     async def close(self) -> None:
         """Close the connection; safe to call twice."""
@@ -54,7 +54,7 @@ class EventSubscription:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """The socket is read inside; outside, the connection's own buffers fill and hold the sender back."""
+        """Read the socket during the block. Outside it the connection's buffers fill up, and this stops the sender."""
         if (transport := self._transport) is not None:
             transport.resume_reading()
         try:
@@ -75,12 +75,12 @@ class EventSubscription:
     async def _next_event(self) -> ReadResponse | None:
         """The next event, None at the end of the stream."""
         while (frame := await self._frames.next()) is not None:
-            if (answer := self._event_in(frame)) is not None:
-                return answer
+            if (event := self._event_in(frame)) is not None:
+                return event
         return None
 
     def _event_in(self, frame: Frame) -> ReadResponse | None:
-        """The event in a frame, None for frames without one. Raises: the error that a frame carries, translated."""
+        """The event in a frame; None for frames without one. Raises: the error in a frame, as one of `errors.py`."""
         headers = frame.headers
         kind = headers.get(":message-type")
         if kind == "exception":

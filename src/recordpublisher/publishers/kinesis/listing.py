@@ -1,4 +1,4 @@
-"""Pages of streams and shards, as AWS hands them out, and what a listed shard says."""
+"""Listing streams and shards page by page, and parsing the listed shards."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from .error_mapping import reject_malformed
 from .ports import Transport
 
 
-async def list_all_shards(connections: Transport, stream: dict[str, str], after: str | None) -> list[dict[str, Any]]:
-    """Every shard as the service describes it, or those after a shard id.
+async def list_all_shards(transport: Transport, stream: dict[str, str], after: str | None) -> list[dict[str, Any]]:
+    """List every shard as the service describes it, or those after a shard id.
 
-    A NextToken lives 300 s and never goes together with a stream (API reference); when one has expired, the listing goes on after the
-    last shard seen.
+    A NextToken is valid for 300 s and excludes a stream name (API reference). When it has expired, the listing continues after the last
+    shard seen.
     """
     shards: list[dict[str, Any]] = []
-    page = await _first_page(connections, stream, after)
+    page = await _first_page(transport, stream, after)
     while True:
         with reject_malformed("ListShards"):
             shards += page["Shards"]
@@ -26,33 +26,33 @@ async def list_all_shards(connections: Transport, stream: dict[str, str], after:
         if not token:
             return shards
         try:
-            page = await connections.call("ListShards", NextToken=token)
+            page = await transport.call("ListShards", NextToken=token)
         except TransientError as error:
             if error.code != "ExpiredNextTokenException":
                 raise
-            page = await _first_page(connections, stream, shards[-1]["ShardId"])
+            page = await _first_page(transport, stream, shards[-1]["ShardId"])
 
 
-async def _first_page(connections: Transport, stream: dict[str, str], after: str | None) -> dict[str, Any]:
+async def _first_page(transport: Transport, stream: dict[str, str], after: str | None) -> dict[str, Any]:
     start = {"ExclusiveStartShardId": after} if after else {}
-    return await connections.call("ListShards", **stream, **start)
+    return await transport.call("ListShards", **stream, **start)
 
 
-async def list_all_streams(connections: Transport) -> list[str]:
-    """The names of all streams."""
+async def list_all_streams(transport: Transport) -> list[str]:
+    """List the names of all streams."""
     names: list[str] = []
-    page = await connections.call("ListStreams")
+    page = await transport.call("ListStreams")
     while True:
         with reject_malformed("ListStreams"):
             found = page["StreamNames"]
             names += found
         if not found or not page.get("HasMoreStreams"):
             return names
-        page = await connections.call("ListStreams", ExclusiveStartStreamName=names[-1])
+        page = await transport.call("ListStreams", ExclusiveStartStreamName=names[-1])
 
 
 def parse_shard(described: dict[str, Any], stream: str, stream_arn: str | None) -> Shard:
-    """A Shard of a described one; it is closed when it has an ending sequence number."""
+    """Make a Shard of its description. It is closed when it has an ending sequence number."""
     keys = described["HashKeyRange"]
     parents = (described.get("ParentShardId"), described.get("AdjacentParentShardId"))
     return Shard(
@@ -65,12 +65,12 @@ def parse_shard(described: dict[str, Any], stream: str, stream_arn: str | None) 
     )
 
 
-def parse_server_time_ms(answer: dict[str, Any]) -> int:
-    """The service's wall clock when it answered, epoch ms, cut to whole seconds: never later than the answer (P3)."""
-    said = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
+def parse_server_time_ms(response: dict[str, Any]) -> int:
+    """The service's wall clock at the response, epoch ms, cut to whole seconds: never later than the response (P3)."""
+    date = response["ResponseMetadata"]["HTTPHeaders"].get("date", "")
     try:
-        return int(parsedate_to_datetime(said).timestamp()) * 1000
+        return int(parsedate_to_datetime(date).timestamp()) * 1000
     except ValueError as error:
         raise FatalKinesisError(
-            "ListShards", "NoDate", f"the answer's Date header is {said!r}; give a start timestamp"
+            "ListShards", "NoDate", f"the response's Date header is {date!r}; set a start timestamp"
         ) from error

@@ -1,4 +1,4 @@
-"""The ports to the service: what the publishers ask and the typed answers they get; `kinesis/` implements them with the AWS SDK."""
+"""The ports to the service: Protocols of its calls, and their typed responses. `KinesisClient` implements them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..shards import Shard
 
 @dataclass(frozen=True, slots=True)
 class ReadResponse:
-    """One GetRecords answer, or one SubscribeToShardEvent.
+    """One GetRecords response, or one SubscribeToShardEvent.
 
     `records` are raw Kinesis records (not yet de-aggregated). `next_iterator` (polling) or `continuation` (fan-out) is None at the end
     of the shard, together with `child_shards`. `millis_behind_latest` in ms, `wire_bytes` the size of the body in bytes.
@@ -30,7 +30,7 @@ class ReadResponse:
 
 
 class PollingPort(Protocol):
-    """What polling needs. Every method raises the errors of `errors.py`, translated and classified, and does not retry."""
+    """The calls that polling needs. Every method raises the errors of `errors.py` and does not retry."""
 
     async def get_shard_iterator(self, shard: Shard, position: StartingPosition) -> str:
         """A shard iterator, valid for five minutes (service limit)."""
@@ -45,7 +45,7 @@ class Subscription(Protocol):
     """One open SubscribeToShard call: an async iterator of events, read from the socket one at a time (F1)."""
 
     def __aiter__(self) -> AsyncIterator[ReadResponse]:
-        """Events in order; ends cleanly at expiry; raises translated errors, in-stream ones included."""
+        """Events in order. Ends cleanly at expiry. Raises the errors of `errors.py`, also for errors inside the stream."""
         ...
 
     async def close(self) -> None:
@@ -54,10 +54,10 @@ class Subscription(Protocol):
 
 
 class SubscriptionPort(Protocol):
-    """What fan-out needs to read."""
+    """The call that fan-out needs to read."""
 
     async def subscribe_to_shard(self, consumer_arn: str, shard: Shard, position: StartingPosition) -> Subscription:
-        """Open a subscription; raises ResourceInUseError within 5 s of the last success (service limit)."""
+        """Open a subscription. Raises: ResourceInUseError within 5 s of the last success (service limit)."""
         ...
 
 
@@ -71,10 +71,10 @@ class ConsumerDescription:
 
 
 class RegistrationPort(Protocol):
-    """What fan-out needs to register its consumer; also usable from synchronous code through `run_sync`."""
+    """The calls that fan-out needs to register its consumer. Synchronous code uses them through `run_sync`."""
 
     async def stream_arn(self, stream: str) -> str:
-        """The ARN of a stream (DescribeStreamSummary); StreamNotFoundError when there is none."""
+        """The ARN of a stream (DescribeStreamSummary). Raises: StreamNotFoundError."""
         ...
 
     async def describe_consumer(self, stream_arn: str, name: str) -> ConsumerDescription | None:
@@ -82,23 +82,23 @@ class RegistrationPort(Protocol):
         ...
 
     async def register_consumer(self, stream_arn: str, name: str) -> ConsumerDescription:
-        """Register; ResourceInUseError when it exists already, ThrottledError (LimitExceeded) when the stream has its maximum."""
+        """Register a consumer. Raises: ResourceInUseError when it exists, ThrottledError (LimitExceeded) at the stream's maximum."""
         ...
 
     async def deregister_consumer(self, consumer_arn: str) -> None:
-        """Deregister; ResourceNotFoundError when it is gone."""
+        """Deregister a consumer. Raises: ResourceNotFoundError when it is gone."""
         ...
 
 
 class ListingPort(Protocol):
-    """What discovery needs."""
+    """The calls that discovery needs."""
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
         """Every shard of the stream still listed, or those after the shard id `after` (paged to the end)."""
         ...
 
     async def server_time_ms(self, stream: str) -> int:
-        """The service's wall clock, epoch ms, from the Date of an answer (P3)."""
+        """The service's wall clock, epoch ms, from the Date header of a response (P3)."""
         ...
 
 
@@ -108,7 +108,7 @@ class PutEntry(
     omit_defaults=True,
     rename={"data": "Data", "partition_key": "PartitionKey", "explicit_hash_key": "ExplicitHashKey"},
 ):
-    """One Kinesis record to put, as it goes onto the wire; an explicit hash key is a decimal number."""
+    """One Kinesis record to put, as it is sent. An explicit hash key is a decimal number."""
 
     data: bytes
     partition_key: str
@@ -120,7 +120,7 @@ class PutResult(
     gc=False,
     rename={"shard_id": "ShardId", "error_code": "ErrorCode", "error_message": "ErrorMessage"},
 ):
-    """What became of one record: the shard that took it, or the code and words of its refusal."""
+    """The result for one record: the shard that has it, or the code and message of its error."""
 
     shard_id: str | None = None
     error_code: str | None = None
@@ -128,7 +128,7 @@ class PutResult(
 
 
 class PutRecordsResponse(msgspec.Struct, rename={"failed": "FailedRecordCount", "results": "Records"}):
-    """One PutRecords answer: how many records were refused, and a result for each record, in their order."""
+    """One PutRecords response: how many records failed, and a result for each record, in their order."""
 
     failed: int = 0
     results: list[PutResult] = []
@@ -136,17 +136,17 @@ class PutRecordsResponse(msgspec.Struct, rename={"failed": "FailedRecordCount", 
 
 @dataclass(frozen=True, slots=True)
 class StreamSummary:
-    """What a writer must know of a stream: the largest record (bytes of data and key), and whether keys decide the shard (S4)."""
+    """What a writer needs to know of a stream: the largest record (bytes of data and key), and whether records go by key (S4)."""
 
     max_record_bytes: int
     distributes_by_key: bool
 
 
 class WritingPort(Protocol):
-    """What a writer needs. Every method raises the errors of `errors.py`, translated and classified, and does not retry."""
+    """The calls that a writer needs. Every method raises the errors of `errors.py` and does not retry."""
 
     async def put_records(self, stream: str, entries: Sequence[PutEntry]) -> PutRecordsResponse:
-        """Put 1 to 500 records of together at most 10 MiB, keys counted (service limit); some may be refused, one by one."""
+        """Put 1 to 500 records of together at most 10 MiB, keys counted (service limit); single records may fail."""
         ...
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
@@ -154,7 +154,7 @@ class WritingPort(Protocol):
         ...
 
     async def stream_summary(self, stream: str) -> StreamSummary:
-        """What DescribeStreamSummary says of the stream."""
+        """The largest record and the record distribution of the stream (DescribeStreamSummary)."""
         ...
 
     async def close(self) -> None:
@@ -175,11 +175,11 @@ class Transport(Protocol):
         ...
 
     async def call_with_body(self, api: str, body: bytes, **parameters: Any) -> dict[str, Any]:
-        """A call whose body the client has encoded; `parameters` say of which stream, as in `call`."""
+        """A call whose body the client has encoded; `parameters` name the stream, as in `call`."""
         ...
 
     async def subscribe(self, api: str, **parameters: Any) -> dict[str, Any]:
-        """One call whose answer stays open; the caller sets the deadline."""
+        """One call whose response stays open; the caller sets the deadline."""
         ...
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Synchronous callers: one coroutine, run to its end."""
+"""run_sync: run one coroutine from synchronous code."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ T = TypeVar("T")
 
 
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine from synchronous code, with or without a loop running in this thread, and answer its result.
+    """Run a coroutine from synchronous code and return its result, with or without a running event loop in this thread.
 
-    With one wire implementation there is one error translation, one decoder and one set of tests, so the synchronous side needs
-    no boto3. Inside a running loop a short-lived thread with a loop of its own does the work; the caller, being synchronous, blocks.
-    The coroutine must make its own client (`async with KinesisClient(...)`): clients belong to the loop that opened them.
+    Synchronous callers thus use the asynchronous client, and boto3 is not needed. Inside a running loop a short-lived thread with its own
+    loop does the work, and the caller blocks. The coroutine must make its own client (`async with KinesisClient(...)`), since a client
+    belongs to the loop that opened it.
     """
     try:
         asyncio.get_running_loop()

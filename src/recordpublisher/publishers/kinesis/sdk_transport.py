@@ -1,4 +1,4 @@
-"""The SDK's clients of one job: one for calls, one for subscriptions."""
+"""SdkTransport: sends calls with two clients of the SDK, one for calls and one for subscriptions."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ _CONNECT_SECONDS = 10.0
 
 @functools.cache
 def _loader(data_path: str | None) -> Any:
-    """The SDK's models and endpoint rules, read once for all clients of the process: 70 ms of CPU for each further one otherwise."""
+    """The SDK's models and endpoint rules, loaded once for all clients of the process. It saves each further client 70 ms of CPU."""
     return create_loader(data_path)
 
 
 class SdkTransport:
-    """Owns an SDK session and two clients, opened at the first call, on the loop of that call.
+    """The Transport port. Owns an SDK session and two clients, opened at the first call, on the event loop of that call.
 
-    Calls have a deadline each (`aws.request.timeout`), which a process that stood still does not use up: what was answered meanwhile is
-    read, and a write is not sent again for nothing. Subscriptions have a client of their own, without a read time-out: how long
-    silence may last is decided by the fan-out room, which knows back-pressure from it (F5). Neither pool is limited: on a
-    sized one, calls behind subscriptions hang without an error (F1), and there is at most one of each for a shard. With
-    `aws.http.protocol.version=HTTP2` the client of subscriptions builds and signs, and what it built goes out over HTTP/2.
+    Each call has a deadline (`aws.request.timeout`). Time in which the process was suspended does not count: a response that came
+    meanwhile is read, and a write is not repeated for nothing. Subscriptions have their own client without a read time-out: `fanout`
+    decides how long a subscription may be silent, since it can tell silence from back-pressure (F5). Neither connection pool has a
+    limit: with one, calls could wait behind subscriptions for ever (F1), and a shard needs at most one connection of each. With
+    `aws.http.protocol.version=HTTP2` the client still builds and signs subscribe requests, and `http2` sends them.
     """
 
     def __init__(self, properties: Properties, streams: Iterable[str] = (), clock: Clock | None = None) -> None:
@@ -65,19 +65,19 @@ class SdkTransport:
         self._http2 = make_http2_sender(properties, self._seconds, ca_bundle_path(self._session))
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
-        """One call with a deadline and without retries. Raises: the translated error."""
+        """One call with a deadline and without retries. Raises: KinesisError, ConfigurationError."""
         return await self._call(api, parameters, None)
 
     async def call_with_body(self, api: str, body: bytes, **parameters: Any) -> dict[str, Any]:
-        """A call whose body was encoded by us; `parameters` are what the SDK needs to find the way."""
+        """A call whose body is already encoded; the SDK needs `parameters` to find the endpoint."""
         return await self._call(api, parameters, body)
 
     async def subscribe(self, api: str, **parameters: Any) -> dict[str, Any]:
-        """One call whose answer stays open; the caller sets the deadline. Raises: the translated error."""
+        """One call whose response stays open; the caller sets the deadline. Raises: KinesisError, ConfigurationError."""
         with translate_errors(api):
             client = await self._client("subscriptions")
-            answer: dict[str, Any] = await getattr(client, xform_name(api))(**parameters)
-            return answer
+            response: dict[str, Any] = await getattr(client, xform_name(api))(**parameters)
+            return response
 
     async def close(self) -> None:
         """Close both clients; open subscriptions end."""
@@ -93,13 +93,13 @@ class SdkTransport:
         with translate_errors(api):
             async with observed_timeout(self._clock, self._seconds):
                 client = await self._client("calls")
-                answer: dict[str, Any] | None = None
+                response: dict[str, Any] | None = None
                 if api in self._fast_path:
-                    answer = await self._fast_path[api].call(parameters, body)
-                if answer is None:
+                    response = await self._fast_path[api].call(parameters, body)
+                if response is None:
                     with preset_body(body):
-                        answer = await getattr(client, xform_name(api))(**parameters)
-                return answer
+                        response = await getattr(client, xform_name(api))(**parameters)
+                return response
 
     async def _client(self, purpose: str) -> Any:
         async with self._lock:
@@ -120,7 +120,7 @@ class SdkTransport:
     def _create(self) -> Any:
         config = AioConfig(
             connect_timeout=_CONNECT_SECONDS,
-            read_timeout=None,  # deadlines are ours
+            read_timeout=None,  # `_call` sets the deadline
             max_pool_connections=_UNLIMITED,
             retries={"total_max_attempts": 1, "mode": "standard"},  # our policies own retries
             warm_up_loader_caches=True,  # reads the service model off the loop
@@ -131,11 +131,14 @@ class SdkTransport:
 
 
 MAX_STARTS_PER_LOOP_ITERATION = 32
-"""Signing and sending a call is half a millisecond of CPU: a turn that begins a thousand reads no answer for that long (F1)."""
+"""Signing and sending a call takes half a millisecond of CPU. A thousand at once would block the loop for half a second (F1)."""
 
 
 class CallStartLimiter:
-    """Lets so many pass in one turn of the loop, the others in the next ones, in order; how long a call then takes delays nobody (P7)."""
+    """Limits how many calls start in one iteration of the event loop. The others start in the next ones, in order (P7).
+
+    It does not limit how many calls are open: a slow call delays no other.
+    """
 
     def __init__(self, per_iteration: int = MAX_STARTS_PER_LOOP_ITERATION) -> None:
         self._at_once = per_iteration
@@ -143,7 +146,7 @@ class CallStartLimiter:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def wait_for_slot(self) -> None:
-        """Wait for a slot in a turn."""
+        """Wait until the call may start."""
         loop = asyncio.get_running_loop()
         if self._free == self._at_once:
             loop.call_soon(self._start_iteration, loop)
@@ -155,7 +158,7 @@ class CallStartLimiter:
         await slot
 
     def _start_iteration(self, loop: asyncio.AbstractEventLoop) -> None:
-        """A new turn: who waits goes first."""
+        """Begin a new iteration: waiting calls come first."""
         self._free = self._at_once
         while self._free and self._waiting:
             slot = self._waiting.popleft()

@@ -65,7 +65,7 @@ class PollingRecordPublisher(RecordPublisher):
         self._read_budget: int | None = None
         self._read_at = clock.monotonic()
         self._responded_at = self._next_read_at = self._read_at
-        self._unanswered_at = -math.inf
+        self._lost_read_at = -math.inf
         self._loop_seconds = config.interval_seconds
         self._is_complete = False
         self._carried_states = {} if carried_states is None else carried_states
@@ -101,8 +101,8 @@ class PollingRecordPublisher(RecordPublisher):
 
     def _resume(self, carried: CarriedReaderState) -> None:
         """Continue from the state of an earlier publisher of the shard. Its iterator is valid only for the same position."""
-        self._size, self._unanswered_at = carried.size, carried.unanswered_at
-        self._next_read_at = max(carried.next_read_at, carried.unanswered_at + MIN_CALL_INTERVAL_SECONDS)
+        self._size, self._lost_read_at = carried.size, carried.lost_read_at
+        self._next_read_at = max(carried.next_read_at, carried.lost_read_at + MIN_CALL_INTERVAL_SECONDS)
         if carried.iterator is not None and carried.position == self._position:
             self._iterator.set(carried.iterator, carried.since)
 
@@ -110,7 +110,7 @@ class PollingRecordPublisher(RecordPublisher):
         if not self._is_complete:
             iterator_and_age = self._iterator.current
             self._carried_states[self._shard.key] = CarriedReaderState(
-                self._position, *iterator_and_age, self._size, self._next_read_at, self._unanswered_at
+                self._position, *iterator_and_age, self._size, self._next_read_at, self._lost_read_at
             )
 
     async def _read(self) -> ReadResponse:
@@ -141,17 +141,17 @@ class PollingRecordPublisher(RecordPublisher):
                 raise await explain_not_found(self._service, self._shard, error, self._config.list_shards) from error
 
     async def _get_records(self, iterator: str) -> ReadResponse:
-        earlier, self._unanswered_at = self._unanswered_at, self._read_at
+        earlier, self._lost_read_at = self._lost_read_at, self._read_at
         try:
             response = await self._service.get_records(self._shard, iterator, self._limit())
         except (ThrottledError, ExpiredIteratorError):  # a refused read does not count against the quota
-            self._unanswered_at = earlier
+            self._lost_read_at = earlier
             raise
-        self._unanswered_at = -math.inf
+        self._lost_read_at = -math.inf
         return response
 
     def _pause_seconds(self, error: TransientError) -> float:
-        return retry_pause_seconds(error, self._clock.monotonic() - self._unanswered_at)
+        return retry_pause_seconds(error, self._clock.monotonic() - self._lost_read_at)
 
     def _limit(self) -> int:
         is_adaptive = self._config.adaptive and self._size.is_measured
@@ -202,7 +202,7 @@ class PollingRecordPublisher(RecordPublisher):
 class CarriedReaderState:
     """What a publisher leaves for the next one of its shard, so that iterators, quotas and sizes survive it.
 
-    `iterator` (None: none) is valid at `position` and was taken at `since`. No read before `next_read_at` (R1). `unanswered_at` is the
+    `iterator` (None: none) is valid at `position` and was taken at `since`. No read before `next_read_at` (R1). `lost_read_at` is the
     start of a read whose response was lost, else -inf. All times are monotonic seconds.
     """
 
@@ -211,4 +211,4 @@ class CarriedReaderState:
     since: float
     size: RecordSize
     next_read_at: float
-    unanswered_at: float
+    lost_read_at: float

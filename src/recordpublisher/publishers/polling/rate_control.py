@@ -48,23 +48,23 @@ def key_bytes_of(records: Sequence[UserRecord]) -> int:
     return len("".join([record.partition_key or "" for record in records]))
 
 
-def next_read_at(started: float, answered: float, interval_seconds: float, read_bytes: int) -> float:
+def next_read_at(started: float, responded: float, interval_seconds: float, read_bytes: int) -> float:
     """When the next read may start (R1). All times are in seconds of one monotonic clock.
 
     The interval and the limit of five calls a second count from start to start. Bytes count from the response on: the time at which the
     service charged them is unknown, and a read that comes a little early is refused for a second.
     """
-    return max(started + max(interval_seconds, MIN_CALL_INTERVAL_SECONDS), answered + read_bytes / BYTES_PER_SECOND)
+    return max(started + max(interval_seconds, MIN_CALL_INTERVAL_SECONDS), responded + read_bytes / BYTES_PER_SECOND)
 
 
-def retry_pause_seconds(error: TransientError, since_unanswered: float = math.inf) -> float:
+def retry_pause_seconds(error: TransientError, since_lost_read: float = math.inf) -> float:
     """The least wait before a failed call is tried again, below the backoff's jitter.
 
-    `since_unanswered`: seconds since a read whose response was lost. The service may have charged it with 10 MiB, and then refuses reads
+    `since_lost_read`: seconds since a read whose response was lost. The service may have charged it with 10 MiB, and then refuses reads
     for 5 s. Without the longer wait the retries would be used up meanwhile.
     """
     if isinstance(error, ThrottledError):
-        return max(THROTTLED_SECONDS, LARGEST_RESPONSE_SECONDS - since_unanswered)
+        return max(THROTTLED_SECONDS, LARGEST_RESPONSE_SECONDS - since_lost_read)
     return MIN_CALL_INTERVAL_SECONDS
 
 

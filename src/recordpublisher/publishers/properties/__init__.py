@@ -1,4 +1,1 @@
-"""Properties: declared once, parsed and checked (C1).
-
-Start at `properties.py`; the declarations stand by group, `table.py` is their index.
-"""
+"""Properties: declared once, parsed and checked (C1). Start at `properties.py`; `table.py` imports the declarations of all groups."""

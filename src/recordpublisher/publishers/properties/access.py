@@ -9,7 +9,7 @@ REGION = text("aws.region", "The AWS region; taken from a stream ARN or the envi
 ENDPOINT = text("aws.endpoint", "Another endpoint than the region's, for example an embedded one.", group="Access")
 CREDENTIALS_PROVIDER = choice(
     "aws.credentials.provider",
-    "Where credentials come from; BASIC when both basic keys are set, otherwise AUTO (the SDK's chain).",
+    "Credentials provider; BASIC when both basic keys are set, otherwise AUTO (the SDK's chain).",
     "AUTO",
     ("AUTO", "ENV_VAR", "PROFILE", "BASIC", "ASSUME_ROLE", "WEB_IDENTITY_TOKEN"),
     group="Access",
@@ -33,12 +33,12 @@ WEB_IDENTITY_FILE = text(
     "aws.credentials.provider.webidentitytoken.file", "Token file for WEB_IDENTITY_TOKEN.", group="Access"
 )
 REQUEST_TIMEOUT = integer(
-    "aws.request.timeout", "Deadline of one call, subscriptions aside.", 30_000, 1, unit="ms", group="Access"
+    "aws.request.timeout", "Deadline of one call, except for subscriptions.", 30_000, 1, unit="ms", group="Access"
 )
 HTTP_CLIENT = choice(
     "aws.http.client",
-    "Who sends GetRecords, GetShardIterator and PutRecords: OWN, a plain exchange over HTTP/1.1 at a fraction of the CPU, or SDK, with its "
-    "hooks and HTTP client. Through a proxy the SDK always does.",
+    "HTTP client of GetRecords, GetShardIterator and PutRecords: OWN, plain HTTP/1.1 at a fraction of the CPU, or SDK, with its hooks. "
+    "Through a proxy the SDK's is always used.",
     "OWN",
     ("OWN", "SDK"),
     group="Access",

@@ -24,7 +24,7 @@ def read_properties_file(path: Path) -> dict[str, str]:
 
 
 def parse_properties(content: str) -> dict[str, str]:
-    """The pairs in a text, by the rules of java.util.Properties. Raises: ValueError for an escape that Java refuses too."""
+    """The pairs in a text, by the rules of java.util.Properties. Raises: ValueError for an escape that is invalid in Java, too."""
     return dict(_split_pair(line) for line in _logical_lines(content))
 
 
@@ -55,7 +55,7 @@ def _split_pair(line: str) -> tuple[str, str]:
 
 
 def _unescape(escaped: str) -> str:
-    """Java's text is UTF-16: a character beyond the first plane is written as two escapes."""
+    """Resolve escapes. Java's text is UTF-16: a character beyond the first plane is written as two escapes."""
     units = re.sub(r"\\(u[0-9a-fA-F]{4}|.)", _unescaped, escaped, flags=re.DOTALL)
     return units.encode("utf-16", "surrogatepass").decode("utf-16")
 

@@ -1,4 +1,4 @@
-"""The properties of a whole job: its name, its streams, where records and dead letters go (C1)."""
+"""The properties of a whole job: name, streams, sinks, dead letters, alarms (C1)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from .property_types import integer, prefix, text
 
 JOB_NAME = text(
     "flink.job.name",
-    "Name of the job: keeps apart the jobs that share a database or table for their state.",
+    "Name of the job: separates jobs that share a database or table for their state.",
     group="Job",
 )
-STREAMS = text("flink.streams", "Names or ARNs of the streams that `recordpublisher run` reads, by comma.", group="Job")
+STREAMS = text(
+    "flink.streams", "Names or ARNs of the streams that `recordpublisher run` reads, comma-separated.", group="Job"
+)
 SINK = text("flink.sink", "Where `recordpublisher run` writes: the name of a sink, bundled or a plugin's.", group="Job")
 DEAD_LETTER_SINK = text(
     "flink.deadletter.sink",
@@ -30,13 +32,13 @@ SQL_URI = text(
 )
 SQL_TABLE = text(
     "flink.sink.sql.table",
-    "The table of the sql sink, with its schema if need be; made with the columns of a record when it is missing.",
+    "The table of the sql sink, with its schema if needed; created with the columns of a record when it is missing.",
     "records",
     group="Sinks",
 )
 SQL_BUFFER = integer(
     "flink.sink.sql.buffer.bytes",
-    "Rows waiting for a checkpoint, as held in memory, from which on the sql sink asks for one at once.",
+    "Memory of rows waiting for a checkpoint at which the sql sink requests one.",
     16 * 2**20,
     1,
     unit="bytes",
@@ -48,7 +50,7 @@ JSONL_PATH = text("flink.sink.jsonl.path", "The folder of the jsonl sink.", grou
 PARQUET_PATH = text("flink.sink.parquet.path", "The folder of the parquet sink.", group="Sinks")
 FILE_BUFFER = integer(
     "flink.sink.file.buffer.bytes",
-    "Records waiting for a checkpoint, as held in memory, from which on a file sink asks for one at once.",
+    "Memory of records waiting for a checkpoint at which a file sink requests one.",
     64 * 2**20,
     1,
     unit="bytes",
@@ -63,7 +65,7 @@ STATE_ENDPOINT = text(
 )
 DRAIN_TIMEOUT = integer(
     "flink.job.drain.timeout",
-    "How long `recordpublisher run` lets subtasks drain after another one failed, before it ends them.",
+    "How long `recordpublisher run` lets subtasks drain after another one failed, before it stops them.",
     30,
     1,
     unit="s",
@@ -73,7 +75,7 @@ DRAIN_TIMEOUT = integer(
 
 ALARM_INTERVAL = integer(
     "flink.alarm.interval",
-    "A shard is written to and nothing of it comes out, or the global watermark stands still: for this long, it is an alarm (A2); -1 off.",
+    "Alarm when a shard with new records emits none, or the global watermark does not advance, for this long (A2); -1 off.",
     300_000,
     1,
     also=(-1,),

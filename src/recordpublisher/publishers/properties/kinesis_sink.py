@@ -16,7 +16,7 @@ SINK_STREAM = text(
 )
 SINK_QUEUE_LIMIT = optional_integer(
     "flink.sink.kinesis.queue.limit",
-    "Records handed over and not yet acknowledged, after which the writer waits (K1); not set: as many as the bytes allow.",
+    "Unacknowledged records at which the writer waits (K1); not set: as many as the bytes allow.",
     1,
     unit="records",
     group=_GROUP,
@@ -31,7 +31,7 @@ SINK_QUEUE_BYTES = optional_integer(
 )
 SINK_WAIT_INTERVAL = integer(
     "flink.sink.kinesis.wait.interval",
-    "A writer that waits looks again after so long, also when nothing was acknowledged (K1).",
+    "A waiting writer checks again after this long, even if nothing was acknowledged (K1).",
     100,
     1,
     unit="ms",
@@ -39,14 +39,14 @@ SINK_WAIT_INTERVAL = integer(
 )
 SINK_ORDERING = choice(
     "flink.sink.kinesis.ordering",
-    "NONE, as PutRecords gives it, or PER_KEY: one unacknowledged Kinesis record for each partition key (K2).",
+    "NONE, the order of PutRecords, or PER_KEY: one unacknowledged Kinesis record for each partition key (K2).",
     "NONE",
     ("NONE", "PER_KEY"),
     group=_GROUP,
 )
 SINK_FAIL_ON_ERROR = boolean(
     "flink.sink.kinesis.failonerror",
-    "Whether a record that cannot be put fails the sink (K3); otherwise it is handed to the callback, and counted and logged.",
+    "Whether a record that cannot be put fails the sink (K3); otherwise it is passed to the callback, counted and logged.",
     default=True,
     group=_GROUP,
     connector="false",
@@ -85,7 +85,7 @@ COLLECTION_MAX_COUNT = integer(
 )
 COLLECTION_MAX_SIZE = integer(
     "CollectionMaxSize",
-    "Data and keys in one PutRecords call; a larger record goes alone.",
+    "Data and keys in one PutRecords call; a larger record is sent alone.",
     5 * 2**20,
     1,
     MAX_REQUEST_BYTES,
@@ -102,7 +102,7 @@ RECORD_MAX_BUFFERED_TIME = integer(
 )
 RATE_LIMIT = integer(
     "RateLimit",
-    "Pace for each shard, in percent of what a shard takes (1,000 records and 1 MiB a second).",
+    "Rate limit for each shard, in percent of its capacity (1,000 records and 1 MiB a second).",
     100,
     1,
     unit="%",

@@ -1,4 +1,4 @@
-"""Properties: a plain mapping of strings in, typed and checked values out; each property is declared once (C1)."""
+"""Properties: a mapping of strings that returns typed, checked values. Property: one declaration (C1)."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ MASK = "******"
 
 @dataclass(frozen=True, slots=True)
 class Property(Generic[T]):
-    """One declared property: key, type, default, unit, sentence (C1).
+    """One declared property: key, type, default, unit and description (C1).
 
-    `parse` turns text into the value and raises ValueError; `valid` says in words what is accepted. A key that ends in `.` or `[`
-    is a prefix (`flink.stream.efo.consumerarn.<stream>`). `aliases` are older spellings. `group` orders the reference page.
+    `parse` turns text into the value and raises ValueError; `valid` describes the valid values. A key that ends in `.` or `[`
+    is a prefix (`flink.stream.efo.consumerarn.<stream>`). `aliases` are older spellings. `group` is its section on the reference page.
     `connector` is the default of Flink's connector where it differs from ours (the FLIP's numbers are ours).
     """
 
@@ -47,13 +47,13 @@ class Property(Generic[T]):
 
     @property
     def spelling(self) -> str:
-        """The key as a person writes it; a prefix with its place-holder."""
+        """The key as shown to people; a prefix has a placeholder."""
         ending = "i].exception" if self.key.endswith("[") else "<name>" if self.is_prefix else ""
         return self.key + ending
 
 
 def declare(declared: Property[T]) -> Property[T]:
-    """Enter a property into the table; plugins may declare theirs too."""
+    """Register a property; plugins declare theirs with it, too."""
     for key in (declared.key, *declared.aliases):
         _DECLARED[key.lower()] = declared
     return declared
@@ -65,16 +65,16 @@ def declared_properties() -> list[Property[Any]]:
 
 
 class Properties(Mapping[str, str]):
-    """An immutable mapping of property keys to text that also answers typed, checked values.
+    """An immutable mapping of property keys to text, with typed and checked values.
 
-    Keys compare without case, since Spark lower-cases them (C2). Values that are not text are taken by their text (`True` is `true`).
+    Keys compare without case, since Spark lower-cases them (C2). Other values than text are converted to text (`True` to `true`).
     """
 
     def __init__(self, mapping: Mapping[str, object] | None = None, **more: object) -> None:
         merged: dict[str, object] = {**(mapping or {}), **more}
         given = {str(key): _as_text(value) for key, value in merged.items() if value is not None}
         self._values = {key.lower(): value for key, value in given.items()}
-        spelling = {key.lower(): key for key in given}  # of two keys that differ in case only, the later one counts
+        spelling = {key.lower(): key for key in given}  # of two keys that differ in case only, the later one wins
         self._given = {spelling[key]: value for key, value in self._values.items()}
 
     def __getitem__(self, key: str) -> str:
@@ -110,7 +110,7 @@ class Properties(Mapping[str, str]):
         return self._find(declared)[1] is not None
 
     def with_prefix(self, declared: Property[T]) -> dict[str, str]:
-        """The given keys below a prefix property, without the prefix and in lower case, with their text."""
+        """The given keys under a prefix property, without the prefix and in lower case, with their text."""
         prefix = declared.key.lower()
         return {key[len(prefix) :]: value for key, value in self._values.items() if key.startswith(prefix)}
 
@@ -154,38 +154,38 @@ def is_secret(key: str) -> bool:
 
 
 def mask_passwords(text: str) -> str:
-    """A text that may be shown: passwords of URIs, before the host or among the parameters, are masked (C3)."""
+    """The text with passwords of URIs masked, before the host and among the parameters (C3)."""
     text = re.sub(r"(://[^:/?#\s]*:)[^\s]*@", rf"\1{MASK}@", text)
     return re.sub(r"([?&][^=&\s]*(?:password|secret|token)[^=&\s]*=)[^&\s]*", rf"\1{MASK}", text, flags=re.IGNORECASE)
 
 
 def warn_if_unknown(key: str) -> None:
-    """Warn of a key in our name space that has no effect: with the reason where Flink has it, otherwise with the nearest known key."""
-    lowered = key.lower()
-    if not lowered.startswith(("flink.", "aws.")) or _is_declared(lowered):
+    """Warn of a key in our name space that has no effect, with the reason if it is Flink's, else with the nearest known key."""
+    lower_key = key.lower()
+    if not lower_key.startswith(("flink.", "aws.")) or _is_declared(lower_key):
         return
-    foreign = next((reason for stem, reason in _IGNORED.items() if lowered.startswith(stem.lower())), None)
-    told = (
+    foreign = next((reason for stem, reason in _IGNORED.items() if lower_key.startswith(stem.lower())), None)
+    message = (
         f"property '{key}' has no effect here: {foreign}"
         if foreign
-        else f"unknown property '{key}' is ignored{_hint(lowered)}"
+        else f"unknown property '{key}' is ignored{_hint(lower_key)}"
     )
-    warnings.warn(told, UnknownPropertyWarning, stacklevel=3)
+    warnings.warn(message, UnknownPropertyWarning, stacklevel=3)
 
 
 def declare_ignored(reasons: Mapping[str, str]) -> None:
-    """Enter keys of Flink's (or their beginnings) that change nothing here, each with the reason."""
+    """Register keys of Flink (or prefixes of them) that have no effect here, each with the reason."""
     _IGNORED.update(reasons)
 
 
-def _is_declared(lowered: str) -> bool:
-    if lowered in _DECLARED:
-        return not _DECLARED[lowered].is_prefix
-    return any(declared.is_prefix and lowered.startswith(key) for key, declared in _DECLARED.items())
+def _is_declared(lower_key: str) -> bool:
+    if lower_key in _DECLARED:
+        return not _DECLARED[lower_key].is_prefix
+    return any(declared.is_prefix and lower_key.startswith(key) for key, declared in _DECLARED.items())
 
 
-def _hint(lowered: str) -> str:
-    nearest = difflib.get_close_matches(lowered, _DECLARED, n=1)
+def _hint(lower_key: str) -> str:
+    nearest = difflib.get_close_matches(lower_key, _DECLARED, n=1)
     return f"; did you mean '{_DECLARED[nearest[0]].key}'?" if nearest else ""
 
 

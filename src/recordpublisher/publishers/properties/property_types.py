@@ -1,4 +1,4 @@
-"""The kinds of property there are: each makes a declaration with its parser and its sentence of what is valid."""
+"""The types of properties: each function declares a property with its parser and its description of valid values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, overload
 
 from .properties import Property, declare
 
-FOREVER = 2**62
+NO_MAXIMUM = 2**62
 
 
 @overload
@@ -18,7 +18,9 @@ def text(key: str, sentence: str, default: str, **more: Any) -> Property[str]: .
 def text(key: str, sentence: str, default: None = None, **more: Any) -> Property[str | None]: ...
 def text(key: str, sentence: str, default: str | None = None, **more: Any) -> Property[Any]:
     """Any text that is not empty; None when it is not given and there is no default."""
-    return declare(Property(key, _not_empty, default, "a text that is not empty", sentence, type_name="string", **more))
+    return declare(
+        Property(key, _parse_not_empty, default, "a text that is not empty", sentence, type_name="string", **more)
+    )
 
 
 def choice(key: str, sentence: str, default: str, options: tuple[str, ...], **more: Any) -> Property[str]:
@@ -37,17 +39,17 @@ def integer(
     sentence: str,
     default: int,
     minimum: int = 0,
-    maximum: int = FOREVER,
+    maximum: int = NO_MAXIMUM,
     also: tuple[int, ...] = (),
     **more: Any,
 ) -> Property[int]:
-    """A whole number in a range; `also` are values outside it with a meaning of their own (-1: off)."""
+    """A whole number in a range; `also` are further values with a special meaning (-1: off)."""
     return declare(
         Property(
             key,
-            _ranged(minimum, maximum, also),
+            _range_parser(minimum, maximum, also),
             default,
-            _range_words("a whole number", minimum, maximum, also),
+            _describe_range("a whole number", minimum, maximum, also),
             sentence,
             type_name="int",
             **more,
@@ -56,15 +58,15 @@ def integer(
 
 
 def optional_integer(
-    key: str, sentence: str, minimum: int = 0, maximum: int = FOREVER, **more: Any
+    key: str, sentence: str, minimum: int = 0, maximum: int = NO_MAXIMUM, **more: Any
 ) -> Property[int | None]:
-    """A whole number in a range whose absence has a meaning of its own."""
+    """A whole number in a range; not set has a special meaning."""
     return declare(
         Property(
             key,
-            _ranged(minimum, maximum, ()),
+            _range_parser(minimum, maximum, ()),
             None,
-            _range_words("a whole number", minimum, maximum, ()),
+            _describe_range("a whole number", minimum, maximum, ()),
             sentence,
             type_name="int",
             **more,
@@ -100,33 +102,33 @@ def boolean(key: str, sentence: str, default: bool, **more: Any) -> Property[boo
 def prefix(key: str, sentence: str, **more: Any) -> Property[str | None]:
     """Every key that begins with `key`, which ends in a dot or bracket."""
     return declare(
-        Property(key, _not_empty, None, "a text that is not empty", sentence, type_name="string per name", **more)
+        Property(key, _parse_not_empty, None, "a text that is not empty", sentence, type_name="string per name", **more)
     )
 
 
-def _not_empty(given: str) -> str:
+def _parse_not_empty(given: str) -> str:
     if not given:
         raise ValueError("empty")
     return given
 
 
-def _ranged(minimum: int, maximum: int, also: tuple[int, ...]) -> Callable[[str], int]:
-    def ranged(given: str) -> int:
+def _range_parser(minimum: int, maximum: int, also: tuple[int, ...]) -> Callable[[str], int]:
+    def parse(given: str) -> int:
         value = int(_plain_digits(given))
         if value not in also and not minimum <= value <= maximum:
             raise ValueError(given)
         return value
 
-    return ranged
+    return parse
 
 
 def _plain_digits(given: str) -> str:
-    """Python also reads `1_000` and the digits of every script; a properties file means neither."""
+    """Accept plain ASCII numbers only. Python also parses `1_000` and digits of other scripts."""
     if not re.fullmatch(r"[+-]?[0-9.]+([eE][+-]?[0-9]+)?", given):
         raise ValueError(given)
     return given
 
 
-def _range_words(kind: str, minimum: int, maximum: int, also: tuple[int, ...]) -> str:
-    words = f"{kind} of at least {minimum}" if maximum >= FOREVER else f"{kind} from {minimum} to {maximum}"
+def _describe_range(kind: str, minimum: int, maximum: int, also: tuple[int, ...]) -> str:
+    words = f"{kind} of at least {minimum}" if maximum >= NO_MAXIMUM else f"{kind} from {minimum} to {maximum}"
     return words + "".join(f", or {value}" for value in also)

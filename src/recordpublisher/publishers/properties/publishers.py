@@ -1,4 +1,4 @@
-"""The properties of reading one shard: which publisher, from where, fan-out, polling (C1)."""
+"""The properties of publishers: which one, the initial position, fan-out and polling (C1)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RECORD_PUBLISHER = text(
 )
 INITIAL_POSITION = choice(
     "flink.stream.initpos",
-    "Where a new job starts. LATEST is pinned to a timestamp of the server's clock once (P3).",
+    "Where a new job starts. LATEST is turned into a timestamp of the service's clock once (P3).",
     "LATEST",
     ("TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"),
     group="Publisher",
@@ -38,7 +38,7 @@ CONSUMER_NAME = text(
 )
 REGISTRATION = choice(
     "flink.stream.efo.registration",
-    "Who registers the consumer: LAZY at start-up, EAGER at construction, NONE somebody else.",
+    "When the consumer is registered: LAZY at start-up, EAGER at construction, NONE not by this job.",
     "LAZY",
     ("LAZY", "EAGER", "NONE"),
     aliases=("flink.stream.efo.registrar",),
@@ -68,14 +68,14 @@ SUBSCRIBE_TIMEOUT = integer(
 )
 HTTP_PROTOCOL = choice(
     "aws.http.protocol.version",
-    "What SubscribeToShard is sent over: HTTP1_1, a connection for each subscription, or HTTP2, many on one (needs the extra http2).",
+    "Protocol of SubscribeToShard: HTTP1_1 with a connection for each subscription, or HTTP2 with many on one (needs the extra http2).",
     "HTTP1_1",
     ("HTTP1_1", "HTTP2"),
     group="Fan-out",
 )
 INACTIVITY_TIMEOUT = integer(
     "flink.shard.subscribetoshard.inactivity.timeout",
-    "A subscription without any event for this long is half open and is opened again (F5; the service sends one about every 5 s).",
+    "A subscription without an event for this long is considered half open, and is reopened (F5; the service sends one about every 5 s).",
     20_000,
     1,
     unit="ms",
@@ -83,7 +83,7 @@ INACTIVITY_TIMEOUT = integer(
 )
 UNREAD_TIMEOUT = integer(
     "flink.shard.subscribetoshard.unread.timeout",
-    "A subscription left unread for this long under back-pressure is closed and opened again when there is room (F5).",
+    "A subscription left unread for this long under back-pressure is closed, and reopened when there is capacity (F5).",
     60_000,
     1,
     unit="ms",
@@ -91,21 +91,21 @@ UNREAD_TIMEOUT = integer(
 )
 DEREGISTRATION = choice(
     "flink.stream.efo.deregister",
-    "When a LAZY or EAGER consumer is deregistered (F8): LAST_OUT by the last subtask that stops cleanly, or NEVER (by command).",
+    "When a LAZY or EAGER consumer is deregistered (F8): LAST_OUT by the last subtask that stops cleanly, NEVER only by command.",
     "LAST_OUT",
     ("LAST_OUT", "NEVER"),
     group="Fan-out",
 )
 RECOVERABLE_ERRORS = prefix(
     "flink.shard.consumer.error.recoverable[",
-    "Names of further errors that are retried, counted from 0 (FLINK-33260).",
+    "Names of further errors that are retried, indexed from 0 (FLINK-33260).",
     group="Fan-out",
 )
 
 # polling
 GETRECORDS_MAX = integer(
     "flink.shard.getrecords.maxrecordcount",
-    "Records asked for by one GetRecords call.",
+    "Most records that one GetRecords call requests.",
     10_000,
     1,
     10_000,
@@ -114,7 +114,7 @@ GETRECORDS_MAX = integer(
 )
 GETRECORDS_INTERVAL = integer(
     "flink.shard.getrecords.intervalmillis",
-    "From loop to loop (R1); below the iterator's five minutes.",
+    "Interval from the start of one read to the start of the next (R1); less than the iterator's five minutes.",
     200,
     0,
     299_999,
@@ -123,7 +123,7 @@ GETRECORDS_INTERVAL = integer(
 )
 ADAPTIVE_READS = boolean(
     "flink.shard.adaptivereads",
-    "Size each read from the mean record size, so that 2 MiB/s a shard are used well (R1).",
+    "Set the limit of each read from the mean record size, to use the 2 MiB/s of a shard (R1).",
     False,
     group="Polling",
 )

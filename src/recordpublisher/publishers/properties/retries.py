@@ -36,11 +36,11 @@ def retry_properties(
     connector: tuple[str, str, str] = ("", "", ""),
     group: str = "Retries",
 ) -> RetryProperties:
-    """Declare the four. `connector`: its retries, base and maximum where they differ from the FLIP's numbers, which are ours."""
+    """Declare the four properties. `connector`: the connector's retries, base and maximum where they differ from the FLIP's."""
     return RetryProperties(
         integer(
             f"{stem}.maxretries",
-            f"Failures of {operation} in a row, without progress between, before the job fails.",
+            f"Failures of {operation} in a row, without progress, before the job fails.",
             retries,
             group=group,
             connector=connector[0],

@@ -7,7 +7,7 @@ from .property_types import choice, integer, optional_integer, text
 # discovery and state
 DISCOVERY_INTERVAL = integer(
     "flink.shard.discovery.intervalmillis",
-    "Between two looks for new shards (S3); -1 never.",
+    "Interval of shard discovery (S3); -1 never.",
     10_000,
     1,
     also=(-1,),
@@ -22,7 +22,7 @@ SHARD_ASSIGNER = text(
 )
 ON_DATA_LOSS = choice(
     "flink.state.dataloss",
-    "When the position is past retention (S5): FAIL with the gap named, or CONTINUE and count it.",
+    "When the position is past retention (S5): FAIL and name the gap, or CONTINUE and count it.",
     "FAIL",
     ("FAIL", "CONTINUE"),
     group="Discovery and state",
@@ -32,7 +32,7 @@ STATE_URI = text(
 )
 CHECKPOINT_INTERVAL = integer(
     "flink.state.checkpoint.interval",
-    "Between two checkpoints when a state store is given; -1 only on stop.",
+    "Interval of checkpoints, if a state store is set; -1 only on stop.",
     10_000,
     1,
     also=(-1,),
@@ -56,12 +56,12 @@ ON_POISON = choice(
 )
 TIMESTAMP_FIELD = text(
     "flink.watermark.timestamp.field",
-    "JSON field with the event time, epoch ms or ISO-8601; arrival time when not set.",
+    "JSON field with the event time, epoch ms or ISO-8601. Not set: arrival time.",
     group="Values and time",
 )
 OUT_OF_ORDERNESS = integer(
     "flink.watermark.outoforderness.millis",
-    "Bound of the out-of-orderness within a shard: how far the watermark stays behind.",
+    "Bound of the out-of-orderness within a shard: how far the watermark is behind the event times.",
     0,
     unit="ms",
     group="Values and time",
@@ -89,14 +89,14 @@ LOOKAHEAD = optional_integer(
 )
 MAX_LAG = optional_integer(
     "flink.watermark.alignment.max.lag",
-    "A shard whose next record lies further than this below the furthest one of the job is not waited for (W12). Not set: off.",
+    "A shard whose next record is further than this behind the job's most advanced shard is not waited for (W12). Not set: off.",
     1,
     unit="ms",
     group="Values and time",
 )
 IDLE_INTERVAL = integer(
     "flink.shard.idle.interval",
-    "Evidence of silence after which a shard is idle (W3); -1 waits for every shard (W2).",
+    "Time without records after which a shard is idle (W3); -1 waits for every shard (W2).",
     -1,
     1,
     also=(-1,),
@@ -105,7 +105,7 @@ IDLE_INTERVAL = integer(
 )
 SYNC_INTERVAL = integer(
     "flink.watermark.sync.interval",
-    "Between two refreshes of the global watermark (W7).",
+    "Interval of refreshes of the global watermark (W7).",
     1_000,
     1,
     unit="ms",
@@ -114,7 +114,7 @@ SYNC_INTERVAL = integer(
 )
 EMIT_INTERVAL = integer(
     "flink.watermark.emit.interval",
-    "At most so often a sink hears the watermark (W1).",
+    "Least interval between two watermarks that a sink gets (W1).",
     200,
     0,
     unit="ms",
@@ -122,7 +122,7 @@ EMIT_INTERVAL = integer(
 )
 TRACKER = text(
     "flink.watermark.tracker",
-    "What carries the global watermark: IN_PROCESS, TCP, or a plugin's name (W10).",
+    "Tracker of the global watermark: IN_PROCESS, TCP, or a plugin's name (W10).",
     "IN_PROCESS",
     group="Values and time",
 )
@@ -131,13 +131,13 @@ TRACKER_ADDRESS = text(
 )
 TRACKER_TOKEN = text(
     "flink.watermark.tracker.token",
-    "What the tracker was started with; TCP needs it.",
+    "Token with which the tracker was started; TCP needs it.",
     group="Values and time",
     secret=True,
 )
 TRACKER_TIMEOUT = integer(
     "flink.watermark.tracker.timeout",
-    "A subtask that has not reported for this long is left out (W6); three sync intervals at least.",
+    "A subtask that has not reported for this long is excluded (W6); at least three sync intervals.",
     30_000,
     1,
     unit="ms",
@@ -161,7 +161,7 @@ WATERMARK_GROUP = text(
 # memory
 SUBTASK_BYTES = integer(
     "flink.subtask.queue.bytes",
-    "Room for everything queued in a subtask, as held in memory (P6).",
+    "Memory budget of everything queued in a subtask (P6).",
     128 * 2**20,
     2**16,
     unit="bytes",
@@ -169,7 +169,7 @@ SUBTASK_BYTES = integer(
 )
 SHARD_BYTES = integer(
     "flink.shard.queue.bytes",
-    "Room for one shard's queue, as held in memory (P6).",
+    "Memory budget of one shard's queue (P6).",
     16 * 2**20,
     2**10,
     unit="bytes",

@@ -1,12 +1,12 @@
-"""Every property, declared once (C1): the index, and Flink's keys that mean nothing here.
+"""Every declared property, imported from its group (C1), and Flink's keys that have no effect here.
 
-The FLIP's keys have the FLIP's defaults, the connector's have the connector's, and ours follow the same spelling.
+Keys of the FLIP have the FLIP's defaults, keys of the connector have the connector's. Our own keys follow the same spelling.
 """
 
 from __future__ import annotations
 
 from .access import *  # noqa: F403
-from .job import *  # noqa: F403  # noqa: F403
+from .job import *  # noqa: F403
 from .kinesis_sink import *  # noqa: F403
 from .properties import declare_ignored
 from .publishers import *  # noqa: F403
@@ -15,7 +15,7 @@ from .subtask import *  # noqa: F403
 
 declare_ignored(
     {
-        "flink.stream.efo.http-client.max-concurrency": "subscriptions have a pool of their own without a limit (F1)",
+        "flink.stream.efo.http-client.max-concurrency": "the connections of subscriptions have no limit (F1)",
         "flink.stream.efo.http-client.read-timeout": "see flink.shard.subscribetoshard.inactivity.timeout (F5)",
         "flink.watermark.sync.queue.capacity": "queues are bounded by flink.shard.queue.records and flink.shard.queue.bytes (P6)",
         "aws.credentials.provider.custom.class": "it names a Java class",

@@ -110,7 +110,7 @@ async def test_credentials_are_asked_for_at_each_call():
     async with stub_and_warm_client() as (stub, client):
         stub.script("GetRecords", {"Records": []}, {"Records": []})
         for key in ("first", "renewed"):
-            client._connections._session.set_credentials(key, "secret", "token of " + key)
+            client._transport._session.set_credentials(key, "secret", "token of " + key)
             await client.get_records(SHARD, "it", 1)
     assert ["Credential=first/" in stub.headers[0]["Authorization"], stub.headers[1]["X-Amz-Security-Token"]] == [
         True,
@@ -170,7 +170,7 @@ async def test_a_write_is_not_sent_again_by_itself():
 
 async def test_a_call_that_is_not_answered_in_time_is_transient():
     async with stub_and_warm_client() as (stub, client):
-        client._connections._seconds = 0.2  # opening the client may take longer
+        client._transport._seconds = 0.2  # opening the client may take longer
         stub.script("GetRecords", never)
         with pytest.raises(KinesisError, match=r"in time|[Tt]imeout"):
             await client.get_records(SHARD, "it", 1)

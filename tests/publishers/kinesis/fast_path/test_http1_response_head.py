@@ -27,7 +27,7 @@ def test_status_and_headers():
     ],
 )
 def test_whether_the_connection_stays_open(lines, stays):
-    assert head(*lines).stays_open is stays
+    assert head(*lines).keeps_alive is stays
 
 
 @pytest.mark.parametrize(

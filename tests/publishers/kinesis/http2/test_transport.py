@@ -177,7 +177,7 @@ async def test_a_cancelled_subscribe_gives_its_stream_back():
         (talk,) = server.talks
         talk.silent = True
         opening = asyncio.create_task(subscribe(client, 1))
-        connection = next(iter(client._connections._http2._pools.values()))._connections[0]
+        connection = next(iter(client._transport._http2._pools.values()))._connections[0]
         await settled(lambda: len(connection._streams) == 2)
         opening.cancel()
         with pytest.raises(asyncio.CancelledError):

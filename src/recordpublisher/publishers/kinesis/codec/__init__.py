@@ -1,1 +1,1 @@
-"""Bytes on the wire to typed answers, and back. Start at `sdk_parser.py`."""
+"""Decoding responses and encoding requests. Start at `sdk_parser.py`."""

@@ -1,4 +1,4 @@
-"""Event-stream frames from a byte stream: whole, checked, and copied once."""
+"""FrameReader: splits an event stream into frames, with their checksums verified."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..error_mapping import TruncatedStreamError
 _PRELUDE = Struct("!III")  # length of the frame, length of its headers, checksum of these two
 _CHECKSUM = Struct("!I")
 _FRAME_OVERHEAD = _PRELUDE.size + _CHECKSUM.size
-_MAX_PAYLOAD_BYTES = 24 * 2**20  # as the SDK has it
+_MAX_PAYLOAD_BYTES = 24 * 2**20  # as in the SDK
 
 
 class Frame(NamedTuple):
@@ -31,10 +31,10 @@ class Frame(NamedTuple):
 
 
 class FrameReader:
-    """Owns the bytes that were read and not yet handed out: at most what the socket gave at once behind a frame's end (F1).
+    """Owns the bytes that were read but not yet returned: at most one read of the socket beyond a frame's end (F1).
 
-    The SDK's buffer copies all it holds at each chunk, which is quadratic in the frame's size, and each frame thrice more. It also takes a
-    body that ends inside a frame for a clean end; here it is an error.
+    The SDK's buffer copies everything at each chunk, which is quadratic in the frame's size. It also treats a body that ends inside a
+    frame as a clean end; here it is an error.
     """
 
     def __init__(self, content: Any) -> None:
@@ -45,16 +45,16 @@ class FrameReader:
     async def next(self) -> Frame | None:
         """The next frame, None at the end of the body. Raises: TruncatedStreamError, the SDK's checksum and header errors.
 
-        A cancelled call loses nothing: what was read stays.
+        A cancelled call loses nothing: the bytes stay buffered.
         """
         if not await self._fill(_PRELUDE.size):
             return None
-        length, headers_length = _checked_lengths(b"".join(self._chunks)[: _PRELUDE.size])
+        length, headers_length = _parse_prelude(b"".join(self._chunks)[: _PRELUDE.size])
         await self._fill(length)
-        return _checked_frame(memoryview(self._pop(length)), headers_length)
+        return _parse_frame(memoryview(self._pop(length)), headers_length)
 
     async def _fill(self, wanted: int) -> bool:
-        """Read until `wanted` bytes are held; False at the end of the body between two frames."""
+        """Read until `wanted` bytes are buffered. Return False at the end of the body, between two frames."""
         while self._buffered_bytes < wanted:
             chunk = await self._content.readany()
             if not chunk and not self._buffered_bytes:
@@ -66,7 +66,7 @@ class FrameReader:
         return True
 
     def _pop(self, length: int) -> bytes:
-        """The first `length` bytes. What is behind them came with the last chunk, since nothing is read in advance."""
+        """Remove and return the first `length` bytes. Bytes after them are in the last chunk, since nothing is read in advance."""
         *whole, last = self._chunks
         self._buffered_bytes -= length
         end = len(last) - self._buffered_bytes
@@ -74,10 +74,10 @@ class FrameReader:
         return b"".join((*whole, memoryview(last)[:end]))
 
 
-def _checked_lengths(prelude: bytes) -> tuple[int, int]:
-    """The lengths of the frame and of its headers, their own checksum checked before anyone waits for that many bytes."""
+def _parse_prelude(prelude: bytes) -> tuple[int, int]:
+    """The lengths of the frame and of its headers. Their own checksum is verified before that many bytes are awaited."""
     length, headers_length, checksum = _PRELUDE.unpack(prelude)
-    _check(prelude[:8], checksum)
+    _verify_checksum(prelude[:8], checksum)
     if length < _FRAME_OVERHEAD + headers_length:
         raise InvalidHeadersLength(headers_length)
     if length > _FRAME_OVERHEAD + headers_length + _MAX_PAYLOAD_BYTES:
@@ -85,17 +85,17 @@ def _checked_lengths(prelude: bytes) -> tuple[int, int]:
     return length, headers_length
 
 
-def _checked_frame(data: memoryview, headers_length: int) -> Frame:
+def _parse_frame(data: memoryview, headers_length: int) -> Frame:
     end, payload_start = len(data) - _CHECKSUM.size, _PRELUDE.size + headers_length
     (checksum,) = _CHECKSUM.unpack_from(data, end)
-    _check(data[:end], checksum)
+    _verify_checksum(data[:end], checksum)
     return Frame(_headers(bytes(data[_PRELUDE.size : payload_start])), data[payload_start:end])
 
 
-def _check(data: bytes | memoryview, checksum: int) -> None:
-    calculated = crc32(data)
-    if calculated != checksum:
-        raise ChecksumMismatch(checksum, calculated)
+def _verify_checksum(data: bytes | memoryview, checksum: int) -> None:
+    computed = crc32(data)
+    if computed != checksum:
+        raise ChecksumMismatch(checksum, computed)
 
 
 @lru_cache(maxsize=64)

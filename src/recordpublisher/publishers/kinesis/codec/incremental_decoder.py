@@ -1,4 +1,4 @@
-"""Bodies of GetRecords decoded while they arrive, so that a body of 14 MiB is never held, nor decoded in one go."""
+"""IncrementalReadDecoder: decodes GetRecords bodies while they arrive, so that 14 MiB are never buffered or decoded at once."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from recordpublisher.publishers.records import UserRecord
 from .read_response import ReadBody, decode_read
 
 MIN_PIECE_BYTES = 32 * 1024
-"""Less than this is not worth a call of the decoder."""
+"""Fewer bytes are not worth a call of the decoder."""
 _RECORDS_START = b'"Records":['
-_MAX_PREFIX_BYTES = 64 * 1024  # iterator and children stand before the records
+_MAX_PREFIX_BYTES = 64 * 1024  # the iterator and the child shards may come before the records
 _SPLIT = b'},{"'
 _SEARCH_WINDOW_BYTES = 16 * 1024
 _RECORDS = msgspec.json.Decoder(list[UserRecord])
@@ -19,11 +19,11 @@ _COMMA, _OPEN, _CLOSE = b",[]"
 
 
 class IncrementalReadDecoder:
-    """Takes whole records off a body as they come: `body` is there once it is whole, the same that `decode_read` makes of it.
+    """Decodes whole records as their bytes arrive. At the end `body` is the same as `decode_read` of the whole body.
 
-    A cut is made at `},{"` before a letter. In JSON that stands nowhere but between two objects: within a string the quotation mark
-    would be escaped, and one that ends a string is not followed by a letter. A piece that is no list of records, and a body in
-    another spelling (spaces between records), is held and decoded whole, so that what is refused is refused in the same words.
+    It splits the list of records at `},{"` followed by a letter. In JSON this occurs only between two objects: inside a string the
+    quotation mark would be escaped, and after the end of a string no letter follows. A body that cannot be split (spaces between records,
+    no list of records) is buffered and decoded as a whole, so that errors are the same in both cases.
     """
 
     body: ReadBody | None = None
@@ -35,7 +35,7 @@ class IncrementalReadDecoder:
         self._is_splittable = True
 
     def feed(self, data: memoryview, is_last: bool) -> int:
-        """Take bytes off the front; the answer is how many. Raises: msgspec.DecodeError for a body that is none."""
+        """Consume bytes from the front and return how many. Raises: msgspec.DecodeError for a malformed body."""
         if is_last:
             self.body = self._decode_rest(data)
             return len(data)
@@ -47,7 +47,7 @@ class IncrementalReadDecoder:
         return consumed
 
     def _decode_piece(self, data: memoryview) -> int:
-        """Decode up to the last cut. What is left then begins with the comma of the cut, which the next piece turns into its bracket."""
+        """Decode up to the last split. The rest begins with the comma of the split, which the next piece replaces by a bracket."""
         first = 0 if self._prefix else self._records_start(data)
         split = _last_split(data)
         if not self._is_splittable or split <= first:
@@ -55,7 +55,7 @@ class IncrementalReadDecoder:
         before, data[first], data[split] = data[first], _OPEN, _CLOSE
         try:
             self._records += _RECORDS.decode(data[first : split + 1])
-        except msgspec.DecodeError:  # a cut behind the records, or no body of ours: told when it is whole
+        except msgspec.DecodeError:  # a split after the records, or a malformed body: decode the whole later
             self._is_splittable = False
             return 0
         finally:
@@ -64,7 +64,7 @@ class IncrementalReadDecoder:
         return split
 
     def _records_start(self, data: memoryview) -> int:
-        """Where the list of records opens: it must be one of the outermost object."""
+        """Where the list of records begins: it must be a field of the outermost object."""
         start, found, _ = bytes(data[:_MAX_PREFIX_BYTES]).partition(_RECORDS_START)
         try:
             decode_read(start + found + b"]}")
@@ -81,7 +81,7 @@ class IncrementalReadDecoder:
 
 
 def _last_split(data: memoryview) -> int:
-    """Where the comma of the last split stands, -1 without one."""
+    """The index of the comma of the last split; -1 without one."""
     for window in (_SEARCH_WINDOW_BYTES, len(data)):
         text = bytes(data[-window:])
         end = len(text) - 1

@@ -1,4 +1,4 @@
-"""Bodies of GetRecords and SubscribeToShard to typed answers: decoded once, straight into records."""
+"""Decodes the bodies of GetRecords and SubscribeToShard directly into records."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class _ChildShard(msgspec.Struct):
 
 
 class ReadBody(msgspec.Struct):
-    """A GetRecords answer or a SubscribeToShardEvent as it stands on the wire; the fields of the other one stay None.
+    """A GetRecords response or a SubscribeToShardEvent as sent; the fields of the other one stay None.
 
-    Records are always there: without them, a missing continuation is not the end of a shard but somebody else's JSON.
+    `Records` is required. Otherwise any JSON object without a continuation would look like the end of a shard.
     """
 
     Records: list[UserRecord]
@@ -39,14 +39,14 @@ _DECODER = msgspec.json.Decoder(ReadBody)
 
 
 def decode_read(body: bytes | memoryview) -> ReadBody:
-    """Decode a body; 0.6 to 1.0 us a record. Raises: msgspec.DecodeError when it is not what the service documents."""
+    """Decode a body, at 0.6 to 1.0 us a record. Raises: msgspec.DecodeError when it is not as documented."""
     decoded = _DECODER.decode(body)
     decoded.wire_bytes = len(body)
     return decoded
 
 
 def to_read_response(body: ReadBody, shard: Shard) -> ReadResponse:
-    """The port's answer; the children belong to the stream of `shard`. A missing or empty continuation is the end of the shard."""
+    """Make the port's response. The children belong to the stream of `shard`. A missing or empty continuation ends the shard."""
     return ReadResponse(
         records=body.Records,
         millis_behind_latest=body.MillisBehindLatest,

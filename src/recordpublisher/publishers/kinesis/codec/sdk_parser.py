@@ -1,4 +1,4 @@
-"""The parser that the SDK is given: its own, except that record bodies go to our decoder and event streams stay raw."""
+"""RecordParser: the SDK's response parser with our decoders for the frequent calls."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from .put_records import decode_put
 from .read_response import decode_read
 
 READ = "read"
-"""Key of the parsed answer that holds a `ReadBody`."""
+"""Key of the parsed response that holds a `ReadBody`."""
 PUT = "put"
-"""Key of the parsed answer that holds a `PutRecordsResponse`."""
+"""Key of the parsed response that holds a `PutRecordsResponse`."""
 RAW_EVENTS = "raw_events"
-"""Key of the parsed answer that holds the open HTTP response of an event stream."""
+"""Key of the parsed response that holds the open HTTP response of an event stream."""
 
 
 class RecordParser(AioJSONParser):  # type: ignore[misc] # the SDK is untyped
-    """The SDK's JSON parser with the answers short-cut that are asked for most.
+    """The SDK's JSON parser, with our own decoders for the most frequent responses.
 
-    The SDK walks shapes and parses a time stamp for every record: 14 us a record, against 0.6-1.0 us here. Error answers, headers and
-    all other operations are left to the SDK, as are signing and credentials; but a body that is not the JSON object it should be, half of
-    one for instance, which the SDK takes for an empty answer, is an error here.
+    The SDK walks shapes and parses a timestamp for every record: 14 us a record, against 0.6-1.0 us here. Error responses, headers and all
+    other operations are left to the SDK, as are signing and credentials. One difference: a malformed or truncated JSON body is an error
+    here, while the SDK takes it for an empty response.
     """
 
     async def _do_parse(self, response: dict[str, Any], shape: Any) -> dict[str, Any]:
         if shape is None or shape.name not in RESPONSE_DECODERS:
             parsed: dict[str, Any] = await super()._do_parse(response, shape)
             return parsed
-        short_cut = RESPONSE_DECODERS[shape.name](response["body"])
-        self._inject_response_metadata(short_cut, response["headers"])
-        return short_cut
+        decoded = RESPONSE_DECODERS[shape.name](response["body"])
+        self._inject_response_metadata(decoded, response["headers"])
+        return decoded
 
     def _handle_json_body(self, raw_body: bytes, shape: Any) -> dict[str, Any]:
         parsed: dict[str, Any] = self._parse_shape(shape, msgspec.json.decode(raw_body, type=dict) if raw_body else {})
         return parsed
 
     def _parse_body_as_json(self, body_contents: bytes) -> dict[str, Any]:
-        """Bodies of error answers, whoever wrote them: a proxy's may be any JSON, where the SDK counts on an object."""
+        """Parse the body of an error response. A proxy's may be any JSON, while the SDK expects an object."""
         parsed = super()._parse_body_as_json(body_contents)
         return parsed if isinstance(parsed, dict) else {"message": str(parsed)}
 
@@ -54,7 +54,7 @@ def _put(body: bytes) -> dict[str, Any]:
 
 
 def _events(body: Any) -> dict[str, Any]:
-    # frames are read and decoded by EventSubscription, one at a time (F1), the initial response included
+    # EventSubscription reads and decodes the frames, one at a time (F1), the initial response included
     return {RAW_EVENTS: body}
 
 
@@ -71,7 +71,7 @@ RESPONSE_DECODERS: dict[str, Callable[[Any], dict[str, Any]]] = {
 
 
 class RecordParserFactory(AioResponseParserFactory):  # type: ignore[misc] # the SDK is untyped
-    """The session component `response_parser_factory`; parsers hold no state, so one serves every answer."""
+    """The session component `response_parser_factory`; parsers have no state, so one is enough."""
 
     def __init__(self) -> None:
         super().__init__()

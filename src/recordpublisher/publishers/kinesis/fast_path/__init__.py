@@ -1,1 +1,1 @@
-"""Frequent calls without the SDK's HTTP client: signing and HTTP/1.1. Start at `call.py`."""
+"""The fast path of frequent calls: our own signing and HTTP/1.1 client instead of the SDK's. Start at `call.py`."""

@@ -1,4 +1,4 @@
-"""The short way of a call that is made all the time: where the SDK would send it, as the SDK would sign it, and nothing in between."""
+"""FastPathCalls: sends frequent calls to the SDK's endpoint with the SDK's signature, but without its HTTP client."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from botocore.awsrequest import AWSPreparedRequest
 from ..codec.incremental_decoder import IncrementalReadDecoder
 from ..codec.sdk_parser import READ, RESPONSE_DECODERS
 from ..error_mapping import error_for_code
-from .http1_client import BodyReader, BufferedBody, Http1Client, ResponseHead
+from .http1_client import Http1Client
+from .http1_response import BodyReader, BufferedBody, ResponseHead
 from .sigv4 import SignedPost
 
 APIS = ("GetRecords", "PutRecords", "GetShardIterator")
-"""The calls that are made all the time, or by a thousand shards at once."""
+"""The frequent calls, and those that a thousand shards make at once."""
 _ROUTE_HEADERS = ("User-Agent", "X-Amz-Target", "Content-Type")
 
 
 class _StreamParameter(msgspec.Struct):
-    """What a body says of its stream; all else in it is passed over."""
+    """The stream that a body names; other fields are ignored."""
 
     StreamARN: str = ""
     StreamName: str = ""
@@ -46,19 +47,19 @@ class FastPathCalls:
         client.meta.events.register_last(f"before-send.kinesis.{api}", self.remember_route)
 
     def remember_route(self, request: AWSPreparedRequest, **_: Any) -> None:
-        """Handler of the SDK's event before it sends: keep where a call for this stream goes."""
+        """Handler of the SDK's event `before-send`: keep URL and headers of calls for this stream."""
         body = request.body if isinstance(request.body, bytes) else request.body.getvalue()
         named = _STREAM_PARAMETER.decode(body)
         headers = {name: _text(request.headers[name]) for name in _ROUTE_HEADERS if name in request.headers}
         self._routes[named.StreamARN or named.StreamName] = SignedPost(request.url, headers, "kinesis", self._region)
 
     async def call(self, parameters: dict[str, Any], body: bytes | None = None) -> dict[str, Any] | None:
-        """The answer as the SDK's way gives it; None when it has to go that way. `body`: encoded by the caller.
+        """Return the response as the SDK would; None: the SDK must make this call. `body`: encoded by the caller.
 
-        Raises: KinesisError, the SDK's errors of the network.
+        Raises: KinesisError, the SDK's network errors.
         """
         route = self._routes.get(parameters.get("StreamARN") or parameters.get("StreamName", ""))
-        if "Timestamp" in parameters:  # the SDK has its own way to write one
+        if "Timestamp" in parameters:  # the SDK serialises timestamps in its own format
             return None
         if route is None or (pool := self._http.pool(route.url)) is None:
             return None
@@ -80,15 +81,15 @@ class FastPathCalls:
 
 
 def _error_from(api: str, status: int, headers: Any, body: bytes) -> Exception:
-    """The error of an answer, as the JSON protocol has it: the code behind a name space, the message in one of two spellings."""
+    """The error of a response in the JSON protocol: the code has a name-space prefix, the message key one of two spellings."""
     try:
-        said = msgspec.json.decode(body)
+        error = msgspec.json.decode(body)
     except msgspec.DecodeError:
-        said = {}
-    if not isinstance(said, dict):
-        said = {}
-    code = str(said.get("__type") or headers.get("x-amzn-errortype") or status)
-    message = said.get("message") or said.get("Message") or ("" if said else body.decode(errors="replace"))
+        error = {}
+    if not isinstance(error, dict):
+        error = {}
+    code = str(error.get("__type") or headers.get("x-amzn-errortype") or status)
+    message = error.get("message") or error.get("Message") or ("" if error else body.decode(errors="replace"))
     return error_for_code(api, code.rpartition("#")[2].partition(":")[0], str(message), status)
 
 

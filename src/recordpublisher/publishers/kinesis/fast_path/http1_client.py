@@ -1,4 +1,4 @@
-"""HTTP/1.1 for the calls that are made all the time: a tenth of what a general client costs, for the one shape that they have."""
+"""Http1Client: HTTP/1.1 for frequent calls, at a tenth of the CPU of a general client."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from .http1_pool import Http1ConnectionPool
-from .http1_response import BodyReader, BufferedBody, ResponseHead
 from .read_scheduler import BodyReadScheduler
-
-__all__ = ["BodyReader", "ResponseHead", "Http1Client", "BufferedBody"]
 
 READ_BUFFER_BYTES = 256 * 1024
 
 
 class Http1Client:
-    """Owns a pool for each server. It goes where the SDK's HTTP session would go, with the same TLS; where that is more than a plain
-    connection, through a proxy for instance, it says so and the SDK goes."""
+    """Owns a connection pool for each server, with the TLS settings of the SDK's HTTP session.
+
+    It makes direct connections only. For others, such as those through a proxy, `pool` returns None and the SDK makes the call.
+    """
 
     def __init__(self, session: Any, connect_seconds: float) -> None:
         """`session`: the SDK's HTTP session, which knows proxies and certificates."""
@@ -28,7 +27,7 @@ class Http1Client:
         self._pools: dict[str, Http1ConnectionPool] = {}
 
     def pool(self, url: str) -> Http1ConnectionPool | None:
-        """The connections to the server of `url`; None where the SDK has to go, or has not been yet: it is asked again then."""
+        """The pool for the server of `url`. None: the SDK must make the call, or has not yet connected (a later call may get one)."""
         if url not in self._pools and (pool := self._new_pool(url)) is not None:
             self._pools[url] = pool
         return self._pools.get(url)
@@ -47,7 +46,7 @@ class Http1Client:
             AttributeError,
             KeyError,
             TypeError,
-        ):  # its session is being made, or another version keeps it elsewhere
+        ):  # the SDK's session is being opened, or this version keeps it elsewhere
             return None
         if not is_plain or not isinstance(tls, ssl.SSLContext):
             return None

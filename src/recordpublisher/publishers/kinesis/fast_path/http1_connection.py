@@ -1,4 +1,4 @@
-"""One connection that carries one request and its answer at a time."""
+"""Http1Connection: one connection, with one request and response at a time."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Http1Connection(asyncio.BufferedProtocol):
 
     @property
     def has_received_nothing(self) -> bool:
-        """Whether not one byte of an answer has come since the last request."""
+        """Whether no byte of a response has come since the last request."""
         return self._head is None and not self._filled
 
     async def exchange(self, request: bytes, reader_for: ReaderFactory) -> tuple[ResponseHead, BodyReader]:
@@ -67,7 +67,7 @@ class Http1Connection(asyncio.BufferedProtocol):
         finally:
             self._response = self._reader_for = self._reader = None
             self._scheduler.finish(self)
-        if not head.stays_open or self._filled or self._transport.get_write_buffer_size():
+        if not head.keeps_alive or self._filled or self._transport.get_write_buffer_size():
             self.abort()
         return head, reader
 
@@ -76,13 +76,15 @@ class Http1Connection(asyncio.BufferedProtocol):
             raise ConnectionResetError("the connection was closed before the request")
         for start in range(0, len(request), _WRITE_BYTES):
             await self._drained.wait()
-            if response.done():  # refused, or lost, before it was all sent: the server would take the next request for the rest of this one
+            if (
+                response.done()
+            ):  # failed before all was sent: the server would take the next request for the rest of this one
                 self.abort()
                 return
             self._transport.write(request[start : start + _WRITE_BYTES])
 
     def abort(self) -> None:
-        """Close the connection; what was under way is lost."""
+        """Close the connection; a request in flight fails."""
         self._transport.abort()
 
     async def wait_closed(self) -> None:
@@ -94,18 +96,16 @@ class Http1Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: Any) -> None:
         """The socket is open."""
         self._transport = transport
-        share_read_buffer(
-            transport, self._read_buffer
-        )  # what is written to it is copied off before the read_buffer's turn to be written to
+        share_read_buffer(transport, self._read_buffer)  # asyncio copies decrypted bytes out before it is written again
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the kernel is to write: behind what was not consumed yet."""
+        """The memory for the next bytes: after those that are not consumed yet."""
         if self._buffer is self._read_buffer:
             self._read_buffer[: self._filled] = self._leftover
         return memoryview(self._buffer)[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take what came."""
+        """Consume the received bytes."""
         filled = self._filled + nbytes
         try:
             consumed = self._consume(filled)
@@ -118,7 +118,7 @@ class Http1Connection(asyncio.BufferedProtocol):
                 self._scheduler.wait_turn(self)
 
     def eof_received(self) -> None:
-        """The server is done: the end of a body that has no other."""
+        """The server closed its side: this ends a body of unknown length."""
         head, reader = self._head, self._reader
         if head is None or reader is None or head.length is not None or head.is_chunked:
             return
@@ -127,20 +127,20 @@ class Http1Connection(asyncio.BufferedProtocol):
         )
         try:
             reader.feed(buffer[: self._filled], True)
-            self._leftover, self._filled = b"", 0  # TLS asks for a buffer once more
+            self._leftover, self._filled = b"", 0  # TLS calls get_buffer once more
             self._done(head, reader)
         except Exception as error:
             self._fail(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell who waits."""
+        """Fail the request in flight."""
         self._fail(ConnectionResetError(str(exc or "closed by the server")))
         self._closed.set_result(None)
 
-    # --- for its turn -------------------------------------------------------------------------------------------------------------
+    # --- for the scheduler and for writing -----------------------------------------------------------------------------------------------
 
     def pause(self) -> None:
-        """Leave what comes to the kernel's buffers."""
+        """Stop reading; the kernel buffers what comes."""
         self._transport.pause_reading()
 
     def resume(self) -> None:
@@ -148,19 +148,19 @@ class Http1Connection(asyncio.BufferedProtocol):
         self._transport.resume_reading()
 
     def pause_writing(self) -> None:
-        """The server does not keep up."""
+        """The send buffer is full."""
         self._drained.clear()
 
     def resume_writing(self) -> None:
-        """What was written is on its way."""
+        """The send buffer has room again."""
         self._drained.set()
 
     # --- helpers ------------------------------------------------------------------------------------------------------------------
 
     def _consume(self, filled: int) -> int:
-        """Take what can be reject_malformed of the block's first `filled` bytes; the answer is how many bytes that were."""
+        """Consume what is complete of the buffer's first `filled` bytes; return how many bytes that are."""
         if self._response is None or self._response.done():
-            raise MalformedResponseError("bytes that nobody asked for")
+            raise MalformedResponseError("bytes without a request")
         at = 0
         while self._head is None:
             end = self._buffer.find(_HEAD_END, at, filled)
@@ -182,7 +182,7 @@ class Http1Connection(asyncio.BufferedProtocol):
     def _consume_body(self, head: ResponseHead, data: memoryview) -> int:
         reader = self._reader
         if reader is None:
-            return 0  # behind the answer: too much, which `exchange` sees
+            return 0  # bytes after the response: `exchange` then closes the connection
         if self._chunks is not None:
             consumed = self._chunks.feed(bytes(data))
             if self._chunks.is_done:
@@ -198,7 +198,7 @@ class Http1Connection(asyncio.BufferedProtocol):
         return consumed
 
     def _set_aside(self, consumed: int, filled: int) -> None:
-        """Put aside what was not consumed: a little beside the read_buffer, more in a block of its own that grows."""
+        """Keep the bytes that were not consumed: a few beside the shared buffer, more in a growing buffer of our own."""
         self._filled = filled - consumed
         if self._filled <= len(self._read_buffer) // 2:
             self._leftover = bytes(memoryview(self._buffer)[consumed:filled])

@@ -1,4 +1,4 @@
-"""The connections to one server: kept open between requests, as many as there are requests at a time."""
+"""Http1ConnectionPool: the connections to one server, kept open between requests."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from .http1_response import BodyReader, ResponseHead
 from .read_scheduler import BodyReadScheduler
 
 _IDLE_SECONDS = 12.0
-"""As the SDK has it: below the time after which servers and load balancers hang up."""
+"""As in the SDK: less than the time after which servers and load balancers close idle connections."""
 _SILENT_SECONDS = 1.0
-"""A call that was given up sooner says nothing of its connection."""
+"""A call cancelled sooner does not mean that its connection is broken."""
 _ADDRESSES_SECONDS = 10.0
-"""A thousand shards that start at once ask for the address once."""
+"""Addresses are cached for this long, so that a thousand shards that start at once resolve them once."""
 _SECOND_ADDRESS_SECONDS = 0.25
 _PORTS = {"http": 80, "https": 443}
 
 
 class Http1ConnectionPool:
-    """Owns its connections. A request never waits behind others (F1): where none is idle, a further one is opened."""
+    """Owns its connections. A request never waits for another one (F1): when none is idle, a new connection is opened."""
 
     def __init__(
         self,
@@ -54,22 +54,22 @@ class Http1ConnectionPool:
     async def exchange(
         self, request: bytes, reader_for: ReaderFactory, may_repeat: bool = False
     ) -> tuple[ResponseHead, BodyReader]:
-        """Send a request and read the answer. Raises: the SDK's errors of the network, and what `Http1Connection.exchange` raises else.
+        """Send a request and read the response. Raises: the SDK's network errors, and what else `Http1Connection.exchange` raises.
 
-        `may_repeat`: the request changes nothing. Where the server had hung up already on the connection that was kept for it, it is
-        sent once more over a new one: that is no failure of the service.
+        `may_repeat`: the request changes nothing. When the server had already closed the idle connection, it is sent once more over a new
+        one: this is not a failure of the service.
         """
-        kept = self._take_idle()
-        if kept is not None:
+        idle = self._take_idle()
+        if idle is not None:
             try:
-                return await self._exchange_over(kept, request, reader_for)
+                return await self._exchange_over(idle, request, reader_for)
             except sdk.ConnectionClosedError:
-                if not may_repeat or not kept.has_received_nothing:
+                if not may_repeat or not idle.has_received_nothing:
                     raise
         return await self._exchange_over(await self._connect(), request, reader_for)
 
     async def close(self) -> None:
-        """Close every connection; requests under way fail."""
+        """Close every connection; requests in flight fail."""
         self._is_closed = True
         if self._resolving is not None:
             self._resolving.cancel()
@@ -99,8 +99,11 @@ class Http1ConnectionPool:
             self._return(connection)
 
     def _drop_idle_since(self, began: float) -> None:
-        """One was lost: close those that have not answered since `began`. What ended it, a balancer that forgot us or a sleep of this
-        machine, ended them too, and a call that met them one by one would have used up its retries."""
+        """Close idle connections that have not been used since `began`, after one of that age was lost.
+
+        Whatever ended it (a load balancer that dropped the connection, a sleep of this machine) probably ended them too. A call that met
+        them one by one would use up its retries.
+        """
         while self._idle and self._idle[0][0] <= began:
             self._drop(self._idle.popleft()[1])
 
@@ -159,9 +162,9 @@ class Http1ConnectionPool:
         if self._resolving is None or (self._resolving.done() and (is_old or _failed(self._resolving))):
             self._resolved_at = now
             self._resolving = asyncio.create_task(self._resolve())
-            self._resolving.add_done_callback(_failed)  # all who waited may be gone
+            self._resolving.add_done_callback(_failed)  # all waiters may be gone; this marks the exception as retrieved
         resolving = self._resolving
-        await asyncio.wait([resolving])  # a waiter that is cancelled leaves it to the others
+        await asyncio.wait([resolving])  # a cancelled waiter does not cancel it for the others
         if resolving.cancelled():
             raise ConnectionResetError("closed")
         return resolving.result()
@@ -172,12 +175,12 @@ class Http1ConnectionPool:
         return await asyncio.get_running_loop().getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
 
 
-def _rotated(addresses: list[Any], turn: int) -> list[Any]:
-    """Another one first each time, so that connections are spread over the servers; families in the order of the resolver."""
+def _rotated(addresses: list[Any], rotation: int) -> list[Any]:
+    """Rotate the addresses, so that connections are spread over the servers. Address families keep the resolver's order."""
     families: dict[int, list[Any]] = {}
     for address in addresses:
         families.setdefault(address[0], []).append(address)
-    return [same[(n + turn) % len(same)] for same in families.values() for n in range(len(same))]
+    return [same[(n + rotation) % len(same)] for same in families.values() for n in range(len(same))]
 
 
 def _failed(task: asyncio.Task[list[Any]]) -> bool:

@@ -1,4 +1,4 @@
-"""Whose large body is read first when more come at once than can be read."""
+"""BodyReadScheduler: reads large response bodies one after the other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class BodyRead(Protocol):
     """A connection whose socket can be left unread for a while."""
 
     def pause(self) -> None:
-        """Leave what comes to the kernel's buffers."""
+        """Stop reading; the kernel buffers what comes."""
         ...
 
     def resume(self) -> None:
@@ -20,11 +20,11 @@ class BodyRead(Protocol):
 
 
 class BodyReadScheduler:
-    """One body after the other instead of all a bit at a time: the records of the first are through the pipeline, and their memory
-    is there again, before those of the next are made.
+    """Lets one connection read its body to the end while others are paused, instead of all in small parts at the same time.
 
-    Only those who had more waiting for them than they could take stand in line, so the network is never the slower for it, and
-    whoever has the turn and brings nothing in a round of the loop has lost it (P7).
+    So the records of one body pass the pipeline, and their memory is free again, before those of the next body are made. Only a
+    connection with more bytes waiting than it could read at once is queued, so the network stays busy. A current connection that reads
+    nothing in one iteration of the event loop is replaced by the next (P7).
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class BodyReadScheduler:
         self._waiting: deque[BodyRead] = deque()
 
     def wait_turn(self, read: BodyRead) -> None:
-        """The connection has read and there was more: it goes on, or waits for the one whose turn it is."""
+        """The connection has more to read: it becomes the current one, or is paused until its turn."""
         if self._current is None:
             self._begin(read)
         elif self._current is read:
@@ -43,7 +43,7 @@ class BodyReadScheduler:
             self._waiting.append(read)
 
     def finish(self, read: BodyRead) -> None:
-        """The body is whole, or lost."""
+        """The body is complete, or has failed."""
         if self._current is read:
             self._next()
         elif read in self._waiting:
@@ -57,7 +57,7 @@ class BodyReadScheduler:
         asyncio.get_running_loop().call_soon(self._check_progress, read)
 
     def _check_progress(self, read: BodyRead) -> None:
-        """Once in a round of the loop: has the first one read since the last?"""
+        """Once in an iteration of the loop: replace the current connection if it has read nothing since the last check."""
         if self._current is not read:
             return
         if self._has_read:

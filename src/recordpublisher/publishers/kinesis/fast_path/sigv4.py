@@ -1,4 +1,4 @@
-"""Signature version 4 of one request that is sent all the time: what is the same each time is worked out once."""
+"""SignedPost: Signature Version 4 for a frequent request; the constant parts are computed once."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Credentials(Protocol):
 
 @dataclass(slots=True)
 class SignedPost:
-    """POST requests to one URL: `build` gives the bytes to be sent, signed as the SDK's SigV4Auth signs them, in a tenth of its time.
+    """POST requests to one URL. `build` returns the bytes to send, signed as by the SDK's SigV4Auth, in a tenth of its time.
 
-    `headers` need `Content-Type` and `X-Amz-Target`, which are signed, as are host, time and session token; others are sent as they are.
-    The signing key, four rounds of HMAC, holds for a day and a secret.
+    `headers` must have `Content-Type` and `X-Amz-Target`. These are signed, as are host, time and session token; others are sent
+    unsigned. The signing key (four rounds of HMAC) is cached for the day and the secret.
     """
 
     url: str
@@ -48,7 +48,7 @@ class SignedPost:
         self._start = f"POST {parts.path or '/'} HTTP/1.1\r\n" + "".join(f"{k}: {v}\r\n" for k, v in sent.items())
 
     def build(self, body: bytes, credentials: Credentials, now: float) -> bytes:
-        """The request, head and body, as it is at `now` (epoch seconds)."""
+        """Return the request, head and body, signed at `now` (epoch seconds)."""
         at = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
         signed = {
             "content-type": self.headers["Content-Type"],
@@ -81,6 +81,6 @@ class SignedPost:
 
 
 def _host_of(url: SplitResult) -> str:
-    """The host as it is signed and sent: without the scheme's own port."""
+    """The host as signed and sent: without the scheme's default port."""
     host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname or ""
     return host if url.port in (None, _PORTS[url.scheme]) else f"{host}:{url.port}"

@@ -1,4 +1,4 @@
-"""SubscribeToShard over HTTP/2 (the extra `http2`): the only place that knows `h2`, which is imported when it is asked for."""
+"""SubscribeToShard over HTTP/2 (the extra `http2`): the only package that imports `h2`, and only on use. Start at `http2_sender.py`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def make_http2_sender(properties: Properties, seconds: float, ca_bundle: str | None) -> Http2Sender | None:
-    """What sends subscriptions over HTTP/2, when the properties ask for it. Raises: ConfigurationError without the extra.
+    """Make the sender of subscriptions; None when the properties do not select HTTP/2. Raises: ConfigurationError without the extra.
 
     `seconds`: the deadline of opening a connection; `ca_bundle`: a file instead of the SDK's certificates.
     """

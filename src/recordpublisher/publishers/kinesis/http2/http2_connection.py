@@ -1,4 +1,4 @@
-"""One HTTP/2 connection: many streams, a window for each, and a way to ask whether the other side still lives."""
+"""Http2Connection: many streams with a flow-control window each, and a ping to check that the server responds."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from ..error_mapping import StreamLostError
 from .http2_stream import Http2Stream
 
 STREAM_WINDOW_BYTES = 128 * 1024
-"""Bytes that an unread stream holds: 2 MiB a second over a round trip of 60 ms."""
+"""Flow-control window of a stream: enough for 2 MiB a second over a round trip of 60 ms."""
 MAX_STREAMS = 100
-"""Streams of one connection, if the server allows as many: what is lost with a connection stays small."""
-_LARGEST_WINDOW = 2**31 - 1  # of the connection: its streams' windows together never come near
+"""Most streams of one connection, so that few are lost with it. The server may allow fewer."""
+_LARGEST_WINDOW = 2**31 - 1  # of the connection: so large that only the streams' windows limit
 _DEFAULT_WINDOW = 65_535
-_PING_AFTER_SECONDS = 5.0  # an open subscription says something about every 5 s (F5)
+_PING_AFTER_SECONDS = 5.0  # an open subscription sends an event about every 5 s (F5)
 _PING_SECONDS = 2.0
 
 
 class Http2Connection(asyncio.Protocol):
-    """Owns a socket, the state of the protocol and the open streams. Everything but waiting happens in callbacks: there is no task to leak.
+    """Owns a socket, the protocol state and the open streams. All work is done in callbacks, so there is no task to leak.
 
     A stream that the server resets, and every stream of a connection that is lost or ended by GOAWAY, raises StreamLostError where it is
     read.
@@ -64,7 +64,7 @@ class Http2Connection(asyncio.Protocol):
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing can be asked here any more."""
+        """Whether no more requests can be sent."""
         return self._failure is not None
 
     @property
@@ -74,7 +74,7 @@ class Http2Connection(asyncio.Protocol):
         return not self.is_closed and len(self._streams) < allowed
 
     async def ready(self) -> None:
-        """Wait until the server has said how many streams it allows. Raises: StreamLostError, ConfigurationError (not HTTP/2)."""
+        """Wait until the server has sent how many streams it allows. Raises: StreamLostError, ConfigurationError (not HTTP/2)."""
         await self._ready.wait()
         if self._failure is None and not self.has_capacity:
             self._fail(StreamLostError("the server allows no streams"))
@@ -82,8 +82,10 @@ class Http2Connection(asyncio.Protocol):
             raise self._failure
 
     async def is_alive(self) -> bool:
-        """Whether the other side lives: a connection that was silent for 5 s is asked. One that does not answer gets no new streams;
-        those it has are judged by their readers (F5)."""
+        """Whether the server responds. A connection that was silent for 5 s is pinged.
+
+        Without a response it gets no new streams. Its open streams go on until their own time-outs (F5).
+        """
         if self.is_closed or self._is_unresponsive:
             return False
         if self._loop.time() - self._received_at < _PING_AFTER_SECONDS:
@@ -100,7 +102,7 @@ class Http2Connection(asyncio.Protocol):
         return not self._is_unresponsive and not self.is_closed
 
     def request(self, headers: Sequence[tuple[str, str]], body: bytes) -> Http2Stream:
-        """Send one request; its answer comes over the stream. Raises: StreamLostError."""
+        """Send one request; the response comes over the returned stream. Raises: StreamLostError."""
         if not self.is_closed:
             with self._protocol():
                 stream_id = self._h2.get_next_available_stream_id()
@@ -131,7 +133,7 @@ class Http2Connection(asyncio.Protocol):
                 self._h2.acknowledge_received_data(length, stream_id)
 
     def reset(self, stream_id: int) -> None:
-        """Tell the server that nobody reads a stream any more."""
+        """Cancel a stream that is not read any more."""
         if self._streams.pop(stream_id, None) is not None:
             with self._protocol():
                 self._h2.reset_stream(stream_id, error_code=8)  # CANCEL
@@ -140,7 +142,7 @@ class Http2Connection(asyncio.Protocol):
     # --- asyncio's protocol -------------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: Any) -> None:
-        """Greet the server."""
+        """Send the connection preface and settings."""
         self._transport = transport
         tls = transport.get_extra_info("ssl_object")
         if tls is not None and tls.selected_alpn_protocol() != "h2":
@@ -151,19 +153,19 @@ class Http2Connection(asyncio.Protocol):
             self._h2.increment_flow_control_window(_LARGEST_WINDOW - _DEFAULT_WINDOW)
 
     def data_received(self, data: bytes) -> None:
-        """Hand what came to the streams."""
+        """Pass the received events to the streams."""
         self._received_at = self._loop.time()
         self._received.set()
         self._is_unresponsive = False
         if not self._ready.is_set() and data.startswith(b"HTTP/1"):
-            self._fail(_not_http2("the server answers in HTTP/1.1"))
+            self._fail(_not_http2("the server responds in HTTP/1.1"))
         if not self.is_closed:
             with self._protocol():
                 for event in self._h2.receive_data(data):
                     self._handle(event)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell every stream."""
+        """Fail every stream."""
         self._fail(StreamLostError(f"connection lost{f': {exc}' if exc else ''}"))
         self._closed.set()
 
@@ -189,7 +191,7 @@ class Http2Connection(asyncio.Protocol):
 
     @contextmanager
     def _protocol(self) -> Iterator[None]:
-        """What is done inside is sent; where it breaks the protocol, the connection is lost."""
+        """Send what the block has queued. A protocol error in it fails the connection."""
         try:
             yield
         except H2Error as error:
@@ -216,7 +218,7 @@ class Http2Connection(asyncio.Protocol):
 
     def _close_if_unused(self) -> None:
         if self._is_unresponsive and not self._streams:
-            self._fail(StreamLostError("no answer to a ping"))
+            self._fail(StreamLostError("no response to a ping"))
 
 
 def _not_http2(reason: str) -> ConfigurationError:

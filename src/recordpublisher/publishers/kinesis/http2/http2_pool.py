@@ -1,4 +1,4 @@
-"""The connections to one server: as many as its limit of streams asks for."""
+"""Http2ConnectionPool: the connections to one server, as many as its limit of streams requires."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .http2_connection import Http2Connection
 
 
 class Http2ConnectionPool:
-    """Owns its connections. A request never waits behind the streams of others (F1): where no connection has room, a further one is opened.
+    """Owns its connections. A request never waits for other streams (F1): when no connection has capacity, another is opened.
 
-    Opening is shared: all who wait for room get the connection under way, or its error.
+    All waiting requests share the connection that is being opened, or its error.
     """
 
     def __init__(self, url: SplitResult, seconds: float, ca_bundle: str | None) -> None:
@@ -27,9 +27,9 @@ class Http2ConnectionPool:
         self._opening: asyncio.Task[None] | None = None
 
     async def connection(self) -> Http2Connection:
-        """A connection with room for one more stream now; the caller opens it without awaiting in between.
+        """Return a connection with capacity for one more stream. The caller must open the stream without awaiting in between.
 
-        Raises: StreamLostError, ConfigurationError (the server does not speak HTTP/2), what connecting raises.
+        Raises: StreamLostError, ConfigurationError (the server does not support HTTP/2), what connecting raises.
         """
         while True:
             self._connections = [connection for connection in self._connections if not connection.is_closed]
@@ -54,9 +54,9 @@ class Http2ConnectionPool:
             self._opening = asyncio.create_task(self._open())
             self._opening.add_done_callback(
                 lambda task: task.cancelled() or task.exception()
-            )  # all who waited may be gone
+            )  # all waiters may be gone; this marks the exception as retrieved
         opening = self._opening
-        await asyncio.wait([opening])  # a waiter that is cancelled leaves it to the others
+        await asyncio.wait([opening])  # a cancelled waiter does not cancel it for the others
         if opening.cancelled():
             raise StreamLostError("closed")
         opening.result()

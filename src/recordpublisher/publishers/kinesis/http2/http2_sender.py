@@ -1,4 +1,4 @@
-"""Where the SDK hands its signed requests over: they go out over HTTP/2, their answers go back into the SDK."""
+"""Http2Sender: sends requests that the SDK has signed over HTTP/2, and returns their responses to the SDK."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_ERROR_BODY_BYTES = 64 * 1024
 
 
 class Http2Sender:
-    """Owns a pool of connections for each server. Endpoint rules, signing, user agent and the reading of error answers stay the SDK's."""
+    """Owns a connection pool for each server. The SDK still does endpoint rules, signing, user agent and error parsing."""
 
     def __init__(self, seconds: float, ca_bundle: str | None) -> None:
         """`seconds`: the deadline of opening a connection; `ca_bundle`: a file instead of the SDK's certificates."""
@@ -24,7 +24,7 @@ class Http2Sender:
         self._pools: dict[str, Http2ConnectionPool] = {}
 
     async def send(self, request: AWSPreparedRequest, **_: Any) -> Http2Response:
-        """Handler of the SDK's event before it sends: what it returns is the answer. Raises: StreamLostError, OSError, TimeoutError."""
+        """Handler of the SDK's event `before-send`: it returns the response. Raises: StreamLostError, OSError, TimeoutError."""
         url = urlsplit(request.url)
         connection = await self._pool_of(url).connection()
         stream = connection.request(_headers(request, url), request.body)
@@ -49,7 +49,7 @@ class Http2Sender:
 
 
 class Http2Response:
-    """An answer as the SDK expects one of its HTTP client."""
+    """A response in the form that the SDK expects of its HTTP client."""
 
     def __init__(self, stream: Http2Stream) -> None:
         self.status_code = stream.status
@@ -58,7 +58,7 @@ class Http2Response:
 
     @property
     async def content(self) -> bytes:
-        """The whole body, of an error answer; a page of a proxy is cut."""
+        """The body of an error response; a long page of a proxy is truncated."""
         body = b""
         try:
             while len(body) < _MAX_ERROR_BODY_BYTES and (data := await self.raw.readany()):
@@ -69,7 +69,7 @@ class Http2Response:
 
 
 def _headers(request: AWSPreparedRequest, url: SplitResult) -> list[tuple[str, str]]:
-    """The request's headers as HTTP/2 has them: names in lower case, the signed host as authority."""
+    """The request's headers in HTTP/2 form: names in lower case, the signed host as authority."""
     given = {
         name.lower(): value.decode() if isinstance(value, bytes) else str(value)
         for name, value in request.headers.items()
@@ -80,6 +80,6 @@ def _headers(request: AWSPreparedRequest, url: SplitResult) -> list[tuple[str, s
 
 
 def _authority(url: SplitResult) -> str:
-    """Host and port as the SDK signs them: without the scheme's own port."""
+    """Host and port as the SDK signs them: without the scheme's default port."""
     host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname or ""
     return host if url.port in (None, {"https": 443, "http": 80}[url.scheme]) else f"{host}:{url.port}"

@@ -1,4 +1,4 @@
-"""One stream of a connection: the answer to one request, read at the reader's pace."""
+"""Http2Stream: the response to one request, with flow control by its reader."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from ..error_mapping import StreamLostError
 
 
 class StreamFlowControl(Protocol):
-    """What a stream asks of its connection."""
+    """The calls that a stream makes to its connection."""
 
     def acknowledge(self, stream_id: int, length: int) -> None:
-        """Let the server send `length` bytes more."""
+        """Allow the server to send `length` more bytes."""
         ...
 
     def reset(self, stream_id: int) -> None:
-        """Tell the server that nobody reads the stream any more."""
+        """Cancel a stream that is not read any more."""
         ...
 
 
 class Http2Stream:
-    """The open response of an event stream, as `EventSubscription` reads it. Owns the bytes that came and were not read.
+    """The open response of an event stream, as `EventSubscription` reads it. Owns the bytes that were received but not read.
 
-    What was handed out is acknowledged when the reader comes back for more, not before: an unread stream holds one window of bytes, here
-    and in its reader together, and the server stops sending on this stream alone (F1). Not for concurrent readers.
+    Bytes are acknowledged when the reader asks for more, not before. So an unread stream and its reader together hold at most one window
+    of bytes, and the server stops sending on this stream only (F1). Not for concurrent readers.
     """
 
     connection = None
-    """There is no socket of its own to be paused."""
+    """None: a stream has no socket of its own to pause."""
 
     def __init__(self, flow_control: StreamFlowControl, stream_id: int) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
         self.unacknowledged_bytes = 0
-        """Bytes that the server was not allowed to replace yet."""
+        """Received bytes for which the server has no new window yet."""
         self._flow_control = flow_control
         self._id = stream_id
         self._chunks: list[bytes] = []
@@ -46,7 +46,7 @@ class Http2Stream:
 
     @property
     def content(self) -> Http2Stream:
-        """What has `readany`."""
+        """The object with `readany`: this stream."""
         return self
 
     async def wait_for_headers(self) -> None:
@@ -55,7 +55,7 @@ class Http2Stream:
             await self._wait()
 
     async def readany(self) -> bytes:
-        """What has come, at once; empty at the end of the body. Raises: StreamLostError. A cancelled call loses nothing."""
+        """Return the received bytes; empty at the end of the body. Raises: StreamLostError. A cancelled call loses nothing."""
         self._acknowledge(self._delivered)
         self._delivered = 0
         while not self._chunks:
@@ -69,7 +69,7 @@ class Http2Stream:
         return data
 
     def close(self) -> None:
-        """Give the stream back; safe to call twice."""
+        """Close the stream; safe to call twice."""
         self._chunks.clear()
         if not self._ended and self._failure is None:
             self.fail("closed")
@@ -77,28 +77,28 @@ class Http2Stream:
         self._acknowledge(self.unacknowledged_bytes)
         self._delivered = 0
 
-    # --- what the connection tells ------------------------------------------------------------------------------------------------
+    # --- called by the connection ------------------------------------------------------------------------------------------------
 
     def on_headers(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Status and headers have come."""
+        """Status and headers were received."""
         self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
         self.status = int(self.headers.pop(":status"))
         self._changed.set()
 
     def on_data(self, data: bytes, length: int) -> None:
-        """Bytes have come; `length` is what they take of the window, padding included."""
+        """Bytes were received; `length` is their share of the window, padding included."""
         if data:
             self._chunks.append(data)
         self.unacknowledged_bytes += length
         self._changed.set()
 
     def on_end(self) -> None:
-        """The body is whole."""
+        """The body is complete."""
         self._ended = True
         self._changed.set()
 
     def fail(self, why: str) -> None:
-        """Nothing will come any more."""
+        """The stream has failed: no more bytes will come."""
         self._failure = self._failure or why
         self._changed.set()
 
