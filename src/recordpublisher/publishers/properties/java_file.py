@@ -1,4 +1,4 @@
-"""BodyRead Java properties files."""
+"""read_properties_file: Java properties files."""
 
 from __future__ import annotations
 

@@ -224,7 +224,7 @@ async def test_an_endpoint_that_speaks_http1_alone_is_named_as_such():
         stub_and_client() as (stub, _),
         KinesisClient(Properties({**ACCESS, "aws.endpoint": stub.url})) as client,
     ):
-        with pytest.raises(ConfigurationError, match=r"aws.http.protocol.version.*answers in HTTP/1.1"):
+        with pytest.raises(ConfigurationError, match=r"aws.http.protocol.version.*responds in HTTP/1.1"):
             await subscribe(client)
 
 
