@@ -29,7 +29,7 @@ def replay_server(
 
 
 def put_server(shards: int = 1) -> AbstractContextManager[str]:
-    """The URL of a server that takes every record of PutRecords."""
+    """The URL of a server that accepts every record of PutRecords."""
     return _server("http", "servers/put_server.py", shards)
 
 
@@ -50,20 +50,20 @@ PEERS = HERE.parents[1] / ".venvs" / "peers" / "bin" / "python"
 """The peers' environment (`make peers`)."""
 
 
-def said_by_peer(script: str, *arguments: object) -> str:
-    """What a process of the peers' environment prints."""
+def output_of_peer(script: str, *arguments: object) -> str:
+    """The output of a process in the peers' environment."""
     command = [str(PEERS), str(HERE / "peers" / script), *map(str, arguments)]
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT, check=True, timeout=200).stdout
 
 
 def micros_of(script: str, *arguments: object, trusted: str = "") -> float:
-    """What a reading process says: microseconds of its own CPU (user and system, all threads) per record."""
-    return float(said_by(script, *arguments, trusted=trusted))
+    """The result of a benchmark process: microseconds of its own CPU (user and system, all threads) per record."""
+    return float(output_of(script, *arguments, trusted=trusted))
 
 
-def said_by(script: str, *arguments: object, trusted: str = "") -> str:
-    """What a process of a benchmark prints. `trusted`: the file of the certificates that it believes, where there is TLS."""
+def output_of(script: str, *arguments: object, trusted: str = "") -> str:
+    """The output of a benchmark process. `trusted`: the trusted CA file, for TLS."""
     command = [sys.executable, str(HERE / script), *map(str, arguments)]
     environment = {**ENVIRONMENT, "AWS_CA_BUNDLE": trusted} if trusted else ENVIRONMENT
-    said = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, check=True, timeout=300)
-    return said.stdout
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, check=True, timeout=300)
+    return done.stdout

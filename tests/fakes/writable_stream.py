@@ -1,4 +1,4 @@
-"""A stream behind the writing port, on virtual time: shards with quotas and latency, refusals, outages, reshards."""
+"""A fake stream behind the writing port, on virtual time: rate limits, latency, record errors, outages, reshards."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ THROTTLED = "ProvisionedThroughputExceededException"
 
 @dataclass
 class FakeShard:
-    """One shard: what it took, and its bucket of records, a second deep."""
+    """One shard: its records, and a token bucket of one second of its rate limit."""
 
     shard: Shard
     taken: list[PutEntry] = field(default_factory=list)
@@ -39,7 +39,7 @@ class FakeShard:
 
 
 class FakeKinesis:
-    """Owns the stream. `refuse` answers an error code for an entry, or None; `fail` is raised by calls while it is set."""
+    """Owns the stream. `refuse` returns an error code for an entry, or None; `fail` is raised by every call while it is set."""
 
     def __init__(self, shards: int = 1, *, seed: int = 0) -> None:
         width = (MAX_HASH_KEY + 1) // shards
@@ -51,7 +51,7 @@ class FakeKinesis:
         self.rate: float | None = None
         self.refuse = lambda entry: None
         self.fail: Exception | None = None
-        self.lose_answers = 0
+        self.lost_responses = 0
         self.summary = StreamSummary(2**20, distributes_by_key=True)
         self.calls: list[int] = []
         self.concurrent = self.most_concurrent = 0
@@ -73,9 +73,9 @@ class FakeKinesis:
             await asyncio.sleep(0)
         finally:
             self.concurrent -= 1
-        if self.lose_answers:
-            self.lose_answers -= 1
-            raise TransientError("PutRecords", "TimeoutError", "no answer in time")
+        if self.lost_responses:
+            self.lost_responses -= 1
+            raise TransientError("PutRecords", "TimeoutError", "no response in time")
         return PutRecordsResponse(sum(result.error_code is not None for result in results), results)
 
     def _put(self, entry: PutEntry) -> PutResult:
@@ -103,7 +103,7 @@ class FakeKinesis:
     async def close(self) -> None:
         self.is_closed = True
 
-    # --- what tests do and see
+    # --- for tests: faults, reshards and the records that arrived
 
     def split(self, shard_id: str) -> None:
         parent = self._close(shard_id)
@@ -125,7 +125,7 @@ class FakeKinesis:
         self.fail = ThrottledError("PutRecords", "KMSThrottlingException", "slow down")
 
     def user_records(self) -> list[tuple[str, bytes]]:
-        """(partition key, data) as a reader gets them: aggregates taken apart, foreign parts dropped, shard by shard."""
+        """(partition key, data) as a reader gets them, shard by shard: aggregates are split, parts of other shards dropped."""
         found = []
         for one in self.shards.values():
             for entry in one.taken:

@@ -1,4 +1,4 @@
-"""Jobs as properties files, run by the real command in processes of their own."""
+"""Starts jobs from properties files with the real command, each in a process of its own."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ def start_job(job: Path, *options: str, stdout: Path | None = None, path: Path |
 
 
 def children_of(pid: int) -> list[int]:
-    """The processes that a process has started."""
+    """The child processes of a process."""
     try:
         return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except FileNotFoundError:
@@ -39,6 +39,6 @@ def children_of(pid: int) -> list[int]:
 
 
 def end(process: subprocess.Popen, number: int = signal.SIGTERM, seconds: float = 60) -> int:
-    """Signal and wait; answers the exit code."""
+    """Send a signal and wait; returns the exit code."""
     process.send_signal(number)
     return process.wait(timeout=seconds)

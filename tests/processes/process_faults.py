@@ -1,4 +1,4 @@
-"""What can happen to the processes of a job, and the endpoint's random misbehaviour beside it."""
+"""Faults of a job's processes (kill, suspend, drain), and random faults of the endpoint."""
 
 import contextlib
 import os
@@ -20,20 +20,20 @@ FAULTS = (
 )
 
 
-class JobUnderFire:
-    """Owns the processes of a job that is struck and started again, and those that were left suspended."""
+class FaultInjectedJob:
+    """Owns the processes of a job that is stopped by faults and started again, and its suspended processes."""
 
-    def __init__(self, path: Path, parallelisms: tuple[int, ...], chance: random.Random) -> None:
-        """Each start has one of the parallelisms."""
+    def __init__(self, path: Path, parallelisms: tuple[int, ...], random_source: random.Random) -> None:
+        """Each start picks one of the parallelisms."""
         self._path = path
         self._parallelisms = parallelisms
-        self._chance = chance
+        self._random = random_source
         self._suspended: list[int] = []
         self.restarts = 0
         self.start()
 
     def start(self) -> None:
-        self.process = start_job(self._path, "--parallelism", str(self._chance.choice(self._parallelisms)))
+        self.process = start_job(self._path, "--parallelism", str(self._random.choice(self._parallelisms)))
 
     def subtasks(self) -> list[int]:
         deadline = time.monotonic() + 60
@@ -43,24 +43,24 @@ class JobUnderFire:
         return found
 
     def keep_running(self) -> None:
-        """What the operator's machinery does: a job that gave up (more faults in a row than it retries) is started again."""
+        """Start the job again if it has failed (more faults in a row than it retries), as a supervisor in production would."""
         code = self.process.poll()
         assert code in (None, 1), f"the job ended with {code}"
         if code == 1:
             self.restarts += 1
             self.start()
 
-    # --- strikes: each leaves a running job ------------------------------------------------------------------------------------------
+    # --- faults: each leaves a running job -------------------------------------------------------------------------------------------
 
     def kill_subtask(self) -> None:
-        """The job goes down with it, and says so."""
-        kill(self._chance.choice(self.subtasks()))
+        """The job must end with exit code 1."""
+        kill(self._random.choice(self.subtasks()))
         code = self.process.wait(timeout=60)
         assert code == 1, f"the supervisor ended with {code}"
         self.start()
 
     def kill_supervisor(self) -> None:
-        """Its subtasks drain, while their successors start."""
+        """Its subtasks drain while those of the next job start."""
         kill(self.process.pid)
         self.process.wait()
         self.start()
@@ -72,8 +72,8 @@ class JobUnderFire:
         self.start()
 
     def suspend_and_replace(self) -> None:
-        """A subtask sleeps, is replaced, and will be woken by `wake`."""
-        sleeper, *others = self._chance.sample(self.subtasks(), len(self.subtasks()))
+        """Suspend a subtask and start the job again; `wake` resumes the suspended process."""
+        sleeper, *others = self._random.sample(self.subtasks(), len(self.subtasks()))
         kill(sleeper, signal.SIGSTOP)
         for pid in [self.process.pid, *others]:
             kill(pid)
@@ -91,12 +91,12 @@ class JobUnderFire:
     # ---------------------------------------------------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Let those that were replaced go on, and wait for their end: they can only find out and go."""
+        """Resume the replaced processes and wait until they end: they are fenced off and must exit."""
         for pid in self._suspended:
             kill(pid, signal.SIGCONT)
         deadline = time.monotonic() + 60
         while any(is_alive(pid) for pid in self._suspended):
-            assert time.monotonic() < deadline, "a process that was replaced lives on"
+            assert time.monotonic() < deadline, "a replaced process is still running"
             time.sleep(0.05)
         self._suspended.clear()
 
@@ -113,7 +113,7 @@ def kill(pid: int, number: int = signal.SIGKILL) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Neither gone nor a zombie that nobody has waited for."""
+    """Whether the process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

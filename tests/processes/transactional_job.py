@@ -1,4 +1,4 @@
-"""A job as a user would write it: rows and state into SQLite in one transaction. Run as a process, so that it can be killed."""
+"""A user's job that commits rows and state to SQLite in one transaction. It runs as a process, so that tests can kill it."""
 
 import asyncio
 import json

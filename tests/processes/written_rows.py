@@ -1,4 +1,4 @@
-"""What a job has written, as the kill test looks at it: rows of PostgreSQL, or files of JSON lines."""
+"""Reads what a job has written, for the kill tests: rows of PostgreSQL, or files of JSON lines."""
 
 import json
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 import psycopg
 
 
-class TableRows:
-    """Rows of a table without any key: what is written twice is there twice."""
+class WrittenTable:
+    """Rows of a table without a key, so that a duplicate write is visible."""
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
@@ -23,7 +23,7 @@ class TableRows:
         return self._connection.execute("select count(*) from orders").fetchone()[0]
 
     def cut_connections(self) -> None:
-        """As a restart or a fail-over of the server would."""
+        """Cut all connections, as a restart or a fail-over of the server does."""
         self._connection.execute(
             "select pg_terminate_backend(pid) from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()"
         )
@@ -35,8 +35,8 @@ class TableRows:
             return [(number, key, shard, int(sequence)) for number, key, shard, sequence in rows.fetchall()]
 
 
-class FileRows:
-    """Lines of the visible files, read once each: a file never changes."""
+class WrittenFiles:
+    """Lines of the visible files; each is read once, since a file never changes."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -52,7 +52,7 @@ class FileRows:
         return sum(map(len, self._read.values()))
 
     def close(self) -> list[tuple[int, int, str, int]]:
-        """As of a table; files of a shard in the order of their names' numbers, shards in that of their birth."""
+        """Every line as `WrittenTable.close` returns rows: shards by creation, their files by sequence number."""
         self._read.clear()
         self.count()
         paths = sorted(self._read, key=lambda path: (path.parent.name, int(path.name.partition(".")[0])))

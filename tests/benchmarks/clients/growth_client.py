@@ -18,8 +18,8 @@ import recordpublisher as rp
 from benchmarks.clients.pipeline_client import properties_of
 
 
-class StartingLine(rp.Sink):
-    """Notes what was spent when the first write came, and when every shard was being read."""
+class StartMeasuringSink(rp.Sink):
+    """Measures the CPU time at the first write, and when every shard has been read once."""
 
     fetcher = None
     started = None
@@ -42,7 +42,7 @@ class StartingLine(rp.Sink):
 
 
 def largest_memory_mb():
-    """Of this program: what `getrusage` says includes the process that started it."""
+    """Of this process alone: `getrusage` would include the process that started it."""
     return int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1]) / 1024
 
 
@@ -54,7 +54,7 @@ async def main(url, publisher, lookahead, records, body, subtask=0, parallelism=
             "flink.watermark.tracker.address": tracker,
             "flink.watermark.tracker.token": "secret",
         }
-    sink = StartingLine()
+    sink = StartMeasuringSink()
     imported = time.process_time()
     share = {"subtask": int(subtask), "parallelism": int(parallelism)}
     async with rp.DataFetcher(["replay"], properties, sink=sink, **share) as sink.fetcher:

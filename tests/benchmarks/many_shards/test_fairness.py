@@ -6,7 +6,7 @@ from statistics import median
 import pytest
 
 from benchmarks.figures.table import Row
-from benchmarks.processes import replay_server, said_by
+from benchmarks.processes import output_of, replay_server
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(400)]
 
@@ -18,7 +18,7 @@ NAMES = {"POLLING": "polling", "EFO": "fan-out", "off": "", "5000": ", aligned"}
 
 
 def small_shards_took(url, publisher, lookahead):
-    return json.loads(said_by("clients/fairness_client.py", url, publisher, lookahead, SINK_MICROS))
+    return json.loads(output_of("clients/fairness_client.py", url, publisher, lookahead, SINK_MICROS))
 
 
 CASES = [

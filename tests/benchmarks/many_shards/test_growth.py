@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from benchmarks.figures.table import Row
-from benchmarks.processes import ENVIRONMENT, replay_server, said_by
+from benchmarks.processes import ENVIRONMENT, output_of, replay_server
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
 
@@ -36,14 +36,14 @@ def test_shards(publisher, lookahead, table):
     name, micros = NAMES[publisher] + NAMES[lookahead], []
     for shards, records in RECORDS.items():
         with replay_server(shards, records, BODY, 200) as url:
-            said = json.loads(said_by("clients/growth_client.py", url, publisher, lookahead, records, BODY))
-        print(f"\n  {shards} shards: {said}")
-        micros.append(said["record"])
+            output = json.loads(output_of("clients/growth_client.py", url, publisher, lookahead, records, BODY))
+        print(f"\n  {shards} shards: {output}")
+        micros.append(output["record"])
         table.append(Row(f"{name}, {shards:,} shard{'s'[: shards > 1]}", micros[-1], section="many shards"))
     table.append(flat(f"{name}, 1 to 1,000 shards", micros))
     of_all = f"{name}, {max(RECORDS):,} shards"
-    table.append(Row(f"{of_all}, largest memory", said["rss"], at_most=MEMORY_MB, section="many shards", unit="MB"))
-    started = said["started"]
+    table.append(Row(f"{of_all}, largest memory", output["rss"], at_most=MEMORY_MB, section="many shards", unit="MB"))
+    started = output["started"]
     table.append(
         Row(f"{of_all}, CPU to the first write", started, at_most=START_SECONDS, section="many shards", unit="s")
     )
@@ -68,13 +68,13 @@ def test_processes(publisher, table):
             with tracker() as address, ThreadPoolExecutor(processes) as pool:
                 given = (url, publisher, "5000", RECORDS[shards], BODY)
                 shares = [(*given, subtask, processes, address) for subtask in range(processes)]
-                said = [
+                output = [
                     json.loads(each)
-                    for each in pool.map(lambda share: said_by("clients/growth_client.py", *share), shares)
+                    for each in pool.map(lambda share: output_of("clients/growth_client.py", *share), shares)
                 ]
-            print(f"\n  {processes} processes: {said}")
-            assert sum(each["shards"] for each in said) == shards
-            micros.append(sum(each["record"] * each["shards"] for each in said) / shards)
+            print(f"\n  {processes} processes: {output}")
+            assert sum(each["shards"] for each in output) == shards
+            micros.append(sum(each["record"] * each["shards"] for each in output) / shards)
             path = f"{NAMES[publisher]}, aligned over {processes} process{'es'[: 2 * (processes > 1)]}"
             table.append(Row(path, micros[-1], section="many shards"))
     table.append(flat(f"{NAMES[publisher]}, aligned over 1 to 4 processes", micros))

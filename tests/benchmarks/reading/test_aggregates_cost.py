@@ -9,7 +9,7 @@ import pytest
 from recordpublisher.publishers.shards import HashRange
 
 from benchmarks.figures.table import Row
-from benchmarks.processes import PEERS, micros_of, replay_server, said_by_peer
+from benchmarks.processes import PEERS, micros_of, output_of_peer, replay_server
 from benchmarks.reading.aggregates import batch, cost_of
 
 pytestmark = [
@@ -30,7 +30,7 @@ def test_cpu_per_sub_record(size, table):
     ):
         for _ in range(ROUNDS):
             whole.append(micros_of("clients/pipeline_client.py", url, "EFO", "off", RECORDS * PARTS))
-            theirs.append(json.loads(said_by_peer("kpl_client.py", url, "get_records", RECORDS * PARTS)))
+            theirs.append(json.loads(output_of_peer("kpl_client.py", url, "get_records", RECORDS * PARTS)))
             half.append(micros_of("clients/pipeline_client.py", halved, "EFO", "off", RECORDS * PARTS))
     apart = asyncio.run(cost_of(batch(200, PARTS, 997, size), HashRange()))
     peer = {"peer": "aws_kinesis_agg", "section": "aggregates"}

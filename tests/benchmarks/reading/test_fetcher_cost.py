@@ -23,7 +23,7 @@ from fakes.scripted_source import a_fetcher
 SHARDS, BATCHES, BATCH = 4, 25, 10_000
 
 
-class ReadyPublisher(rp.RecordPublisher):
+class InMemoryPublisher(rp.RecordPublisher):
     """Hands over batches made before."""
 
     def __init__(self, batches: list[rp.RecordBatch]) -> None:
@@ -36,7 +36,7 @@ class ReadyPublisher(rp.RecordPublisher):
         return rp.RunResult.COMPLETE
 
 
-class ReadyFactory(rp.RecordPublisherFactory):
+class InMemoryFactory(rp.RecordPublisherFactory):
     """Shards whose records arrive a millisecond apart, the second shard's half a batch later than the first's, and so on."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class ReadyFactory(rp.RecordPublisherFactory):
         self._batches = {shard: [_batch(shard, number) for number in range(BATCHES)] for shard in self.shards}
 
     async def create(self, shard: rp.Shard, starting_position: Any, metrics: Any) -> rp.RecordPublisher:
-        return ReadyPublisher(self._batches[shard])
+        return InMemoryPublisher(self._batches[shard])
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[rp.Shard]:
         return self.shards
@@ -71,7 +71,7 @@ def _batch(shard: rp.Shard, number: int) -> rp.RecordBatch:
 @pytest.mark.benchmark
 @pytest.mark.parametrize("lookahead", [None, 1_000, 10_000], ids=["unaligned", "aligned 1 s", "aligned 10 s"])
 def test_cpu_per_record(lookahead, capsys):
-    source, sink = ReadyFactory(), NoSink()
+    source, sink = InMemoryFactory(), NoSink()
     given = Properties({"flink.watermark.lookahead.millis": lookahead})
 
     def stamping(shard, metrics):

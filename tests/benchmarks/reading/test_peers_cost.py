@@ -5,7 +5,7 @@ from statistics import median
 import pytest
 
 from benchmarks.figures.table import Row
-from benchmarks.processes import PEERS, micros_of, replay_server, said_by_peer
+from benchmarks.processes import PEERS, micros_of, output_of_peer, replay_server
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
 
@@ -15,7 +15,7 @@ ASYNC_KINESIS_RECORDS = 160_000
 
 
 def peer(script, url, records):
-    return float(said_by_peer(script, url, "get_records", records))
+    return float(output_of_peer(script, url, "get_records", records))
 
 
 @pytest.mark.skipif(not PEERS.exists(), reason="the peers are not installed: make peers")

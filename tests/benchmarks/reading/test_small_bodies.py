@@ -6,7 +6,7 @@ from statistics import median
 import pytest
 
 from benchmarks.figures.table import Row
-from benchmarks.processes import micros_of, replay_server, said_by
+from benchmarks.processes import micros_of, output_of, replay_server
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
 
@@ -17,7 +17,7 @@ def test_cpu_per_record(table):
     ours, boto3 = [], []
     with replay_server(SHARDS, RECORDS, 250, 200) as url:
         for _ in range(ROUNDS):
-            said = json.loads(said_by("clients/growth_client.py", url, "POLLING", "off", RECORDS, BODY))
-            ours.append(said["record"])
+            output = json.loads(output_of("clients/growth_client.py", url, "POLLING", "off", RECORDS, BODY))
+            ours.append(output["record"])
             boto3.append(micros_of("clients/boto3_client.py", url, "get_records", RECORDS, BODY))
     table.append(Row(f"polling, 200 B x {BODY}", median(ours), median(boto3), 5.0, 3, section="others"))

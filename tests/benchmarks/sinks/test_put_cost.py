@@ -5,7 +5,7 @@ from statistics import median
 import pytest
 
 from benchmarks.figures.table import Row
-from benchmarks.processes import PEERS, micros_of, put_server, said_by_peer
+from benchmarks.processes import PEERS, micros_of, output_of_peer, put_server
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
 
@@ -35,5 +35,5 @@ def test_a_task_of_sparks_writer_next_to_boto3(table, how):
 def test_next_to_async_kinesis(table):
     with put_server() as url:
         ours = median([micros_of("clients/sink_client.py", url, "put", RECORDS) for _ in range(ROUNDS)])
-        theirs = float(said_by_peer("async_kinesis_put_client.py", url, "put", FEW))
+        theirs = float(output_of_peer("async_kinesis_put_client.py", url, "put", FEW))
     table.append(Row("Kinesis sink, 200 B, put", ours, theirs, None, 5, "async-kinesis", "writing"))

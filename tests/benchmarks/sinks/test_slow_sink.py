@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.figures.table import Row
-from benchmarks.processes import replay_server, said_by
+from benchmarks.processes import output_of, replay_server
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(120)]
 
@@ -14,6 +14,6 @@ AT_MOST = 2.0
 @pytest.mark.parametrize("publisher", ["POLLING", "EFO"])
 def test_cpu_while_the_sink_sleeps(publisher, table):
     with replay_server(16, 60_000, 2_500, 200) as url:
-        share = float(said_by("clients/slow_sink_client.py", url, publisher, 10)) * 100
+        share = float(output_of("clients/slow_sink_client.py", url, publisher, 10)) * 100
     name = {"POLLING": "polling", "EFO": "fan-out"}[publisher]
     table.append(Row(f"{name}, 16 full shards, the sink sleeps", share, at_most=AT_MOST, section="silence", unit="%"))

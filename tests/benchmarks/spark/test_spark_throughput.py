@@ -11,7 +11,7 @@ import os
 import pytest
 
 from benchmarks.clients.pipeline_client import access_to
-from benchmarks.processes import replay_server, said_by
+from benchmarks.processes import output_of, replay_server
 from benchmarks.spark.spark_process import cpu_between, run_job
 from spark_jobs.scale_job import cpu_seconds, processes
 
@@ -26,7 +26,7 @@ OPTIONS = {"stream": "replay", "maxFetchTime": "5000", "maxBytesPerTask": str(12
 
 def test_rows_a_second(tmp_path):
     with replay_server(SHARDS, RECORDS, 2_500, SIZE) as url:
-        layers = json.loads(said_by("clients/spark_layers_client.py", url))
+        layers = json.loads(output_of("clients/spark_layers_client.py", url))
         served = server_seconds()
         batches = run_job({**access_to(url, "POLLING"), **OPTIONS}, tmp_path, BATCHES)["batches"]
         served = server_seconds() - served

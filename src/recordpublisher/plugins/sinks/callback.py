@@ -1,4 +1,4 @@
-"""The callback sink: batches go to a function of the user's."""
+"""CallbackSink: passes each batch to a function of the user."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VALID = "module:function, of a function that takes a RecordBatch"
 class CallbackSink(Sink):
     """Calls a function with each batch. A plain function runs in a thread and may block; a coroutine function is awaited.
 
-    When it returns, the batch counts as done; what it raises ends the job. Calls never overlap.
+    A batch is done when the function returns; an exception ends the job. Calls never overlap.
     """
 
     def __init__(
@@ -28,18 +28,18 @@ class CallbackSink(Sink):
         *,
         function: Callable[[RecordBatch], Awaitable[None] | None] | None = None,
     ) -> None:
-        """`function`, or by property its name. Raises: ConfigurationError when there is none or it cannot be imported."""
-        self._function = function or _imported((properties or Properties()).value(CALLBACK))
+        """`function`, or the property with its name. Raises: ConfigurationError when neither is set or the import fails."""
+        self._function = function or _import_function((properties or Properties()).value(CALLBACK))
 
     async def write(self, batch: RecordBatch) -> None:
-        """Call, and wait until it is done."""
+        """Call the function and wait until it returns."""
         if inspect.iscoroutinefunction(self._function):
             await self._function(batch)
         else:
             await asyncio.to_thread(self._function, batch)
 
 
-def _imported(path: str | None) -> Callable[[RecordBatch], Awaitable[None] | None]:
+def _import_function(path: str | None) -> Callable[[RecordBatch], Awaitable[None] | None]:
     module, _, name = (path or "").partition(":")
     try:
         found = getattr(importlib.import_module(module), name)

@@ -1,4 +1,4 @@
-"""CommitGuard: after a commit that did not end well, a transactional sink commits no more until it is opened again."""
+"""CommitGuard: after a failed commit, a transactional sink commits nothing more until it is opened again."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ from recordpublisher.publishers.errors import SinkError
 
 
 class CommitGuard:
-    """Around every commit of one opening. What broke the first is raised again by the others: whether it came through is not known, and
-    rows that wait could otherwise be written twice."""
+    """A context manager around each commit of an open sink; after a failed commit every further one raises the same error.
+
+    Whether the failed commit reached the storage is not known. Committing the waiting rows again could write them twice.
+    """
 
     def __init__(self) -> None:
-        self._broken: Exception | None = None
+        self._error: Exception | None = None
 
     def __enter__(self) -> None:
-        if self._broken is not None:
-            raise self._broken
+        if self._error is not None:
+            raise self._error
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, Exception):
-            self._broken = error
+            self._error = error
         elif error is not None:
-            self._broken = SinkError("a commit was cut off and may or may not have come through: open the sink again")
+            self._error = SinkError("a commit was interrupted and may or may not have succeeded: open the sink again")

@@ -1,4 +1,4 @@
-"""The memory sink: keeps what it is given, for tests, notebooks and small reads."""
+"""MemorySink: keeps all records in memory, for tests, notebooks and small reads."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ LIMIT = optional_integer(
 
 
 class MemorySink(Sink):
-    """Owns every batch written, in order, and the watermarks between them.
+    """Owns every batch written, in order, and every watermark.
 
-    `limit` (records) bounds it: a write past the limit raises SinkError and keeps nothing of its batch, since dropping the oldest
-    would lose records silently.
+    A write that would exceed `limit` (records) raises SinkError and keeps nothing of its batch; dropping old records would lose them
+    silently.
     """
 
     def __init__(self, properties: Properties | None = None, *, limit: int | None = None) -> None:
@@ -34,14 +34,14 @@ class MemorySink(Sink):
 
     @property
     def records(self) -> list[Record]:
-        """Every record written, in order of writing; made from the batches when asked for, so that a write costs nothing per record."""
+        """Every record written, in order. Records are made from the batches at this call, so a write has no cost per record."""
         for batch in self.batches[self._expanded :]:
             self._records.extend(batch)
         self._expanded = len(self.batches)
         return self._records
 
     async def write(self, batch: RecordBatch) -> None:
-        """Keep the batch. Raises: SinkError when the limit would be passed."""
+        """Keep the batch. Raises: SinkError when the limit would be exceeded."""
         if self._limit is not None and self._count + len(batch) > self._limit:
             raise SinkError(f"the memory sink holds {self._count} records and may hold {self._limit} ({LIMIT.key})")
         self._count += len(batch)

@@ -1,4 +1,4 @@
-"""The reactive sink: records as a reactivex Observable, with the back-pressure that reactivex itself lacks."""
+"""ReactiveSink: records as a reactivex Observable, with the back-pressure that reactivex itself lacks."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ BUFFER = integer(
 )
 
 
-MAX_HANDED_OVER = 1_000
-"""Batches and watermarks that may wait, however small they are: the queue is bounded also where records do not count it."""
+MAX_QUEUED_EVENTS = 1_000
+"""Batches and watermarks that may wait. Watermarks have no records, so a limit in records alone would not bound the queue."""
 
 
 class ReactiveSink(Sink):
-    """Hands batches to observers, one after the other, in a thread of its own; owns what waits for them.
+    """Passes batches to the observers, one after the other, in a thread of its own; owns the batches that wait for them.
 
-    An observer acknowledges by returning from `on_next`. `write` returns as soon as at most `buffer` records wait, so slow
-    observers are the back-pressure; a batch larger than the buffer is taken when nothing else waits. `flush` (and so a
-    checkpoint) returns when nothing waits any more. An observer that raises fails the sink: the other observers get
-    `on_error`, the next `write` or `flush` raises SinkError. `close` ends in `on_completed`.
+    An observer acknowledges by returning from `on_next`. `write` returns when at most `buffer` records wait, so slow observers slow
+    down the reading; a batch larger than the buffer is accepted when nothing else waits. `flush` (and so a checkpoint) returns when
+    nothing waits. An observer that raises fails the sink: the other observers get `on_error`, the next `write` or `flush` raises
+    SinkError. `close` calls `on_completed`.
 
-    Observers run in the sink's thread, never on the event loop, and may block. Subscribe before the job starts: a late
-    observer sees what comes from then on.
+    Observers run in the sink's thread, never on the event loop, and may block. Subscribe before the job starts: an observer gets
+    only what is written after its subscription.
     """
 
     def __init__(self, properties: Properties | None = None, *, buffer: int | None = None) -> None:
@@ -58,7 +58,7 @@ class ReactiveSink(Sink):
 
     @property
     def watermarks(self) -> Observable[int]:
-        """Every watermark (epoch ms), in its place between the batches."""
+        """Every watermark (epoch ms), in order with the batches."""
         return self._watermarks
 
     @property
@@ -76,7 +76,7 @@ class ReactiveSink(Sink):
 
     @property
     def waiting_records(self) -> int:
-        """Records written that the observers are not done with."""
+        """Records written that the observers have not finished."""
         return sum(self._waiting.values())
 
     async def open(self, context: SinkContext) -> State | None:
@@ -85,59 +85,59 @@ class ReactiveSink(Sink):
         return None
 
     async def write(self, batch: RecordBatch) -> None:
-        """Pass the batch on and wait until at most `buffer` records wait. Raises: SinkError when an observer has failed."""
-        await self._wait_until(lambda: self._has_room(len(batch)))
-        self._hand_over(lambda: self._batches.on_next(batch), len(batch))
+        """Queue the batch and return when at most `buffer` records wait. Raises: SinkError when an observer has failed."""
+        await self._wait_until(lambda: self._has_capacity(len(batch)))
+        self._enqueue(lambda: self._batches.on_next(batch), len(batch))
         await self._wait_until(lambda: self.waiting_records <= self._buffer)
 
     async def watermark(self, watermark: int) -> None:
-        """Pass the watermark on, behind the records that precede it."""
-        await self._wait_until(lambda: self._has_room(0))
-        self._hand_over(lambda: self._watermarks.on_next(watermark), 0)
+        """Queue the watermark behind the records that precede it."""
+        await self._wait_until(lambda: self._has_capacity(0))
+        self._enqueue(lambda: self._watermarks.on_next(watermark), 0)
 
     async def flush(self, checkpoint: Checkpoint | None = None) -> None:
-        """Return when the observers are done with everything written. Raises: SinkError when one has failed."""
+        """Return when the observers have finished all batches. Raises: SinkError when one has failed."""
         await self._wait_until(lambda: not self._waiting)
 
     async def close(self) -> None:
-        """Let the observers finish, complete them, end the thread."""
+        """Let the observers finish, call `on_completed`, and end the thread."""
         if self._thread is None:
             return
         if self._failure is None:
-            self._hand_over(self._complete, 0)
+            self._enqueue(self._complete, 0)
         while self._waiting:
             await asyncio.wait(self._waiting)
         self._thread.shutdown(wait=False)
         self._thread = None
 
-    def _has_room(self, records: int) -> bool:
-        fits = self.waiting_records + records <= self._buffer and len(self._waiting) < MAX_HANDED_OVER
+    def _has_capacity(self, records: int) -> bool:
+        fits = self.waiting_records + records <= self._buffer and len(self._waiting) < MAX_QUEUED_EVENTS
         return fits or not self._waiting
 
     async def _wait_until(self, is_enough: Callable[[], bool]) -> None:
         self._raise_failure()
         while not is_enough():
-            # waits for the oldest, which ends first: there is one thread; asyncio.wait leaves it alone when we are cancelled
+            # the oldest ends first, since there is one thread; asyncio.wait does not cancel it when this task is cancelled
             await asyncio.wait([next(iter(self._waiting))])
             self._raise_failure()
 
-    def _hand_over(self, deliver: Callable[[], None], records: int) -> None:
+    def _enqueue(self, deliver: Callable[[], None], records: int) -> None:
         if self._thread is None:
             raise SinkError("the reactive sink is not open")
-        future = asyncio.get_running_loop().run_in_executor(self._thread, self._guarded, deliver)
+        future = asyncio.get_running_loop().run_in_executor(self._thread, self._deliver, deliver)
         self._waiting[future] = records
         future.add_done_callback(self._waiting.pop)
 
-    def _guarded(self, deliver: Callable[[], None]) -> None:
-        """In the thread: deliver unless an observer has failed; remember a failure and tell the other observers."""
+    def _deliver(self, deliver: Callable[[], None]) -> None:
+        """In the thread: deliver unless an observer has failed; keep a failure and pass it to the other observers."""
         if self._failure is not None:
             return
         try:
             deliver()
         except Exception as error:
             self._failure = error
-            _tell(self._batches, error)
-            _tell(self._watermarks, error)
+            _notify_error(self._batches, error)
+            _notify_error(self._watermarks, error)
 
     def _complete(self) -> None:
         self._batches.on_completed()
@@ -148,8 +148,8 @@ class ReactiveSink(Sink):
             raise SinkError(f"an observer failed: {type(self._failure).__name__}: {self._failure}") from self._failure
 
 
-def _tell(subject: Subject[Any], error: Exception) -> None:
-    """Give the error to each observer; one without an `on_error` raises it (reactivex's default) and must not keep it from the rest."""
+def _notify_error(subject: Subject[Any], error: Exception) -> None:
+    """Pass the error to each observer. One without `on_error` raises it (reactivex's default); the others must still get it."""
     for observer in [*subject.observers, subject]:
         with contextlib.suppress(Exception):
             observer.on_error(error)

@@ -14,8 +14,8 @@ import pytest
 from recordpublisher.local import serve_in_thread
 
 from processes.job_files import job_file
-from processes.process_faults import FAULTS, JobUnderFire
-from processes.written_rows import FileRows, TableRows
+from processes.process_faults import FAULTS, FaultInjectedJob
+from processes.written_rows import WrittenFiles, WrittenTable
 from servers.postgresql import serve_postgresql
 
 ROUNDS = int(os.environ.get("RECORDPUBLISHER_ROUNDS", "16"))
@@ -69,10 +69,10 @@ def wait_for(rows, count, job, seconds=90):
 @contextmanager
 def written(sink, folder):
     if sink == "jsonl":
-        yield FileRows(folder / "files")
+        yield WrittenFiles(folder / "files")
         return
     with serve_postgresql() as uri:
-        yield TableRows(uri)
+        yield WrittenTable(uri)
 
 
 def strikes_on(job, rows):
@@ -83,7 +83,7 @@ def strikes_on(job, rows):
         "suspend and replace": job.suspend_and_replace,
         "drain": job.drain,
     }
-    return strikes | ({"cut the connections": rows.cut_connections} if isinstance(rows, TableRows) else {})
+    return strikes | ({"cut the connections": rows.cut_connections} if isinstance(rows, WrittenTable) else {})
 
 
 @pytest.mark.sinks
@@ -96,7 +96,7 @@ def test_every_row_exactly_once(tmp_path, sink, share):
     with written(sink, tmp_path) as rows, serve_in_thread(streams={"orders": 4}) as endpoint:
         producer = Producer(endpoint, chance)
         producer.start()
-        job = JobUnderFire(job_file(tmp_path, properties(endpoint) | rows.properties()), (2, 2, 3), chance)
+        job = FaultInjectedJob(job_file(tmp_path, properties(endpoint) | rows.properties()), (2, 2, 3), chance)
         strikes = strikes_on(job, rows)
         try:
             for number in range(math.ceil(ROUNDS * share)):

@@ -126,7 +126,7 @@ class Run:
             self.fake.split(ids[place])
 
     async def _lose_an_answer(self) -> None:
-        self.fake.lose_answers = 1
+        self.fake.lost_responses = 1
 
 
 @settings(max_examples=40, deadline=None, phases=PHASES, suppress_health_check=list(HealthCheck))

@@ -1,4 +1,4 @@
-"""The jsonl sink: JSON lines, a file for each shard and checkpoint."""
+"""JsonlSink: JSON lines, one file for each shard and checkpoint."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .sink import FileSink, Rejected, bytes_writer
 
 
 class JsonlSink(FileSink):
-    """Writes one object for each record: where it is from, `eventTime`, and `value` as the deserialiser made it, else `data`.
+    """Writes one object for each record: its metadata, `eventTime`, and the deserialised `value` or else `data`.
 
     Files appear whole and hold each record exactly once; see `flink.sink.jsonl.path`.
     """
@@ -27,34 +27,34 @@ class JsonlSink(FileSink):
     def __init__(self, properties: Properties) -> None:
         super().__init__(properties, JSONL_PATH)
 
-    def writer_of(self, kept: Sequence[RecordBatch], rejected: Rejected) -> Callable[[Path], None] | None:
-        """Lines; a value that is none of JSON's is rejected."""
+    def file_writer(self, contents: Sequence[RecordBatch], rejected: Rejected) -> Callable[[Path], None] | None:
+        """One line for each record; rejects a value that JSON cannot represent."""
         lines: list[bytes] = []
-        for batch in kept:
-            shown = as_json if batch.values is None else _with_value
+        for batch in contents:
+            fields_of = as_json if batch.values is None else _with_value
             for index, record in enumerate(batch):
                 try:
-                    lines.append(msgspec.json.encode(shown(record)))
+                    lines.append(msgspec.json.encode(fields_of(record)))
                 except (TypeError, ValueError, OverflowError, RecursionError) as error:
                     rejected.append((batch.slice(index, index + 1), f"{type(error).__name__}: {error}"))
         return bytes_writer(b"\n".join([*lines, b""])) if lines else None
 
 
 def _with_value(record: Record) -> dict[str, Any]:
-    return {**described(record), "eventTime": record.event_time, "value": record.value}
+    return {**record_metadata(record), "eventTime": record.event_time, "value": record.value}
 
 
 def as_json(record: Record) -> dict[str, Any]:
-    """One record: payloads that are not UTF-8 as base64, with `"base64": true`."""
-    shown = {**described(record), "eventTime": record.event_time}
+    """A record with its payload as text; a payload that is not UTF-8 as base64, with `"base64": true`."""
+    fields = {**record_metadata(record), "eventTime": record.event_time}
     try:
-        return shown | {"data": record.data.decode()}
+        return fields | {"data": record.data.decode()}
     except UnicodeDecodeError:
-        return shown | {"data": base64.b64encode(record.data).decode(), "base64": True}
+        return fields | {"data": base64.b64encode(record.data).decode(), "base64": True}
 
 
-def described(record: Record) -> dict[str, Any]:
-    """Where a record is from."""
+def record_metadata(record: Record) -> dict[str, Any]:
+    """The metadata of a record."""
     return {
         "stream": record.stream,
         "shardId": record.shard_id,

@@ -1,4 +1,4 @@
-"""OutputFolder: files and positions become visible together, by one rename of a small file that names the others (S6)."""
+"""OutputFolder: commits files and positions together, by one rename of a small file that names the others (S6)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _HIDDEN = ".recordpublisher"
 
 
 class OutputFolder:
-    """Owns the folder of a file sink and, hidden inside, its positions and the files that are not yet part of it. Blocks.
+    """Owns the folder of a file sink and a hidden folder in it with the positions and the staged files. Its methods block.
 
-    A checkpoint writes its files aside, then the subtask's positions together with the files' names (fenced: this is the commit), then
-    renames the files into place. Who opens the folder after a crash finishes the renames of every commit and drops what was never
-    committed: no record is missing or there twice, and nobody ever sees half a file.
+    A checkpoint writes staged files, then commits: it stores the subtask's positions together with the files' names, fenced by
+    generation. Then it renames the files into place. After a crash, `open` finishes the renames of every commit and deletes staged files
+    that were never committed. So no record is missing or duplicated, and no reader sees an incomplete file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -32,8 +32,8 @@ class OutputFolder:
         self._subtask, self._parallelism = 0, 1
 
     def open(self, subtask: int, parallelism: int) -> list[State]:
-        """Take the next generation; finish what was committed; answers the positions. Earlier starts of this subtask, and all subtasks of
-        a start with another parallelism, commit nothing any more."""
+        """Take the next generation, finish committed renames and return the positions. From now on earlier starts of this subtask, and
+        all subtasks of a start with another parallelism, are fenced off."""
         self._subtask, self._parallelism = subtask, parallelism
         with self._positions.alone("opening"):
             others = [each["subtask"] for each in self._positions.load() if each["parallelism"] != parallelism]
@@ -48,14 +48,14 @@ class OutputFolder:
         return [each["state"] for each in known if each["state"] is not None]
 
     def commit(self, contents: Mapping[str, Callable[[Path], None]], state: State) -> None:
-        """Write files, given as name and what writes them, and the positions. Raises: FencedError, OSError."""
-        aside = self._aside(self._generation)
-        aside.mkdir(parents=True, exist_ok=True)
+        """Write files, given as names and functions that write them, and the positions. Raises: FencedError, OSError."""
+        staged = self._staging_folder(self._generation)
+        staged.mkdir(parents=True, exist_ok=True)
         self._checkpoints += 1
         files = []
         for number, (name, write) in enumerate(contents.items()):
-            # a name of its own: the positions of the commit before still name that one's files
-            file = aside / f"{self._checkpoints}-{number}"
+            # unique names: the stored positions still name the staged files of the previous commit
+            file = staged / f"{self._checkpoints}-{number}"
             write(file)
             _sync(file)
             files.append([str(file.relative_to(self._path)), name])
@@ -68,29 +68,29 @@ class OutputFolder:
         self._positions.store(self._subtask, self._generation, {**entry, "state": state, "files": files})
 
     def _finish(self, entry: Mapping[str, Any]) -> None:
-        """Rename what is still aside; somebody else may be at it too."""
-        for aside, name in entry["files"]:
+        """Rename the files that are still staged; another process may do the same at this moment."""
+        for staged, name in entry["files"]:
             target = self._path / name
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
-                (self._path / aside).replace(target)
+                (self._path / staged).replace(target)
             except FileNotFoundError:
                 continue
             _sync(target.parent)
 
     def _drop_uncommitted(self, subtask: int) -> None:
-        for folder in (self._path / _HIDDEN).glob(f"aside-{subtask}-*"):
+        for folder in (self._path / _HIDDEN).glob(f"staged-{subtask}-*"):
             if int(folder.name.rpartition("-")[2]) < self._generation:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _forget_other_parallelisms(self) -> None:
-        """When every subtask of this start has committed, the entries of subtasks that are no more say nothing new."""
+        """Delete the entries of other parallelisms once every subtask of this start has committed: they are superseded."""
         ours = [each for each in self._positions.load() if each["parallelism"] == self._parallelism]
         if sum(not each["fresh"] for each in ours) == self._parallelism:
             self._positions.forget(lambda each: bool(each["parallelism"] != self._parallelism))
 
-    def _aside(self, generation: int) -> Path:
-        return self._path / _HIDDEN / f"aside-{self._subtask}-{generation}"
+    def _staging_folder(self, generation: int) -> Path:
+        return self._path / _HIDDEN / f"staged-{self._subtask}-{generation}"
 
 
 def _sync(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The parquet sink: a file for each shard and checkpoint, all with one schema. Needs the extra `parquet`."""
+"""ParquetSink: one file for each shard and checkpoint, all with one schema. Needs the extra `parquet`."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class ParquetSink(FileSink):
     def __init__(self, properties: Properties) -> None:
         super().__init__(properties, PARQUET_PATH)
 
-    def kept(self, batch: RecordBatch) -> Any:
-        """Columns, made while the caches have the records and smaller than they are; values become text later, in a thread."""
+    def prepare(self, batch: RecordBatch) -> Any:
+        """Arrow columns, which are smaller than the batch and cheap to make now; values become text later, in a thread."""
         return batch if batch.values is not None else _rows(batch, None)
 
-    def writer_of(self, kept: Sequence[Any], rejected: Rejected) -> Callable[[Path], None] | None:
-        """What writes the columns; a value that is none of JSON's is rejected."""
+    def file_writer(self, contents: Sequence[Any], rejected: Rejected) -> Callable[[Path], None] | None:
+        """Writes the columns; rejects a value that JSON cannot represent."""
         rows: list[Any] = []
-        for part in kept:
+        for part in contents:
             rows += _with_values(part, rejected) if isinstance(part, RecordBatch) else [part]
         return partial(_write, rows) if rows else None
 
@@ -63,7 +63,7 @@ def _with_values(batch: RecordBatch, rejected: Rejected) -> list[Any]:
 
 
 def _writable(batch: RecordBatch, rejected: Rejected) -> list[tuple[RecordBatch, list[str]]]:
-    """The batch with its values as text; without the records whose values have none, if need be one by one."""
+    """The batch with its values as JSON text. If a value has none, record by record without the rejected ones."""
     try:
         return [(batch, [json.dumps(value) for value in batch.values or ()])]
     except (TypeError, ValueError, RecursionError) as error:
@@ -75,7 +75,7 @@ def _writable(batch: RecordBatch, rejected: Rejected) -> list[tuple[RecordBatch,
 
 
 def _rows(batch: RecordBatch, values: list[str] | None) -> Any:
-    """Arrow columns; what is the same for the whole batch is said once, not made a list of first."""
+    """Arrow columns; a value common to the whole batch is repeated by Arrow, not by a Python list."""
     count, arrivals = len(batch), batch.arrival_millis
     arrived = pa.array(arrivals, _INSTANT)
     columns = [

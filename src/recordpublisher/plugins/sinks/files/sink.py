@@ -1,4 +1,4 @@
-"""FileSink: what the file sinks share: batches wait for a checkpoint, then become one file for each shard."""
+"""FileSink, the base of the file sinks: batches wait for a checkpoint, which writes them as one file for each shard."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from ..commit_guard import CommitGuard
 from .output_folder import OutputFolder
 
 Rejected = list[tuple[RecordBatch, str]]
-"""Records, as batches of one, that cannot be written, and why."""
+"""Records that cannot be written, each as a batch of one, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A batch that waits: where its rows are from, its first and last row, and what the sink keeps of it."""
+class WaitingBatch:
+    """A batch that waits for a checkpoint: its stream and shard, its first and last record, and its content in the sink's form."""
 
     stream: str
     shard_id: str
@@ -37,8 +37,8 @@ class Part:
 class FileSink(Sink):
     """Owns the batches that wait for a checkpoint.
 
-    Files are named `<stream>/<shard>/<first>-<last>`, by sequence and sub-sequence numbers; more than `flink.sink.file.buffer.bytes`
-    waiting asks for a checkpoint at once.
+    Files are named `<stream>/<shard>/<first>-<last>`, by sequence and sub-sequence numbers. When more than
+    `flink.sink.file.buffer.bytes` wait, the sink requests a checkpoint at once.
     """
 
     suffix = ""
@@ -52,20 +52,20 @@ class FileSink(Sink):
         self._key = path.key
         self._limit = properties.value(FILE_BUFFER)
         self._context = SinkContext()
-        self._waiting: list[Part] = []
+        self._waiting: list[WaitingBatch] = []
         self._waiting_bytes = 0
         self._guard = CommitGuard()
 
-    def kept(self, batch: RecordBatch) -> Any:
-        """On the loop: what is kept of a batch until the checkpoint; the batch itself unless another form is smaller or cheap now."""
+    def prepare(self, batch: RecordBatch) -> Any:
+        """On the event loop: the form in which a batch waits for the checkpoint; the batch itself unless another form is smaller."""
         return batch
 
     @abstractmethod
-    def writer_of(self, kept: Sequence[Any], rejected: Rejected) -> Callable[[Path], None] | None:
-        """In a thread: what writes the file of what was kept of one shard, None when nothing is left of it; adds to `rejected`."""
+    def file_writer(self, contents: Sequence[Any], rejected: Rejected) -> Callable[[Path], None] | None:
+        """In a thread: a function that writes one shard's file, or None without a valid record; adds invalid records to `rejected`."""
 
     async def open(self, context: SinkContext) -> Sequence[State] | None:
-        """Open the folder; answers the positions of all subtasks. Raises: ConfigurationError, StateError."""
+        """Open the folder; returns the positions of all subtasks. Raises: ConfigurationError, StateError."""
         self._context = context
         self._waiting, self._waiting_bytes, self._guard = [], 0, CommitGuard()
         try:
@@ -77,20 +77,22 @@ class FileSink(Sink):
 
     async def write(self, batch: RecordBatch) -> None:
         """Keep the batch for the next checkpoint."""
-        self._waiting.append(Part(batch.stream, batch.shard_id, _row(batch, 0), _row(batch, -1), self.kept(batch)))
+        self._waiting.append(
+            WaitingBatch(batch.stream, batch.shard_id, _row(batch, 0), _row(batch, -1), self.prepare(batch))
+        )
         self._waiting_bytes += batch.held_bytes
         if self._waiting_bytes >= self._limit:
             self._context.request_checkpoint()
 
     async def flush(self, checkpoint: Checkpoint | None = None) -> None:
-        """Make files of what waits, and store the checkpoint's state with them.
+        """Write the waiting batches as files, and store the checkpoint's state with them.
 
-        Raises: FencedError when a newer start owns the folder, SinkError for a record that cannot be written unless such are skipped or
-        dead letters.
+        Raises: FencedError when a newer start owns the folder, SinkError for a record that cannot be written unless bad
+        records are skipped or dead letters.
         """
         if checkpoint is None:
             if self._waiting:
-                raise SinkError("a file sink makes files at checkpoints only: it needs one to flush")
+                raise SinkError("a file sink writes files only at checkpoints: `flush` needs a checkpoint")
             return
         with self._guard:
             await self._commit(checkpoint.state)
@@ -111,15 +113,16 @@ class FileSink(Sink):
         return self._folder.open(self._context.subtask, self._context.parallelism)
 
     def _files(self, rejected: Rejected) -> dict[str, Callable[[Path], None]]:
-        by_shard: dict[tuple[str, str], list[Part]] = {}
+        by_shard: dict[tuple[str, str], list[WaitingBatch]] = {}
         for part in self._waiting:
             by_shard.setdefault((part.stream, part.shard_id), []).append(part)
         made = {
-            self._name(parts): self.writer_of([part.content for part in parts], rejected) for parts in by_shard.values()
+            self._name(parts): self.file_writer([part.content for part in parts], rejected)
+            for parts in by_shard.values()
         }
         return {name: writer for name, writer in made.items() if writer is not None}
 
-    def _name(self, parts: Sequence[Part]) -> str:
+    def _name(self, parts: Sequence[WaitingBatch]) -> str:
         first, last = parts[0], parts[-1]
         return f"{first.stream}/{first.shard_id}/{first.first}-{last.last}{self.suffix}"
 
@@ -129,7 +132,7 @@ def _row(batch: RecordBatch, index: int) -> str:
 
 
 def bytes_writer(content: bytes) -> Callable[[Path], None]:
-    """Writes what is there already."""
+    """A function that writes this content."""
     return partial(_write, content)
 
 

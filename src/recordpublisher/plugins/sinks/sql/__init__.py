@@ -1,6 +1,6 @@
-"""The sql sink: rows and positions in one transaction."""
+"""The SQL sink: writes rows and positions in one transaction. Start at `sink.py`."""
 
-from recordpublisher.plugins.stores import sql as database  # noqa: F401 - first: it says which extra is missing
+from recordpublisher.plugins.stores import sql as database  # noqa: F401 - first, since it names the missing extra
 
 from .sink import SqlSink
 

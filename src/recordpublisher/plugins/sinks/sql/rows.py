@@ -1,4 +1,4 @@
-"""From batches to rows: a JSON object's fields go to the columns of their names, what describes the record fills the others."""
+"""Turns batches into rows: fields of a JSON object fill the columns of their name, the record's metadata fills others."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from recordpublisher.publishers.records import RecordBatch
 from .type_conversion import conversion_of
 
 IDENTITY = ("stream", "shard_id", "sequence_number", "sub_sequence_number")
-"""What no two records share."""
+"""The columns that identify a record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One record on its way into the table; `values` by column, or the `reason` why there are none."""
+    """One record as a row: `values` by column, or the `reason` why it cannot be one."""
 
     batch: RecordBatch
     index: int
@@ -32,24 +32,27 @@ class Row:
         return self.batch.slice(self.index, self.index + 1)
 
 
-class RowMaker:
-    """Makes rows for one table. A field without a column is not stored; a column without a field gets what the record has under its
-    name (`RECORD_COLUMNS`), else its default. In a table of records (see `is_of_records`) the record's names come first."""
+class RowBuilder:
+    """Builds the rows of one table.
+
+    A field without a column is not stored. A column without a field gets the record's metadata of that name (`RECORD_COLUMNS`), else
+    its default. In a table keyed by record (see `is_keyed_by_record`) metadata goes before fields.
+    """
 
     def __init__(self, table: Table) -> None:
-        taken = RECORD_COLUMNS.keys() if is_of_records(table) else ()
+        taken = RECORD_COLUMNS.keys() if is_keyed_by_record(table) else ()
         self._columns = [column.name for column in table.columns]
         self._conversions = {
             column.name: conversion_of(column.type) for column in table.columns if column.name not in taken
         }
-        self._by_itself = {column.name for column in table.columns if _fills_itself(column)}
-        self._of_record = [column.name for column in table.columns if column.name in RECORD_COLUMNS]
+        self._filled_by_database = {column.name for column in table.columns if _is_filled_by_database(column)}
+        self._metadata_columns = [column.name for column in table.columns if column.name in RECORD_COLUMNS]
 
     def rows(self, batch: RecordBatch) -> Iterator[Row]:
-        """A row for each record, also for those that cannot be one."""
-        described = [RECORD_COLUMNS[name](batch) for name in self._of_record]
+        """One row for each record, including those with a `reason`."""
+        metadata = [RECORD_COLUMNS[name](batch) for name in self._metadata_columns]
         for index, value in enumerate(batch.value_column):
-            known = {name: column[index] for name, column in zip(self._of_record, described, strict=True)}
+            known = {name: column[index] for name, column in zip(self._metadata_columns, metadata, strict=True)}
             yield self._row(batch, index, value, known)
 
     def _row(self, batch: RecordBatch, index: int, value: Any, known: dict[str, Any]) -> Row:
@@ -59,18 +62,18 @@ class RowMaker:
         except (ValueError, TypeError, OverflowError, ArithmeticError) as error:
             return Row(batch, index, {}, f"{type(error).__name__}: {error}")
         if not named and not known:
-            return Row(batch, index, {}, f"no column of the table fits its value, a {type(value).__name__}")
-        missing = {name: None for name in self._columns if name not in self._by_itself}
+            return Row(batch, index, {}, f"no column of the table matches its value, a {type(value).__name__}")
+        missing = {name: None for name in self._columns if name not in self._filled_by_database}
         return Row(batch, index, missing | known | named)
 
 
-def is_of_records(table: Table) -> bool:
-    """Whether the table's key is the record's identity, as in one that was made by us."""
+def is_keyed_by_record(table: Table) -> bool:
+    """Whether the primary key is the record's identity, as in a table that the sink created."""
     return {column.name for column in table.primary_key.columns} == set(IDENTITY)
 
 
 def record_columns() -> list[Column[Any]]:
-    """The columns of a table that is made for records as they are."""
+    """The columns of a table that the sink creates."""
     return [
         Column("stream", String(128), primary_key=True),
         Column("shard_id", String(128), primary_key=True),
@@ -85,13 +88,13 @@ def record_columns() -> list[Column[Any]]:
     ]
 
 
-def _fills_itself(column: Column[Any]) -> bool:
+def _is_filled_by_database(column: Column[Any]) -> bool:
     has_counter = column.primary_key and column.autoincrement is True
     return column.server_default is not None or column.identity is not None or has_counter or _is_row_id(column)
 
 
 def _is_row_id(column: Column[Any]) -> bool:
-    """SQLite numbers the rows of an INTEGER PRIMARY KEY."""
+    """Whether SQLite numbers the rows: it does for an INTEGER PRIMARY KEY."""
     table = column.table
     return isinstance(column.type, Integer) and isinstance(table, Table) and list(table.primary_key.columns) == [column]
 
@@ -112,4 +115,4 @@ RECORD_COLUMNS: dict[str, Callable[[RecordBatch], Sequence[Any]]] = {
     "data": lambda batch: batch.data,
     "value": _values_as_text,
 }
-"""What a record has for a column of that name that no field of its value fills."""
+"""The metadata of a record by column name."""

@@ -1,4 +1,4 @@
-"""SqlSink: rows and positions in one transaction, fenced by generation (S6)."""
+"""SqlSink: writes rows and positions in one transaction, fenced by generation (S6)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from recordpublisher.publishers.records import RecordBatch
 
 from ..commit_guard import CommitGuard
 from .rows import Row
-from .target_table import RefusedRowsError, Target
+from .target_table import RejectedRowsError, TargetTable
 
 POSITIONS = "recordpublisher_positions"
 
@@ -25,9 +25,9 @@ POSITIONS = "recordpublisher_positions"
 class SqlSink(Sink):
     """Owns the batches that wait for a checkpoint, and the connection.
 
-    A checkpoint is one short transaction: check that the generation is still ours, insert the rows, store the positions. Nothing is in
-    the database before, so a crash leaves either both or neither, and a suspended process holds no locks between checkpoints.
-    More than `flink.sink.sql.buffer.bytes` waiting asks for a checkpoint at once.
+    A checkpoint is one short transaction: check that the generation is still ours, insert the rows, store the positions. So a crash
+    leaves rows and positions or neither, and a suspended process holds no locks between checkpoints. When more than
+    `flink.sink.sql.buffer.bytes` wait, the sink requests a checkpoint at once.
     """
 
     def __init__(self, properties: Properties) -> None:
@@ -50,7 +50,7 @@ class SqlSink(Sink):
         self._guard = CommitGuard()
 
     async def open(self, context: SinkContext) -> Sequence[State] | None:
-        """Take the next generation; answers the positions of all subtasks.
+        """Take the next generation; returns the positions of all subtasks.
 
         Raises: ConfigurationError, RetriesExhaustedError, StateError.
         """
@@ -67,14 +67,14 @@ class SqlSink(Sink):
             self._context.request_checkpoint()
 
     async def flush(self, checkpoint: Checkpoint | None = None) -> None:
-        """Commit what waits together with the checkpoint's state.
+        """Commit the waiting rows together with the checkpoint's state.
 
-        Raises: FencedError when a newer start owns the positions, SinkError for a bad row unless such are skipped or dead letters,
-        RetriesExhaustedError when the database is away.
+        Raises: FencedError when a newer start owns the positions, SinkError for a bad row unless bad rows are skipped or dead letters,
+        RetriesExhaustedError when the database is unreachable.
         """
         if checkpoint is None:
             if self._waiting:
-                raise SinkError("the sql sink commits rows with their positions only: it needs a checkpoint to flush")
+                raise SinkError("the sql sink commits rows only with their positions: `flush` needs a checkpoint")
             return
         with self._guard:
             rows = await self._database.in_thread(self._rows)
@@ -83,24 +83,24 @@ class SqlSink(Sink):
         self._waiting, self._waiting_bytes = [], 0
 
     async def close(self) -> None:
-        """Close the connection; what waits for a checkpoint was never written."""
+        """Close the connection; rows that wait for a checkpoint are not written."""
         await self._database.close()
 
     def _open(self, connection: Connection) -> list[State]:
         self._generation = self._positions.open(connection, self._context.subtask, self._context.parallelism)
-        self._target = Target(connection, self._table_name)
+        self._target = TargetTable(connection, self._table_name)
         return self._positions.load(connection)
 
     def _rows(self) -> list[Row]:
         return [row for batch in self._waiting for row in self._target.rows.rows(batch)]
 
     async def _commit(self, rows: list[Row], state: State) -> None:
-        """Once more without the rows that are refused, until none is."""
+        """Commit; retry without the rows that the database rejects, until it rejects none."""
         self._checkpoints += 1
         while True:
             try:
                 await self._database.transaction(partial(self._insert, rows=rows, state=state))
-            except RefusedRowsError as error:
+            except RejectedRowsError as error:
                 await self._reject(error.rows)
                 bad = {(id(row.batch), row.index) for row in error.rows}
                 rows = [row for row in rows if (id(row.batch), row.index) not in bad]
@@ -110,7 +110,7 @@ class SqlSink(Sink):
     def _insert(self, connection: Connection, rows: list[Row], state: State) -> None:
         done = self._positions.last_checkpoint(connection, self._context.subtask, self._generation)
         if done >= self._checkpoints:
-            return  # the commit came through, its answer did not
+            return  # an earlier attempt has committed, only its reply was lost
         self._target.insert(connection, rows)
         self._positions.keep(connection, self._context.subtask, self._checkpoints, state)
 

@@ -1,4 +1,4 @@
-"""From JSON's few types to those of a column: JSON knows neither moments nor decimals nor bytes."""
+"""Converts JSON values to the type of a column: JSON has no timestamps, decimals or bytes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Convert = Callable[[Any], Any]
 
 
 def conversion_of(column_type: types.TypeEngine[Any]) -> Convert:
-    """What makes a JSON value fit for a column; raises ValueError or TypeError for one that cannot fit."""
+    """The conversion from a JSON value to this column type; it raises ValueError or TypeError for a value that does not fit."""
     for kind, convert in _CONVERSIONS:
         if isinstance(column_type, kind):
             return convert
-    return _plain
+    return _nested_as_json
 
 
-def _plain(value: Any) -> Any:
+def _nested_as_json(value: Any) -> Any:
     """Objects and lists as their JSON text."""
     return json.dumps(value) if isinstance(value, (dict, list)) else value
 
@@ -31,7 +31,7 @@ def _text(value: Any) -> Any:
     return value if value is None or isinstance(value, str) else json.dumps(value)
 
 
-def _moment(value: Any) -> Any:
+def _timestamp(value: Any) -> Any:
     """ISO-8601 text, or a number: epoch ms."""
     if isinstance(value, str):
         return datetime.fromisoformat(value)
@@ -40,11 +40,11 @@ def _moment(value: Any) -> Any:
     return value
 
 
-def _day(value: Any) -> Any:
+def _date(value: Any) -> Any:
     return date.fromisoformat(value) if isinstance(value, str) else value
 
 
-def _time_of_day(value: Any) -> Any:
+def _time_of_date(value: Any) -> Any:
     return time.fromisoformat(value) if isinstance(value, str) else value
 
 
@@ -60,19 +60,19 @@ def _uuid(value: Any) -> Any:
     return uuid.UUID(value) if isinstance(value, str) else value
 
 
-def _as_it_is(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
 _CONVERSIONS: tuple[tuple[Any, Convert], ...] = (
-    (types.JSON, _as_it_is),
-    (types.ARRAY, _as_it_is),
-    (types.DateTime, _moment),
-    (types.Date, _day),
-    (types.Time, _time_of_day),
+    (types.JSON, _unchanged),
+    (types.ARRAY, _unchanged),
+    (types.DateTime, _timestamp),
+    (types.Date, _date),
+    (types.Time, _time_of_date),
     (types.LargeBinary, _bytes),
     (types.Uuid, _uuid),
-    (types.Float, _plain),  # a kind of Numeric
+    (types.Float, _nested_as_json),  # a kind of Numeric
     (types.Numeric, _decimal),
     (types.String, _text),
 )
