@@ -37,7 +37,7 @@ class Output:
     def data(self):
         return [data for batch in self.batches for data in batch.data]
 
-    def first_room(self):
+    def first_read_budget(self):
         return self.room
 
     async def put(self, batch):
@@ -50,11 +50,11 @@ class Output:
 
 async def consume(publisher, metrics):
     options = {"on_poison": OnPoison.FAIL, "future_limit_ms": -1}
-    stamping = BatchDecorator(
+    decorator = BatchDecorator(
         BytesDeserializer(), ArrivalTimestamps(), BoundedOutOfOrderness(Properties()), metrics, **options
     )
     output = Output()
-    assert await ShardConsumer(publisher, stamping, output).run() is RunResult.COMPLETE
+    assert await ShardConsumer(publisher, decorator, output).run() is RunResult.COMPLETE
     assert output.ended is not None
     return output
 
@@ -223,13 +223,13 @@ def test_a_reader_that_is_told_to_stop_ends_no_shard():
         fake, output = FakeShard(*texts(5)), Output()
         metrics = ShardMetrics()
         options = {"on_poison": OnPoison.FAIL, "future_limit_ms": -1}
-        stamping = BatchDecorator(
+        decorator = BatchDecorator(
             BytesDeserializer(), ArrivalTimestamps(), BoundedOutOfOrderness(Properties()), metrics, **options
         )
         publisher = PollingRecordPublisher(
             fake, SHARD, BEGINNING, PollingConfig.of(Properties()), metrics, VirtualClock()
         )
-        reading = asyncio.create_task(ShardConsumer(publisher, stamping, output).run())
+        reading = asyncio.create_task(ShardConsumer(publisher, decorator, output).run())
         await asyncio.sleep(10)
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)

@@ -38,7 +38,7 @@ class Output:
     def __init__(self):
         self.batches, self.ended = [], None
 
-    def first_room(self):
+    def first_read_budget(self):
         return 11
 
     async def put(self, given):
@@ -49,7 +49,7 @@ class Output:
         self.ended = list(children)
 
 
-def stamping(times=None, metrics=None, **more):
+def decorator(times=None, metrics=None, **more):
     strategy = BoundedOutOfOrderness(Properties())
     options = {"on_poison": OnPoison.FAIL, "future_limit_ms": 3_600_000, **more}
     return BatchDecorator(
@@ -59,7 +59,7 @@ def stamping(times=None, metrics=None, **more):
 
 async def run(*steps, with_stamping=None):
     publisher, output = Script(*steps), Output()
-    result = await ShardConsumer(publisher, with_stamping or stamping(), output).run()
+    result = await ShardConsumer(publisher, with_stamping or decorator(), output).run()
     return publisher, output, result
 
 
@@ -127,20 +127,20 @@ async def test_a_batch_that_was_put_is_not_held_while_the_output_waits_for_room(
             self.answers.append(await taking)
             return RunResult.CANCELLED
 
-    await ShardConsumer(Giving(), stamping(), Waiting()).run()
+    await ShardConsumer(Giving(), decorator(), Waiting()).run()
     assert held == [None]
 
 
 async def test_an_unreadable_event_time_is_poison_too():  # S7
     with pytest.raises(DeserializationError, match="field 'at'") as raised:
-        await run(batch(b'{"at": 1}', b"{}"), with_stamping=stamping(JsonFieldTimestamps("at")))
+        await run(batch(b'{"at": 1}', b"{}"), with_stamping=decorator(JsonFieldTimestamps("at")))
 
     assert raised.value.sequence_number == "2"
 
 
 async def test_skipped_records_move_the_position_and_no_watermark():  # S7
     metrics = ShardMetrics()
-    given = stamping(JsonFieldTimestamps("at"), metrics, on_poison=OnPoison.SKIP, future_limit_ms=-1)
+    given = decorator(JsonFieldTimestamps("at"), metrics, on_poison=OnPoison.SKIP, future_limit_ms=-1)
     publisher, output, _ = await run(
         batch(b'{"at": 5}', b"{", b'{"at": 9}', b"{}"), batch(b"{}"), RunResult.CANCELLED, with_stamping=given
     )
@@ -153,7 +153,7 @@ async def test_skipped_records_move_the_position_and_no_watermark():  # S7
 
 async def test_absurd_event_times_are_counted_and_shown_unchanged():  # W12
     metrics = ShardMetrics()
-    given = stamping(JsonFieldTimestamps("at"), metrics, future_limit_ms=0)
+    given = decorator(JsonFieldTimestamps("at"), metrics, future_limit_ms=0)
     _, output, _ = await run(batch(b'{"at": 9999999999999}'), RunResult.CANCELLED, with_stamping=given)
 
     assert output.batches[0].event_times == [9_999_999_999_999]
@@ -166,7 +166,7 @@ async def test_a_deserialiser_that_answers_too_few_values_is_an_error():
         def values(self, given):
             return []
 
-    given = stamping()
+    given = decorator()
     given._deserializer = Short()
     with pytest.raises(DeserializationError, match="1 records have 0 values"):
         await run(batch(b"1"), with_stamping=given)

@@ -157,7 +157,7 @@ def fetcher_dependencies(
     async def pinned(stream: str) -> int:
         return EPOCH_MS
 
-    def stamping(shard: Shard, metrics: ShardMetrics) -> BatchDecorator:
+    def decorator(shard: Shard, metrics: ShardMetrics) -> BatchDecorator:
         times = FunctionTimestamps(lambda record: int(record.data))
         strategy = BoundedOutOfOrderness(given)
         return BatchDecorator(
@@ -169,7 +169,7 @@ def fetcher_dependencies(
         "discovery": ShardDiscovery(source, more.get("streams", ("s",)), settings.discovery_interval_ms),
         "sink": sink,
         "tracker": InProcessTracker(clock=VirtualClock()),
-        "decorator_for": stamping,
+        "decorator_for": decorator,
         "settings": settings,
         "clock": VirtualClock(),
         "assigner": uniform,

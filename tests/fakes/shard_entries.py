@@ -1,7 +1,7 @@
-"""Shard entries and stamped batches, as the fetcher's parts see them."""
+"""Shard entries and watermarked batches, as the fetcher's parts see them."""
 
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.fetcher.shards.shard_table import ShardEntry, ShardStage
+from recordpublisher.fetcher.shards.shard_entry import ShardEntry, ShardStage
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
@@ -19,7 +19,7 @@ def entry(
     return ShardEntry(shard(shard_id, *parents), ShardState(START, watermark=watermark), stage)
 
 
-def stamped(*watermarks: int, first: int = 0, shard_id: str = "a", behind: int | None = 0) -> RecordBatch:
+def watermarked(*watermarks: int, first: int = 0, shard_id: str = "a", behind: int | None = 0) -> RecordBatch:
     """Records numbered from `first`, with these watermarks as event times, too."""
     records = [UserRecord(b"data", str(first + index), 1.0) for index in range(len(watermarks))]
     last = SequenceNumber(records[-1].sequence_number) if records else None

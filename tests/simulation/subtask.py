@@ -177,7 +177,7 @@ class Subtask:
         async def pinned(stream: str) -> int:
             return EPOCH_MS
 
-        def stamping(shard: Shard, metrics: ShardMetrics) -> BatchDecorator:
+        def decorator(shard: Shard, metrics: ShardMetrics) -> BatchDecorator:
             times, strategy = FunctionTimestamps(lambda record: int(record.data)), BoundedOutOfOrderness(properties)
             more = {"on_poison": OnPoison.FAIL, "future_limit_ms": FUTURE_LIMIT_MS}
             return BatchDecorator(BytesDeserializer(), times, strategy, metrics, **more)
@@ -187,7 +187,7 @@ class Subtask:
             discovery=ShardDiscovery(self._source, ("s",), settings.discovery_interval_ms),
             sink=self.sink,
             tracker=self._tracker,
-            decorator_for=stamping,
+            decorator_for=decorator,
             settings=settings,
             clock=Clock(simulator),
             assigner=owner_of,

@@ -1,4 +1,4 @@
-"""What happens to a record that cannot be turned into a value with a time (S7)."""
+"""PoisonPolicy: what happens to a record without a valid value or event time (S7)."""
 
 from __future__ import annotations
 
@@ -11,45 +11,45 @@ from recordpublisher.publishers.errors import DeserializationError
 from recordpublisher.publishers.records import PoisonedRecord, RecordBatch, UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 
-Work = Callable[[RecordBatch], RecordBatch]
+Decorate = Callable[[RecordBatch], RecordBatch]
 
 
 class OnPoison(Enum):
-    """What is done about it, as `flink.deserializer.error` says."""
+    """What happens to a poisoned record; set by `flink.deserializer.error`."""
 
-    FAIL = "the job ends with a DeserializationError"
-    SKIP = "the record is left out and counted"
-    DEAD_LETTER = "the record leaves its batch's columns and travels with it to the dead-letter sink"
+    FAIL = "the job fails with a DeserializationError"
+    SKIP = "the record is removed from its batch and counted"
+    DEAD_LETTER = "the record is removed from its batch and written to the dead-letter sink"
 
 
 class PoisonPolicy:
-    """Finds poisoned records of a batch that failed as a whole; counts skipped ones into the shard's metrics.
+    """Finds the poisoned records of a batch that failed as a whole. Counts skipped records in the shard's metrics.
 
-    Position and watermark are the same whatever is done: the batch keeps its read position, and a record without a time moves no watermark.
+    The action has no effect on position and watermark: the batch keeps its read position, and a record without a time moves no watermark.
     """
 
     def __init__(self, action: OnPoison, metrics: ShardMetrics) -> None:
         self._action = action
         self._metrics = metrics
 
-    def apply(self, batch: RecordBatch, work: Work) -> RecordBatch:
-        """What `work` makes of the batch, without the records that it fails for. Raises: DeserializationError unless such are skipped."""
+    def apply(self, batch: RecordBatch, decorate: Decorate) -> RecordBatch:
+        """Decorate a batch, without the records for which that fails. Raises: DeserializationError if the action is FAIL."""
         try:
-            return work(batch)
+            return decorate(batch)
         except Exception:
-            return self._one_by_one(batch, work)
+            return self._decorate_one_by_one(batch, decorate)
 
-    def _one_by_one(self, batch: RecordBatch, work: Work) -> RecordBatch:
+    def _decorate_one_by_one(self, batch: RecordBatch, decorate: Decorate) -> RecordBatch:
         parts: list[RecordBatch] = []
         poisoned: list[PoisonedRecord] = []
         for index, record in enumerate(batch.records):
             try:
-                parts.append(work(batch.slice(index, index + 1)))
+                parts.append(decorate(batch.slice(index, index + 1)))
             except Exception as error:
-                told = _told_of(batch, record, error)
+                reported = _deserialization_error(batch, record, error)
                 if self._action is OnPoison.FAIL:
-                    raise told from error
-                poisoned.append(PoisonedRecord(len(parts), record, str(told)))
+                    raise reported from error
+                poisoned.append(PoisonedRecord(len(parts), record, str(reported)))
         if self._action is OnPoison.SKIP:
             self._metrics.skipped_records += len(poisoned)
             poisoned.clear()
@@ -72,7 +72,7 @@ def _column(columns: Any) -> list[Any]:
     return [each for column in columns for each in column]
 
 
-def _told_of(batch: RecordBatch, record: UserRecord, error: Exception) -> DeserializationError:
+def _deserialization_error(batch: RecordBatch, record: UserRecord, error: Exception) -> DeserializationError:
     if isinstance(error, DeserializationError):
         return error
     reason = f"{type(error).__name__}: {error}"

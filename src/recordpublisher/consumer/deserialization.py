@@ -1,4 +1,4 @@
-"""From bytes to values, a batch at a time."""
+"""Deserializers: from bytes to values, one batch at a time."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from recordpublisher.publishers.records import Record, RecordBatch
 
 
 class Deserializer(Protocol):
-    """Makes values of a batch's payloads."""
+    """Turns the payloads of a batch into values."""
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
-        """One value for each record; None means the bytes themselves. Any exception counts as a poisoned record."""
+        """One value for each record; None: the bytes themselves. Any exception makes the record a poisoned record."""
         ...
 
 
 class BytesDeserializer:
-    """The bytes themselves. Built as `BytesDeserializer(properties)`, as every deserialiser."""
+    """The bytes themselves. Built as `BytesDeserializer(properties)`, like every deserializer."""
 
     def __init__(self, properties: Properties | None = None) -> None:
         pass
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
-        """Nothing to do."""
+        """None: the bytes themselves."""
         return None
 
 
@@ -59,5 +59,5 @@ class CallableDeserializer:
         self._function = function
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
-        """What the function makes of each record."""
+        """The function's result for each record."""
         return list(map(self._function, batch))

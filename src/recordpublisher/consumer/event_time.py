@@ -1,4 +1,4 @@
-"""Event times of a batch: arrival by default, a JSON field by property, or a user's function."""
+"""Timestamp assigners: the event times of a batch: arrival by default, a JSON field by property, or a user's function."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from recordpublisher.publishers.records import Record, RecordBatch
 
 
 class TimestampAssigner(Protocol):
-    """Answers the event time of each record of a batch (epoch ms); any exception counts as a poisoned record (S7)."""
+    """Returns the event time of each record of a batch (epoch ms). Any exception makes the record a poisoned record (S7)."""
 
-    def of(self, batch: RecordBatch) -> Sequence[int]:
+    def timestamps(self, batch: RecordBatch) -> Sequence[int]:
         """One event time for each record."""
         ...
 
 
 class ArrivalTimestamps:
-    """The approximate arrival at the service."""
+    """The approximate time of arrival at the service."""
 
-    def of(self, batch: RecordBatch) -> Sequence[int]:
-        """The arrival column."""
+    def timestamps(self, batch: RecordBatch) -> Sequence[int]:
+        """The arrival of each record."""
         return batch.arrival_millis
 
 
@@ -36,29 +36,29 @@ class FunctionTimestamps:
     def __init__(self, assigner: Callable[[Record], int]) -> None:
         self._assigner = assigner
 
-    def of(self, batch: RecordBatch) -> Sequence[int]:
-        """What the function says of each record."""
+    def timestamps(self, batch: RecordBatch) -> Sequence[int]:
+        """The function's result for each record."""
         return [int(self._assigner(record)) for record in batch]
 
 
 class JsonFieldTimestamps:
-    """A top-level field of JSON records: a number is epoch ms, a text is ISO-8601 (UTC when it names no zone)."""
+    """A top-level field of JSON records. A number is epoch ms; a text is ISO-8601, in UTC if it has no time zone."""
 
     def __init__(self, field: str) -> None:
         self._field = field
         shape = msgspec.defstruct("EventTime", [("at", int | float | str)], rename={"at": field}, gc=False)
         self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(shape).decode
 
-    def of(self, batch: RecordBatch) -> Sequence[int]:
-        """The field of each record. Raises: ValueError naming the field for one that has none that can be read."""
+    def timestamps(self, batch: RecordBatch) -> Sequence[int]:
+        """The field of each record. Raises: ValueError that names the field if it is missing or invalid."""
         try:
             return [at if type(at) is int else _millis(at) for at in [self._decode(data).at for data in batch.data]]
         except (msgspec.DecodeError, ValueError, OverflowError) as error:
             raise ValueError(f"no event time in field '{self._field}' ({TIMESTAMP_FIELD.key}): {error}") from error
 
 
-def event_times(properties: Properties, assigner: Callable[[Record], int] | None) -> TimestampAssigner:
-    """What stamps a job's records: the user's function, the named field, or arrival. Raises: ConfigurationError for a bad name."""
+def timestamp_assigner(properties: Properties, assigner: Callable[[Record], int] | None) -> TimestampAssigner:
+    """The user's function if there is one, else the JSON field of the properties, else arrival. Raises: ConfigurationError for a bad name."""
     field = properties.value(TIMESTAMP_FIELD)
     if assigner is not None:
         return FunctionTimestamps(assigner)

@@ -1,4 +1,4 @@
-"""ShardConsumer: drives one shard's publisher and hands stamped batches on."""
+"""ShardConsumer: runs one shard's publisher and passes its batches on with values, event times and watermarks."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from .watermark_strategies import WatermarkStrategy, cap_future_event_times
 
 
 class BatchDecorator:
-    """What turns one shard's bytes into values with times: deserialiser, event times, watermark strategy, and what to do with poison.
+    """Adds values, event times and watermarks to the batches of one shard.
 
-    Counts skipped records (S7) and event times too far ahead of their arrival to move the watermark (W12) into the shard's metrics.
+    Handles poisoned records (S7). Counts skipped records, and event times too far ahead of their arrival to move the watermark (W12), in
+    the shard's metrics.
     """
 
     def __init__(
         self,
         deserializer: Deserializer,
-        event_times: TimestampAssigner,
+        timestamp_assigner: TimestampAssigner,
         strategy: WatermarkStrategy,
         metrics: ShardMetrics,
         *,
@@ -34,58 +35,59 @@ class BatchDecorator:
         future_limit_ms: int,
     ) -> None:
         self._deserializer = deserializer
-        self._event_times = event_times
-        self._poison = PoisonPolicy(on_poison, metrics)
+        self._timestamp_assigner = timestamp_assigner
+        self._poison_policy = PoisonPolicy(on_poison, metrics)
         self._metrics = metrics
         self._future_limit_ms = future_limit_ms
         self.strategy = strategy
 
-    def stamp(self, batch: RecordBatch) -> RecordBatch:
-        """The batch with values, event times and watermarks; an empty one as it is.
+    def decorate(self, batch: RecordBatch) -> RecordBatch:
+        """The batch with values, event times and watermarks. A batch without records is returned unchanged.
 
-        Raises: DeserializationError for a poisoned record unless such are skipped or dead letters.
+        Raises: DeserializationError for a poisoned record, unless those are skipped or dead letters.
         """
         if not len(batch):
             return batch
-        batch = self._poison.apply(batch, self._with_values_and_times)
+        batch = self._poison_policy.apply(batch, self._with_values_and_times)
         return self._with_watermarks(batch) if len(batch) else batch
 
     def _with_values_and_times(self, batch: RecordBatch) -> RecordBatch:
         values = self._deserializer.values(batch)
         if values is not None:
             batch = batch.with_columns(values=values)
-        times = self._event_times.of(batch)
-        counted = len(batch) if values is None else len(values)
-        if not len(times) == counted == len(batch):
-            raise ValueError(f"{len(batch)} records have {counted} values and {len(times)} event times")
-        batch = batch.with_columns(event_times=times)
-        seen = self.strategy.times(batch)
-        if len(seen) != len(batch):
-            raise ValueError(f"{len(batch)} records have {len(seen)} times for their watermark")
-        return batch.with_columns(watermarks=seen)
+        event_times = self._timestamp_assigner.timestamps(batch)
+        value_count = len(batch) if values is None else len(values)
+        if not len(event_times) == value_count == len(batch):
+            raise ValueError(f"{len(batch)} records have {value_count} values and {len(event_times)} event times")
+        batch = batch.with_columns(event_times=event_times)
+        strategy_times = self.strategy.times(batch)
+        if len(strategy_times) != len(batch):
+            raise ValueError(f"{len(batch)} records have {len(strategy_times)} times for their watermark")
+        # For now the watermark column has the strategy's times; `_with_watermarks` replaces them by watermarks.
+        return batch.with_columns(watermarks=strategy_times)
 
     def _with_watermarks(self, batch: RecordBatch) -> RecordBatch:
-        times = batch.watermarks or ()
-        believed, absurd = cap_future_event_times(times, batch.arrival_millis, self._future_limit_ms)
-        self._metrics.future_event_times += absurd
-        return batch.with_columns(watermarks=self.strategy.advance(believed))
+        strategy_times = batch.watermarks or ()
+        times, capped = cap_future_event_times(strategy_times, batch.arrival_millis, self._future_limit_ms)
+        self._metrics.future_event_times += capped
+        return batch.with_columns(watermarks=self.strategy.advance(times))
 
 
 class ShardConsumer:
-    """Reads one shard from its publisher to its end: values, event times and watermarks are made here, once for each batch.
+    """Reads one shard to its end.
 
     Owns nothing but the run: positions and queues belong to the fetcher, behind the ShardOutput port.
     """
 
-    def __init__(self, publisher: RecordPublisher, stamping: BatchDecorator, output: ShardOutput) -> None:
+    def __init__(self, publisher: RecordPublisher, decorator: BatchDecorator, output: ShardOutput) -> None:
         self._publisher = publisher
-        self._stamping = stamping
+        self._decorator = decorator
         self._output = output
         self._children: Sequence[Shard] = ()
 
     async def run(self) -> RunResult:
         """Read until the shard's end (COMPLETE) or until the publisher is cancelled."""
-        self._publisher.set_read_budget(self._output.first_room())
+        self._publisher.set_read_budget(self._output.first_read_budget())
         result = RunResult.INCOMPLETE
         while result is RunResult.INCOMPLETE:
             result = await self._publisher.run_observed(self._accept)
@@ -96,23 +98,23 @@ class ShardConsumer:
     async def _accept(self, batch: RecordBatch) -> SequenceNumber | None:
         self._children = batch.child_shards or self._children
         position = batch.read_position
-        putting = self._output.put(self._stamping.stamp(batch))
-        del batch  # emitted records are not held while the next read waits for room (P6)
+        putting = self._output.put(self._decorator.decorate(batch))
+        del batch  # while the next read waits for memory, records that were emitted are freed (P6)
         self._publisher.set_read_budget(await putting)
         return position
 
 
 class ShardOutput(Protocol):
-    """Takes one shard's stamped batches, in order."""
+    """Receives the batches of one shard, in order."""
 
-    def first_room(self) -> int:
-        """The bytes, as held in memory, that the first read may bring (P6)."""
+    def first_read_budget(self) -> int:
+        """Reserve memory for the first read. Returns the bytes, as held in memory, that it may bring (P6)."""
         ...
 
     async def put(self, batch: RecordBatch) -> int:
-        """Queue a batch; returns when the next read may start, with the bytes, as held in memory, that it may bring (P6)."""
+        """Queue a batch, then wait until the next read may start. Returns the bytes, as held in memory, that it may bring (P6)."""
         ...
 
     def end(self, children: Sequence[Shard]) -> None:
-        """The shard was read to its end; everything put before is still to be emitted (S2)."""
+        """The shard was read to its end; batches put before may not be emitted yet (S2)."""
         ...

@@ -1,4 +1,4 @@
-"""Watermark strategies: from a shard's records to its watermark, which never falls."""
+"""Watermark strategies: how a shard's watermark follows from its records. It never falls."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ from recordpublisher.publishers.records import Record, RecordBatch
 
 
 class WatermarkStrategy(ABC):
-    """Watches one shard. Built as `Strategy(properties)`, once for each shard."""
+    """The watermark of one shard. Built as `Strategy(properties)`, once for each shard."""
 
     def times(self, batch: RecordBatch) -> Sequence[int]:
-        """What the strategy goes by, one time (epoch ms) for each record. Default: the event times.
+        """The times that the watermark follows, one (epoch ms) for each record. Default: the event times.
 
-        Changes nothing: it may be asked again about a part of the batch. An exception counts as a poisoned record (S7); a time too far
-        ahead of its record's arrival counts as the arrival before `advance` sees it (W12).
+        Must not change the strategy: it may be called again for a part of the batch. An exception makes the record a poisoned record
+        (S7). A time too far ahead of the record's arrival is replaced by the arrival before `advance` gets it (W12).
         """
         return batch.event_time_column
 
     @abstractmethod
     def advance(self, event_times: Sequence[int]) -> Sequence[int]:
-        """The shard's watermark after each of the records with these `times` (epoch ms), never falling from call to call."""
+        """The shard's watermark after each record with these `times` (epoch ms). It never falls, also from call to call."""
 
     @abstractmethod
     def start_at(self, watermark: int) -> None:
-        """Go on from a restored or inherited watermark (W5)."""
+        """Continue from a restored or inherited watermark (W5)."""
 
 
 class BoundedOutOfOrderness(WatermarkStrategy):
-    """The largest event time seen, less the bound of `flink.watermark.outoforderness.millis`."""
+    """The highest event time so far, minus the bound of `flink.watermark.outoforderness.millis`."""
 
     def __init__(self, properties: Properties) -> None:
         self._bound = self._bound_of(properties)
         self._watermark: int | None = None
 
     def start_at(self, watermark: int) -> None:
-        """Never fall below `watermark`."""
+        """Continue from `watermark`."""
         self._watermark = watermark
 
     def advance(self, event_times: Sequence[int]) -> Sequence[int]:
-        """A running maximum, less the bound."""
+        """A running maximum, minus the bound."""
         if not event_times:
             return ()
-        floor = event_times[0] if self._watermark is None else max(event_times[0], self._watermark + self._bound)
-        top = floor  # a plain comparison costs a quarter of accumulate(..., max)
+        lowest = event_times[0] if self._watermark is None else max(event_times[0], self._watermark + self._bound)
+        top = lowest  # a plain comparison costs a quarter of accumulate(..., max)
         highest = [top := time if time > top else top for time in event_times]
         self._watermark = highest[-1] - self._bound
         bound = self._bound
@@ -57,38 +57,38 @@ class BoundedOutOfOrderness(WatermarkStrategy):
 
 
 class Monotonous(BoundedOutOfOrderness):
-    """The largest event time seen: for shards that are in order. The bound for disorder plays no part."""
+    """The highest event time so far, for shards that are in order. The bound for out-of-order records is not used."""
 
     def _bound_of(self, properties: Properties) -> int:
         return 0
 
 
 class ArrivalTime(BoundedOutOfOrderness):
-    """The latest arrival at the service, less the bound of `flink.watermark.outoforderness.millis`, whatever the event times are."""
+    """The latest arrival at the service, minus the bound of `flink.watermark.outoforderness.millis`. Event times are not used."""
 
     def times(self, batch: RecordBatch) -> Sequence[int]:
-        """The arrivals."""
+        """The arrival of each record."""
         return batch.arrival_millis
 
 
 class AssignedWatermarks(Monotonous):
-    """What a user's function says of each record (epoch ms), held so that it never falls."""
+    """A user's function from a record to a watermark (epoch ms); the highest result so far, so that it never falls."""
 
     def __init__(self, properties: Properties, assigner: Callable[[Record], int]) -> None:
         super().__init__(properties)
         self._assigner = assigner
 
     def times(self, batch: RecordBatch) -> Sequence[int]:
-        """The watermark that the function sees in each record."""
+        """The function's result for each record."""
         return [int(self._assigner(record)) for record in batch]
 
 
 def cap_future_event_times(
     event_times: Sequence[int], arrivals: Sequence[int], limit_ms: int
 ) -> tuple[Sequence[int], int]:
-    """Event times for watermarks: those more than `limit_ms` ahead of their arrival count as the arrival; and how many (W12)."""
+    """Replace event times that are more than `limit_ms` ahead of their arrival by the arrival. Returns the times, and how many were replaced (W12)."""
     if limit_ms < 0 or event_times is arrivals or max(event_times) <= min(arrivals) + limit_ms:
         return event_times, 0
     pairs = list(zip(event_times, arrivals, strict=True))
-    absurd = sum(time > arrival + limit_ms for time, arrival in pairs)
-    return [arrival if time > arrival + limit_ms else time for time, arrival in pairs], absurd
+    capped = sum(time > arrival + limit_ms for time, arrival in pairs)
+    return [arrival if time > arrival + limit_ms else time for time, arrival in pairs], capped

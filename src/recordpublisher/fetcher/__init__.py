@@ -1,1 +1,1 @@
-"""Floor 2: many shards: order, time, state."""
+"""Layer 2: many shards of one subtask: order, event time, exact state. Start at `data_fetcher.py`."""

@@ -1,4 +1,4 @@
-"""Alarms: what is raised, and who is told (A2)."""
+"""Alarm and ActiveAlarms: which alarms are active, and when they are logged and reported (A2)."""
 
 from __future__ import annotations
 
@@ -10,24 +10,26 @@ from enum import StrEnum
 log = logging.getLogger("recordpublisher.alarm")
 
 
-NAMED = 20
-"""How many alarms of one look the log names."""
+MAX_LOGGED = 20
+"""How many alarms of one check the log names."""
 
 
 class AlarmKind(StrEnum):
     """What an alarm is about."""
 
-    UNREAD = "a shard is written to, and nothing of it comes out"
-    STALLED = "the global watermark stands still while there is something to emit"
-    TRACKER_UNREACHABLE = "the tracker was never reached, and the subtask goes by its own watermark"
+    UNREAD = "a shard has unread records and emits none"
+    STALLED = "the global watermark does not rise although there are records to emit"
+    TRACKER_UNREACHABLE = "the tracker was never reached, the subtask uses its own watermark"
 
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """Something that a person must look at.
+    """A condition that needs a person's attention.
 
-    `subject` is a shard as `stream/shard-id`, `global watermark` or `tracker`; `lasting_ms` for how long it was seen; `reason` who or what
-    is waited for, as far as it is known. `is_over`: it was raised before and is no more.
+    - `subject`: a shard as `stream/shard-id`, `global watermark` or `tracker`.
+    - `lasting_ms`: for how long the condition was observed.
+    - `reason`: what is waited for, as far as it is known.
+    - `is_over`: the alarm was raised before, and the condition is over.
     """
 
     kind: AlarmKind
@@ -43,50 +45,50 @@ class Alarm:
 
 
 AlarmListener = Callable[[Alarm], None]
-"""Called when an alarm is raised, again each interval while it lasts, and once when it is over; it must return soon."""
+"""Called when an alarm is raised, again once an interval while it lasts, and once when it is over. It must return soon."""
 
 
 class ActiveAlarms:
-    """Owns what is raised; tells the log and the listener, and reminds once an interval."""
+    """Owns the active alarms. Passes them to the log and the listener when they are raised, once an interval, and when they are over."""
 
     def __init__(self, interval_ms: int, listener: AlarmListener | None = None) -> None:
         self._interval_ms = interval_ms
         self._listener = listener
-        self._raised: dict[tuple[AlarmKind, str], Alarm] = {}
+        self._active: dict[tuple[AlarmKind, str], Alarm] = {}
 
     def __len__(self) -> int:
-        return len(self._raised)
+        return len(self._active)
 
     def __contains__(self, subject: object) -> bool:
-        return any(alarm.subject == subject for alarm in self._raised.values())
+        return any(alarm.subject == subject for alarm in self._active.values())
 
-    def show(self, found: Iterable[Alarm]) -> None:
-        """Everything that is wrong now; what was raised before and is not among it is over."""
+    def update(self, found: Iterable[Alarm]) -> None:
+        """Take all conditions found by a check. An active alarm that is not among them is over."""
         now = {(alarm.kind, alarm.subject): alarm for alarm in found}
-        over = [replace(alarm, is_over=True) for key, alarm in self._raised.items() if key not in now]
+        over = [replace(alarm, is_over=True) for key, alarm in self._active.items() if key not in now]
         due = {key: alarm for key, alarm in now.items() if self._is_due(key, alarm)}
-        self._raised = {key: due.get(key) or self._raised[key] for key in now}
+        self._active = {key: due.get(key) or self._active[key] for key in now}
         _log(logging.INFO, over)
         _log(logging.ERROR, list(due.values()))
         for alarm in (*over, *due.values()):
-            self._tell(alarm)
+            self._notify(alarm)
 
     def _is_due(self, key: tuple[AlarmKind, str], alarm: Alarm) -> bool:
-        told = self._raised.get(key)
-        return told is None or alarm.lasting_ms - told.lasting_ms >= self._interval_ms
+        last = self._active.get(key)
+        return last is None or alarm.lasting_ms - last.lasting_ms >= self._interval_ms
 
-    def _tell(self, alarm: Alarm) -> None:
+    def _notify(self, alarm: Alarm) -> None:
         if self._listener is None:
             return
         try:
             self._listener(alarm)
         except Exception:
-            log.exception("the alarm listener failed; the job goes on")
+            log.exception("the alarm listener failed, the job continues")
 
 
 def _log(level: int, alarms: list[Alarm]) -> None:
-    """A job that stands has as many alarms as shards: the log names some."""
-    for alarm in alarms[:NAMED]:
+    """A job that is stuck has as many alarms as shards: the log names some of them."""
+    for alarm in alarms[:MAX_LOGGED]:
         log.log(level, "%s", alarm)
-    if len(alarms) > NAMED:
-        log.log(level, "and %d further alarms like these", len(alarms) - NAMED)
+    if len(alarms) > MAX_LOGGED:
+        log.log(level, "and %d more alarms", len(alarms) - MAX_LOGGED)

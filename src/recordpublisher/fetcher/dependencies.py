@@ -1,4 +1,4 @@
-"""FetcherDependencies: what a fetcher is put together from."""
+"""FetcherDependencies: everything that a fetcher is given."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ from .sink import Sink, SinkContext, State
 
 @dataclass(frozen=True, slots=True)
 class FetcherDependencies:
-    """Made from properties by plugins/runtime/data_fetcher.py, from fakes by tests.
+    """Built from properties by plugins/runtime/data_fetcher.py, and from fakes by tests.
 
-    `pin_latest` answers the server's time (epoch ms) for a LATEST start (P3), `oldest_retained` the arrival time (epoch ms) before which
-    a stream has forgotten its records (S5; None: unknown). `use_continuations` is True for publishers that resume by
-    ContinuationSequenceNumber (F6). For alarms (A2): `tip` looks at what lies behind a position, `retention_ms` answers how long a stream
-    keeps its records (both None, or answering None: nobody knows), `on_alarm` is told of alarms. `dead_letters` is the sink for
-    records that nobody can use (S7).
+    - `pin_latest`: returns the server's time (epoch ms) for a LATEST start (P3).
+    - `use_continuations`: True for publishers that resume by ContinuationSequenceNumber (F6).
+    - `oldest_retained`: returns the arrival time (epoch ms) before which a stream has dropped its records (S5); None: unknown.
+    - `tip`: whether a shard has records after a position; `retention_ms`: how long a stream keeps its records. Both may be None or
+      return None: unknown. For metrics and alarms (A1, A2).
+    - `on_alarm`: called with each alarm (A2).
+    - `dead_letters`: the sink for records that cannot be used (S7).
     """
 
     factory: RecordPublisherFactory
@@ -60,5 +62,5 @@ class FetcherDependencies:
         return self.assigner(shard, self.parallelism) == self.subtask
 
     def sink_context(self, request_checkpoint: Callable[[], None]) -> SinkContext:
-        """What a sink is told when it is opened."""
+        """What the sink receives when it is opened."""
         return SinkContext(self.subtask, self.parallelism, self.streams, request_checkpoint)

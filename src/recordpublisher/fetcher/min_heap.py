@@ -1,4 +1,4 @@
-"""IndexedMinHeap: the lowest of many changing values, kept in a heap (W9a)."""
+"""IndexedMinHeap: the lowest of many changing values, in O(log n) (W9a)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ K = TypeVar("K", str, int)
 
 
 class IndexedMinHeap(Generic[K]):
-    """Values by key; setting one and asking for the lowest cost O(log n).
+    """Values by key. Setting a value and getting the lowest one cost O(log n).
 
-    Entries that were replaced stay in the heap until they reach its top or outnumber the live ones.
+    Replaced entries stay in the heap until they reach its top, or until they outnumber the current ones.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class IndexedMinHeap(Generic[K]):
         return self._values.get(key)
 
     def set(self, key: K, value: float | None) -> None:
-        """Give `key` a value; None takes it out."""
+        """Set the value of `key`; None removes it."""
         if value is None:
             self._values.pop(key, None)
         elif self._values.get(key) != value:
@@ -50,7 +50,7 @@ class IndexedMinHeap(Generic[K]):
         few: list[tuple[float, K]] = []
         while len(few) < count and self.lowest() is not None:
             top = heapq.heappop(self._heap)
-            if not few or few[-1] != top:  # a value that was set again stands twice
+            if not few or few[-1] != top:  # a value that was set again is in the heap twice
                 few.append(top)
         for each in few:
             heapq.heappush(self._heap, each)

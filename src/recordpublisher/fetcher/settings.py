@@ -1,4 +1,4 @@
-"""The numbers of one fetcher, read from the properties once."""
+"""FetcherSettings: the settings of one fetcher, read from the properties once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from recordpublisher.publishers.properties.properties import Properties
 
 @dataclass(frozen=True, slots=True)
 class BudgetLimits:
-    """Bytes, as held in memory, for a subtask and for a shard, and records for a shard."""
+    """Memory limits: bytes, as held in memory, for a subtask and for a shard; records for a shard."""
 
     subtask_bytes: int
     shard_bytes: int
@@ -20,7 +20,7 @@ class BudgetLimits:
 
     @classmethod
     def of(cls, properties: Properties) -> BudgetLimits:
-        """The limits that the properties set."""
+        """From the job's properties."""
         return cls(
             properties.value(table.SUBTASK_BYTES),
             properties.value(table.SHARD_BYTES),
@@ -30,7 +30,7 @@ class BudgetLimits:
 
 @dataclass(frozen=True, slots=True)
 class FetcherSettings:
-    """Typed properties of the fetcher's floor; times in ms, -1 is off where the table says so; `lookahead_ms` None: alignment is off."""
+    """Typed properties of the fetcher. Times in ms; -1 turns a feature off where its property says so; `lookahead_ms` None: no alignment."""
 
     budget: BudgetLimits
     lookahead_ms: int | None
@@ -48,7 +48,7 @@ class FetcherSettings:
 
     @classmethod
     def of(cls, properties: Properties) -> FetcherSettings:
-        """Raises: ConfigurationError for a value that does not parse, or does not fit another."""
+        """From the job's properties. Raises: ConfigurationError for a value that is invalid or contradicts another."""
         _check_max_lag(properties.value(table.MAX_LAG), properties.value(table.LOOKAHEAD))
         return cls(
             budget=BudgetLimits.of(properties),
@@ -68,7 +68,7 @@ class FetcherSettings:
 
 
 def _check_max_lag(max_lag_ms: int | None, lookahead_ms: int | None) -> None:
-    """Aligned shards lie up to the lookahead apart: a lag that is no larger would leave them out in turn (W12)."""
+    """Aligned shards are up to the lookahead apart: a smaller maximum lag would exclude them in turn (W12)."""
     if max_lag_ms is not None and lookahead_ms is not None and max_lag_ms <= lookahead_ms:
         raise ConfigurationError(
             table.MAX_LAG.key, max_lag_ms, f"more than {table.LOOKAHEAD.key}, which is {lookahead_ms}"

@@ -1,4 +1,4 @@
-"""The snapshots of one subtask: what one says beside the states of the shards, and how it is kept."""
+"""Snapshotter: takes the snapshots of one subtask and stores them."""
 
 from __future__ import annotations
 
@@ -16,40 +16,45 @@ from .startup import OpenedJob
 
 
 class Snapshotter:
-    """Owns the generation, the pinned start and what is still kept for others; one checkpoint is taken at a time."""
+    """Owns what a snapshot has beside the states of the shards: generation, pinned start, states kept for other subtasks.
+
+    One checkpoint is taken at a time.
+    """
 
     def __init__(
-        self, parts: FetcherDependencies, table: ShardTable, emitter: Emitter, rejections: BadRecordHandler
+        self, dependencies: FetcherDependencies, table: ShardTable, emitter: Emitter, bad_records: BadRecordHandler
     ) -> None:
-        self._parts = parts
+        self._dependencies = dependencies
         self._table = table
         self._emitter = emitter
-        self._rejections = rejections
-        self._one_at_a_time = asyncio.Lock()
+        self._bad_records = bad_records
+        self._checkpoint_lock = asyncio.Lock()
         self._generation = 0
         self._pinned_ms: int | None = None
         self._earlier: Sequence[State] = ()
 
-    def goes_on_from(self, opened: OpenedJob) -> None:
-        """What a job starts from is part of all its snapshots."""
+    def resume_from(self, opened: OpenedJob) -> None:
+        """Take over what the job starts from: it is part of all later snapshots."""
         self._generation, self._pinned_ms, self._earlier = opened.generation, opened.pinned_ms, opened.earlier
 
-    def take(self) -> dict[str, Any]:
-        """Exactly what `write` has returned for (S1). Raises: StateError before the job was opened."""
-        parts, states = self._parts, self._table.states()
-        return snapshot_to_json(
-            states, self._pinned_ms, self._generation, parts.subtask, parts.parallelism, self._earlier
-        )
+    def snapshot(self) -> dict[str, Any]:
+        """The state of exactly the records for which `write` has returned (S1). Raises: StateError before the job was opened."""
+        subtask, parallelism = self._dependencies.subtask, self._dependencies.parallelism
+        states = self._table.states()
+        return snapshot_to_json(states, self._pinned_ms, self._generation, subtask, parallelism, self._earlier)
 
-    async def keep(self) -> dict[str, Any]:
-        """Flush, take, store: kept only after the sink confirmed everything before it (S6). Raises: FencedError, SinkError."""
-        async with self._one_at_a_time:
-            async with self._emitter.sink_calls:
-                state = self.take()
-                await self._rejections.flush()
-                await self._parts.sink.flush(Checkpoint(state))
-            if self._parts.checkpoints is not None:
-                await self._parts.checkpoints.store(state)
+    async def checkpoint(self) -> dict[str, Any]:
+        """Take a snapshot, flush the sink, then store the snapshot: never state that the sink has not confirmed (S6).
+
+        Raises: FencedError, SinkError.
+        """
+        async with self._checkpoint_lock:
+            async with self._emitter.sink_lock:
+                state = self.snapshot()
+                await self._bad_records.flush()
+                await self._dependencies.sink.flush(Checkpoint(state))
+            if self._dependencies.checkpoints is not None:
+                await self._dependencies.checkpoints.store(state)
             ended = {key: entry.get("watermark") for key, entry in state["shards"].items() if entry.get("ended")}
-            self._parts.tracker.announce_finished(ended)
+            self._dependencies.tracker.announce_finished(ended)
         return state

@@ -1,4 +1,4 @@
-"""Opening a job: what is stored, which shards there are, where each starts (P3, S5)."""
+"""Opening a job: stored state, listed shards, and where each shard starts (P3, S5). Closing what the job uses."""
 
 from __future__ import annotations
 
@@ -23,13 +23,19 @@ from .shards.shard_state import ShardState
 from .sink import SinkContext, State
 
 log = logging.getLogger("recordpublisher.fetcher")
-LOOKS, LOOK_SECONDS = 20, 1.0
-"""How often a listing that is older than the state is asked for again, and the pause between; then it is believed."""
+MAX_LISTINGS, LISTING_PAUSE_SECONDS = 20, 1.0
+"""How often shards are listed again while a listing is older than the restored state, and the pause between; then it is used anyway."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedJob:
-    """What a job starts from: listed shards, each one's state, the (pinned) start of new ones, the generation; the snapshots it found."""
+    """What a job starts from.
+
+    - `listed`: every shard; `states`: the state of each by `Shard.key`.
+    - `start`: where new shards start; `pinned_ms`: the time that LATEST became, if it was pinned (P3).
+    - `generation`: higher than that of every snapshot found.
+    - `earlier`: states that this subtask stored for shards which other subtasks own now and have not stored yet (S5).
+    """
 
     listed: Sequence[Shard]
     states: Mapping[str, ShardState]
@@ -37,7 +43,6 @@ class OpenedJob:
     pinned_ms: int | None
     generation: int
     earlier: Sequence[State] = ()
-    """What the last start of this subtask stored of shards that others own now, and have not stored yet (S5)."""
 
     @property
     def lowest_watermark(self) -> int | None:
@@ -46,66 +51,70 @@ class OpenedJob:
         return min((state.watermark for state in open_states if state.watermark is not None), default=None)
 
 
-async def open_job(parts: FetcherDependencies, context: SinkContext) -> OpenedJob:
-    """Open the sink, restore, look for shards, pin a LATEST start.
+async def open_job(dependencies: FetcherDependencies, context: SinkContext) -> OpenedJob:
+    """Open the sink, restore, list the shards, pin a LATEST start.
 
-    Of `restore=` and the state store the newer generation wins for each shard, so that a job started again with the same arguments goes
-    on from its last checkpoint; what the sink stored wins over both.
+    For each shard the newer generation of `restore=` and the state store is used: a job that is started again with the same arguments
+    resumes from its last checkpoint. What the sink has stored takes precedence over both.
     """
-    stored = await parts.sink.open(context)
-    generation, kept = (0, []) if parts.checkpoints is None else await parts.checkpoints.open()
-    restored = merge_snapshots([*parts.restore, *kept], parts.factory.order_of)
-    in_sink = [] if stored is None else [stored] if isinstance(stored, Mapping) else list(stored)
+    job, order_of = dependencies, dependencies.factory.order_of
+    sink_state = await job.sink.open(context)
+    generation, stored = (0, []) if job.checkpoints is None else await job.checkpoints.open()
+    restored = merge_snapshots([*job.restore, *stored], order_of)
+    in_sink = [] if sink_state is None else [sink_state] if isinstance(sink_state, Mapping) else list(sink_state)
     if in_sink:
-        restored = overlay(restored, merge_snapshots(in_sink, parts.factory.order_of))
-    listed = await _listed(restored, parts)
-    await _check_for_gaps(listed, restored, parts)
-    start, pinned_ms = await _pinned_start(restored, parts)
+        restored = overlay(restored, merge_snapshots(in_sink, order_of))
+    listed = await _list_shards(restored, job)
+    await _check_for_data_loss(listed, restored, job)
+    start, pinned_ms = await _pinned_start(restored, job)
     states = initial_states(listed, restored, start)
-    foreign = {shard.key for shard in listed if parts.assigner(shard, parts.parallelism) != parts.subtask}
-    earlier = states_for_other_subtasks([*kept, *in_sink], parts.subtask, foreign)
+    of_others = {shard.key for shard in listed if job.assigner(shard, job.parallelism) != job.subtask}
+    earlier = states_for_other_subtasks([*stored, *in_sink], job.subtask, of_others)
     return OpenedJob(listed, states, start, pinned_ms, max(generation, restored.generation + 1), earlier)
 
 
-async def _listed(restored: RestoredState, parts: FetcherDependencies) -> Sequence[Shard]:
-    """Every shard, listed again while the listing is older than the state: what it lacks would seem lost, or new."""
-    for _ in range(LOOKS):
-        listed = await parts.discovery.initial()
-        unheard = shards_missing_from_listing(listed, restored, parts.streams)
-        if not unheard:
+async def _list_shards(restored: RestoredState, dependencies: FetcherDependencies) -> Sequence[Shard]:
+    """Every shard. A listing that is older than the restored state is repeated: shards missing from it would seem lost, or new later."""
+    for _ in range(MAX_LISTINGS):
+        listed = await dependencies.discovery.list_all()
+        missing = shards_missing_from_listing(listed, restored, dependencies.streams)
+        if not missing:
             break
-        log.warning(
-            "the listing does not know these shards of the restored state, listing again: %s", ", ".join(unheard)
-        )
-        await asyncio.sleep(LOOK_SECONDS)
+        log.warning("the listing lacks these shards of the restored state, listing again: %s", ", ".join(missing))
+        await asyncio.sleep(LISTING_PAUSE_SECONDS)
     return listed
 
 
-async def _check_for_gaps(listed: Sequence[Shard], restored: RestoredState, parts: FetcherDependencies) -> None:
+async def _check_for_data_loss(
+    listed: Sequence[Shard], restored: RestoredState, dependencies: FetcherDependencies
+) -> None:
     oldest: dict[str, int | None] = {}
-    if parts.oldest_retained is not None:
-        oldest = {stream: await parts.oldest_retained(stream) for stream in restored.streams & set(parts.streams)}
-    gone = shards_no_longer_listed(listed, restored, parts.streams) + shards_past_retention(listed, restored, oldest)
-    if gone and not parts.settings.continue_on_data_loss:
-        raise data_loss_error(gone, restored)
-    if gone:
-        log.error("%s; going on because flink.state.dataloss=CONTINUE", data_loss_error(gone, restored))
+    streams = dependencies.streams
+    if dependencies.oldest_retained is not None:
+        oldest = {stream: await dependencies.oldest_retained(stream) for stream in restored.streams & set(streams)}
+    lost = shards_no_longer_listed(listed, restored, streams) + shards_past_retention(listed, restored, oldest)
+    if lost and not dependencies.settings.continue_on_data_loss:
+        raise data_loss_error(lost, restored)
+    if lost:
+        log.error("%s; continuing because flink.state.dataloss=CONTINUE", data_loss_error(lost, restored))
 
 
-async def _pinned_start(restored: RestoredState, parts: FetcherDependencies) -> tuple[StartingPosition, int | None]:
-    """LATEST becomes AT_TIMESTAMP once for the job, from the server's clock (P3)."""
-    if parts.start.type is not PositionType.LATEST:
-        return parts.start, restored.pinned_ms
+async def _pinned_start(
+    restored: RestoredState, dependencies: FetcherDependencies
+) -> tuple[StartingPosition, int | None]:
+    """LATEST becomes AT_TIMESTAMP once for the job, by the service's clock (P3)."""
+    if dependencies.start.type is not PositionType.LATEST:
+        return dependencies.start, restored.pinned_ms
     pinned_ms = restored.pinned_ms
     if pinned_ms is None:
-        pinned_ms = await parts.pin_latest(parts.streams[0])
+        pinned_ms = await dependencies.pin_latest(dependencies.streams[0])
     return StartingPosition.at_timestamp(pinned_ms), pinned_ms
 
 
-async def close_dependencies(parts: FetcherDependencies, *more: Awaitable[None]) -> None:
-    """Close publishers, tracker, sink and state store, and await `more`. Raises: the first error, when all are closed."""
-    stores = [] if parts.checkpoints is None else [parts.checkpoints.close()]
-    every = [parts.factory.close(), parts.tracker.close(), parts.sink.close(), *stores, *more]
-    for result in await asyncio.gather(*every, return_exceptions=True):
+async def close_dependencies(dependencies: FetcherDependencies, *more: Awaitable[None]) -> None:
+    """Close publishers, tracker, sink and state store, and await `more`. Raises: the first error, after all were closed."""
+    stores = [] if dependencies.checkpoints is None else [dependencies.checkpoints.close()]
+    closing = [dependencies.factory.close(), dependencies.tracker.close(), dependencies.sink.close(), *stores, *more]
+    for result in await asyncio.gather(*closing, return_exceptions=True):
         if isinstance(result, BaseException):
             raise result

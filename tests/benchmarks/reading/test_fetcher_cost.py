@@ -1,4 +1,4 @@
-"""CPU per record of a whole fetcher without a network: stamping, queueing, slicing, writing (printed, never judged)."""
+"""CPU per record of a whole fetcher without a network: decorator, queueing, slicing, writing (printed, never judged)."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_cpu_per_record(lookahead, capsys):
     source, sink = InMemoryFactory(), NoSink()
     given = Properties({"flink.watermark.lookahead.millis": lookahead})
 
-    def stamping(shard, metrics):
+    def decorator(shard, metrics):
         strategy = BoundedOutOfOrderness(given)
         return BatchDecorator(
             BytesDeserializer(),
@@ -86,7 +86,7 @@ def test_cpu_per_record(lookahead, capsys):
         )
 
     async def job() -> float:
-        fetcher = a_fetcher(source, sink, given, clock=SystemClock(), decorator_for=stamping, assigner=lambda *_: 0)
+        fetcher = a_fetcher(source, sink, given, clock=SystemClock(), decorator_for=decorator, assigner=lambda *_: 0)
         await fetcher.open()
         began = time.process_time()
         result = await fetcher.run_bounded(Bounds(max_time=60))

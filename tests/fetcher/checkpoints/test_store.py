@@ -34,13 +34,13 @@ def test_one_in_each_interval():
 
 
 def test_one_at_once_when_asked():  # S2
-    _, taken = keep(-1, (2.0, "ask_for_one"), (5.0, "ask_for_one"))
+    _, taken = keep(-1, (2.0, "request"), (5.0, "request"))
 
     assert [began for began, _ in taken] == [2, 5]
 
 
 def test_stopping_waits_for_the_one_that_is_going_on():
-    ended, taken = keep(-1, (2.0, "ask_for_one"), cost=30.0)
+    ended, taken = keep(-1, (2.0, "request"), cost=30.0)
 
     assert ended == 32
     assert taken == [(2, 32)]
@@ -74,13 +74,13 @@ def test_a_store_sees_this_starts_generation():  # S6
 
 
 def test_many_that_ask_together_share_one():  # a thousand shards may end in the same second
-    _, taken = keep(-1, *((2.0 + number / 100, "ask_for_one") for number in range(15)))
+    _, taken = keep(-1, *((2.0 + number / 100, "request") for number in range(15)))
 
     assert [round(began, 3) for began, _ in taken] == [2.0, 2.1, 2.2]
 
 
 def test_stopping_does_not_wait_for_the_next_one():
-    ended, taken = keep(-1, (2.0, "ask_for_one"), (2.01, "ask_for_one"), seconds=2.05)
+    ended, taken = keep(-1, (2.0, "request"), (2.01, "request"), seconds=2.05)
 
     assert ended == 2.05
     assert len(taken) == 1

@@ -5,17 +5,17 @@ from dataclasses import replace
 import pytest
 
 from recordpublisher.fetcher.monitoring.metric_views import ShardView
-from recordpublisher.fetcher.shards.shard_table import ShardStage
+from recordpublisher.fetcher.shards.shard_entry import ShardStage
 from recordpublisher.publishers.positions import StartingPosition
 
-from fakes.shard_entries import entry, stamped
+from fakes.shard_entries import entry, watermarked
 
 DAY_MS = 86_400_000
 
 
 def answered(behind, at_ms=1_000):
     made = entry()
-    made.metrics.millis_behind_latest, made.answered_ms = behind, at_ms
+    made.metrics.millis_behind_latest, made.last_read_ms = behind, at_ms
     return made
 
 
@@ -33,7 +33,7 @@ def test_a_shard_at_its_tip_does_not_flicker():
 
 def test_a_held_shard_whose_last_answer_stood_at_the_tip_grows():  # in the outage this metric stood
     made = answered(0)
-    made.push(stamped(5))
+    made.push(watermarked(5))
     assert behind(made, 61_000) == 60_000
 
 

@@ -2,12 +2,12 @@
 
 from recordpublisher.fetcher.monitoring.stall_detector import WatermarkStallDetector
 
-from fakes.shard_entries import entry, stamped
+from fakes.shard_entries import entry, watermarked
 
 
 def held(shard_id="a"):
     made = entry(shard_id, watermark=50)
-    made.push(stamped(90))
+    made.push(watermarked(90))
     made.held_since = 0.0
     return made
 

@@ -8,12 +8,13 @@ from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTra
 from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus
 from recordpublisher.fetcher.monitoring.status_log import StatusLogger
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.fetcher.shards.shard_table import ShardStage, ShardTable
+from recordpublisher.fetcher.shards.shard_entry import ShardStage
+from recordpublisher.fetcher.shards.shard_table import ShardTable
 from recordpublisher.fetcher.watermarks.alignment import Alignment
 from recordpublisher.fetcher.watermarks.local_watermark import LocalWatermark
 from recordpublisher.publishers.errors import ConfigurationError
 
-from fakes.shard_entries import START, StoppedClock, shard, stamped
+from fakes.shard_entries import START, StoppedClock, shard, watermarked
 
 
 class Scene:
@@ -22,13 +23,13 @@ class Scene:
     def __init__(self, parallelism=1):
         self.clock, self.tracker, self.table = StoppedClock(), InProcessTracker(parallelism=parallelism), ShardTable()
         self.alignment = Alignment(self.tracker, 0, 0, 30_000, self.clock)
-        self.alignment.begin()
+        self.alignment.start()
         self.watch = StatusLogger(0, self.table, self.alignment, LocalWatermark(), self.tracker, self.clock)
         for name in ("late", "quiet"):
             self.table.add(shard(name), ShardState(START)).stage = ShardStage.READING
-        self.table["s/late"].push(stamped(9))
+        self.table["s/late"].push(watermarked(9))
         for each in self.table:
-            self.alignment.changed(each)
+            self.alignment.update(each)
         self.alignment.report()
 
     def look_for(self, seconds):
@@ -86,7 +87,7 @@ def test_a_subtask_that_goes_alone_says_so(scene, caplog):  # W10
 
     alone = NeverReached(parallelism=2)
     scene.watch._alignment = Alignment(alone, 0, 0, 30_000, scene.clock)
-    scene.watch._alignment.begin()
+    scene.watch._alignment.start()
     scene.look_for(29)
     assert "not aligned" not in caplog.text
     scene.look_for(60)

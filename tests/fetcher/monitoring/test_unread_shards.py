@@ -11,10 +11,10 @@ from recordpublisher.fetcher.monitoring.unread_shards import (
     sight_of,
 )
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.fetcher.shards.shard_table import ShardStage
+from recordpublisher.fetcher.shards.shard_entry import ShardStage
 from recordpublisher.publishers.positions import SequenceNumber
 
-from fakes.shard_entries import START, entry, shard, stamped
+from fakes.shard_entries import START, entry, shard, watermarked
 
 
 def watched(*sights, seconds=1.0):
@@ -70,7 +70,7 @@ def seen(made, now_ms=1_000):
 
 def queued():
     made = entry()
-    made.push(stamped(1))
+    made.push(watermarked(1))
     return made
 
 
@@ -90,16 +90,16 @@ def test_a_write_that_does_not_return_is_named():
     assert seen(made) == (True, "the sink's write does not return")
 
 
-@pytest.mark.parametrize(("answered_ms", "unread"), [(None, None), (499, None), (500, False), (1_000, False)])
-def test_only_a_fresh_answer_at_the_tip_says_that_nothing_is_unread(answered_ms, unread):
+@pytest.mark.parametrize(("last_read_ms", "unread"), [(None, None), (499, None), (500, False), (1_000, False)])
+def test_only_a_fresh_answer_at_the_tip_says_that_nothing_is_unread(last_read_ms, unread):
     made = entry()
-    made.answered_ms, made.at_tip = answered_ms, True
+    made.last_read_ms, made.at_tip = last_read_ms, True
     assert seen(made)[0] is unread
 
 
 def test_an_answer_behind_the_tip_says_that_something_is():
     made = entry()
-    made.answered_ms = 900
+    made.last_read_ms = 900
     assert seen(made) == (True, "its reads bring nothing")
 
 
@@ -113,7 +113,7 @@ def test_an_ended_shard_has_nothing_unread():
 
 def test_a_shard_that_a_bounded_run_is_done_with_has_nothing_unread():
     made = entry()
-    made.rests, made.answered_ms = True, 0
+    made.reading_finished, made.last_read_ms = True, 0
 
     assert seen(made, now_ms=10_000)[0] is False
 

@@ -19,7 +19,7 @@ from recordpublisher.publishers.records import PoisonedRecord, UserRecord
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedPublisher, ScriptedSource, a_fetcher
-from fakes.shard_entries import entry, marker, stamped
+from fakes.shard_entries import entry, marker, watermarked
 
 
 class Journal(Sink):
@@ -44,10 +44,10 @@ class Scene:
         self.sink, self.ended = sink or Journal(), []
         self.line = TerminationCondition(Bounds(**bounds))
         self.alignment = Alignment(InProcessTracker(), 0, None, 60_000, clock)
-        budget, pulse = MemoryBudget(BudgetLimits(10**6, 10**6, 100)), SuspensionDetector(clock, lambda gap: None)
-        intake = ShardQueues(budget, -1, clock, pulse, lambda _: None, lambda _: None)
+        budget, suspension = MemoryBudget(BudgetLimits(10**6, 10**6, 100)), SuspensionDetector(clock, lambda gap: None)
+        queues = ShardQueues(budget, -1, clock, suspension, lambda _: None, lambda _: None)
         self.emitter = Emitter(
-            self.sink, self.alignment, intake, clock, pulse, emit_interval_ms, self.ended.append, self.poisoned
+            self.sink, self.alignment, queues, clock, suspension, emit_interval_ms, self.ended.append, self.poisoned
         )
 
     async def poisoned(self, batch):
@@ -70,7 +70,7 @@ class Scene:
 def test_the_position_moves_only_after_the_write():  # S1
     async def job():
         scene = Scene()
-        scene.sink.entry = one = scene.queue(stamped(1, 2), stamped(3, first=2))
+        scene.sink.entry = one = scene.queue(watermarked(1, 2), watermarked(3, first=2))
         await scene.run_for(1)
         return scene.sink.seen_positions, one.state.position
 
@@ -86,7 +86,7 @@ def test_a_failed_write_moves_nothing():  # S1
 
     async def job():
         scene = Scene(Broken())
-        one = scene.queue(stamped(1))
+        one = scene.queue(watermarked(1))
         with pytest.raises(OSError, match="disk full"):
             await scene.emitter.run(scene.line, lambda: None)
         return one.state.position
@@ -107,7 +107,7 @@ def test_markers_reach_no_sink():  # F6
 def test_the_watermark_follows_the_records_below_it_and_not_too_often():  # W1
     async def job():
         scene = Scene(emit_interval_ms=200)
-        scene.queue(*(stamped(number, first=number) for number in range(5)))
+        scene.queue(*(watermarked(number, first=number) for number in range(5)))
         await scene.run_for(1)
         return scene.sink.calls
 
@@ -122,7 +122,7 @@ def test_the_watermark_follows_the_records_below_it_and_not_too_often():  # W1
 def test_a_run_stops_exactly_at_its_bound():
     async def job():
         scene = Scene(max_records=3)
-        one = scene.queue(stamped(1, 2), stamped(3, 4, first=2))
+        one = scene.queue(watermarked(1, 2), watermarked(3, 4, first=2))
         finished = []
         await scene.emitter.run(scene.line, lambda: finished.append(True))
         return one.records, finished
@@ -141,7 +141,7 @@ def test_a_sink_that_never_waits_does_not_keep_the_loop():  # F1
 
     async def job():
         scene = Scene(Busy(), clock)
-        scene.queue(*(stamped(number, first=number) for number in range(50)))
+        scene.queue(*(watermarked(number, first=number) for number in range(50)))
         turns = 0
         running = asyncio.create_task(scene.emitter.run(scene.line, lambda: None))
         while scene.emitter.records < 50:
@@ -234,7 +234,7 @@ def test_poisoned_records_are_written_before_the_records_behind_them_and_move_th
         scene = Scene()
         poison = PoisonedRecord(0, UserRecord(b"?", "0"), "why")
         scene.sink.entry = one = scene.queue(
-            replace(stamped(1), poisoned=(poison, poison)), replace(marker("7"), poisoned=(poison,))
+            replace(watermarked(1), poisoned=(poison, poison)), replace(marker("7"), poisoned=(poison,))
         )
         await scene.run_for(1)
         return [call for call in scene.sink.calls if call[0] != "watermark"], one

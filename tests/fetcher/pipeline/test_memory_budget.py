@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, MemoryBudget
 
-from fakes.shard_entries import entry, marker, stamped
+from fakes.shard_entries import entry, marker, watermarked
 
 LIMITS = BudgetLimits(subtask_bytes=10_000, shard_bytes=4_000, shard_records=8)
 LARGE = BudgetLimits(subtask_bytes=1_000_000, shard_bytes=400_000, shard_records=8)
@@ -13,7 +13,7 @@ LARGE = BudgetLimits(subtask_bytes=1_000_000, shard_bytes=400_000, shard_records
 
 def full_entry(budget, shard_id="a", records=3, head=0):
     one = entry(shard_id)
-    batch = stamped(*range(head, head + records))
+    batch = watermarked(*range(head, head + records))
     budget.settle(one, batch.held_bytes)
     one.push(batch)
     return one
@@ -23,13 +23,13 @@ def test_a_shard_with_an_empty_queue_may_always_read():
     budget = MemoryBudget(LARGE)
     budget.used = 10_000_000
 
-    assert budget.room_for(entry(), readers=4) == 250_000
+    assert budget.reserve_read(entry(), readers=4) == 250_000
 
 
 def test_a_first_read_gets_a_fair_share():
-    assert MemoryBudget(LARGE).room_for(entry(), readers=5) == 200_000
-    assert MemoryBudget(LARGE).room_for(entry(), readers=1) == 400_000
-    assert MemoryBudget(LARGE).room_for(entry(), readers=1_000) == 65_536
+    assert MemoryBudget(LARGE).reserve_read(entry(), readers=5) == 200_000
+    assert MemoryBudget(LARGE).reserve_read(entry(), readers=1) == 400_000
+    assert MemoryBudget(LARGE).reserve_read(entry(), readers=1_000) == 65_536
 
 
 def test_a_marker_in_the_queue_is_no_reason_to_wait():
@@ -37,18 +37,18 @@ def test_a_marker_in_the_queue_is_no_reason_to_wait():
     one.push(marker())
     budget.used = 1_000_000
 
-    assert budget.room_for(one, readers=4) > 0
+    assert budget.reserve_read(one, readers=4) > 0
 
 
 def test_a_shard_with_records_queued_waits_when_the_budget_is_used_up():
     budget = MemoryBudget(LIMITS)
     one = full_entry(budget)
-    assert budget.room_for(one, readers=1) > 0
+    assert budget.reserve_read(one, readers=1) > 0
     budget.settle(one, 0)
     budget.used = 9_900
     one.expected_bytes = 1_000
 
-    assert budget.room_for(one, readers=1) == 0
+    assert budget.reserve_read(one, readers=1) == 0
 
 
 def test_a_held_shard_borrows_nothing():
@@ -56,20 +56,20 @@ def test_a_held_shard_borrows_nothing():
     one = full_entry(budget)
     one.held_since = 1.0
 
-    assert budget.room_for(one, readers=1) == 0
+    assert budget.reserve_read(one, readers=1) == 0
 
 
 def test_a_shard_has_a_bound_of_records():
     budget = MemoryBudget(BudgetLimits(10**9, 10**9, 8))
 
-    assert budget.room_for(full_entry(budget, records=7), readers=1) > 0
-    assert budget.room_for(full_entry(budget, records=8), readers=1) == 0
+    assert budget.reserve_read(full_entry(budget, records=7), readers=1) > 0
+    assert budget.reserve_read(full_entry(budget, records=8), readers=1) == 0
 
 
 def test_a_reservation_becomes_what_the_read_brought():
     budget, one = MemoryBudget(LIMITS), entry()
     one.expected_bytes = 1_000
-    budget.room_for(one, 1)
+    budget.reserve_read(one, 1)
     assert budget.used == 2_000
     budget.settle(one, 300)
 
@@ -79,8 +79,8 @@ def test_a_reservation_becomes_what_the_read_brought():
 def test_asking_again_reserves_once():
     budget, one = MemoryBudget(LIMITS), entry()
     one.expected_bytes = 1_000
-    budget.room_for(one, 1)
-    budget.room_for(one, 1)
+    budget.reserve_read(one, 1)
+    budget.reserve_read(one, 1)
 
     assert budget.used == 2_000
 
@@ -89,9 +89,9 @@ def test_a_silent_shard_reserves_less_and_less():
     budget, one = MemoryBudget(LIMITS), entry()
     one.expected_bytes = 1_000
     for _ in range(12):
-        budget.room_for(one, 1)
+        budget.reserve_read(one, 1)
         budget.settle(one, 0)
-    budget.room_for(one, 1)
+    budget.reserve_read(one, 1)
 
     assert budget.used == 0
 
@@ -101,7 +101,7 @@ def test_who_has_records_queued_gets_what_is_reserved_and_no_more():
     budget = MemoryBudget(LARGE)
     one = full_entry(budget)
     one.expected_bytes = 50_000
-    room = budget.room_for(one, readers=1)
+    room = budget.reserve_read(one, readers=1)
 
     assert room == one.reserved_bytes == 100_000
 
@@ -110,7 +110,7 @@ def test_first_reads_are_reserved_for():
     """A thousand of them are on their way when the first one is answered: what they will bring is not lent out."""
     budget, entries = MemoryBudget(LARGE), [entry(str(number)) for number in range(10)]
     for one in entries:
-        assert budget.room_for(one, readers=10) == 100_000
+        assert budget.reserve_read(one, readers=10) == 100_000
 
     assert budget.used == LARGE.subtask_bytes
 
@@ -120,13 +120,13 @@ def test_shards_that_fill_what_they_are_given_end_at_the_budget(shards, records)
     limits = BudgetLimits(subtask_bytes=shards * 65_536, shard_bytes=10**9, shard_records=10**9)
     budget = MemoryBudget(limits)
     entries = [entry(str(number)) for number in range(shards)]
-    first = stamped(*range(records))
+    first = watermarked(*range(records))
     for one in entries:
-        assert budget.room_for(one, shards) >= 65_536
+        assert budget.reserve_read(one, shards) >= 65_536
         budget.settle(one, first.held_bytes)
         one.push(first)
     for _ in range(10):
-        rooms = [(one, budget.room_for(one, shards)) for one in entries]
+        rooms = [(one, budget.reserve_read(one, shards)) for one in entries]
         for one, room in rooms:
             budget.settle(one, room)
             one.queued_bytes += room
@@ -142,11 +142,11 @@ def test_queued_bytes_stay_within_the_budget_and_one_batch_for_each_shard(steps)
         one = entries[which]
         if emits and one.queue:
             budget.release(one.pop(len(one.queue[0]))[1])
-        elif budget.room_for(one, 5):
-            batch = stamped(*range(records))
+        elif budget.reserve_read(one, 5):
+            batch = watermarked(*range(records))
             budget.settle(one, batch.held_bytes if records else 0)
             if records:
                 one.push(batch)
         queued = sum(each.queued_bytes for each in entries)
-        assert queued <= LIMITS.subtask_bytes + 5 * stamped(*range(6)).held_bytes
+        assert queued <= LIMITS.subtask_bytes + 5 * watermarked(*range(6)).held_bytes
         assert budget.used == queued + sum(each.reserved_bytes for each in entries)

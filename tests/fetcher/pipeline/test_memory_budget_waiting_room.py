@@ -5,9 +5,9 @@ from contextlib import asynccontextmanager
 
 from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, MemoryBudget, PendingReads
 
-from fakes.shard_entries import entry, stamped
+from fakes.shard_entries import entry, watermarked
 
-BATCH = stamped(1, 2, 3)
+BATCH = watermarked(1, 2, 3)
 
 
 class Scene:
@@ -16,25 +16,25 @@ class Scene:
     def __init__(self, subtask_batches=2):
         size = BATCH.held_bytes
         self.budget = MemoryBudget(BudgetLimits(subtask_batches * size, 2 * size, 100))
-        self.room = PendingReads(self.budget)
+        self.read_grant = PendingReads(self.budget)
         self.entries = {}
         self.tasks = {}
 
     def full(self, shard_id, head=0):
         one = self.entries[shard_id] = entry(shard_id)
-        batch = stamped(head, head + 1, head + 2)
+        batch = watermarked(head, head + 1, head + 2)
         self.budget.settle(one, batch.held_bytes)
         one.push(batch)
         return one
 
     async def waits(self, shard_id):
-        self.tasks[shard_id] = asyncio.create_task(self.room.wait(self.entries[shard_id]))
+        self.tasks[shard_id] = asyncio.create_task(self.read_grant.wait(self.entries[shard_id]))
         await asyncio.sleep(0)
 
     async def emits(self, shard_id):
         one = self.entries[shard_id]
         self.budget.release(one.pop(len(one.queue[0]))[1])
-        self.room.emitted(one, readers=4)
+        self.read_grant.emitted(one, readers=4)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 
@@ -100,7 +100,7 @@ async def test_the_heartbeat_finds_what_changed_without_an_emission():
         held.held_since = 1.0
         await s.waits("held")
         held.held_since = None
-        s.room.look_at_all(readers=4)
+        s.read_grant.retry_all(readers=4)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 
@@ -128,14 +128,14 @@ async def test_an_emission_costs_the_same_however_many_are_held():
         for number in range(500):
             s.full(f"held-{number}").held_since = 1.0
             await s.waits(f"held-{number}")
-        room_for = s.budget.room_for
+        reserve_read = s.budget.reserve_read
 
         def counting(*arguments):
             nonlocal looked
             looked += 1
-            return room_for(*arguments)
+            return reserve_read(*arguments)
 
-        s.budget.room_for = counting
+        s.budget.reserve_read = counting
         await s.emits("busy")
 
         assert looked == 0

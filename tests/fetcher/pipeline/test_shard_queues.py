@@ -7,39 +7,39 @@ from dataclasses import replace
 from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, MemoryBudget
 from recordpublisher.fetcher.pipeline.shard_queues import ShardQueues
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
-from recordpublisher.fetcher.shards.shard_table import ShardStage
+from recordpublisher.fetcher.shards.shard_entry import ShardStage
 
-from fakes.shard_entries import StoppedClock, entry, marker, shard, stamped
+from fakes.shard_entries import StoppedClock, entry, marker, shard, watermarked
 
 
 class Scene:
     def __init__(self, budget=10**6, idle_interval_ms=2_000):
         self.clock, self.changed, self.children = StoppedClock(), [], []
-        self.pulse = SuspensionDetector(self.clock, lambda gap: self.entry.silence.slept())
+        self.suspension = SuspensionDetector(self.clock, lambda gap: self.entry.idleness.on_suspension())
         limits = BudgetLimits(budget, budget, 100)
-        self.intake = ShardQueues(
-            MemoryBudget(limits), idle_interval_ms, self.clock, self.pulse, self.changed.append, self.children.extend
+        self.queues = ShardQueues(
+            MemoryBudget(limits), idle_interval_ms, self.clock, self.suspension, self.changed.append, self.children.extend
         )
         self.entry = entry()
 
     async def put(self, batch, after=1.0):
         self.clock.seconds += after
-        self.pulse.begin()  # it beats all the while
-        return await self.intake.output_of(self.entry).put(batch)
+        self.suspension.reset()  # it beats all the while
+        return await self.queues.output_for(self.entry).put(batch)
 
 
 async def test_records_are_queued_and_counted_as_used():  # P6
-    scene, batch = Scene(), stamped(1, 2)
+    scene, batch = Scene(), watermarked(1, 2)
     await scene.put(batch)
 
     assert list(scene.entry.queue) == [batch]
-    assert scene.intake.used_bytes >= batch.held_bytes
+    assert scene.queues.used_bytes >= batch.held_bytes
     assert scene.changed == [scene.entry]
 
 
 async def test_an_empty_answer_without_a_position_is_not_queued():
     scene = Scene()
-    await scene.put(stamped())
+    await scene.put(watermarked())
 
     assert not scene.entry.queue
 
@@ -47,9 +47,9 @@ async def test_an_empty_answer_without_a_position_is_not_queued():
 async def test_silence_at_the_tip_makes_a_shard_idle():  # W3
     scene = Scene()
     for _ in range(2):
-        await scene.put(stamped())
+        await scene.put(watermarked())
     assert not scene.entry.idle
-    await scene.put(stamped())
+    await scene.put(watermarked())
 
     assert scene.entry.idle
 
@@ -66,8 +66,8 @@ async def test_silent_events_of_a_subscription_do_so_too():  # W3, F6
 async def test_data_ends_idleness_at_once():  # W4
     scene = Scene()
     for _ in range(3):
-        await scene.put(stamped())
-    await scene.put(stamped(1))
+        await scene.put(watermarked())
+    await scene.put(watermarked(1))
 
     assert not scene.entry.idle
 
@@ -75,7 +75,7 @@ async def test_data_ends_idleness_at_once():  # W4
 async def test_an_empty_answer_behind_the_tip_is_no_silence():  # W3
     scene = Scene()
     for _ in range(10):
-        await scene.put(stamped(behind=5))
+        await scene.put(watermarked(behind=5))
 
     assert not scene.entry.idle
     assert scene.entry.tip_ms is None
@@ -84,58 +84,58 @@ async def test_an_empty_answer_behind_the_tip_is_no_silence():  # W3
 async def test_minus_one_waits_for_ever():  # W2
     scene = Scene(idle_interval_ms=-1)
     for _ in range(100):
-        await scene.put(stamped())
+        await scene.put(watermarked())
 
     assert not scene.entry.idle
 
 
 async def test_the_tip_is_confirmed_only_with_nothing_queued():  # S5
     scene = Scene()
-    await scene.put(stamped(1))
-    await scene.put(stamped())
+    await scene.put(watermarked(1))
+    await scene.put(watermarked())
     assert scene.entry.tip_ms is None
     scene.entry.pop(1)
-    await scene.put(stamped())
+    await scene.put(watermarked())
 
     assert scene.entry.tip_ms == 3_000
 
 
 async def test_reads_are_counted_by_publishers_only():  # A1
     scene = Scene()
-    await scene.put(stamped(1))
+    await scene.put(watermarked(1))
 
     assert scene.entry.metrics.reads == 0
 
 
 async def test_a_full_queue_waits_until_something_was_emitted():  # P6
     scene = Scene(budget=1_000)
-    waiting = asyncio.create_task(scene.put(stamped(1, 2)))
+    waiting = asyncio.create_task(scene.put(watermarked(1, 2)))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert not waiting.done()
     _, freed = scene.entry.pop(2)
-    scene.intake.emitted(scene.entry, freed)
+    scene.queues.emitted(scene.entry, freed)
 
     assert await waiting == 1_000
 
 
 async def test_a_cancelled_wait_leaves_no_trace():  # R3
     scene = Scene(budget=1_000)
-    waiting = asyncio.create_task(scene.put(stamped(1, 2)))
+    waiting = asyncio.create_task(scene.put(watermarked(1, 2)))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
-    scene.intake.forget(scene.entry)
+    scene.queues.forget(scene.entry)
 
-    assert scene.intake.used_bytes == 0
-    assert scene.entry.room is None
+    assert scene.queues.used_bytes == 0
+    assert scene.entry.read_grant is None
 
 
 def test_an_end_with_records_queued_drains_first():  # S2
     scene = Scene()
-    scene.entry.push(stamped(1))
-    scene.intake.output_of(scene.entry).end([shard("child", "a")])
+    scene.entry.push(watermarked(1))
+    scene.queues.output_for(scene.entry).end([shard("child", "a")])
 
     assert scene.entry.stage is ShardStage.DRAINING
     assert scene.children == [shard("child", "a")]
@@ -143,14 +143,14 @@ def test_an_end_with_records_queued_drains_first():  # S2
 
 def test_an_end_with_nothing_queued_is_the_end():  # S2
     scene = Scene()
-    scene.intake.output_of(scene.entry).end([])
+    scene.queues.output_for(scene.entry).end([])
 
     assert (scene.entry.stage, scene.entry.state.ended) == (ShardStage.ENDED, True)
 
 
 async def test_a_batch_that_was_emitted_is_not_held_while_its_reader_waits_for_room():  # P6
     scene = Scene(budget=1)
-    putting = asyncio.ensure_future(scene.intake.output_of(scene.entry).put(stamped(1, 2)))
+    putting = asyncio.ensure_future(scene.queues.output_for(scene.entry).put(watermarked(1, 2)))
     await asyncio.sleep(0)
     held = weakref.ref(scene.entry.pop(2)[0])
 
@@ -160,22 +160,22 @@ async def test_a_batch_that_was_emitted_is_not_held_while_its_reader_waits_for_r
 
 async def test_what_is_not_read_any_more_needs_no_room():
     scene = Scene(budget=1)
-    scene.entry.rests = True
+    scene.entry.reading_finished = True
 
-    assert await scene.put(stamped(1)) == 0
+    assert await scene.put(watermarked(1)) == 0
 
 
 async def test_a_shard_that_was_read_to_its_end_reserves_nothing():  # P6
-    scene, batch = Scene(), stamped(1)
+    scene, batch = Scene(), watermarked(1)
     await scene.put(batch)
-    scene.intake.output_of(scene.entry).end([])
+    scene.queues.output_for(scene.entry).end([])
 
-    assert scene.intake.used_bytes == batch.held_bytes
+    assert scene.queues.used_bytes == batch.held_bytes
 
 
 async def test_the_answer_that_ends_a_shard_is_no_tip():
     scene = Scene()
-    await scene.put(replace(stamped(1), child_shards=(shard("b"),)))
+    await scene.put(replace(watermarked(1), child_shards=(shard("b"),)))
 
     assert scene.entry.at_tip
-    assert not scene.entry.seen_tip
+    assert not scene.entry.has_seen_tip

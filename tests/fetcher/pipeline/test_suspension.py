@@ -17,14 +17,14 @@ class SleepyClock(StoppedClock):
         return round((self.seconds + self.slept) * 1000)
 
 
-def pulse(clock):
+def suspension(clock):
     gaps = []
     return SuspensionDetector(clock, gaps.append), gaps
 
 
 def test_a_gap_is_noticed_once_by_whoever_asks_first():
     clock = StoppedClock()
-    made, gaps = pulse(clock)
+    made, gaps = suspension(clock)
     clock.seconds += 60
     made.look()
     made.look()
@@ -35,7 +35,7 @@ def test_a_gap_is_noticed_once_by_whoever_asks_first():
 
 def test_a_machine_that_slept_shows_it_on_the_wall_clock_only():
     clock = SleepyClock()
-    made, gaps = pulse(clock)
+    made, gaps = suspension(clock)
     clock.slept += 3_600
     clock.seconds += 0.1
     made.look()
@@ -45,7 +45,7 @@ def test_a_machine_that_slept_shows_it_on_the_wall_clock_only():
 
 def test_a_wall_clock_set_back_is_no_gap():
     clock = SleepyClock()
-    made, gaps = pulse(clock)
+    made, gaps = suspension(clock)
     clock.slept -= 3_600
     made.look()
 
@@ -54,7 +54,7 @@ def test_a_wall_clock_set_back_is_no_gap():
 
 def test_between_runs_nothing_is_lost():
     clock = StoppedClock()
-    made, gaps = pulse(clock)
+    made, gaps = suspension(clock)
     clock.seconds += 60
     made.begin()
     made.look()
@@ -63,7 +63,7 @@ def test_between_runs_nothing_is_lost():
 
 
 async def beat(seconds, starve=0.0):
-    made, gaps = pulse(VirtualClock())
+    made, gaps = suspension(VirtualClock())
     running = asyncio.create_task(made.run())
     loop, end = asyncio.get_running_loop(), asyncio.get_running_loop().time() + seconds
     while loop.time() < end:

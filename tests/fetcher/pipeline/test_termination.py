@@ -4,9 +4,9 @@ import pytest
 
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
 from recordpublisher.fetcher.pipeline.termination import TerminationCondition
-from recordpublisher.fetcher.shards.shard_table import ShardStage
+from recordpublisher.fetcher.shards.shard_entry import ShardStage
 
-from fakes.shard_entries import entry, shard, stamped
+from fakes.shard_entries import entry, shard, watermarked
 
 
 def line(*entries, **bounds):
@@ -23,19 +23,19 @@ def test_without_bounds_nothing_ends():
 def test_the_number_of_records_is_exact():
     one, made = entry(), line(max_records=5)
     assert made.allowed(one, 3) == 3
-    made.emitted(one, stamped(1, 2, 3))
+    made.emitted(one, watermarked(1, 2, 3))
     assert made.allowed(one, 3) == 2
     assert made.reason() is None
-    made.emitted(one, stamped(1, 2))
+    made.emitted(one, watermarked(1, 2))
 
     assert made.reason() is EndReason.MAX_RECORDS
 
 
 def test_the_batch_that_crosses_the_bytes_is_the_last():
     made = line(max_bytes=5)
-    made.emitted(entry(), stamped(1))
+    made.emitted(entry(), watermarked(1))
     assert made.reason() is None
-    made.emitted(entry(), stamped(1))
+    made.emitted(entry(), watermarked(1))
 
     assert made.reason() is EndReason.MAX_BYTES
 
@@ -43,13 +43,13 @@ def test_the_batch_that_crosses_the_bytes_is_the_last():
 def test_the_tip_is_reached_when_every_shard_saw_it_and_has_emitted():
     a, b = entry("a"), entry("b")
     made = line(a, b, stop_at_tip=True)
-    a.seen_tip = b.seen_tip = True
-    b.push(stamped(1))
+    a.has_seen_tip = b.has_seen_tip = True
+    b.push(watermarked(1))
     made.changed(a)
     made.changed(b)
     assert made.reason() is None
-    assert not made.holds_others(a)
-    assert made.holds_others(b)
+    assert not made.holds_watermark(a)
+    assert made.holds_watermark(b)
     b.pop(1)
     made.changed(b)
 
@@ -58,41 +58,41 @@ def test_the_tip_is_reached_when_every_shard_saw_it_and_has_emitted():
 
 def test_a_shard_that_gets_more_is_not_done_any_more():
     one = entry()
-    one.seen_tip = True
+    one.has_seen_tip = True
     made = line(one, entry("b"), stop_at_tip=True)
-    one.push(stamped(1))
+    one.push(watermarked(1))
     made.changed(one)
 
-    assert made.holds_others(one)
+    assert made.holds_watermark(one)
 
 
 def test_a_shard_is_read_until_its_tip_and_no_further():
     one, made = entry(), line(stop_at_tip=True)
-    one.push(stamped(1))
-    assert made.reads_on(one)
-    one.seen_tip = True
+    one.push(watermarked(1))
+    assert made.needs_more_reads(one)
+    one.has_seen_tip = True
 
-    assert not made.reads_on(one)
-    assert line().reads_on(one)
+    assert not made.needs_more_reads(one)
+    assert line().needs_more_reads(one)
 
 
 def test_a_closed_shard_has_no_tip_but_its_end():  # S2
     one = entry()
-    one.shard, one.seen_tip = shard("a", closed=True), True
+    one.shard, one.has_seen_tip = shard("a", closed=True), True
     made = line(one, stop_at_tip=True)
 
-    assert made.reads_on(one)
+    assert made.needs_more_reads(one)
     assert made.reason() is None
 
 
 def test_nothing_is_read_past_a_shards_limit_or_the_event_time():
     limited, late = entry("a"), entry("b")
-    late.push(stamped(8))
+    late.push(watermarked(8))
     made = line(shard_limits={"s/a": 1}, until_event_time=7)
-    made.emitted(limited, stamped(1))
+    made.emitted(limited, watermarked(1))
 
-    assert not made.reads_on(limited)
-    assert not made.reads_on(late)
+    assert not made.needs_more_reads(limited)
+    assert not made.needs_more_reads(late)
 
 
 def test_an_ended_shard_is_done_and_a_waiting_one_does_not_count():
@@ -103,22 +103,22 @@ def test_an_ended_shard_is_done_and_a_waiting_one_does_not_count():
 
 def test_a_shard_whose_next_record_is_past_the_event_time_is_done_and_holds_the_others():  # W1
     one = entry()
-    one.push(stamped(8))
+    one.push(watermarked(8))
     made = line(one, until_event_time=7)
 
     assert made.reason() is EndReason.EVENT_TIME
-    assert made.holds_others(one)
+    assert made.holds_watermark(one)
 
 
 def test_shard_limits_are_exact_and_the_others_unlimited():
     a, b = entry("a"), entry("b")
     made = line(a, b, shard_limits={"s/a": 2})
     assert (made.allowed(a, 9), made.allowed(b, 9)) == (2, 9)
-    made.emitted(a, stamped(1, 2))
+    made.emitted(a, watermarked(1, 2))
     made.changed(a)
 
-    assert not made.takes_part(a)
-    assert made.takes_part(b)
+    assert not made.may_emit(a)
+    assert made.may_emit(b)
     assert made.reason() is None
 
 

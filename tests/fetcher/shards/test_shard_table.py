@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.fetcher.shards.shard_table import ShardStage, ShardTable
+from recordpublisher.fetcher.shards.shard_entry import ShardStage
+from recordpublisher.fetcher.shards.shard_table import ShardTable
 from recordpublisher.publishers.positions import SequenceNumber
 
-from fakes.shard_entries import START, entry, marker, shard, stamped
+from fakes.shard_entries import START, entry, marker, shard, watermarked
 
 FRESH = ShardState(START)
 
@@ -28,7 +29,7 @@ def table(*shards, finished=()):
 def test_whatever_is_pushed_is_popped_once_in_order_with_its_bytes(batches, counts):
     one, pushed, popped, freed = entry(), 0, [], 0
     for times in batches:
-        batch = stamped(*times, first=pushed)
+        batch = watermarked(*times, first=pushed)
         pushed += len(batch)
         one.push(batch)
     held = one.queued_bytes
@@ -45,7 +46,7 @@ def test_whatever_is_pushed_is_popped_once_in_order_with_its_bytes(batches, coun
 
 def test_the_position_moves_behind_what_was_emitted():  # S1
     one = entry()
-    one.push(stamped(10, 20, 30))
+    one.push(watermarked(10, 20, 30))
     part, _ = one.pop(2)
     one.emitted(part, now_ms=5)
 
@@ -66,21 +67,21 @@ def test_a_marker_moves_the_continuation_only():  # F6
 def test_a_record_after_a_marker_makes_its_continuation_obsolete():  # F6
     one = entry()
     one.emitted(marker("7"), 5)
-    one.emitted(stamped(1, first=9), 5)
+    one.emitted(watermarked(1, first=9), 5)
 
     assert one.state.continuation is None
 
 
 def test_a_batch_that_became_nothing_still_moves_the_position():  # P1, S7
     one = entry()
-    one.emitted(replace(stamped(), read_position=SequenceNumber("4")), 5)
+    one.emitted(replace(watermarked(), read_position=SequenceNumber("4")), 5)
 
     assert one.state.position == SequenceNumber("4")
 
 
 def test_a_shard_ends_with_its_last_emission():  # S2
     one = entry(stage=ShardStage.DRAINING)
-    one.push(stamped(1, 2))
+    one.push(watermarked(1, 2))
     first, _ = one.pop(1)
     one.emitted(first, 5)
     assert (one.stage, one.state.ended) == (ShardStage.DRAINING, False)
@@ -95,14 +96,14 @@ def test_an_idle_shard_counts_again_when_records_are_queued_but_not_for_a_marker
     one.idle = True
     one.push(marker())
     assert not one.is_active
-    one.push(stamped(1))
+    one.push(watermarked(1))
 
     assert one.is_active
 
 
 def test_dropping_the_queue_gives_every_byte_back():
     one = entry()
-    one.push(stamped(1, 2))
+    one.push(watermarked(1, 2))
     one.reserved_bytes = 100
     held = one.queued_bytes + 100
 
@@ -227,19 +228,19 @@ class TestExpired:  # S5
 
 def test_markers_in_a_row_count_once():  # P6
     one = entry()
-    one.push(stamped(1))
+    one.push(watermarked(1))
     one.push(marker("7"))
     freed = one.push(marker("9"))
 
     assert freed == marker().held_bytes
     assert [len(batch) for batch in one.queue] == [1, 0]
     assert one.queue[-1] == marker("9")
-    assert one.queued_bytes == stamped(1).held_bytes + freed
+    assert one.queued_bytes == watermarked(1).held_bytes + freed
 
 
 def test_a_marker_behind_records_and_records_behind_a_marker_stay():  # F6
     one = entry()
-    for batch in (marker("1"), stamped(1), marker("2"), stamped(2)):
+    for batch in (marker("1"), watermarked(1), marker("2"), watermarked(2)):
         assert one.push(batch) == 0
 
     assert len(one.queue) == 4

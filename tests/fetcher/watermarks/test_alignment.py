@@ -7,7 +7,7 @@ from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTra
 from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus
 from recordpublisher.fetcher.watermarks.alignment import Alignment
 
-from fakes.shard_entries import StoppedClock, entry, marker, stamped
+from fakes.shard_entries import StoppedClock, entry, marker, watermarked
 
 
 def alignment(lookahead=None, tracker=None, clock=None):
@@ -18,7 +18,7 @@ def alignment(lookahead=None, tracker=None, clock=None):
 
 def queued(made, shard_id, *watermarks, **more):
     one = entry(shard_id, **more)
-    one.push(stamped(*watermarks, shard_id=shard_id))
+    one.push(watermarked(*watermarks, shard_id=shard_id))
     made.changed(one)
     return one
 
@@ -27,7 +27,7 @@ def test_without_lookahead_everything_may_go():
     made = alignment()
     one = queued(made, "a", 5, 10**15)
 
-    assert made.next_emission() == (one, 2)
+    assert made.select_next() == (one, 2)
 
 
 def test_without_lookahead_shards_take_turns():
@@ -35,9 +35,9 @@ def test_without_lookahead_shards_take_turns():
     entries = [queued(made, name, 1) for name in "abc"]
     turns = []
     for _ in range(6):
-        one, _ = made.next_emission()
+        one, _ = made.select_next()
         turns.append(one.shard.shard_id)
-        made.took_its_turn(one)
+        made.on_emitted(one)
         made.changed(one)
 
     assert turns == ["a", "b", "c", "a", "b", "c"]
@@ -52,11 +52,11 @@ def test_exactly_the_records_below_the_ceiling_go_the_lowest_first(heads, lookah
     made = alignment(lookahead)
     entries = [queued(made, str(number), *watermarks) for number, watermarks in enumerate(heads)]
     lowest = min(watermarks[0] for watermarks in heads)
-    one, count = made.next_emission()
+    one, count = made.select_next()
 
     assert one.next_watermark == lowest
     assert count == sum(each <= lowest + lookahead for each in one.queue[0].watermarks)
-    assert made.ceiling() == lowest + lookahead
+    assert made.emit_limit() == lowest + lookahead
     assert entries
 
 
@@ -65,7 +65,7 @@ def test_a_shard_without_a_value_holds_the_others():  # W2
     queued(made, "a", 5)
     made.changed(entry("silent"))
 
-    assert made.next_emission() is None
+    assert made.select_next() is None
     assert made.holder == "s/silent"
 
 
@@ -76,7 +76,7 @@ def test_an_idle_shard_holds_nobody():  # W3
     silent.idle = True
     made.changed(silent)
 
-    assert made.next_emission() == (one, 1)
+    assert made.select_next() == (one, 1)
 
 
 def test_a_silent_shard_holds_at_its_last_watermark():
@@ -84,7 +84,7 @@ def test_a_silent_shard_holds_at_its_last_watermark():
     queued(made, "a", 5, 12, 15)
     made.changed(entry("b", watermark=2))
 
-    assert made.next_emission()[1] == 2
+    assert made.select_next()[1] == 2
 
 
 def test_a_head_raises_what_is_reported():  # W1
@@ -102,17 +102,17 @@ def test_markers_go_before_everything():  # F6
     one.push(marker())
     made.changed(one)
 
-    assert made.next_emission() == (one, 0)
+    assert made.select_next() == (one, 0)
 
 
 def test_another_subtask_holds_the_ceiling():  # W6
     tracker = InProcessTracker(parallelism=2)
     made = alignment(10, tracker)
     queued(made, "a", 5, 16)
-    assert made.next_emission() is None
+    assert made.select_next() is None
     tracker.report(SubtaskReport(1, SubtaskStatus.ACTIVE, 2))
 
-    assert made.next_emission()[1] == 1
+    assert made.select_next()[1] == 1
 
 
 class UnreachableTracker(InProcessTracker):
@@ -125,7 +125,7 @@ def test_a_tracker_that_answers_without_a_value_is_waited_for():  # W2, W10
     queued(made, "a", 5, 16)
     clock.seconds = 1_000_000.0
 
-    assert made.next_emission() is None
+    assert made.select_next() is None
 
 
 def test_out_of_patience_with_a_tracker_that_does_not_answer_the_subtask_gates_on_its_own_minimum():  # W10
@@ -133,10 +133,10 @@ def test_out_of_patience_with_a_tracker_that_does_not_answer_the_subtask_gates_o
     made = alignment(10, UnreachableTracker(parallelism=2), clock)
     queued(made, "a", 5, 16)
     clock.seconds = 59.9
-    assert made.next_emission() is None
+    assert made.select_next() is None
     clock.seconds = 60.0
 
-    assert made.next_emission()[1] == 1
+    assert made.select_next()[1] == 1
 
 
 def test_patience_begins_when_the_job_is_opened():  # W10
@@ -144,7 +144,7 @@ def test_patience_begins_when_the_job_is_opened():  # W10
     made = Alignment(InProcessTracker(parallelism=2), 0, 0, 1_000, clock)
     clock.seconds = 500.0
 
-    assert not made.is_out_of_patience
+    assert not made.is_startup_timeout_over
 
 
 def test_a_bound_is_a_ceiling_of_its_own():
@@ -152,7 +152,7 @@ def test_a_bound_is_a_ceiling_of_its_own():
     made.until = 7
     one = queued(made, "a", 5, 7, 8)
 
-    assert made.next_emission() == (one, 2)
+    assert made.select_next() == (one, 2)
 
 
 def test_time_at_the_gate_is_kept():  # A1
@@ -181,4 +181,4 @@ def test_a_forgotten_shard_holds_nobody():
     made.changed(entry("gone"))
     made.forget("s/gone")
 
-    assert made.next_emission() == (one, 1)
+    assert made.select_next() == (one, 1)

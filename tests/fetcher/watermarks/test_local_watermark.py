@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from recordpublisher.fetcher.watermarks.local_watermark import LocalWatermark
 
-from fakes.shard_entries import entry, stamped
+from fakes.shard_entries import entry, watermarked
 
 SHARDS = st.dictionaries(st.sampled_from("abc"), st.tuples(st.none() | st.integers(0, 50), st.booleans()), max_size=3)
 
@@ -48,7 +48,7 @@ def test_a_shard_that_has_emitted_nothing_holds_it():  # W2
 
 def test_what_is_queued_is_not_emitted():
     made, one = LocalWatermark(), entry("a", watermark=5)
-    one.push(stamped(90))
+    one.push(watermarked(90))
     made.changed(one)
 
     assert made.advance(100) == 5
@@ -68,7 +68,7 @@ def test_idleness_is_told_once_each_time():
         one.idle = idle
         made.changed(one)
         made.advance(100)
-        told.append(made.turned_idle())
+        told.append(made.take_idle_transition())
 
     assert told == [True, False, False, True]
 

@@ -5,7 +5,8 @@ import asyncio
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.fetcher.shards.shard_table import ShardStage, ShardTable
+from recordpublisher.fetcher.shards.shard_entry import ShardStage
+from recordpublisher.fetcher.shards.shard_table import ShardTable
 from recordpublisher.fetcher.watermarks.reshard_handover import ReshardHandover
 from recordpublisher.testing.virtual_time import run_virtual
 

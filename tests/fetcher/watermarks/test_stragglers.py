@@ -6,12 +6,13 @@ import logging
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus
 from recordpublisher.fetcher.pipeline.bounds import Bounds
-from recordpublisher.fetcher.shards.shard_table import ShardStage, ShardTable
+from recordpublisher.fetcher.shards.shard_entry import ShardStage
+from recordpublisher.fetcher.shards.shard_table import ShardTable
 from recordpublisher.fetcher.watermarks.stragglers import StragglerDetector
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, a_fetcher
-from fakes.shard_entries import entry, stamped
+from fakes.shard_entries import entry, watermarked
 
 HOUR = 3_600_000
 DAYS_BEHIND = range(0, 100 * HOUR, 60_000)
@@ -25,12 +26,12 @@ class Scene:
         for name, watermark in watermarks.items():
             made = entry(name, watermark=watermark)
             self.table.add(made.shard, made.state).stage = ShardStage.READING
-        self.laggards = StragglerDetector(self.table, self.tracker, max_lag_ms, self.changed.append)
-        self.laggards.look()
+        self.stragglers = StragglerDetector(self.table, self.tracker, max_lag_ms, self.changed.append)
+        self.stragglers.look()
 
     @property
     def left_out(self):
-        return [each.shard.shard_id for each in self.table if each.left_behind]
+        return [each.shard.shard_id for each in self.table if each.is_excluded]
 
 
 def test_a_shard_further_behind_than_the_lag_is_left_out():
@@ -38,13 +39,13 @@ def test_a_shard_further_behind_than_the_lag_is_left_out():
 
     assert scene.left_out == ["late"]
     assert not scene.table["s/late"].is_active
-    assert scene.laggards.furthest == 110
+    assert scene.stragglers.furthest == 110
 
 
 def test_it_counts_again_once_it_has_caught_up():
     scene = Scene(100, late=9, ahead=110)
-    scene.table["s/late"].push(stamped(10))
-    scene.laggards.look()
+    scene.table["s/late"].push(watermarked(10))
+    scene.stragglers.look()
 
     assert scene.left_out == []
     assert len(scene.changed) == 2
@@ -61,7 +62,7 @@ def test_a_shard_that_has_not_spoken_is_not_far_behind():  # W2
 def test_an_idle_shard_is_no_measure():
     scene = Scene(100, late=9, ahead=1_000)
     scene.table["s/ahead"].idle = True
-    scene.laggards.look()
+    scene.stragglers.look()
 
     assert scene.left_out == []
 
@@ -69,7 +70,7 @@ def test_an_idle_shard_is_no_measure():
 def test_the_furthest_shard_may_be_in_another_subtask():
     scene = Scene(100, late=9)
     scene.tracker.report(SubtaskReport(1, SubtaskStatus.ACTIVE, 5, max_shard_watermark=500))
-    scene.laggards.look()
+    scene.stragglers.look()
 
     assert scene.left_out == ["late"]
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 from recordpublisher.fetcher.watermarks.stragglers import late_after_idle
 
-from fakes.shard_entries import stamped
+from fakes.shard_entries import watermarked
 
 
 def batch_of(times, watermarks):
-    return replace(stamped(*watermarks), event_times=times)
+    return replace(watermarked(*watermarks), event_times=times)
 
 
 def test_a_shard_that_was_waited_for_has_none():
@@ -16,15 +16,15 @@ def test_a_shard_that_was_waited_for_has_none():
 
 
 def test_before_there_is_a_global_watermark_nothing_is_late():
-    assert late_after_idle(stamped(1, 2), before=None, value=None) == 0
+    assert late_after_idle(watermarked(1, 2), before=None, value=None) == 0
 
 
 def test_a_shard_that_was_idle_has_those_below_the_global_watermark():
-    assert late_after_idle(stamped(50, 59, 60, 61), before=40, value=60) == 2
+    assert late_after_idle(watermarked(50, 59, 60, 61), before=40, value=60) == 2
 
 
 def test_a_shard_without_a_watermark_was_not_waited_for():
-    assert late_after_idle(stamped(50, 70), before=None, value=60) == 1
+    assert late_after_idle(watermarked(50, 70), before=None, value=60) == 1
 
 
 def test_what_is_late_in_its_own_shard_is_not_counted():

@@ -1,1 +1,1 @@
-"""Snapshots: made, kept, restored. Start at `snapshot.py`."""
+"""Snapshots: their format, where they are stored, and how a job is restored from them. Start at `snapshot.py`."""

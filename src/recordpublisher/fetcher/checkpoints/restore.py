@@ -1,4 +1,4 @@
-"""Seeding: where each listed shard starts, fresh or from restored state (P3, S5)."""
+"""Restoring: where each listed shard starts, and whether records were lost meanwhile (P3, S5)."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from .snapshot import RestoredState
 
 
 def initial_states(listed: Iterable[Shard], restored: RestoredState, start: StartingPosition) -> dict[str, ShardState]:
-    """The state to start from for every listed shard, whoever owns it.
+    """The state from which every listed shard starts, whoever owns it.
 
-    Fresh: every shard at the start. Restored: a known shard at its state; an ancestor of a started shard that the state dropped is
-    finished (one of a shard that waits may be what it waits for); a descendant of a known shard begins at
-    TRIM_HORIZON, as does a new root of a known stream; a new stream begins at the start.
+    - A shard with restored state resumes there.
+    - An ancestor of a started shard counts as finished: its state was dropped after its end. An ancestor of a shard that has not started
+      does not, since that shard may be waiting for it.
+    - Any other shard of a stream with restored state is new and starts at TRIM_HORIZON.
+    - A shard of a stream without restored state starts at `start`.
     """
     shards = {shard.key: shard for shard in listed}
     started = [key for key, state in restored.shards.items() if not state.waiting]
-    finished = ancestor_keys((shards[key] for key in started if key in shards), shards) - set(restored.shards)
+    finished = _ancestors(started, shards) - set(restored.shards)
     states = {
         key: restored.shards.get(key) or _state_of_unknown(shard, key in finished, restored, start)
         for key, shard in shards.items()
@@ -33,7 +35,7 @@ def initial_states(listed: Iterable[Shard], restored: RestoredState, start: Star
 
 
 def shards_no_longer_listed(listed: Iterable[Shard], restored: RestoredState, streams: Iterable[str]) -> list[str]:
-    """Restored shards that were not read to their end and that nobody lists any more: past retention, a gap (S5)."""
+    """Restored shards that were not read to their end and are no longer listed: their records are past retention (S5)."""
     known = {shard.key for shard in listed}
     wanted = set(streams)
     return [
@@ -44,7 +46,7 @@ def shards_no_longer_listed(listed: Iterable[Shard], restored: RestoredState, st
 
 
 def shards_missing_from_listing(listed: Iterable[Shard], restored: RestoredState, streams: Iterable[str]) -> list[str]:
-    """Restored shards, ended ones included, that are younger than anything listed of their stream: the listing is an old one."""
+    """Restored shards that are younger than every listed one of their stream: the listing is older than the state."""
     listed, wanted = list(listed), set(streams)
     known = {shard.key for shard in listed}
     places = [key.rpartition("/") for key in restored.shards if key not in known]
@@ -55,8 +57,11 @@ def shards_missing_from_listing(listed: Iterable[Shard], restored: RestoredState
 def shards_past_retention(
     listed: Iterable[Shard], restored: RestoredState, oldest_retained_ms: Mapping[str, int | None]
 ) -> list[str]:
-    """Restored shards whose last record and last confirmed tip are both older than what their stream retains, and those
-    whose children came and went unread (S5)."""
+    """Restored shards whose unread records may be past retention (S5).
+
+    Their last record and their last read at the tip are both older than the oldest record of the stream; or all their children are
+    already past retention.
+    """
     listed, lost = tuple(listed), []
     for shard in listed:
         state, oldest = restored.shards.get(shard.key), oldest_retained_ms.get(shard.stream)
@@ -69,10 +74,10 @@ def shards_past_retention(
 
 
 def data_loss_error(keys: list[str], restored: RestoredState) -> DataLossError:
-    """The error that names the gap."""
+    """The error that names the shards with lost records."""
     places = ", ".join(f"{key} after {restored.shards[key].position or 'its start'}" for key in sorted(keys))
     return DataLossError(
-        f"records are past retention and lost: {places}. Set flink.state.dataloss=CONTINUE to go on without them"
+        f"records are past retention and lost: {places}. Set flink.state.dataloss=CONTINUE to continue without them"
     )
 
 
@@ -85,7 +90,7 @@ def _state_of_unknown(shard: Shard, is_finished: bool, restored: RestoredState, 
 
 
 def _with_inherited(state: ShardState, child: Shard, states: Mapping[str, ShardState]) -> ShardState:
-    """A child that may start now begins at the lowest watermark of its parents, also when they ended in another life of the job (W5)."""
+    """A child that may start now begins at the lowest watermark of its parents, also if they ended in an earlier run of the job (W5)."""
     parents = [states[key] for key in parent_keys(child) if key in states]
     watermark = inherited_watermark(parent.watermark for parent in parents)
     if state.watermark is not None or state.ended or watermark is None or not all(parent.ended for parent in parents):
@@ -93,28 +98,33 @@ def _with_inherited(state: ShardState, child: Shard, states: Mapping[str, ShardS
     return replace(state, watermark=watermark)
 
 
+def _ancestors(keys: Iterable[str], shards: Mapping[str, Shard]) -> set[str]:
+    """Every listed ancestor of these shards."""
+    return ancestor_keys([shards[key] for key in keys if key in shards], shards) & set(shards)
+
+
 def shards_with_unread_children(
     listed: Sequence[Shard], restored: RestoredState, oldest_retained_ms: Mapping[str, int | None]
 ) -> list[str]:
-    """Restored shards that were read to their end and whose children nobody knows.
+    """Restored shards that were read to their end and whose children are unknown: they may have come and gone unread.
 
-    Nobody lists such a shard any more, and everything that the state says of its stream is older than what is retained. A younger
-    state may only have dropped the children before it dropped their parent.
+    This is so if the shard is no longer listed, and everything in the state of its stream is older than the oldest record. A younger
+    state may just have dropped the children before their parent.
     """
     known = {shard.key for shard in listed}
-    known |= {parent for shard in listed for parent in parent_keys(shard)}
+    known |= {key for shard in listed for key in parent_keys(shard)}
     known |= {f"{_stream_of(key)}/{parent}" for key, state in restored.shards.items() for parent in state.parents}
-    traces: dict[str, int] = {}
+    last_seen: dict[str, int] = {}
     for key, state in restored.shards.items():
-        traces[_stream_of(key)] = max(traces.get(_stream_of(key), 0), _last_trace_ms(state))
-    old = {stream for stream, trace in traces.items() if 0 < trace < (oldest_retained_ms.get(stream) or 0)}
+        last_seen[_stream_of(key)] = max(last_seen.get(_stream_of(key), 0), _last_seen_ms(state))
+    old = {stream for stream, seen in last_seen.items() if 0 < seen < (oldest_retained_ms.get(stream) or 0)}
     return [
         key for key, state in restored.shards.items() if state.ended and key not in known and _stream_of(key) in old
     ]
 
 
-def _last_trace_ms(state: ShardState) -> int:
-    """When something was last seen of a shard: its last record's arrival, or its tip; 0 when nothing was."""
+def _last_seen_ms(state: ShardState) -> int:
+    """When the shard was last read: its last record's arrival, or its last read at the tip; 0: never."""
     return max(state.arrival_ms or 0, state.tip_ms or 0)
 
 

@@ -1,4 +1,4 @@
-"""Snapshots: versioned, readable JSON, and the union of any number of them (S5)."""
+"""Snapshots: their format (versioned, readable JSON), and how several are merged into one (S5)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class RestoredState:
-    """What the snapshots of a job say together: the pinned start (P3) and each shard's state by `Shard.key`."""
+    """The merged snapshots of a job: the state of each shard by `Shard.key`, the pinned start (P3), and the newest generation."""
 
     shards: Mapping[str, ShardState] = field(default_factory=dict)
     pinned_ms: int | None = None
@@ -24,7 +24,7 @@ class RestoredState:
 
     @property
     def streams(self) -> set[str]:
-        """The streams that the snapshots know."""
+        """The streams with restored state."""
         return {key.rsplit("/", 1)[0] for key in self.shards}
 
 
@@ -36,12 +36,12 @@ def snapshot_to_json(
     parallelism: int,
     earlier: Sequence[State] = (),
 ) -> dict[str, Any]:
-    """A snapshot of one subtask, with what it still keeps for others (see `states_for_other_subtasks`).
+    """A snapshot of one subtask, with the states that it keeps for other subtasks (see `states_for_other_subtasks`).
 
-    Raises: StateError when it knows neither generation nor shard: it would take a whole one's place.
+    Raises: StateError without generation and shards: such a snapshot would replace a complete one.
     """
     if generation < 1 and not shards:
-        raise StateError("the fetcher is not open yet and knows no shard")
+        raise StateError("the fetcher is not open yet and has no shards")
     kept = {"earlier": list(earlier)} if earlier else {}
     return {
         "version": VERSION,
@@ -55,7 +55,7 @@ def snapshot_to_json(
 
 
 def merge_snapshots(snapshots: Iterable[State], order_of: Callable[[str], Any] = int) -> RestoredState:
-    """Many snapshots as one: for each shard the newest generation wins, then the furthest position.
+    """Merge snapshots: for each shard the state of the newest generation is used, then the one with the highest position.
 
     Raises: StateError for a snapshot that cannot be read or was written by a newer version.
     """
@@ -70,17 +70,17 @@ def merge_snapshots(snapshots: Iterable[State], order_of: Callable[[str], Any] =
         for part in (snapshot, *snapshot.get("earlier", ())):
             for key, entries in part["shards"].items():
                 found = (int(part["generation"]), ShardState.from_json(entries))
-                held = best.get(key)
-                if held is None or _is_ahead(found, held, order_of):
+                other = best.get(key)
+                if other is None or _is_ahead(found, other, order_of):
                     best[key] = found
     return RestoredState({key: state for key, (_, state) in best.items()}, min(pinned, default=None), newest)
 
 
 def states_for_other_subtasks(snapshots: Iterable[State], subtask: int, keys: Container[str]) -> list[State]:
-    """The states that `subtask` has stored of shards among `keys`, which others own by now and have not stored themselves.
+    """The states that `subtask` stored for shards among `keys`, which other subtasks own now and have not stored themselves.
 
-    After a change of the parallelism the first checkpoint of a subtask takes the place of its last one. Whoever owns the shards of that one
-    now may not have started yet, and would find nothing: so they are kept along, under the generation that they are of.
+    After a change of the parallelism, the first checkpoint of a subtask replaces its last one. The new owner of a shard may not have
+    started yet and would find no state. So its state is kept in the new snapshot, with the generation of the old one.
     """
     snapshots = list(snapshots)
     newest: dict[str, int] = {}
@@ -98,7 +98,10 @@ def states_for_other_subtasks(snapshots: Iterable[State], subtask: int, keys: Co
 
 
 def overlay(below: RestoredState, above: RestoredState) -> RestoredState:
-    """`above` where it knows a shard, `below` elsewhere: a sink keeps the state of one subtask, a restart may own others' shards."""
+    """The state of `above` for the shards that it has, of `below` for all others.
+
+    A sink stores the state of one subtask; after a restart the subtask may own shards of others.
+    """
     pinned = above.pinned_ms if above.pinned_ms is not None else below.pinned_ms
     return RestoredState({**below.shards, **above.shards}, pinned, max(below.generation, above.generation))
 

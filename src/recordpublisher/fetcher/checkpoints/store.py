@@ -1,4 +1,4 @@
-"""SubtaskCheckpoints: snapshots kept in a state store, fenced by generation (S6), and when one is due."""
+"""SubtaskCheckpoints: stores snapshots, fenced by generation (S6). CheckpointScheduler: when one is taken. StateStore: the port."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 from ..sink import State
 
-REST_SECONDS = 0.1
-"""Between a checkpoint and the next one that is asked for: a thousand shards that end together would else be a thousand snapshots of a
+MIN_PAUSE_SECONDS = 0.1
+"""Between a checkpoint and the next requested one: without it a thousand shards that end together would cause a thousand snapshots of a
 thousand shards each."""
 
 
 class SubtaskCheckpoints:
-    """Owns the generation of this start."""
+    """The checkpoints of one subtask. Owns the generation of this start."""
 
     def __init__(self, store: StateStore, subtask: int) -> None:
         self._store = store
@@ -32,7 +32,7 @@ class SubtaskCheckpoints:
         return await self._store.load()
 
     async def store(self, state: dict[str, Any]) -> None:
-        """Keep a snapshot. Raises: FencedError when a newer generation owns the state."""
+        """Store a snapshot. Raises: FencedError when a newer generation owns the state."""
         await self._store.store(self._subtask, self._generation, state)
 
     async def close(self) -> None:
@@ -41,44 +41,44 @@ class SubtaskCheckpoints:
 
 
 class CheckpointScheduler:
-    """Takes a checkpoint whenever the interval (ms; -1: never) is over or somebody asks; those who ask soon after one share the next.
+    """Takes a checkpoint after each interval (ms; -1: never) and on request. Requests soon after a checkpoint share the next one.
 
-    Told to stop and never cancelled, so that a flush or store is never cut off.
+    It is stopped and never cancelled, so that a flush or store is never cut off.
     """
 
     def __init__(self, interval_ms: int, take: Callable[[], Awaitable[object]]) -> None:
         self._seconds = None if interval_ms < 0 else interval_ms / 1000
         self._take = take
-        self._wanted = asyncio.Event()
+        self._requested = asyncio.Event()
         self._stopping = asyncio.Event()
 
-    def begin(self) -> None:
-        """Get ready for a run."""
+    def start(self) -> None:
+        """Prepare for a run."""
         self._stopping.clear()
 
-    def ask_for_one(self) -> None:
-        """A shard ended: its children elsewhere wait for a confirmed checkpoint (S2)."""
-        self._wanted.set()
+    def request(self) -> None:
+        """Request a checkpoint soon: a shard ended, and its children in other subtasks wait until that is stored (S2); or a sink asks."""
+        self._requested.set()
 
     def stop(self) -> None:
-        """Return after the checkpoint that is going on."""
+        """Return from `run` after the current checkpoint."""
         self._stopping.set()
-        self._wanted.set()
+        self._requested.set()
 
     async def run(self) -> None:
         """Take checkpoints until stopped. Raises: FencedError, SinkError, StateError."""
-        rested_at = 0.0
+        earliest = 0.0
         while not self._stopping.is_set():
-            if await _happens(self._wanted, self._seconds):
-                await _happens(self._stopping, rested_at - asyncio.get_running_loop().time())
-            self._wanted.clear()
+            if await _wait_for(self._requested, self._seconds):
+                await _wait_for(self._stopping, earliest - asyncio.get_running_loop().time())
+            self._requested.clear()
             if not self._stopping.is_set():
                 await self._take()
-                rested_at = asyncio.get_running_loop().time() + REST_SECONDS
+                earliest = asyncio.get_running_loop().time() + MIN_PAUSE_SECONDS
 
 
-async def _happens(event: asyncio.Event, seconds: float | None) -> bool:
-    """Whether it does within so many seconds (None: wait for it)."""
+async def _wait_for(event: asyncio.Event, seconds: float | None) -> bool:
+    """Wait for the event, for at most this time (None: without limit). Returns whether it is set."""
     try:
         async with asyncio.timeout(seconds):
             await event.wait()
@@ -88,19 +88,19 @@ async def _happens(event: asyncio.Event, seconds: float | None) -> bool:
 
 
 class StateStore(ABC):
-    """Keeps one snapshot for each subtask of a job. Built as `StateStore(properties)`."""
+    """Stores one snapshot for each subtask of a job. Built as `StateStore(properties)`."""
 
     @abstractmethod
     async def load(self) -> list[State]:
-        """Every stored snapshot of the job; an empty list on the first start. Raises: StateError when one is unreadable."""
+        """Every stored snapshot of the job; an empty list at the first start. Raises: StateError when one is unreadable."""
 
     @abstractmethod
     async def open_generation(self, subtask: int) -> int:
-        """Take a generation higher than any before: later stores of this subtask's earlier starts raise FencedError."""
+        """Take a generation higher than any before. From then on, `store` by an earlier start of this subtask raises FencedError."""
 
     @abstractmethod
     async def store(self, subtask: int, generation: int, state: State) -> None:
-        """Keep a snapshot if `generation` is still the subtask's newest. Raises: FencedError when it is not."""
+        """Store a snapshot if `generation` is still the subtask's newest. Raises: FencedError when it is not."""
 
     async def close(self) -> None:  # noqa: B027 - optional on purpose
         """Release what the store holds. Called once, when the job closes."""

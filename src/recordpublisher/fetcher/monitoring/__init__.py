@@ -1,1 +1,1 @@
-"""What a person is told: metrics, alarms, the status line. Start at `monitor.py`."""
+"""What operators see: metrics, alarms, the status line in the log. Start at `metrics.py` or `alarm_monitor.py`."""

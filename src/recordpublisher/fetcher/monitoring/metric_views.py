@@ -1,4 +1,4 @@
-"""ShardView: gauges of a shard that go on growing while nothing is read or emitted (A1)."""
+"""ShardView and SubtaskView: what metrics are computed from. Gauges of a shard keep growing while nothing is read or emitted (A1)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from ..coordination.watermark_tracker import WatermarkTracker
 from ..pipeline.emitter import Emitter
 from ..pipeline.shard_queues import ShardQueues
 from ..pipeline.suspension import SuspensionDetector
-from ..shards.shard_table import ShardEntry, ShardTable
+from ..shards.shard_entry import ShardEntry
+from ..shards.shard_table import ShardTable
 from ..watermarks.alignment import Alignment
-from .monitor import Monitor
+from .alarm_monitor import AlarmMonitor
+from .retention import RetentionTimes
 
-STALE_ANSWER_MS = 30_000
-"""An answer that stood at the tip says so for this long; later nobody knows, and the gauge grows."""
+STALE_READ_MS = 30_000
+"""A read at the tip is valid for this long. After that the distance to the tip is unknown, and the gauge grows."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardView:
-    """One shard, looked at now: `now_ms` epoch ms, `now` monotonic seconds, `retention_ms` of its stream where it is known."""
+    """One shard at one moment: `now_ms` epoch ms, `now` monotonic seconds, `retention_ms` of its stream if known."""
 
     entry: ShardEntry
     now_ms: int
@@ -28,37 +30,37 @@ class ShardView:
 
     @property
     def millis_behind_latest(self) -> int:
-        """What the last answered read said, and the time since where it left something behind or nobody has asked for long.
+        """The value of the last read, plus the time since then if records were left or the read is old.
 
-        In the outage that this library must not repeat, the gauge kept its last value: the held shard was read no more.
+        A shard that is held back is not read. Without the time since then its gauge would keep its last value and hide an outage.
         """
         entry = self.entry
-        said = entry.metrics.millis_behind_latest
-        if said < 0 or entry.answered_ms is None or not entry.is_open:
-            return said
-        age = max(0, self.now_ms - entry.answered_ms)
-        is_behind = said > 0 or entry.queued_records > 0
-        return said + age if is_behind or age > STALE_ANSWER_MS else said
+        last = entry.metrics.millis_behind_latest
+        if last < 0 or entry.last_read_ms is None or not entry.is_open:
+            return last
+        age = max(0, self.now_ms - entry.last_read_ms)
+        is_behind = last > 0 or entry.queued_records > 0
+        return last + age if is_behind or age > STALE_READ_MS else last
 
     @property
     def held_ms(self) -> int:
-        """How long alignment has held the shard back, until now."""
+        """For how long alignment has held the shard back so far."""
         since = self.entry.held_since
         return round((self.entry.held_seconds + (0.0 if since is None else self.now - since)) * 1000)
 
     @property
     def last_emit_age_ms(self) -> int | None:
-        """Since the last write of its records; before the first, since the subtask has the shard."""
+        """Time since its last record was written; before the first one, since the subtask owns the shard."""
         since = self.entry.last_emit_ms if self.entry.last_emit_ms is not None else self.entry.owned_since_ms
         return None if since is None else self.now_ms - since
 
     @property
     def time_to_retention_loss_ms(self) -> int | None:
-        """What is left before a record that was not emitted may be past retention: S5's rule, ahead of time.
+        """Time left until a record that was not emitted may be past retention (S5).
 
-        Counted from the later of the last emitted record's arrival and the last read at the tip, else from a start by timestamp.
+        Counted from the last emitted record's arrival or the last read at the tip, whichever is later; else from a start by timestamp.
         """
-        state = self.entry.confirmed_state
+        state = self.entry.snapshot_state
         known = [moment for moment in (state.arrival_ms, state.tip_ms) if moment is not None]
         safe_until = max(known) if known else state.start.timestamp_ms
         if self.retention_ms is None or safe_until is None or state.ended:
@@ -68,17 +70,18 @@ class ShardView:
 
 @dataclass(frozen=True, slots=True)
 class SubtaskView:
-    """The parts of a fetcher that know something of it."""
+    """The parts of a fetcher that metrics of a subtask are read from."""
 
     table: ShardTable
     tracker: WatermarkTracker
     alignment: Alignment
     emitter: Emitter
-    intake: ShardQueues
-    monitor: Monitor
-    pulse: SuspensionDetector
+    queues: ShardQueues
+    alarm_monitor: AlarmMonitor
+    retention: RetentionTimes
+    suspension: SuspensionDetector
 
     @property
     def entries(self) -> list[ShardEntry]:
-        """Every shard that the subtask has."""
+        """Every shard that the subtask owns."""
         return list(self.table)

@@ -1,4 +1,4 @@
-"""Every metric, once: name, type, unit, what it says and where it comes from (A1). The reference page is made from these two tables."""
+"""All metrics: name, type, unit, description and source (A1). The reference page is generated from these two tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ V = TypeVar("V")
 
 
 class MetricType(StrEnum):
-    """How values of a metric behave."""
+    """The kind of values of a metric."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -25,29 +25,29 @@ class MetricType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Metric(Generic[V]):
-    """One metric of a scope (`V`: a subtask or a shard)."""
+    """One metric of a subtask or a shard (`V`)."""
 
     name: str
     type: MetricType
     unit: str
-    sentence: str
-    of: Callable[[V], Any]
+    description: str
+    read: Callable[[V], Any]
 
 
-def _counted(name: str, unit: str, sentence: str) -> Metric[ShardView]:
-    """A counter of `ShardMetrics`: counted where a shard is read and stamped."""
+def _counted(name: str, unit: str, description: str) -> Metric[ShardView]:
+    """A counter of `ShardMetrics`: counted where a shard is read and watermarked."""
     attribute = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
-    return Metric(name, COUNTER, unit, sentence, lambda view: getattr(view.entry.metrics, attribute))
+    return Metric(name, COUNTER, unit, description, lambda view: getattr(view.entry.metrics, attribute))
 
 
 COUNTER, GAUGE, FLAG, TEXT = MetricType
 
-OF_SUBTASK: tuple[Metric[SubtaskView], ...] = (
+SUBTASK_METRICS: tuple[Metric[SubtaskView], ...] = (
     Metric(
         "localWatermark",
         GAUGE,
         "epoch ms",
-        "the last watermark that the sink was told",
+        "the last watermark that the sink received",
         lambda view: view.emitter.local_watermark.value,
     ),
     Metric(
@@ -61,40 +61,40 @@ OF_SUBTASK: tuple[Metric[SubtaskView], ...] = (
         "blockingShard",
         TEXT,
         "",
-        "the shard that holds this subtask's minimum, as `stream/shard-id`",
-        lambda view: view.alignment.holder,
+        "the shard with this subtask's lowest watermark, for which the others wait, as `stream/shard-id`",
+        lambda view: view.alignment.blocking_shard,
     ),
     Metric(
         "blockingSubtask",
         GAUGE,
         "subtask",
-        "the subtask that holds the global minimum, where the tracker says so",
+        "the subtask with the lowest watermark, for which the others wait, if the tracker knows it",
         lambda view: view.tracker.lowest_subtask(),
     ),
     Metric(
-        "trackerAgeMs",
+        "trackerResponseAgeMs",
         GAUGE,
         "ms",
-        "since the tracker last answered; 0 inside one process",
+        "since the tracker's last response; 0 inside one process",
         lambda view: view.tracker.response_age_ms,
     ),
     Metric(
         "watermarkStalledMs",
         GAUGE,
         "ms",
-        "how long the global watermark has stood still while records went on or were held",
-        lambda view: view.monitor.stands_ms,
+        "for how long the global watermark did not rise while records were written or held back",
+        lambda view: view.alarm_monitor.watermark_stalled_ms,
     ),
     Metric(
         "loopLagMs",
         GAUGE,
         "ms",
-        "how late the last beat of the loop came: a busy loop, a starved or a suspended process",
-        lambda view: view.pulse.lag_ms,
+        "how late the last beat of the event loop was: a busy loop, a starved or a suspended process",
+        lambda view: view.suspension.lag_ms,
     ),
     Metric("records", COUNTER, "records", "written to the sink", lambda view: view.emitter.records),
     Metric(
-        "budgetUsedBytes", GAUGE, "bytes", "queued or reserved, as held in memory", lambda view: view.intake.used_bytes
+        "budgetUsedBytes", GAUGE, "bytes", "queued or reserved, as held in memory", lambda view: view.queues.used_bytes
     ),
     Metric("shards", GAUGE, "shards", "owned, ended ones included", lambda view: len(view.entries)),
     Metric(
@@ -115,46 +115,46 @@ OF_SUBTASK: tuple[Metric[SubtaskView], ...] = (
         "heldShards",
         GAUGE,
         "shards",
-        "whose next record lies above the ceiling of alignment",
+        "held back by alignment: the next record is above the emit limit",
         lambda view: sum(entry.held_since is not None for entry in view.entries),
     ),
     Metric(
         "excludedShards",
         GAUGE,
         "shards",
-        "so far behind that nobody waits for them (`flink.watermark.alignment.max.lag`)",
-        lambda view: sum(entry.left_behind for entry in view.entries),
+        "so far behind that watermarks do not wait for them (`flink.watermark.alignment.max.lag`)",
+        lambda view: sum(entry.is_excluded for entry in view.entries),
     ),
     Metric(
         "alignmentLagMs",
         GAUGE,
         "ms",
-        "how far the furthest shard stands above the global watermark; much more than the lookahead: one shard holds the others",
+        "how far the shard with the highest watermark is above the global one; much more than the lookahead: one shard blocks the others",
         lambda view: view.alignment.lag_ms,
     ),
     Metric(
         "lateAfterIdle",
         COUNTER,
         "records",
-        "below the global watermark only because their shard was idle or left out",
+        "below the global watermark only because their shard was idle or excluded",
         lambda view: sum(entry.late_after_idle for entry in view.entries),
     ),
     Metric(
         "alarms",
         GAUGE,
         "alarms",
-        "raised and not over, those for shards of others included",
-        lambda view: len(view.monitor.board),
+        "active, including those for shards of other subtasks",
+        lambda view: len(view.alarm_monitor.active_alarms),
     ),
 )
 
-OF_SHARD: tuple[Metric[ShardView], ...] = (
+SHARD_METRICS: tuple[Metric[ShardView], ...] = (
     Metric(
         "millisBehindLatest",
         GAUGE,
         "ms",
-        "behind the shard's tip at the last answered read, and growing since when something was left or nobody asks; "
-        "-1 before the first",
+        "behind the shard's tip at the last read, growing since then if records were left or the shard is not read; "
+        "-1 before the first read",
         lambda view: view.millis_behind_latest,
     ),
     _counted("numberOfAggregatedRecords", "records", "Kinesis records read"),
@@ -164,25 +164,25 @@ OF_SHARD: tuple[Metric[ShardView], ...] = (
         "bytesPerRead",
         GAUGE,
         "bytes",
-        "payload of the last answered read",
+        "payload of the last read",
         lambda view: view.entry.metrics.bytes_per_read,
     ),
-    _counted("reads", "reads", "answered reads, empty ones included"),
-    _counted("retries", "calls", "failed and tried again"),
-    _counted("throttles", "calls", "refused by a limit"),
+    _counted("reads", "reads", "successful reads, including empty ones"),
+    _counted("retries", "calls", "failed and retried"),
+    _counted("throttles", "calls", "throttled"),
     _counted("resubscribes", "subscriptions", "opened after the first (fan-out)"),
     _counted("iteratorRefreshes", "iterators", "replaced because of age or expiry (polling)"),
     _counted("foreignSubRecords", "records", "sub-records dropped because their hash key belongs to another shard"),
     _counted(
         "skippedRecords",
         "records",
-        "without a readable value or time, or refused by the sink, skipped (`flink.deserializer.error=SKIP`)",
+        "skipped: no valid value or event time, or rejected by the sink (`flink.deserializer.error=SKIP`)",
     ),
     _counted(
-        "deadLetters", "records", "the same, given to the dead-letter sink (`flink.deserializer.error=DEAD_LETTER`)"
+        "deadLetters", "records", "the same, written to the dead-letter sink (`flink.deserializer.error=DEAD_LETTER`)"
     ),
     _counted(
-        "futureEventTimes", "records", "whose event time lay too far ahead of their arrival to move the watermark"
+        "futureEventTimes", "records", "with an event time too far ahead of their arrival to move the watermark"
     ),
     Metric(
         "subscribed",
@@ -220,16 +220,16 @@ OF_SHARD: tuple[Metric[ShardView], ...] = (
         "idle",
         FLAG,
         "",
-        "open, and silent for the idle interval by evidence",
+        "open, and observed silent for the idle interval",
         lambda view: view.entry.idle and view.entry.is_open,
     ),
-    Metric("silentMs", GAUGE, "ms", "evidence of silence so far", lambda view: view.entry.silence.observed_ms),
-    Metric("excluded", FLAG, "", "so far behind that nobody waits for it", lambda view: view.entry.left_behind),
+    Metric("silentMs", GAUGE, "ms", "for how long the shard was observed silent", lambda view: view.entry.idleness.observed_ms),
+    Metric("excluded", FLAG, "", "so far behind that watermarks do not wait for it", lambda view: view.entry.is_excluded),
     Metric(
         "lateAfterIdle",
         COUNTER,
         "records",
-        "below the global watermark when they were written, and not late in their shard",
+        "below the global watermark when written, although not late in their shard",
         lambda view: view.entry.late_after_idle,
     ),
     Metric("held", FLAG, "", "held back by alignment now", lambda view: view.entry.held_since is not None),
@@ -238,33 +238,33 @@ OF_SHARD: tuple[Metric[ShardView], ...] = (
         "lastEmitAgeMs",
         GAUGE,
         "ms",
-        "since the last write of this shard's records; before the first, since the subtask has the shard",
+        "since this shard's last record was written; before the first one, since the subtask owns the shard",
         lambda view: view.last_emit_age_ms,
     ),
     Metric(
         "timeToRetentionLossMs",
         GAUGE,
         "ms",
-        "left before a record that was not written may be past retention; negative: it may be lost",
+        "until a record that was not written may be past retention; negative: it may be lost",
         lambda view: view.time_to_retention_loss_ms,
     ),
-    Metric("alarm", FLAG, "", "written to and not read for the alarm interval", lambda view: view.has_alarm),
+    Metric("alarm", FLAG, "", "has unread records and wrote none for the alarm interval", lambda view: view.has_alarm),
 )
 
 
-def shown(table: tuple[Metric[V], ...], view: V) -> dict[str, Any]:
+def metric_values(table: tuple[Metric[V], ...], view: V) -> dict[str, Any]:
     """Every metric of one scope, as plain values."""
-    return {metric.name: metric.of(view) for metric in table}
+    return {metric.name: metric.read(view) for metric in table}
 
 
-def metrics_of(subtask: SubtaskView, clock: Clock) -> dict[str, Any]:
-    """`{"subtask": {...}, "shards": {"stream/shard-id": {...}}}`; costs no call."""
-    now_ms, now, board = clock.now_ms(), clock.monotonic(), subtask.monitor.board
-    retention = subtask.monitor.retention
+def collect_metrics(subtask: SubtaskView, clock: Clock) -> dict[str, Any]:
+    """`{"subtask": {...}, "shards": {"stream/shard-id": {...}}}`; needs no call to the service."""
+    now_ms, now, alarms = clock.now_ms(), clock.monotonic(), subtask.alarm_monitor.active_alarms
+    retention = subtask.retention
     views = [
-        ShardView(entry, now_ms, now, retention.of(entry.shard.stream), entry.key in board) for entry in subtask.entries
+        ShardView(entry, now_ms, now, retention.of(entry.shard.stream), entry.key in alarms) for entry in subtask.entries
     ]
     return {
-        "subtask": shown(OF_SUBTASK, subtask),
-        "shards": {view.entry.key: shown(OF_SHARD, view) for view in views},
+        "subtask": metric_values(SUBTASK_METRICS, subtask),
+        "shards": {view.entry.key: metric_values(SHARD_METRICS, view) for view in views},
     }

@@ -1,33 +1,39 @@
-"""WatermarkStallDetector: for how long the global watermark has stood while there was something to emit (A2, W10)."""
+"""WatermarkStallDetector: for how long the global watermark did not rise although there was something to emit (A2, W10)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..shards.shard_table import ShardEntry
+from ..shards.shard_entry import ShardEntry
 
 
 class WatermarkStallDetector:
-    """Owns the last global value seen. A stream without records is no standstill: only looks that saw records held back, or
-    records above the value emitted since the look before, are counted."""
+    """Owns the last global watermark that a check saw.
 
-    def __init__(self, longest_gap: float) -> None:
-        self._standing = UnchangedTimer(longest_gap)
+    A stream without records is no stall. A check counts only if it finds records held back, or if records above the watermark were
+    emitted since the check before.
+    """
+
+    def __init__(self, max_gap: float) -> None:
+        self._unchanged = UnchangedTimer(max_gap)
         self._records = 0
 
     @property
     def seconds(self) -> float:
-        """For how long it has stood."""
-        return self._standing.seconds
+        """For how long the global watermark has been stalled."""
+        return self._unchanged.seconds
 
-    def look(self, value: int | None, entries: Iterable[ShardEntry], records: int, now: float) -> float:
-        """`records` were emitted in all, `now` in monotonic seconds; answers for how many seconds the value has stood."""
+    def update(self, value: int | None, entries: Iterable[ShardEntry], records: int, now: float) -> float:
+        """Check the global watermark `value`. Returns for how many seconds it has been stalled.
+
+        `records` is the number of records emitted so far, `now` is in monotonic seconds.
+        """
         has_emitted, self._records = records > self._records, records
         shards = [entry for entry in entries if entry.is_open]
         is_held = any(entry.held_since is not None for entry in shards)
         if is_held or (has_emitted and any(_is_above(entry, value) for entry in shards)):
-            return self._standing.saw((value,), now)
-        return self._standing.missed((value,), now)
+            return self._unchanged.observe((value,), now)
+        return self._unchanged.skip((value,), now)
 
 
 def _is_above(entry: ShardEntry, value: int | None) -> bool:
@@ -35,35 +41,35 @@ def _is_above(entry: ShardEntry, value: int | None) -> bool:
 
 
 class UnchangedTimer:
-    """Adds up the time between looks that saw the same thing.
+    """Adds up the time between checks that observed the same value.
 
-    A gap between two looks counts up to `longest_gap` seconds: a process that was suspended or starved did not look meanwhile, and must not
-    wake up with an alarm about others.
+    The time between two checks counts up to `max_gap` seconds: a process that was suspended or starved did not check meanwhile, and must
+    not resume with alarms about others.
     """
 
-    def __init__(self, longest_gap: float) -> None:
-        self._longest_gap = longest_gap
-        self._thing: object = None
-        self._looked: float | None = None
+    def __init__(self, max_gap: float) -> None:
+        self._max_gap = max_gap
+        self._value: object = None
+        self._checked_at: float | None = None
         self.seconds = 0.0
 
-    def saw(self, thing: object, now: float) -> float:
-        """A look saw `thing`; answers for how many seconds it has been so."""
-        if self._looked is None or thing != self._thing:
+    def observe(self, value: object, now: float) -> float:
+        """A check observed `value`. Returns for how many seconds it has been unchanged."""
+        if self._checked_at is None or value != self._value:
             self.seconds = 0.0
         else:
-            self.seconds += min(now - self._looked, self._longest_gap)
-        self._thing, self._looked = thing, now
+            self.seconds += min(now - self._checked_at, self._max_gap)
+        self._value, self._checked_at = value, now
         return self.seconds
 
-    def missed(self, thing: object, now: float) -> float:
-        """A look could not find out: what was known of this thing stands, and the time since is not counted."""
-        if self._looked is not None and thing == self._thing:
-            self._looked = now
+    def skip(self, value: object, now: float) -> float:
+        """A check was inconclusive: the time since the last one does not count. Another value starts from zero."""
+        if self._checked_at is not None and value == self._value:
+            self._checked_at = now
             return self.seconds
-        self.over()
+        self.reset()
         return 0.0
 
-    def over(self) -> None:
-        """It is no more: begin anew."""
-        self._looked, self.seconds = None, 0.0
+    def reset(self) -> None:
+        """Start from zero."""
+        self._checked_at, self.seconds = None, 0.0

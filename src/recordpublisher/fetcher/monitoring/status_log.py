@@ -1,4 +1,4 @@
-"""StatusLogger: says once a minute where a subtask stands, and who holds an alignment that stands still or crawls (A1, W10, W12)."""
+"""StatusLogger: logs the status of a subtask once a minute, and warns when alignment stalls, naming what it waits for (A1, W10, W12)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ..watermarks.local_watermark import LocalWatermark
 log = logging.getLogger("recordpublisher.fetcher")
 
 MINUTE = 60.0
-"""Between two lines of the log, and how long alignment may stand still before a warning; seconds."""
+"""Between two status lines, and how long alignment may stall before a warning; seconds."""
 
 
 class StatusLogger:
-    """Looks at every heartbeat; owns when it last spoke and since when the global watermark stands."""
+    """Owns when the last line was logged, and since when the global watermark is stalled. Checked at each heartbeat."""
 
     def __init__(
         self,
@@ -37,100 +37,109 @@ class StatusLogger:
         self._local = local
         self._tracker = tracker
         self._clock = clock
-        self._value: int | None = None
-        self._left_out: tuple[int, ...] = ()
-        self._was_alone = False
-        self._spoke = self._stands_since = self._warned = self._crawls_since = clock.monotonic()
+        self._global_watermark: int | None = None
+        self._timed_out: tuple[int, ...] = ()
+        self._was_without_tracker = False
+        self._last_status = self._last_warning = clock.monotonic()
+        self._stalled_since = self._slow_since = clock.monotonic()
         self._others: tuple[str | None, int] = (None, 0)
 
-    def look(self) -> None:
-        """Say what is due. Raises: ConfigurationError when expected subtasks have not joined by the start-up timeout (W6)."""
-        self._refuse_missing_subtasks()
-        self._name_who_is_left_out()
-        self._say_whether_alone()
+    def check(self) -> None:
+        """Log what is due. Raises: ConfigurationError when expected subtasks have not joined by the start-up timeout (W6)."""
+        self._fail_on_missing_subtasks()
+        self._log_timed_out_subtasks()
+        self._log_tracker_reachability()
         now = self._clock.monotonic()
         held = sum(entry.held_since is not None for entry in self._table)
-        if self._alignment.global_watermark != self._value or not held:
-            self._value, self._stands_since = self._alignment.global_watermark, now
-        if now - self._spoke >= MINUTE:
-            self._spoke = now
-            self._tell(held)
-        self._look_at_others(held, now)
-        if now - max(self._stands_since, self._warned) >= MINUTE:
-            self._warned = now
-            self._warn(held, now - self._stands_since)
-        elif now - max(self._crawls_since, self._warned) >= MINUTE:
-            self._warned = now
-            self._warn_of_crawling(held, now - self._crawls_since)
+        if self._alignment.global_watermark != self._global_watermark or not held:
+            self._global_watermark, self._stalled_since = self._alignment.global_watermark, now
+        if now - self._last_status >= MINUTE:
+            self._last_status = now
+            self._log_status(held)
+        self._update_slow_since(held, now)
+        if now - max(self._stalled_since, self._last_warning) >= MINUTE:
+            self._last_warning = now
+            self._warn_stalled(held, now - self._stalled_since)
+        elif now - max(self._slow_since, self._last_warning) >= MINUTE:
+            self._last_warning = now
+            self._warn_slow(held, now - self._slow_since)
 
-    def _look_at_others(self, held: int, now: float) -> None:
-        """Since when nothing was written but records of the one shard that holds the minimum (W12)."""
-        holder = self._alignment.holder
-        others = holder, sum(entry.records for entry in self._table if entry.key != holder)
+    def _update_slow_since(self, held: int, now: float) -> None:
+        """Since when only the shard with the lowest watermark was written, while others are held back (W12)."""
+        blocking_shard = self._alignment.blocking_shard
+        others = blocking_shard, sum(entry.records for entry in self._table if entry.key != blocking_shard)
         if others != self._others or not held:
-            self._others, self._crawls_since = others, now
+            self._others, self._slow_since = others, now
 
-    def _refuse_missing_subtasks(self) -> None:
-        """Subtasks of other processes never join a tracker of this one: an error, not a wait without end."""
+    def _fail_on_missing_subtasks(self) -> None:
+        """Subtasks of other processes can never join a tracker inside this process: fail instead of waiting for ever."""
         missing = self._tracker.missing_subtasks()
-        if missing and self._alignment.is_out_of_patience:
+        if missing and self._alignment.is_startup_timeout_over:
             reason = f"subtasks {missing} have not joined within {STARTUP_TIMEOUT.key}"
             raise ConfigurationError(TRACKER.key, "IN_PROCESS", "a tracker that all subtasks reach", reason=reason)
 
-    def _name_who_is_left_out(self) -> None:
-        """The others went on without them: their records may be late when they come back (W6)."""
-        before, self._left_out = self._left_out, self._tracker.timed_out_subtasks()
-        if set(self._left_out) - set(before):
-            named = ", ".join(map(str, self._left_out))
-            log.warning("subtasks %s were not heard of in time: the global watermark goes on without them", named)
+    def _log_timed_out_subtasks(self) -> None:
+        """The global watermark no longer waits for them: their records may be late when they come back (W6)."""
+        before, self._timed_out = self._timed_out, self._tracker.timed_out_subtasks()
+        if set(self._timed_out) - set(before):
+            named = ", ".join(map(str, self._timed_out))
+            log.warning("subtasks %s timed out: the global watermark no longer waits for them", named)
 
-    def _say_whether_alone(self) -> None:
-        """Not aligned with the others: an alarm, and a sigh of relief (W10)."""
-        if self._alignment.is_alone != self._was_alone:
-            self._was_alone = not self._was_alone
-            line = (
-                "subtask %d is not aligned with the others: the tracker was never reached, it goes by its own watermark"
-            )
-            log.warning(line if self._was_alone else "subtask %d is aligned with the others again", self._subtask)
+    def _log_tracker_reachability(self) -> None:
+        """Log when the subtask starts and stops using its own watermark for lack of a tracker (W10)."""
+        if self._alignment.is_without_tracker != self._was_without_tracker:
+            self._was_without_tracker = not self._was_without_tracker
+            if self._was_without_tracker:
+                line = "subtask %d is not aligned: the tracker was never reached, the subtask uses its own watermark"
+            else:
+                line = "subtask %d is aligned again: the tracker was reached"
+            log.warning(line, self._subtask)
 
-    def _tell(self, held: int) -> None:
+    def _log_status(self, held: int) -> None:
         entries = [entry for entry in self._table if entry.is_open]
         idle = sum(not entry.is_active for entry in entries)
-        told, known = self._local.value, self._alignment.global_watermark
-        line = "subtask %d: local watermark %s, global %s, %d open shards, %d idle, %d held"
-        log.info(line, self._subtask, told, known, len(entries), idle, held)
-
-    def _warn(self, held: int, seconds: float) -> None:
-        """The longer it stands, the more a person must know whom to look at."""
-        log.warning(
-            "alignment stands still at %s for %.0f s and holds %d shards of subtask %d back: waiting for %s",
-            self._value,
-            seconds,
-            held,
+        log.info(
+            "subtask %d: local watermark %s, global watermark %s, %d open shards, %d idle, %d held back",
             self._subtask,
-            waited_for(self._tracker, self._alignment.holder, self._subtask),
+            self._local.value,
+            self._alignment.global_watermark,
+            len(entries),
+            idle,
+            held,
         )
 
-    def _warn_of_crawling(self, held: int, seconds: float) -> None:
-        lag = self._alignment.lag_ms
+    def _warn_stalled(self, held: int, seconds: float) -> None:
         log.warning(
-            "alignment crawls at %s: for %.0f s subtask %d has written nothing of %d held shards, the furthest of which is %s ms ahead: "
-            "waiting for %s; %s leaves a shard far behind out",
-            self._value,
+            "alignment is stalled: the global watermark has been %s for %.0f s, %d shards of subtask %d are held back, waiting for %s",
+            self._global_watermark,
             seconds,
+            held,
+            self._subtask,
+            self._blocked_by(),
+        )
+
+    def _warn_slow(self, held: int, seconds: float) -> None:
+        log.warning(
+            "alignment is slow: the global watermark is %s, subtask %d has written no record of %d held shards for %.0f s, they are up to "
+            "%s ms ahead, waiting for %s; set %s to exclude lagging shards",
+            self._global_watermark,
             self._subtask,
             held,
-            lag,
-            waited_for(self._tracker, self._alignment.holder, self._subtask),
+            seconds,
+            self._alignment.lag_ms,
+            self._blocked_by(),
             MAX_LAG.key,
         )
 
+    def _blocked_by(self) -> str:
+        return blocked_by(self._tracker, self._alignment.blocking_shard, self._subtask)
 
-def waited_for(tracker: WatermarkTracker, own_holder: str | None, subtask: int) -> str:
-    """Subtasks that have not joined, else another subtask, else the shard that holds this subtask's own minimum."""
-    holder, missing = tracker.lowest_subtask(), tracker.missing_subtasks()
+
+def blocked_by(tracker: WatermarkTracker, blocking_shard: str | None, subtask: int) -> str:
+    """What the global watermark waits for: subtasks that have not joined, else another subtask, else this subtask's lowest shard."""
+    lowest, missing = tracker.lowest_subtask(), tracker.missing_subtasks()
     if missing:
         return f"subtasks that have not joined: {missing}"
-    if holder is not None and holder != subtask:
-        return f"subtask {holder}"
-    return f"shard {own_holder}"
+    if lowest is not None and lowest != subtask:
+        return f"subtask {lowest}"
+    return f"shard {blocking_shard}"

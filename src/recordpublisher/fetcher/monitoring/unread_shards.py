@@ -1,4 +1,4 @@
-"""Which shards are produced to but not consumed: plain decisions over what was seen of each (A2)."""
+"""UnreadShardDetector: which shards have unread records and emit nothing (A2). Plain decisions over observations."""
 
 from __future__ import annotations
 
@@ -9,90 +9,103 @@ from recordpublisher.publishers.shards import Shard
 
 from ..alarms import Alarm, AlarmKind
 from ..shards.lineage import parent_keys
+from ..shards.shard_entry import ShardEntry, ShardStage
 from ..shards.shard_state import ShardState
-from ..shards.shard_table import ShardEntry, ShardStage
 from .stall_detector import UnchangedTimer
 
 
 @dataclass(frozen=True, slots=True)
 class ShardObservation:
-    """One look at one shard. `emitted` is anything that changes when something of it was emitted; `unread` whether its tip lies
-    beyond that, None when this look did not find out; `reason` says who should read it, or why nothing comes out."""
+    """What one check observed of one shard.
+
+    - `progress`: changes whenever something of the shard was emitted.
+    - `unread`: whether the shard has records that were not emitted; None: this check did not find out.
+    - `reason`: who should read the shard, or why nothing is emitted.
+    """
 
     key: str
-    emitted: object
+    progress: object
     unread: bool | None
     reason: str
 
 
 class UnreadShardDetector:
-    """Owns for how long each shard was seen written to and not emitted."""
+    """Owns for how long each shard had unread records and emitted nothing."""
 
-    def __init__(self, interval_ms: int, longest_gap: float) -> None:
+    def __init__(self, interval_ms: int, max_gap: float) -> None:
         self._interval_ms = interval_ms
-        self._longest_gap = longest_gap
-        self._standings: dict[str, UnchangedTimer] = {}
+        self._max_gap = max_gap
+        self._timers: dict[str, UnchangedTimer] = {}
 
-    def look(self, sights: Iterable[ShardObservation], now: float) -> list[Alarm]:
-        """The shards that have been so for the alarm interval; `now` in monotonic seconds. A shard without a sight is forgotten."""
-        seen = {sight.key: sight for sight in sights}
-        self._standings = {key: self._standings.get(key) or UnchangedTimer(self._longest_gap) for key in seen}
-        found = []
-        for key, sight in seen.items():
-            lasting_ms = round(self._seen(sight, self._standings[key], now) * 1000)
+    def update(self, observations: Iterable[ShardObservation], now: float) -> list[Alarm]:
+        """Returns an alarm for each shard that was unread for the alarm interval; `now` in monotonic seconds.
+
+        A shard without an observation is dropped.
+        """
+        observed = {observation.key: observation for observation in observations}
+        self._timers = {key: self._timers.get(key) or UnchangedTimer(self._max_gap) for key in observed}
+        alarms = []
+        for key, observation in observed.items():
+            lasting_ms = round(self._unread_seconds(observation, self._timers[key], now) * 1000)
             if lasting_ms >= self._interval_ms:
-                found.append(Alarm(AlarmKind.UNREAD, key, lasting_ms, sight.reason))
-        return found
+                alarms.append(Alarm(AlarmKind.UNREAD, key, lasting_ms, observation.reason))
+        return alarms
 
-    def _seen(self, sight: ShardObservation, standing: UnchangedTimer, now: float) -> float:
-        if sight.unread:
-            return standing.saw(sight.emitted, now)
-        if sight.unread is None:
-            return standing.missed(sight.emitted, now)
-        standing.over()
+    def _unread_seconds(self, observation: ShardObservation, timer: UnchangedTimer, now: float) -> float:
+        if observation.unread:
+            return timer.observe(observation.progress, now)
+        if observation.unread is None:
+            return timer.skip(observation.progress, now)
+        timer.reset()
         return 0.0
 
 
 def lineage_progress(shard: Shard, states: Mapping[str, ShardState]) -> object:
-    """What moves when something of a shard or of an ancestor is emitted: a child that waits while its parent is read is well (S2)."""
+    """A value that changes when something of a shard or of an ancestor is emitted.
+
+    A child that waits while its parent is read makes progress in this sense (S2).
+    """
     own = states.get(shard.key)
-    mark = None if own is None else (own.position, own.continuation, own.ended)
-    parents = parent_keys(shard)
-    return mark, tuple(_line_of(key, states) for key in parents)
+    progress = None if own is None else (own.position, own.continuation, own.ended)
+    return progress, tuple(_ancestor_progress(key, states) for key in parent_keys(shard))
 
 
-def _line_of(key: str, states: Mapping[str, ShardState]) -> object:
+def _ancestor_progress(key: str, states: Mapping[str, ShardState]) -> object:
     state = states.get(key)
     if state is None:
         return None
     stream = key.rsplit("/", 1)[0]
-    elders = () if state.ended else tuple(_line_of(f"{stream}/{parent}", states) for parent in state.parents)
-    return state.position, state.continuation, state.ended, elders
+    ancestors = (
+        () if state.ended else tuple(_ancestor_progress(f"{stream}/{parent}", states) for parent in state.parents)
+    )
+    return state.position, state.continuation, state.ended, ancestors
 
 
-def sight_of(entry: ShardEntry, mark: object, now_ms: int, fresh_ms: int, waited_for: str) -> ShardObservation:
-    """What this subtask sees of a shard of its own, without a call: None where its reads have said nothing for `fresh_ms`.
+def observe_own_shard(
+    entry: ShardEntry, progress: object, now_ms: int, fresh_ms: int, blocked_by: str
+) -> ShardObservation:
+    """Observe a shard of this subtask, without a call to the service.
 
-    `waited_for` names what alignment waits for, in case the shard is held.
+    `unread` is None if no read returned for `fresh_ms`. `blocked_by` names what alignment waits for, in case the shard is held back.
     """
-    return ShardObservation(entry.key, mark, _is_unread(entry, now_ms, fresh_ms), _reason(entry, waited_for))
+    return ShardObservation(entry.key, progress, _is_unread(entry, now_ms, fresh_ms), _reason(entry, blocked_by))
 
 
 def _is_unread(entry: ShardEntry, now_ms: int, fresh_ms: int) -> bool | None:
-    if entry.stage is ShardStage.ENDED or (entry.rests and not entry.queue):
+    if entry.stage is ShardStage.ENDED or (entry.reading_finished and not entry.queue):
         return False
     if entry.queued_records or entry.is_writing:
         return True
-    if entry.answered_ms is None or now_ms - entry.answered_ms > fresh_ms:
+    if entry.last_read_ms is None or now_ms - entry.last_read_ms > fresh_ms:
         return None
     return not entry.at_tip
 
 
-def _reason(entry: ShardEntry, waited_for: str) -> str:
+def _reason(entry: ShardEntry, blocked_by: str) -> str:
     if entry.is_writing:
         return "the sink's write does not return"
     if entry.held_since is not None:
-        return f"held back by alignment, which waits for {waited_for}"
+        return f"held back by alignment, which waits for {blocked_by}"
     if entry.stage is ShardStage.WAITING:
         return f"it waits for the end of its parents {list(entry.shard.parents)}"
-    return "the sink does not take it" if entry.queued_records else "its reads bring nothing"
+    return "the sink does not take it" if entry.queued_records else "its reads return nothing"

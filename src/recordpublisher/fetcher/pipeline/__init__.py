@@ -1,1 +1,1 @@
-"""A batch's way from the reader to the sink: read, queue, emit, end. Start at `emitter.py`."""
+"""The way of a batch from its reader to the sink: read, queue, emit, end of the run. Start at `emitter.py`."""

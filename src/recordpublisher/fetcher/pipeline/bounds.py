@@ -1,4 +1,4 @@
-"""Bounded runs: what may end one, and what it tells when it ended."""
+"""Bounded runs: the bounds that may end one, and its result."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.shards import Shard
 
 from ..shards.shard_state import ShardState
-from ..shards.shard_table import ShardEntry
+from ..shards.shard_entry import ShardEntry
 
 
 class EndReason(Enum):
     """Why a run ended."""
 
     STOPPED = "stop() was called"
-    MAX_TIME = "the time was up"
-    MAX_RECORDS = "the number of records was reached"
-    MAX_BYTES = "the number of bytes was reached"
-    EVENT_TIME = "every shard reached the event time or its tip"
+    MAX_TIME = "max_time was reached"
+    MAX_RECORDS = "max_records was reached"
+    MAX_BYTES = "max_bytes was reached"
+    EVENT_TIME = "every shard reached until_event_time or its tip"
     TIP = "every shard reached its tip"
-    SHARD_LIMITS = "every shard gave its number of records"
+    SHARD_LIMITS = "every shard reached its number of records"
     ALL_ENDED = "every shard was read to its end"
     STREAMS_DELETED = "every stream was deleted"
 
@@ -38,14 +38,15 @@ def _check(name: str, given: Any, types: tuple[type, ...], valid: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What ends a bounded run; every bound is optional and the first one met ends it.
+    """What ends a bounded run. Every bound is optional; the first one reached ends the run.
 
-    `max_time` in seconds. `max_records` over all shards, exact. `max_bytes` of payload over all shards; the batch that crosses it is
-    the last. `until_event_time` in epoch ms: a record is emitted iff its watermark is not above it, and a shard whose next record is
-    above it is done.
-    `stop_at_tip`: a shard is read until an answer stands at its tip, and done once everything read so far was emitted; what comes later
-    is left to the next run. `shard_limits`: exactly so many records of each shard (by `Shard.key`), then the shard is done; a shard that
-    is not named is not limited.
+    - `max_time`: seconds.
+    - `max_records`: over all shards, exact.
+    - `max_bytes`: of payload over all shards; the batch that crosses it is the last.
+    - `until_event_time`: epoch ms. Records with a watermark above it are not emitted; a shard whose next record is above it is done.
+    - `stop_at_tip`: a shard is read until a read stands at its tip. It is done when everything read so far was emitted; later records
+      are left to the next run.
+    - `shard_limits`: exactly this many records of each shard (by `Shard.key`), then the shard is done. Shards not named have no limit.
     """
 
     max_time: float | None = None
@@ -56,7 +57,7 @@ class Bounds:
     shard_limits: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raises: ConfigurationError for a bound that cannot be met."""
+        """Raises: ConfigurationError for an invalid bound."""
         _check("max_time", self.max_time, (int, float), "a number of seconds, not negative")
         _check("max_records", self.max_records, (int,), "a number of records, not negative")
         _check("max_bytes", self.max_bytes, (int,), "a number of bytes, not negative")
@@ -68,13 +69,14 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class ShardOutcome:
-    """Where a shard stands after a run.
+    """How far a shard was emitted by a run.
 
-    `state` is its emitted state; `records` and `payload_bytes` were emitted in this run. `at_tip`: the last answered read stood at the
-    tip and nothing was left behind. `past_event_time`: its next record lies above the bound, with `next_watermark` (epoch ms) as its
-    watermark (W1).
-    `silent_ms`: evidence of silence (W3) gathered in this run; `tip_seen_ms`: when its first and last read at the tip were answered.
-    `children`: known when it ended.
+    - `state`: its emitted state; `records` and `payload_bytes` were emitted in this run.
+    - `at_tip`: the last read stood at the tip, and all records were emitted.
+    - `past_event_time`: the next record is above the bound; `next_watermark` (epoch ms) is its watermark (W1).
+    - `silent_ms`: for how long this run observed the shard silent (W3).
+    - `tip_seen_ms`: when the first and the last read at the tip returned (epoch ms).
+    - `children`: known once the shard has ended.
     """
 
     shard: Shard
@@ -92,16 +94,21 @@ class ShardOutcome:
 
 @dataclass(frozen=True, slots=True)
 class BoundedResult:
-    """Why a run ended, and where: one outcome for each shard, by `Shard.key`."""
+    """Why a run ended, and the outcome of each shard, by `Shard.key`."""
 
     reason: EndReason
     shards: Mapping[str, ShardOutcome]
     records: int = 0
 
 
-def outcome_of(entry: ShardEntry, before: tuple[int, int], heads: Mapping[str, int | None]) -> ShardOutcome:
-    """Where one shard stands after a run that began with `before` records and bytes emitted."""
-    is_past = entry.key in heads
+def shard_outcome(
+    entry: ShardEntry, before: tuple[int, int], past_event_time: Mapping[str, int | None]
+) -> ShardOutcome:
+    """The outcome of one shard.
+
+    `before`: records and bytes emitted before the run. `past_event_time`: the next watermark of each shard that is past the bound.
+    """
+    is_past = entry.key in past_event_time
     return ShardOutcome(
         shard=entry.shard,
         state=entry.state,
@@ -109,9 +116,9 @@ def outcome_of(entry: ShardEntry, before: tuple[int, int], heads: Mapping[str, i
         payload_bytes=entry.payload_bytes - before[1],
         at_tip=entry.at_tip and not is_past,
         past_event_time=is_past,
-        next_watermark=heads.get(entry.key),
+        next_watermark=past_event_time.get(entry.key),
         millis_behind_latest=None if entry.metrics.millis_behind_latest < 0 else entry.metrics.millis_behind_latest,
-        silent_ms=entry.silence.observed_ms,
+        silent_ms=entry.idleness.observed_ms,
         tip_seen_ms=entry.tip_seen_ms,
         children=entry.children,
     )

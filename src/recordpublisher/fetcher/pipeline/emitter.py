@@ -1,4 +1,4 @@
-"""Emitter: writes to the sink and moves the position, one step (S1); tells the sink the watermark."""
+"""Emitter: writes batches to the sink and advances the position in one step (S1); passes the watermark on to the sink."""
 
 from __future__ import annotations
 
@@ -8,148 +8,150 @@ from collections.abc import Awaitable, Callable
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.records import RecordBatch
 
-from ..shards.shard_table import ShardEntry, ShardStage
+from ..shards.shard_entry import ShardEntry, ShardStage
 from ..sink import Sink
 from ..watermarks.alignment import Alignment
 from ..watermarks.local_watermark import LocalWatermark
-from ..watermarks.stragglers import late_after_idle
+from ..watermarks.stragglers import count_late_after_idle
 from .shard_queues import ShardQueues
 from .suspension import SuspensionDetector
 from .termination import TerminationCondition
 
-SHORTEST_TURN_SECONDS, LONGEST_TURN_SECONDS = 0.005, 0.05
-"""How long the emitter may keep the loop for itself while the sink never waits: as long as the readers kept it before, within these."""
+MIN_TURN_SECONDS, MAX_TURN_SECONDS = 0.005, 0.05
+"""How long the emitter may keep the event loop while the sink never waits: as long as the readers last had it, within these limits."""
 
 
 class Emitter:
-    """The only caller of the sink's `write` and `watermark`, so that calls never overlap. It is told to stop and never cancelled, so
-    that a write is never cut off."""
+    """The only caller of the sink's `write` and `watermark`, so that calls never overlap.
+
+    It is stopped and never cancelled, so that a write is never cut off.
+    """
 
     def __init__(
         self,
         sink: Sink,
         alignment: Alignment,
-        intake: ShardQueues,
+        queues: ShardQueues,
         clock: Clock,
-        pulse: SuspensionDetector,
+        suspension: SuspensionDetector,
         emit_interval_ms: int,
-        ended: Callable[[ShardEntry], None],
-        poisoned: Callable[[RecordBatch], Awaitable[None]],
+        on_shard_ended: Callable[[ShardEntry], None],
+        handle_undeserialized: Callable[[RecordBatch], Awaitable[None]],
     ) -> None:
         self._sink = sink
         self._alignment = alignment
-        self._intake = intake
+        self._queues = queues
         self._clock = clock
-        self._pulse = pulse
+        self._suspension = suspension
         self._emit_interval = emit_interval_ms / 1000
-        self._ended = ended
-        self._poisoned = poisoned
+        self._on_shard_ended = on_shard_ended
+        self._handle_undeserialized = handle_undeserialized
         self._wake = asyncio.Event()
         self._stopping = False
-        self._last_told = float("-inf")
+        self._last_watermark_at = float("-inf")
         self._turn_began = clock.monotonic()
-        self._turn_seconds = SHORTEST_TURN_SECONDS
-        self.sink_calls = asyncio.Lock()
-        """Held around every call to the sink."""
+        self._turn_seconds = MIN_TURN_SECONDS
+        self.sink_lock = asyncio.Lock()
+        """Held around every call of the sink."""
         self.local_watermark = LocalWatermark()
         self.records = 0
 
     def wake(self) -> None:
-        """Something changed: look again."""
+        """Something changed: check again what may be emitted."""
         self._wake.set()
 
-    def begin(self) -> None:
-        """Get ready for a run."""
+    def start(self) -> None:
+        """Prepare for a run."""
         self._stopping = False
 
     def stop(self) -> None:
-        """Return after the write that is going on."""
+        """Return from `run` after the current write."""
         self._stopping = True
         self._wake.set()
 
-    async def run(self, finish_line: TerminationCondition, finished: Callable[[], None]) -> None:
-        """Emit until stopped; calls `finished` when the finish line is reached."""
+    async def run(self, termination: TerminationCondition, on_bounds_reached: Callable[[], None]) -> None:
+        """Emit until stopped. Calls `on_bounds_reached` when the run has reached its bounds."""
         while not self._stopping:
-            if finish_line.reason() is not None:
-                finished()
+            if termination.end_reason() is not None:
+                on_bounds_reached()
                 break
-            turn = self._alignment.next_emission()
-            if turn is not None:
-                await self._emit(turn[0], turn[1], finish_line)
+            selected = self._alignment.select_next()
+            if selected is not None:
+                await self._emit(selected[0], selected[1], termination)
                 continue
             self._wake.clear()
-            await self._tell_watermark()
-            if self._alignment.next_emission() is None:
+            await self._emit_watermark()
+            if self._alignment.select_next() is None:
                 await self._wake.wait()
-                self._pulse.look()  # after a suspension everything is looked at anew before anything is gated (W7)
+                self._suspension.check()  # after a suspension idle shards are judged again before anything is emitted (W7)
                 self._turn_began = self._clock.monotonic()
-        self._last_told = float("-inf")
-        await self._tell_watermark()
+        self._last_watermark_at = float("-inf")
+        await self._emit_watermark()
 
-    def note(self, entry: ShardEntry, finish_line: TerminationCondition) -> None:
+    def update(self, entry: ShardEntry, termination: TerminationCondition) -> None:
         """A shard's queue, stage or idleness changed."""
-        finish_line.changed(entry)
-        holds_others = finish_line.holds_others(entry)
-        self._alignment.changed(entry, finish_line.takes_part(entry), holds_others)
-        self.local_watermark.changed(entry, holds_others)
+        termination.update(entry)
+        holds_watermark = termination.holds_watermark(entry)
+        self._alignment.update(entry, termination.may_emit(entry), holds_watermark)
+        self.local_watermark.update(entry, holds_watermark)
 
-    def forget(self, key: str, finish_line: TerminationCondition) -> None:
-        """A shard is no more."""
-        finish_line.forget(key)
-        self._alignment.forget(key)
-        self.local_watermark.forget(key)
+    def remove(self, key: str, termination: TerminationCondition) -> None:
+        """A shard was removed."""
+        termination.remove(key)
+        self._alignment.remove(key)
+        self.local_watermark.remove(key)
         self._wake.set()
 
-    def tick(self) -> None:
-        """The heartbeat: the global watermark is refreshed, idle and held or not (W7), and the sink hears what is due."""
+    def on_heartbeat(self) -> None:
+        """Refresh the global watermark, also while idle or held back (W7), and emit to the sink what is due."""
         self._alignment.report()
         self._wake.set()
 
-    async def _emit(self, entry: ShardEntry, count: int, finish_line: TerminationCondition) -> None:
-        batch, freed = entry.pop(finish_line.allowed(entry, count))
+    async def _emit(self, entry: ShardEntry, count: int, termination: TerminationCondition) -> None:
+        batch, freed = entry.pop(termination.max_emittable(entry, count))
         if len(batch) or batch.poisoned:
             entry.is_writing = True
-            async with self.sink_calls:
-                late = late_after_idle(batch, entry.state.watermark, self._alignment.global_watermark)
+            async with self.sink_lock:
+                late = count_late_after_idle(batch, entry.state.watermark, self._alignment.global_watermark)
                 if batch.poisoned:
-                    await self._poisoned(batch)
+                    await self._handle_undeserialized(batch)
                 if len(batch):
                     await self._sink.write(batch)
                 entry.is_writing = False
                 entry.late_after_idle += late
-                entry.emitted(batch, self._clock.now_ms())
+                entry.advance(batch, self._clock.now_ms())
             self.records += len(batch)
-            finish_line.emitted(entry, batch)
+            termination.count_emitted(entry, batch)
         else:
-            entry.emitted(batch, self._clock.now_ms())
-        self._alignment.took_its_turn(entry)
-        self._after(entry, finish_line)
-        self._intake.emitted(entry, freed)
-        await self._tell_watermark()
-        await self._give_way()
+            entry.advance(batch, self._clock.now_ms())
+        self._alignment.on_emitted(entry)
+        self.update(entry, termination)
+        if entry.stage is ShardStage.ENDED:
+            self._on_shard_ended(entry)
+        self._queues.on_emitted(entry, freed)
+        await self._emit_watermark()
+        await self._yield_to_readers()
 
-    async def _give_way(self) -> None:
-        """Let the readers run also when the sink never waits (F1). Then the turn is as long as theirs was: else many fill the queues."""
-        gave_way = self._clock.monotonic()
-        if gave_way - self._turn_began < self._turn_seconds:
+    async def _yield_to_readers(self) -> None:
+        """Let the readers run, also when the sink never waits (F1).
+
+        The emitter's next turn is as long as theirs was: with a shorter one, many readers would fill the queues.
+        """
+        yielded_at = self._clock.monotonic()
+        if yielded_at - self._turn_began < self._turn_seconds:
             return
         await asyncio.sleep(0)
         self._turn_began = self._clock.monotonic()
-        self._turn_seconds = min(max(self._turn_began - gave_way, SHORTEST_TURN_SECONDS), LONGEST_TURN_SECONDS)
+        self._turn_seconds = min(max(self._turn_began - yielded_at, MIN_TURN_SECONDS), MAX_TURN_SECONDS)
 
-    def _after(self, entry: ShardEntry, finish_line: TerminationCondition) -> None:
-        self.note(entry, finish_line)
-        if entry.stage is ShardStage.ENDED:
-            self._ended(entry)
-
-    async def _tell_watermark(self) -> None:
-        if self._clock.monotonic() - self._last_told < self._emit_interval:
+    async def _emit_watermark(self) -> None:
+        if self._clock.monotonic() - self._last_watermark_at < self._emit_interval:
             return
-        self._last_told = self._clock.monotonic()
-        # decided inside the lock: a shard may wake up while a flush is waited for, and then the value would be too high (W1)
-        async with self.sink_calls:
-            value = self.local_watermark.advance(self._alignment.value())
+        self._last_watermark_at = self._clock.monotonic()
+        # Decided while holding the lock: during a flush a shard may become active again, and a value from before would be too high (W1).
+        async with self.sink_lock:
+            value = self.local_watermark.advance(self._alignment.report_and_get())
             if value is not None:
                 await self._sink.watermark(value)
-            elif self.local_watermark.turned_idle():
+            elif self.local_watermark.take_idle_transition():
                 await self._sink.idle()

@@ -1,4 +1,5 @@
-"""MemoryBudget: room is reserved before a read and settled after it, so that memory in flight is bounded (P6)."""
+"""MemoryBudget: memory is reserved before a read and settled after it, so that queues stay bounded (P6). PendingReads: reads that wait
+for memory."""
 
 from __future__ import annotations
 
@@ -6,56 +7,58 @@ import asyncio
 
 from ..min_heap import IndexedMinHeap
 from ..settings import BudgetLimits
-from ..shards.shard_table import ShardEntry
+from ..shards.shard_entry import ShardEntry
 
-SMALLEST_ROOM_BYTES = 64 * 1024
+MIN_READ_BYTES = 64 * 1024
 
 
 class MemoryBudget:
-    """Owns how many bytes are queued or reserved in a subtask, and decides who may read next.
+    """Owns how many bytes a subtask has queued or reserved, and decides which shard may read next.
 
-    A shard whose queue is empty may always read one batch, over the budget if need be; the rest is lent to the lowest head watermark first;
-    a shard held at the gate borrows none. Without this the shards ahead of the ceiling would eat the budget and the one that
-    holds the minimum could never read.
+    - A shard with an empty queue may always read one batch, over the budget if need be.
+    - The rest of the budget goes to the shard with the lowest next watermark first.
+    - A shard that alignment holds back gets none of the rest. Otherwise the shards ahead would use up the budget, and the shard that they
+      wait for could never read.
     """
 
     def __init__(self, limits: BudgetLimits) -> None:
         self._limits = limits
         self.used = 0
 
-    def settle(self, entry: ShardEntry, arrived_bytes: int) -> None:
-        """A read was answered: its reservation becomes what it really brought. A shard that brings nothing reserves less each time."""
+    def settle_read(self, entry: ShardEntry, arrived_bytes: int) -> None:
+        """A read returned: replace its reservation by what it really brought. After empty reads a shard reserves less each time."""
         self.used += arrived_bytes - entry.reserved_bytes
         entry.reserved_bytes = 0
         entry.expected_bytes = arrived_bytes or (entry.expected_bytes or 0) // 2
 
     def release(self, freed_bytes: int) -> None:
-        """Emitted or forgotten bytes are free again."""
+        """Bytes were emitted or dropped."""
         self.used -= freed_bytes
 
-    def room_for(self, entry: ShardEntry, readers: int) -> int:
-        """The bytes that the next read may bring; 0 when it must wait. `readers` is how many shards share the budget.
+    def reserve_read(self, entry: ShardEntry, readers: int) -> int:
+        """Reserve memory for a shard's next read. Returns the bytes that the read may bring; 0: it must wait.
 
-        Twice what the last read brought is reserved, so that room is not promised to many at once. Who has records queued gets what is
-        reserved and no more; who has none gets a fair share at least, since a shard that was silent may have much to say. A first read
-        reserves its share: a thousand of them at the start are no surprise.
+        `readers` is the number of shards that share the budget. Reserved is twice what the last read brought, so that the same memory
+        is not promised to many reads. A shard with queued records gets what is reserved and no more. One with an empty queue gets at
+        least a fair share: after a silence it may have much to read. A first read reserves its fair share, since a thousand shards may
+        start at once.
         """
         has_queue = bool(entry.queued_records)
-        if has_queue and not self._may_borrow(entry):
+        if has_queue and not self._may_queue_more(entry):
             return 0
         limits = self._limits
         self.used -= entry.reserved_bytes
-        smallest = min(SMALLEST_ROOM_BYTES, limits.subtask_bytes)
-        share = min(limits.shard_bytes, max(limits.subtask_bytes // max(readers, 1), smallest))
+        smallest = min(MIN_READ_BYTES, limits.subtask_bytes)
+        fair_share = min(limits.shard_bytes, max(limits.subtask_bytes // max(readers, 1), smallest))
         least = smallest if has_queue else 0
-        wanted = share if entry.expected_bytes is None else max(2 * entry.expected_bytes, least)
+        wanted = fair_share if entry.expected_bytes is None else max(2 * entry.expected_bytes, least)
         free = min(limits.shard_bytes - has_queue * entry.queued_bytes, limits.subtask_bytes - self.used)
         entry.reserved_bytes = max(0, min(wanted, free))
         self.used += entry.reserved_bytes
-        return entry.reserved_bytes if has_queue else max(entry.reserved_bytes, share)
+        return entry.reserved_bytes if has_queue else max(entry.reserved_bytes, fair_share)
 
-    def is_over_its_own_bounds(self, entry: ShardEntry) -> bool:
-        """Whether a shard may borrow nothing before it has emitted, whatever is free: held at the gate, or too much queued."""
+    def is_over_shard_limits(self, entry: ShardEntry) -> bool:
+        """Whether a shard must emit before it may read more, however much memory is free: held back by alignment, or too much queued."""
         limits = self._limits
         return entry.queued_records > 0 and (
             entry.held_since is not None
@@ -63,79 +66,79 @@ class MemoryBudget:
             or entry.queued_records >= limits.shard_records
         )
 
-    def _may_borrow(self, entry: ShardEntry) -> bool:
+    def _may_queue_more(self, entry: ShardEntry) -> bool:
         fits = self.used + (entry.expected_bytes or 0) <= self._limits.subtask_bytes
-        return fits and not self.is_over_its_own_bounds(entry)
+        return fits and not self.is_over_shard_limits(entry)
 
 
-MARKER_FIRST = float("-inf")
+BEFORE_ALL_WATERMARKS = float("-inf")
 
 
 class PendingReads:
-    """Owns who waits for room, and for what.
+    """Owns which shards wait for memory before their next read.
 
-    A shard over a bound of its own (held at the gate, too much queued) is looked at again when it emitted; one that waits for the
-    subtask's bytes when any are free, the lowest head watermark first. An emission costs the same with one shard held as with a thousand.
+    A shard over a limit of its own (held back, too much queued) is tried again when it has emitted. The others wait for memory of the
+    subtask and get it in the order of their next watermarks. So an emission costs the same with one shard held back as with a thousand.
     """
 
     def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
         self._waiting: dict[str, ShardEntry] = {}
-        self._for_bytes = IndexedMinHeap()
+        self._waiting_for_memory = IndexedMinHeap()
 
     async def wait(self, entry: ShardEntry) -> int:
-        """Wait for room; answers the bytes that the next read may bring."""
-        entry.room = asyncio.get_running_loop().create_future()
+        """Wait until the shard's next read may start. Returns the bytes that it may bring."""
+        entry.read_grant = asyncio.get_running_loop().create_future()
         self._waiting[entry.key] = entry
-        self._place(entry)
+        self._update_order(entry)
         try:
-            return await entry.room
+            return await entry.read_grant
         finally:
-            entry.room = None
-            self._leave(entry)
+            entry.read_grant = None
+            self._remove(entry)
 
-    def emitted(self, entry: ShardEntry, readers: int) -> None:
-        """A shard emitted: it may have room now, and so may others."""
+    def on_emitted(self, entry: ShardEntry, readers: int) -> None:
+        """A shard has emitted: try its read, then the reads of others."""
         if entry.key in self._waiting:
-            self._look_at(entry, readers)
-        self._lend(readers)
+            self._try_to_grant(entry, readers)
+        self._grant_in_order(readers)
 
-    def look_at_all(self, readers: int) -> None:
-        """Whatever changed."""
+    def retry_all(self, readers: int) -> None:
+        """Try every waiting read."""
         for entry in list(self._waiting.values()):
-            self._place(entry)
-        self._lend(readers)
+            self._update_order(entry)
+        self._grant_in_order(readers)
         for entry in list(self._waiting.values()):
-            self._look_at(entry, readers)
+            self._try_to_grant(entry, readers)
 
-    def _look_at(self, entry: ShardEntry, readers: int) -> None:
-        """Give the shard room, or put it where it belongs."""
-        if entry.room is None or entry.room.done():
+    def _try_to_grant(self, entry: ShardEntry, readers: int) -> None:
+        if entry.read_grant is None or entry.read_grant.done():
             return
-        room = self._budget.room_for(entry, readers)
-        if room:
-            entry.room.set_result(room)
-            self._leave(entry)
+        read_bytes = self._budget.reserve_read(entry, readers)
+        if read_bytes:
+            entry.read_grant.set_result(read_bytes)
+            self._remove(entry)
         else:
-            self._place(entry)
+            self._update_order(entry)
 
-    def _lend(self, readers: int) -> None:
-        """What is free goes to the lowest head first; what it leaves, to the next."""
-        while (lowest := self._for_bytes.lowest()) is not None:
+    def _grant_in_order(self, readers: int) -> None:
+        """Grant free memory to the lowest next watermark first, until one read does not fit."""
+        while (lowest := self._waiting_for_memory.lowest()) is not None:
             entry = self._waiting[lowest[1]]
-            if entry.room is None or entry.room.done():
-                self._leave(entry)
+            if entry.read_grant is None or entry.read_grant.done():
+                self._remove(entry)
                 continue
-            self._look_at(entry, readers)
+            self._try_to_grant(entry, readers)
             if entry.key in self._waiting:
                 return
 
-    def _place(self, entry: ShardEntry) -> None:
-        head = entry.next_watermark
-        waits_for_bytes = not self._budget.is_over_its_own_bounds(entry)
-        self._for_bytes.set(entry.key, (MARKER_FIRST if head is None else head) if waits_for_bytes else None)
+    def _update_order(self, entry: ShardEntry) -> None:
+        watermark = entry.next_watermark
+        waits_for_memory = not self._budget.is_over_shard_limits(entry)
+        order = BEFORE_ALL_WATERMARKS if watermark is None else watermark
+        self._waiting_for_memory.set(entry.key, order if waits_for_memory else None)
 
-    def _leave(self, entry: ShardEntry) -> None:
+    def _remove(self, entry: ShardEntry) -> None:
         if self._waiting.get(entry.key) is entry:
             del self._waiting[entry.key]
-            self._for_bytes.set(entry.key, None)
+            self._waiting_for_memory.set(entry.key, None)

@@ -1,1 +1,1 @@
-"""Which shards there are, which this subtask owns, and the state of each. Start at `shard_table.py`."""
+"""Which shards exist, which of them this subtask owns, and the state of each. Start at `shard_table.py`."""

@@ -1,4 +1,4 @@
-"""Which subtask reads which shard (S9)."""
+"""Which subtask reads which shard (S9), and which subtask monitors it for another one (A2)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 
 ShardAssigner = Callable[[Shard, int], int]
-"""From a shard and the parallelism to the subtask that owns it; numbers past the last one count round."""
+"""From a shard and the parallelism to the number of the subtask that owns it."""
 
 
 def uniform(shard: Shard, parallelism: int) -> int:
-    """By the middle of the hash range, rotated by a crc32 of the stream (FLINK-24639; Python's `hash` differs per process)."""
-    place = shard.hash_range.middle * parallelism >> 128
-    return (place + zlib.crc32(shard.stream.encode())) % parallelism
+    """By the middle of the hash range, rotated by a crc32 of the stream (FLINK-24639). Python's `hash` differs per process."""
+    index = shard.hash_range.middle * parallelism >> 128
+    return (index + zlib.crc32(shard.stream.encode())) % parallelism
 
 
 class UniformAssigner:
@@ -30,9 +30,9 @@ class UniformAssigner:
 
 
 def monitor_of(owner: int, parallelism: int) -> int:
-    """The subtask that looks after the shards of `owner`: the first one, for those of the first the second.
+    """The subtask that monitors the shards of `owner`: subtask 0, and subtask 1 for those of subtask 0.
 
-    One of them reads the stored positions of the whole job, and a subtask that is gone cannot look after its own.
+    One subtask reads the stored positions of the whole job; a subtask that is gone cannot monitor its own shards.
     """
     return 0 if owner != 0 else min(1, parallelism - 1)
 
@@ -40,23 +40,23 @@ def monitor_of(owner: int, parallelism: int) -> int:
 def monitored_shards(
     listed: Iterable[Shard], own: Collection[str], assigner: ShardAssigner, subtask: int, parallelism: int
 ) -> dict[str, tuple[Shard, int]]:
-    """The listed shards that this subtask looks after for others, by key, each with its owner."""
+    """The listed shards that this subtask monitors for others, by key, each with its owner."""
     owners = {shard.key: (shard, assigner(shard, parallelism)) for shard in listed if shard.key not in own}
     return {key: found for key, found in owners.items() if monitor_of(found[1], parallelism) == subtask}
 
 
 def missing_reader_reason(
-    owner: int, parallelism: int, missing: Collection[int], left_out: Collection[int], has_stored_positions: bool
+    owner: int, parallelism: int, missing: Collection[int], timed_out: Collection[int], has_stored_positions: bool
 ) -> str | None:
-    """Who should read a shard of another subtask; None when nobody here can judge whether it is read.
+    """Why nobody may be reading a shard of another subtask; None when this cannot be judged here.
 
-    That needs the owner's stored position, or the certainty that there is no owner: an assigner that names none, or a subtask that is
-    has not joined. Without either nobody knows what another subtask has emitted.
+    It can be judged when the owner's stored positions are known, or when there is certainly no owner: the assigner names none, or the
+    owner has not joined.
     """
     if not 0 <= owner < parallelism:
-        return f"nobody owns it: it was given to subtask {owner} of {parallelism}"
+        return f"no subtask owns it: it was assigned to subtask {owner} of {parallelism}"
     if owner in missing:
         return f"its owner, subtask {owner}, has not joined"
     if not has_stored_positions:
         return None
-    return f"its owner, subtask {owner}, {'is not heard of' if owner in left_out else 'stores no progress'}"
+    return f"its owner, subtask {owner}, {'has timed out' if owner in timed_out else 'stores no progress'}"

@@ -1,4 +1,4 @@
-"""ShardDiscovery: which shards there are, at the start and from time to time (S3)."""
+"""ShardDiscovery: lists the shards of every stream, at the start and periodically (S3)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Protocol
 from recordpublisher.publishers.errors import FatalKinesisError, RecordPublisherError, StreamNotFoundError
 from recordpublisher.publishers.shards import Shard
 
-Looked = Callable[[str, list[Shard]], Awaitable[None]]
-"""Takes a stream and everything it lists."""
+ListingHandler = Callable[[str, list[Shard]], Awaitable[None]]
+"""Called with a stream and its complete listing."""
 
 log = logging.getLogger("recordpublisher.discovery")
 
@@ -25,7 +25,7 @@ class ShardLister(Protocol):
 
 
 class ShardDiscovery:
-    """Looks for shards. Owns which streams are known to be deleted."""
+    """Lists shards. Owns which streams are known to be deleted."""
 
     def __init__(self, lister: ShardLister, streams: Sequence[str], interval_ms: int) -> None:
         self._lister = lister
@@ -33,8 +33,8 @@ class ShardDiscovery:
         self._interval = interval_ms / 1000
         self.deleted: set[str] = set()
 
-    async def initial(self) -> list[Shard]:
-        """Every shard of every stream. Raises: StreamNotFoundError, and whatever else makes the first look fail."""
+    async def list_all(self) -> list[Shard]:
+        """Every shard of every stream. Raises: StreamNotFoundError, and any other error of the first listing."""
         found: list[Shard] = []
         for stream in self._streams:
             found += await self._lister.list_shards(stream)
@@ -45,23 +45,23 @@ class ShardDiscovery:
         """Whether no stream is left."""
         return bool(self._streams) and len(self.deleted) == len(self._streams)
 
-    async def run(self, looked: Looked) -> None:
-        """Look again and again; trouble on the way never ends the job (S3), deletion of the last stream does."""
+    async def run(self, on_listing: ListingHandler) -> None:
+        """List periodically. A failed listing never ends the job (S3); this returns when the last stream was deleted."""
         while not self.all_deleted:
             if self._interval < 0:
                 return
             await asyncio.sleep(self._interval)
             for stream in self._streams:
                 if stream not in self.deleted:
-                    await self._look(stream, looked)
+                    await self._list(stream, on_listing)
 
-    async def _look(self, stream: str, looked: Looked) -> None:
+    async def _list(self, stream: str, on_listing: ListingHandler) -> None:
         try:
-            await looked(stream, await self._lister.list_shards(stream))
+            await on_listing(stream, await self._lister.list_shards(stream))
         except StreamNotFoundError:
-            log.warning("stream %s does not exist any more", stream)
+            log.warning("stream %s was deleted", stream)
             self.deleted.add(stream)
         except FatalKinesisError as error:
-            log.warning("discovery of %s is refused, reshards are seen by ChildShards only: %s", stream, error)
+            log.warning("shards of %s may not be listed, reshards are found by ChildShards only: %s", stream, error)
         except RecordPublisherError as error:
-            log.warning("discovery of %s failed and is tried again in %.0f s: %s", stream, self._interval, error)
+            log.warning("listing the shards of %s failed, next attempt in %.0f s: %s", stream, self._interval, error)

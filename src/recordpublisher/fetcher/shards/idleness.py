@@ -1,61 +1,61 @@
-"""Idleness judged on evidence, never on elapsed time alone (W3)."""
+"""IdlenessTimer: whether a shard is idle, judged by reads that returned nothing, never by elapsed time alone (W3)."""
 
 from __future__ import annotations
 
 from ..watermark_rules import is_idle
 
-LONGEST_CREDIT_SECONDS = 6.0
-"""A gap between two answers counts as observed up to this long: a healthy subscription sends an empty event about every 5 s.
+MAX_CREDIT_SECONDS = 6.0
+"""The time between two reads counts up to this much: a healthy subscription sends an empty event about every 5 s.
 
-A longer gap means failed, throttled or withheld reads, suspension, starvation or back-pressure; what exceeds it was not observed.
+A longer gap means failed, throttled or withheld reads, suspension, starvation or back-pressure. What exceeds it was not observed.
 """
-FRESH_SECONDS = 2.0
-"""After a suspension the first answers may be from before it (under way, or in the socket's buffer): so much silence must be seen anew."""
+MIN_SECONDS_AFTER_SUSPENSION = 2.0
+"""After a suspension the first responses may be older than it (under way, or in the socket's buffer). A shard counts as idle again only
+after it was observed silent for this long."""
 
 
 class IdlenessTimer:
-    """Adds up how long a shard was seen silent: answered reads that were empty and at the tip, without a break.
+    """Adds up for how long a shard was observed silent: successful reads at the tip that returned no record, without a break.
 
-    `lost` in the methods is all the time so far in which this process was suspended (see `SuspensionDetector`); it is not credited.
+    `lost` in `on_empty_read` is the total time so far in which this process was suspended (see `SuspensionDetector`). It does not count.
     """
 
     def __init__(self) -> None:
         self._observed = 0.0
-        self._fresh = FRESH_SECONDS
-        self._last_answer: float | None = None
-        self._lost_then = 0.0
+        self._since_suspension = MIN_SECONDS_AFTER_SUSPENSION
+        self._last_read: float | None = None
+        self._lost_at_last_read = 0.0
 
     @property
     def observed_ms(self) -> int:
-        """Milliseconds of evidence."""
+        """For how long the shard was observed silent."""
         return round(self._observed * 1000)
 
-    def lasts(self, interval_ms: int) -> bool:
-        """Whether the shard was silent for the whole interval, and was looked at since the process last slept. -1: never."""
-        if not is_idle(self.observed_ms, interval_ms):
-            return False
-        return self._fresh >= min(FRESH_SECONDS, interval_ms / 1000)
+    def is_idle(self, interval_ms: int) -> bool:
+        """Whether the shard was silent for the whole interval, and was read since the last suspension. An interval of -1: never."""
+        was_read_since_suspension = self._since_suspension >= min(MIN_SECONDS_AFTER_SUSPENSION, interval_ms / 1000)
+        return is_idle(self.observed_ms, interval_ms) and was_read_since_suspension
 
-    def saw_silence(self, now: float, lost: float = 0.0) -> None:
-        """An answered read was empty and said that it stood at the tip; `now` in monotonic seconds."""
-        if self._last_answer is not None:
-            seconds = now - self._last_answer - (lost - self._lost_then)
-            credit = max(0.0, min(seconds, LONGEST_CREDIT_SECONDS))
+    def on_empty_read(self, now: float, lost: float = 0.0) -> None:
+        """A read at the tip returned no record; `now` in monotonic seconds."""
+        if self._last_read is not None:
+            seconds = now - self._last_read - (lost - self._lost_at_last_read)
+            credit = max(0.0, min(seconds, MAX_CREDIT_SECONDS))
             self._observed += credit
-            self._fresh += credit
-        self._last_answer, self._lost_then = now, lost
+            self._since_suspension += credit
+        self._last_read, self._lost_at_last_read = now, lost
 
-    def saw_life(self) -> None:
-        """A record arrived, or a read stood behind the tip: the evidence is void (W4)."""
+    def on_record(self) -> None:
+        """A record arrived, or a read was behind the tip: start again from zero (W4)."""
         self._observed = 0.0
-        self._fresh = FRESH_SECONDS
-        self._last_answer = None
+        self._since_suspension = MIN_SECONDS_AFTER_SUSPENSION
+        self._last_read = None
 
-    def interrupted(self) -> None:
-        """Reads failed or were withheld: what comes next is not credited for the time since (W3)."""
-        self._last_answer = None
+    def on_interruption(self) -> None:
+        """Reads failed or were withheld: the time until the next read does not count (W3)."""
+        self._last_read = None
 
-    def slept(self) -> None:
-        """The process was suspended: what was seen before stands, but nothing is judged by it before the shard was read anew (W3)."""
-        self._last_answer = None
-        self._fresh = 0.0
+    def on_suspension(self) -> None:
+        """The process was suspended: what was observed stays, but the shard must be read again before it counts as idle (W3)."""
+        self._last_read = None
+        self._since_suspension = 0.0

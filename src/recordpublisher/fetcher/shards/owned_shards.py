@@ -1,4 +1,4 @@
-"""OwnedShards: which shards this subtask owns, from the first to the last it hears of them (S3, S5, S9)."""
+"""OwnedShards: which shards this subtask owns: adds new ones, removes those that are gone (S3, S5, S9)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
 
 from .discovery import ShardDiscovery
+from .shard_entry import ShardEntry, ShardStage
 from .shard_state import ShardState
-from .shard_table import ShardEntry, ShardStage, ShardTable
+from .shard_table import ShardTable
 
 
 class OwnedShards:
-    """Takes shards into the table and out of it; tells `changed` and `forgotten` of each."""
+    """Adds shards to the table and removes them. `on_added` and `on_removed` are called for each; `on_added` also when only the rest of
+    a deleted stream's shard is left to emit."""
 
     def __init__(
         self,
@@ -22,55 +24,55 @@ class OwnedShards:
         discovery: ShardDiscovery,
         is_ours: Callable[[Shard], bool],
         clock: Clock,
-        changed: Callable[[ShardEntry], None],
-        forgotten: Callable[[str], None],
+        on_added: Callable[[ShardEntry], None],
+        on_removed: Callable[[str], None],
     ) -> None:
         self._table = table
         self._discovery = discovery
         self._is_ours = is_ours
         self._clock = clock
-        self._changed = changed
-        self._forgotten = forgotten
+        self._on_added = on_added
+        self._on_removed = on_removed
 
-    def open(self, listed: Iterable[Shard], states: Mapping[str, ShardState]) -> None:
-        """The shards of a start, each with its state."""
-        shards = self._table.learn(listed)
+    def add_initial(self, listed: Iterable[Shard], states: Mapping[str, ShardState]) -> None:
+        """Add the shards of the first listing, each with its state."""
+        shards = self._table.add_listed(listed)
         for stream in {shard.stream for shard in shards}:
-            self._table.expired(stream, [shard for shard in shards if shard.stream == stream])
+            self._table.update_listing(stream, [shard for shard in shards if shard.stream == stream])
         for shard in shards:
-            self._own(shard, states[shard.key])
+            self._add_if_ours(shard, states[shard.key])
 
-    def take(self, shards: Iterable[Shard]) -> None:
-        """Shards found later are read from TRIM_HORIZON (S3)."""
-        for shard in self._table.learn(shards):
-            self._own(shard, ShardState(StartingPosition.trim_horizon()))
+    def add_new(self, shards: Iterable[Shard]) -> None:
+        """Add shards that were found later. They are read from TRIM_HORIZON (S3)."""
+        for shard in self._table.add_listed(shards):
+            self._add_if_ours(shard, ShardState(StartingPosition.trim_horizon()))
 
-    def look(self, stream: str, listed: list[Shard]) -> None:
-        """What a whole listing of a stream says: new shards are taken, expired ones forgotten (S5)."""
-        self.take(listed)
-        for key in self._table.expired(stream, listed):
-            self.forget(key)
+    def apply_listing(self, stream: str, listed: list[Shard]) -> None:
+        """Take a complete listing of a stream: add new shards, remove expired ones (S5)."""
+        self.add_new(listed)
+        for key in self._table.update_listing(stream, listed):
+            self.remove(key)
 
-    def stream_was_deleted(self, entry: ShardEntry) -> None:
-        """Emit what was read of a shard that is gone with its stream, then forget it: nobody shall wait for it."""
+    def on_stream_deleted(self, entry: ShardEntry) -> None:
+        """The shard's stream was deleted: emit what was read, then remove the shard, so that no watermark waits for it."""
         self._discovery.deleted.add(entry.shard.stream)
         entry.stage = ShardStage.DRAINING
         if entry.queue:
-            self._changed(entry)
+            self._on_added(entry)
         else:
-            self.forget(entry.key)
+            self.remove(entry.key)
 
-    def is_deleted(self, entry: ShardEntry) -> bool:
-        """Whether the shard's stream does not exist any more."""
+    def is_stream_deleted(self, entry: ShardEntry) -> bool:
+        """Whether the shard's stream was deleted."""
         return entry.shard.stream in self._discovery.deleted
 
-    def forget(self, key: str) -> None:
-        """Drop a shard: state cannot grow for ever."""
-        self._table.forget(key)
-        self._forgotten(key)
+    def remove(self, key: str) -> None:
+        """Remove a shard: state must not grow for ever."""
+        self._table.remove(key)
+        self._on_removed(key)
 
-    def _own(self, shard: Shard, state: ShardState) -> None:
+    def _add_if_ours(self, shard: Shard, state: ShardState) -> None:
         if shard.key not in self._table and self._is_ours(shard):
             entry = self._table.add(shard, state)
             entry.owned_since_ms = self._clock.now_ms()
-            self._changed(entry)
+            self._on_added(entry)

@@ -1,4 +1,4 @@
-"""ShardState: how far one shard was emitted, frozen, and as readable JSON (S5)."""
+"""ShardState: how far one shard was emitted; immutable, and stored as readable JSON (S5)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from recordpublisher.publishers.positions import WHOLE_RECORD, PositionType, Seq
 
 @dataclass(frozen=True, slots=True)
 class ShardState:
-    """What is known of a shard's emitted part.
+    """How far a shard was emitted.
 
-    `position` is the last emitted record, `continuation` the last fan-out ContinuationSequenceNumber at or behind it; polling
-    never uses the latter (F6). Without a position the shard begins at `start`. `watermark` (epoch ms) is the shard watermark after
-    the last emitted record, `arrival_ms` that record's arrival, `tip_ms` when a read last stood at the shard's tip. `ended` only once
-    the last record was emitted (S2). `waiting`: it has not started, since its parents are not finished.
+    - `position`: the last emitted record; None: the shard begins at `start`.
+    - `continuation`: the last fan-out ContinuationSequenceNumber at or behind the position; polling never uses it (F6).
+    - `watermark`: the shard's watermark after the last emitted record (epoch ms); `arrival_ms`: that record's arrival.
+    - `tip_ms`: when a read last stood at the shard's tip.
+    - `ended`: the last record was emitted (S2). `waiting`: the shard has not started, since its parents are not finished.
     """
 
     start: StartingPosition
@@ -31,17 +32,17 @@ class ShardState:
     waiting: bool = False
 
     def starting_position(self, use_continuation: bool) -> StartingPosition:
-        """Where a publisher goes on: fan-out behind the continuation, everybody else behind the last record."""
-        if use_continuation and self.continuation is not None and not self._stands_inside_aggregate:
+        """Where a publisher resumes: fan-out after the continuation, others after the last emitted record."""
+        if use_continuation and self.continuation is not None and not self._is_inside_aggregate:
             return StartingPosition(PositionType.AFTER_SEQUENCE_NUMBER, self.continuation)
         return self.start if self.position is None else StartingPosition.after(self.position)
 
     @property
-    def _stands_inside_aggregate(self) -> bool:
+    def _is_inside_aggregate(self) -> bool:
         return self.position is not None and self.position.is_inside_aggregate
 
     def to_json(self) -> dict[str, Any]:
-        """A plain dict without empty entries."""
+        """A plain dict; None and False are left out."""
         entries = {
             "start": start_to_json(self.start),
             "position": None if self.position is None else self.position.sequence,
@@ -81,7 +82,7 @@ class ShardState:
 
 
 def start_to_json(start: StartingPosition) -> str | dict[str, Any]:
-    """Where a shard begins, as JSON."""
+    """A starting position as JSON."""
     if start.timestamp_ms is not None:
         return {"type": start.type.value, "timestamp": start.timestamp_ms}
     if start.sequence_number is not None:

@@ -1,4 +1,4 @@
-"""Event-time alignment: whose turn it is, and how much of a queued batch lies below the ceiling (W8, W9)."""
+"""Alignment: which shard emits next, and how many of its queued records are within the emit limit (W8, W9)."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from bisect import bisect_right
 
 from recordpublisher.publishers.clock import Clock
 
+from .. import watermark_rules
 from ..coordination.active_minimum import ActiveMinimum
 from ..coordination.watermark_tracker import SubtaskReport, WatermarkTracker
 from ..min_heap import IndexedMinHeap
-from ..shards.shard_table import ShardEntry
-from ..watermark_rules import emit_limit
+from ..shards.shard_entry import ShardEntry
 
-MARKER_FIRST = -math.inf
+BEFORE_ALL_WATERMARKS = -math.inf
 
 
 class Alignment:
-    """Decides; owns the heads of all queues and what this subtask reports.
+    """Owns the next watermark of every shard, and what this subtask reports to the tracker.
 
-    A record is emitted iff its watermark <= global watermark + lookahead (W8). The reported value of a shard is the head of its queue
-    when something is queued, so that a held record can raise the global value (W1). Without lookahead the shards take turns.
+    A record may be emitted when its watermark <= global watermark + lookahead (W8). A shard with queued records is reported with the
+    watermark of its next record, so that a record that is held back can still raise the global watermark (W1). Without a lookahead the
+    shards take turns.
     """
 
     def __init__(
@@ -31,30 +32,31 @@ class Alignment:
         self._subtask = subtask
         self._lookahead = lookahead_ms
         self._clock = clock
-        self._patience_seconds = startup_timeout_ms / 1000
-        self._patience_ends = math.inf
-        self._reported = ActiveMinimum()
-        self._heads = IndexedMinHeap()
-        self._tickets = itertools.count()
+        self._startup_timeout_seconds = startup_timeout_ms / 1000
+        self._startup_ends_at = math.inf
+        self._active = ActiveMinimum()
+        self._next_shards = IndexedMinHeap()
+        """The shards that may emit, in the order in which they do: by next watermark, or by turn."""
+        self._turns = itertools.count()
         self._entries: dict[str, ShardEntry] = {}
-        self.until: int | None = None
-        """A fixed ceiling of a bounded run (epoch ms)."""
-        self.furthest: int | None = None
-        """Where the furthest shard stands (epoch ms), for others to measure their shards against (W12)."""
+        self.until_event_time: int | None = None
+        """The event-time bound of a bounded run (epoch ms)."""
+        self.max_watermark: int | None = None
+        """The highest watermark of this subtask's active shards (epoch ms): other subtasks measure their stragglers against it (W12)."""
 
-    def begin(self) -> None:
-        """The job was opened: from now on it waits for the first global value (W10)."""
-        self._patience_ends = self._clock.monotonic() + self._patience_seconds
+    def start(self) -> None:
+        """The job was opened: the start-up timeout for the first global watermark begins (W10)."""
+        self._startup_ends_at = self._clock.monotonic() + self._startup_timeout_seconds
 
     @property
-    def is_out_of_patience(self) -> bool:
+    def is_startup_timeout_over(self) -> bool:
         """Whether the start-up timeout is over (W6, W10)."""
-        return self._clock.monotonic() >= self._patience_ends
+        return self._clock.monotonic() >= self._startup_ends_at
 
     @property
-    def is_alone(self) -> bool:
-        """Whether the subtask goes by its own minimum, since nothing was ever heard of the tracker (W10)."""
-        return self.is_out_of_patience and self._tracker.current() is None and not self._tracker.is_reachable
+    def is_without_tracker(self) -> bool:
+        """Whether the subtask uses its own minimum, since the tracker was never reached within the start-up timeout (W10)."""
+        return self.is_startup_timeout_over and self._tracker.current() is None and not self._tracker.is_reachable
 
     @property
     def global_watermark(self) -> int | None:
@@ -62,115 +64,115 @@ class Alignment:
         return self._tracker.current()
 
     @property
-    def holder(self) -> str | None:
-        """The shard that holds this subtask's minimum (W10)."""
-        return self._reported.lowest_key()
+    def blocking_shard(self) -> str | None:
+        """The shard with this subtask's lowest watermark, for which the others wait (W10)."""
+        return self._active.lowest_key()
 
     @property
     def lag_ms(self) -> int | None:
-        """How far this subtask's furthest shard lies above the global watermark: much more than the lookahead, and one holds all (W12)."""
+        """How far this subtask's highest watermark is above the global one. Much more than the lookahead: one shard blocks all (W12)."""
         value = self.global_watermark
-        return None if value is None or self.furthest is None else max(0, self.furthest - value)
+        return None if value is None or self.max_watermark is None else max(0, self.max_watermark - value)
 
-    def changed(self, entry: ShardEntry, takes_part: bool = True, holds_others: bool = True) -> None:
+    def update(self, entry: ShardEntry, may_emit: bool = True, holds_watermark: bool = True) -> None:
         """A shard's queue, stage or idleness changed.
 
-        `takes_part` is False for a shard that may emit no more in this run, `holds_others` for one that nobody should wait for.
+        `may_emit` is False for a shard that emits no more in this run, `holds_watermark` for one that watermarks do not wait for.
         """
         self._entries[entry.key] = entry
-        active = holds_others and entry.is_active
-        head = entry.next_watermark
-        self._reported.set(entry.key, active, entry.alignment_watermark)
-        self._heads.set(entry.key, self._turn(entry, head) if entry.queue and takes_part else None)
-        self._note_held(entry, head)
+        watermark = entry.next_watermark
+        is_active = holds_watermark and entry.is_active
+        self._active.set(entry.key, is_active, watermark_rules.shard_watermark(watermark, entry.state.watermark))
+        self._next_shards.set(entry.key, self._order(entry, watermark) if entry.queue and may_emit else None)
+        self._update_held_time(entry, watermark)
 
-    def forget(self, key: str) -> None:
-        """A shard is no more."""
-        self._reported.forget(key)
-        self._heads.set(key, None)
+    def remove(self, key: str) -> None:
+        """A shard was removed."""
+        self._active.forget(key)
+        self._next_shards.set(key, None)
         self._entries.pop(key, None)
 
-    def took_its_turn(self, entry: ShardEntry) -> None:
-        """A shard emitted: without a gate it goes to the end of the line."""
-        self._heads.set(entry.key, None)
+    def on_emitted(self, entry: ShardEntry) -> None:
+        """A shard has emitted: where the shards take turns, the next `update` puts it last."""
+        self._next_shards.set(entry.key, None)
 
     def report(self) -> int | None:
-        """Tell the tracker where this subtask stands, idle or not (W7), and learn the global watermark."""
-        status, watermark = self._reported.status()
-        return self._tracker.report(SubtaskReport(self._subtask, status, watermark, self.furthest))
+        """Report this subtask's status and watermark to the tracker, also while idle (W7). Returns the global watermark."""
+        status, watermark = self._active.status()
+        return self._tracker.report(SubtaskReport(self._subtask, status, watermark, self.max_watermark))
 
-    def value(self) -> int | None:
-        """The global watermark after telling where this subtask stands, or what stands in for it (W10)."""
+    def report_and_get(self) -> int | None:
+        """Report, and return the global watermark, or the own minimum where there is no tracker (W10).
+
+        A tracker that responds and has no value yet is waited for: some shard has not reported (W2).
+        """
         value = self.report()
-        return self._own_minimum_after_patience() if value is None else value
+        if value is None and self.is_without_tracker:
+            return self._active.status()[1]
+        return value
 
-    def next_emission(self) -> tuple[ShardEntry, int] | None:
-        """The shard whose turn it is and how many records of its first batch may go; None: everything waits or is empty."""
-        lowest = self._heads.lowest()
-        if lowest is None:
+    def select_next(self) -> tuple[ShardEntry, int] | None:
+        """Select the shard that emits next, and how many records of its first batch. None: all are held back or empty.
+
+        Reports to the tracker, and tells it which global watermark the shard waits for, so that the subtask is notified (W9a).
+        """
+        first = self._next_shards.lowest()
+        if first is None:
             return None
-        entry = self._entries[lowest[1]]
-        if entry.next_watermark is None:
+        entry = self._entries[first[1]]
+        watermark = entry.next_watermark
+        if watermark is None:
             return entry, 0
-        count = self._below(entry, self.ceiling())
-        if not count:
-            self._wait_for(entry.next_watermark)
-        return (entry, count) if count else None
+        count = _count_within(entry, self.emit_limit())
+        if count:
+            return entry, count
+        if self._lookahead is not None and (self.until_event_time is None or watermark <= self.until_event_time):
+            self._tracker.notify_at(watermark - self._lookahead)
+        return None
 
-    def ceiling(self) -> float:
-        """No record with a watermark above it may be emitted (epoch ms; infinite without alignment)."""
-        bound = math.inf if self.until is None else self.until
-        if self._lookahead is None:
-            return bound
-        return min(bound, emit_limit(self.value(), self._lookahead))
+    def emit_limit(self) -> float:
+        """The highest watermark that may be emitted (epoch ms; infinite without alignment). Reports to the tracker."""
+        return self._limit(None if self._lookahead is None else self.report_and_get())
 
-    def _wait_for(self, head: int) -> None:
-        """Say which global watermark lets the held record go, to be told when it is reached (W9a)."""
-        if self._lookahead is not None and (self.until is None or head <= self.until):
-            self._tracker.notify_at(head - self._lookahead)
-
-    def _turn(self, entry: ShardEntry, head: int | None) -> float:
-        """What orders the heads: markers first, then event time, or a ticket that is kept until the turn comes."""
-        if head is None:
-            return MARKER_FIRST
-        if self._is_gated:
-            return self._turn_beside_others(head) if entry.left_behind else head
-        held_ticket = self._heads.value(entry.key)
-        return next(self._tickets) if held_ticket is None or held_ticket == MARKER_FIRST else held_ticket
-
-    def _turn_beside_others(self, head: int) -> float:
-        """A shard that is left out would always be the lowest: it takes turns with the lowest of those that count (P7, W12)."""
-        lowest = self._reported.status()[1]
-        return head if lowest is None else max(head, lowest + 1)
+    def _limit(self, global_watermark: int | None) -> float:
+        limit = watermark_rules.emit_limit(global_watermark, self._lookahead)
+        return limit if self.until_event_time is None else min(limit, self.until_event_time)
 
     @property
-    def _is_gated(self) -> bool:
-        return self._lookahead is not None or self.until is not None
+    def _has_limit(self) -> bool:
+        return self._lookahead is not None or self.until_event_time is not None
 
-    def _own_minimum_after_patience(self) -> int | None:
-        """Before any first value of a tracker that does not answer, its own minimum stands in once the start-up timeout is over (W10).
+    def _order(self, entry: ShardEntry, watermark: int | None) -> float:
+        """The shard with the lowest order emits next.
 
-        One that answers and knows no value yet is waited for: some shard has not spoken (W2).
+        A batch without records comes first. With a limit the order is the next watermark. Without one it is the number of a turn, which
+        a shard keeps until it has emitted.
         """
-        return self._reported.status()[1] if self.is_alone else None
+        if watermark is None:
+            return BEFORE_ALL_WATERMARKS
+        if self._has_limit:
+            return self._order_of_excluded(watermark) if entry.is_excluded else watermark
+        turn = self._next_shards.value(entry.key)
+        return next(self._turns) if turn is None or turn == BEFORE_ALL_WATERMARKS else turn
 
-    def _below(self, entry: ShardEntry, ceiling: float) -> int:
-        watermarks = entry.queue[0].watermarks or ()
-        if watermarks[-1] <= ceiling:
-            return len(watermarks) - entry.offset
-        return bisect_right(watermarks, ceiling, lo=entry.offset) - entry.offset
+    def _order_of_excluded(self, watermark: int) -> float:
+        """An excluded shard would always be the lowest: instead it takes turns with the lowest shard that counts (P7, W12)."""
+        lowest = self._active.status()[1]
+        return watermark if lowest is None else max(watermark, lowest + 1)
 
-    def _note_held(self, entry: ShardEntry, head: int | None) -> None:
-        """Keep the time that a shard was held at the gate; it borrows no memory meanwhile (P6)."""
-        is_held = self._is_gated and head is not None and head > self._last_ceiling()
+    def _update_held_time(self, entry: ShardEntry, watermark: int | None) -> None:
+        """Measure how long a shard is held back; meanwhile it gets no extra memory (P6)."""
+        is_held = self._has_limit and watermark is not None and watermark > self._limit(self._tracker.current())
         if is_held and entry.held_since is None:
             entry.held_since = self._clock.monotonic()
         elif not is_held and entry.held_since is not None:
             entry.held_seconds += self._clock.monotonic() - entry.held_since
             entry.held_since = None
 
-    def _last_ceiling(self) -> float:
-        bound = math.inf if self.until is None else self.until
-        if self._lookahead is None:
-            return bound
-        return min(bound, emit_limit(self._tracker.current(), self._lookahead))
+
+def _count_within(entry: ShardEntry, limit: float) -> int:
+    """How many of the next records of a shard's first batch are within the limit; watermarks never fall within a batch."""
+    watermarks = entry.queue[0].watermarks or ()
+    if watermarks[-1] <= limit:
+        return len(watermarks) - entry.offset
+    return bisect_right(watermarks, limit, lo=entry.offset) - entry.offset

@@ -1,4 +1,4 @@
-"""StragglerDetector: which shards lie so far behind that nobody shall wait for them (W12), and how far everybody lies apart."""
+"""StragglerDetector: which shards are so far behind that watermarks do not wait for them (W12). Late records after idleness."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from collections.abc import Callable
 from recordpublisher.publishers.records import RecordBatch
 
 from ..coordination.watermark_tracker import WatermarkTracker
-from ..shards.shard_table import ShardEntry, ShardTable
+from ..shards.shard_entry import ShardEntry
+from ..shards.shard_table import ShardTable
+from ..watermark_rules import shard_watermark
 
 
 class StragglerDetector:
-    """Looks at every heartbeat. Owns which shards are left out, and the furthest watermark of this subtask.
+    """Owns which shards are excluded, and the highest watermark of this subtask. Updated at each heartbeat.
 
-    A shard is left out while its next record lies more than `flink.watermark.alignment.max.lag` below the furthest next record of the job:
-    it is read and emitted as before, holds neither the global watermark nor the sink's, and counts again once it has caught up. The
-    furthest shard is never left out, so that somebody always counts.
+    A shard is excluded while its next record is more than `flink.watermark.alignment.max.lag` below the highest next record of the job.
+    It is read and emitted as before; neither the global watermark nor the sink's waits for it. It counts again once it has caught up.
+    The shard with the highest watermark is never excluded, so that at least one counts.
     """
 
     def __init__(
@@ -23,56 +25,60 @@ class StragglerDetector:
         table: ShardTable,
         tracker: WatermarkTracker,
         max_lag_ms: int | None,
-        changed: Callable[[ShardEntry], None],
+        on_changed: Callable[[ShardEntry], None],
     ) -> None:
         self._table = table
         self._tracker = tracker
         self._max_lag_ms = max_lag_ms
-        self._changed = changed
-        self.furthest: int | None = None
-        """Where the furthest active shard of this subtask stands (epoch ms): its next queued record, or its last."""
+        self._on_changed = on_changed
+        self.max_watermark: int | None = None
+        """The highest watermark of this subtask's active shards (epoch ms): of the next queued record, or else of the last one."""
 
-    def look(self) -> None:
-        """Judge every shard again."""
-        places = {entry.key: place for entry in self._table if (place := place_of(entry)) is not None}
-        self.furthest = max(places.values(), default=None)
+    def update(self) -> None:
+        """Decide again for every shard."""
+        watermarks = {entry.key: value for entry in self._table if (value := watermark_of(entry)) is not None}
+        self.max_watermark = max(watermarks.values(), default=None)
         if self._max_lag_ms is None:
             return
-        limit = self.furthest_of_all
+        highest = self.job_max_watermark
         for entry in self._table:
-            place = places.get(entry.key)
-            is_left = limit is not None and place is not None and limit - place > self._max_lag_ms
-            if is_left != entry.left_behind:
-                entry.left_behind = is_left
-                self._changed(entry)
+            excluded = is_straggler(watermarks.get(entry.key), highest, self._max_lag_ms)
+            if excluded != entry.is_excluded:
+                entry.is_excluded = excluded
+                self._on_changed(entry)
 
     @property
-    def furthest_of_all(self) -> int | None:
-        """Where the furthest shard of the job stands, as far as it is known here (epoch ms)."""
-        known = [each for each in (self.furthest, self._tracker.max_shard_watermark()) if each is not None]
+    def job_max_watermark(self) -> int | None:
+        """The highest watermark of the job's active shards, as far as it is known here (epoch ms)."""
+        known = [each for each in (self.max_watermark, self._tracker.max_shard_watermark()) if each is not None]
         return max(known, default=None)
 
 
-def place_of(entry: ShardEntry) -> int | None:
-    """Where a shard stands (epoch ms) that is neither idle nor over: its next queued record, or else its last one."""
+def is_straggler(watermark: int | None, highest: int | None, max_lag_ms: int) -> bool:
+    """Whether a shard is more than `max_lag_ms` below the highest watermark of the job (W12). None: not known."""
+    return highest is not None and watermark is not None and highest - watermark > max_lag_ms
+
+
+def watermark_of(entry: ShardEntry) -> int | None:
+    """The watermark of a shard's next queued record, or else of its last one; None when the shard is idle or not open."""
     if not entry.is_open or (entry.idle and not entry.queued_records):
         return None
-    return entry.alignment_watermark
+    return shard_watermark(entry.next_watermark, entry.state.watermark)
 
 
-def late_after_idle(batch: RecordBatch, before: int | None, value: int | None) -> int:
-    """How many records lie below the global watermark `value`, and were not late in their shard, whose watermark stood at `before`.
+def count_late_after_idle(batch: RecordBatch, shard_watermark: int | None, global_watermark: int | None) -> int:
+    """How many records are below the global watermark although they are not late in their shard.
 
-    A shard that is waited for holds the global watermark at its next record, so only one that was idle, left out, or began below (W5)
-    has any. `value` is that from before the write: afterwards the next record counts already.
+    Both watermarks are those before the write; after it the shard's next record counts already. A shard that watermarks wait for holds
+    the global watermark at its next record. So only a shard that was idle or excluded, or that started below (W5), has such records.
     """
-    if value is None or (before is not None and before >= value):
+    if global_watermark is None or (shard_watermark is not None and shard_watermark >= global_watermark):
         return 0
-    own, count = before, 0
-    for time, following in zip(batch.event_time_column, batch.watermarks or (), strict=True):
-        if time < value and (own is None or time >= own):
+    own, count = shard_watermark, 0
+    for time, next_own in zip(batch.event_time_column, batch.watermarks or (), strict=True):
+        if time < global_watermark and (own is None or time >= own):
             count += 1
-        own = following
-        if own >= value:
+        own = next_own
+        if own >= global_watermark:
             break
     return count

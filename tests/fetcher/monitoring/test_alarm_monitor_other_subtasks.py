@@ -111,11 +111,11 @@ def test_a_child_that_waits_for_a_parent_elsewhere_is_none_while_that_one_is_rea
     source.split("b", "c", "d")
     assert parent.shard.shard_id == "b"
 
-    async def reads_on(fetcher):
+    async def needs_more_reads(fetcher):
         for number in range(30):
             shards = {"s/b": {"start": "TRIM_HORIZON", "position": str(number)}}
             stored.snapshots[1] = {"version": 1, "generation": 1, "shards": shards}
             await asyncio.sleep(1)
         fetcher.stop()
 
-    assert others(source, stored, during=reads_on, tips=Tips("b", "c", "d")) == []
+    assert others(source, stored, during=needs_more_reads, tips=Tips("b", "c", "d")) == []

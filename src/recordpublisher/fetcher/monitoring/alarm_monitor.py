@@ -1,0 +1,98 @@
+"""AlarmMonitor: checks periodically for unread shards, a stalled global watermark and an unreachable tracker, and raises alarms (A2)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Protocol
+
+from ..alarms import ActiveAlarms, Alarm, AlarmKind
+from ..dependencies import FetcherDependencies
+from ..shards.shard_table import ShardTable
+from ..sink import Sink
+from ..watermarks.alignment import Alignment
+from .shard_observer import ShardObserver
+from .stall_detector import UnchangedTimer, WatermarkStallDetector
+from .status_log import blocked_by
+from .unread_shards import UnreadShardDetector
+
+log = logging.getLogger("recordpublisher.alarm")
+
+CHECKS_PER_INTERVAL = 10
+"""Checks in one alarm interval."""
+MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 30.0
+"""Between two checks."""
+
+
+class EmittedCounter(Protocol):
+    """Has the number of emitted records."""
+
+    records: int
+
+
+class AlarmMonitor:
+    """Owns when the checks run. `ShardObserver` observes the shards; `unread_shards.py` and `stall_detector.py` decide."""
+
+    def __init__(
+        self,
+        dependencies: FetcherDependencies,
+        table: ShardTable,
+        alignment: Alignment,
+        emitted: EmittedCounter,
+    ) -> None:
+        self._dependencies = dependencies
+        self._table = table
+        self._alignment = alignment
+        self._emitted = emitted
+        interval_ms = dependencies.settings.alarm_interval_ms
+        self._is_off = interval_ms < 0
+        self._pause_seconds = min(max(interval_ms / 1000 / CHECKS_PER_INTERVAL, MIN_PAUSE_SECONDS), MAX_PAUSE_SECONDS)
+        max_gap = 2 * self._pause_seconds
+        self._unread_shards = UnreadShardDetector(interval_ms, max_gap)
+        self._stall_detector = WatermarkStallDetector(max_gap)
+        self._without_tracker = UnchangedTimer(max_gap)
+        self.observer = ShardObserver(dependencies, table, max_gap)
+        self.active_alarms = ActiveAlarms(interval_ms, dependencies.on_alarm)
+
+    @property
+    def watermark_stalled_ms(self) -> int:
+        """For how long the global watermark did not rise while records were emitted or held back."""
+        return round(self._stall_detector.seconds * 1000)
+
+    async def run(self) -> None:
+        """Check until cancelled. A failed check changes nothing and never ends the job."""
+        while not self._is_off:
+            await asyncio.sleep(self._pause_seconds)
+            try:
+                await self._check()
+            except Exception:
+                log.exception("a check for alarms failed, the job continues")
+
+    async def _check(self) -> None:
+        observations = await self.observer.observe_all(self._blocked_by())
+        unread = self._unread_shards.update(observations, self._dependencies.clock.monotonic())
+        self.active_alarms.update([*unread, *self._watermark_alarms(), *self._tracker_alarms()])
+
+    def _watermark_alarms(self) -> list[Alarm]:
+        """A stalled global watermark, if anything depends on it: alignment, or a sink with a `watermark` method."""
+        dependencies = self._dependencies
+        entries = list(self._table)
+        value, now = self._alignment.global_watermark, dependencies.clock.monotonic()
+        seconds = self._stall_detector.update(value, entries, self._emitted.records, now)
+        is_used = dependencies.settings.lookahead_ms is not None or type(dependencies.sink).watermark is not Sink.watermark
+        if not is_used or seconds * 1000 < dependencies.settings.alarm_interval_ms:
+            return []
+        reason = f"it stays at {value}, waiting for {self._blocked_by()}"
+        return [Alarm(AlarmKind.STALLED, "global watermark", round(seconds * 1000), reason)]
+
+    def _tracker_alarms(self) -> list[Alarm]:
+        """The tracker was never reached (W10): raised at once, since records are emitted unaligned."""
+        if not self._alignment.is_without_tracker:
+            self._without_tracker.reset()
+            return []
+        seconds = self._without_tracker.observe(True, self._dependencies.clock.monotonic())
+        reason = "records are not aligned with those of other subtasks"
+        return [Alarm(AlarmKind.TRACKER_UNREACHABLE, "tracker", round(seconds * 1000), reason)]
+
+    def _blocked_by(self) -> str:
+        return blocked_by(self._dependencies.tracker, self._alignment.blocking_shard, self._dependencies.subtask)
