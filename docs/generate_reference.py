@@ -18,7 +18,7 @@ import typer
 
 import recordpublisher as rp
 from recordpublisher.cli.app import app
-from recordpublisher.fetcher.monitoring.metrics import OF_SHARD, OF_SUBTASK
+from recordpublisher.fetcher.monitoring.metrics import SHARD_METRICS, SUBTASK_METRICS
 from recordpublisher.publishers import errors
 from recordpublisher.publishers.kinesis import error_mapping as advice
 from recordpublisher.publishers.kinesis import error_mapping as translation
@@ -225,8 +225,8 @@ def _one_line(words: str | None) -> str:
 def _metrics_page() -> str:
     tables = [
         f"## {title}\n\n| name | type | unit | meaning |\n|---|---|---|---|\n"
-        + "\n".join(f"| `{one.name}` | {one.type} | {one.unit} | {one.sentence} |" for one in table)
-        for title, table in (("Of a subtask", OF_SUBTASK), ("Of a shard", OF_SHARD))
+        + "\n".join(f"| `{one.name}` | {one.type} | {one.unit} | {one.description} |" for one in table)
+        for title, table in (("Of a subtask", SUBTASK_METRICS), ("Of a shard", SHARD_METRICS))
     ]
     return "\n\n".join(["# Metrics", NOTE.replace("docstrings", "table of metrics"), METRICS_WORDS, *tables]) + "\n"
 

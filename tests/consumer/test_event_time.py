@@ -2,7 +2,12 @@
 
 import pytest
 
-from recordpublisher.consumer.event_time import ArrivalTimestamps, FunctionTimestamps, JsonFieldTimestamps, event_times
+from recordpublisher.consumer.event_time import (
+    ArrivalTimestamps,
+    FunctionTimestamps,
+    JsonFieldTimestamps,
+    timestamp_assigner_for,
+)
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -12,15 +17,15 @@ FIELD = {"flink.watermark.timestamp.field": "at"}
 
 
 def test_arrival_is_the_default():
-    assert isinstance(event_times(Properties(), None), ArrivalTimestamps)
-    assert ArrivalTimestamps().of(batch(b"a")) == [1_700_000_000_500]
+    assert isinstance(timestamp_assigner_for(Properties(), None), ArrivalTimestamps)
+    assert ArrivalTimestamps().timestamps(batch(b"a")) == [1_700_000_000_500]
 
 
 def test_a_users_function_wins_over_the_field():
-    made = event_times(Properties(FIELD), lambda record: len(record.data))
+    made = timestamp_assigner_for(Properties(FIELD), lambda record: len(record.data))
 
     assert isinstance(made, FunctionTimestamps)
-    assert made.of(batch(b"abc", b"")) == [3, 0]
+    assert made.timestamps(batch(b"abc", b"")) == [3, 0]
 
 
 @pytest.mark.parametrize(
@@ -36,7 +41,7 @@ def test_a_users_function_wins_over_the_field():
     ],
 )
 def test_a_field_is_epoch_ms_or_iso_8601(document, millis):
-    assert event_times(Properties(FIELD), None).of(batch(document)) == [millis]
+    assert timestamp_assigner_for(Properties(FIELD), None).timestamps(batch(document)) == [millis]
 
 
 @pytest.mark.parametrize(
@@ -44,15 +49,15 @@ def test_a_field_is_epoch_ms_or_iso_8601(document, millis):
 )
 def test_what_has_no_time_raises_and_names_the_field(document):
     with pytest.raises(ValueError, match=r"field 'at' \(flink.watermark.timestamp.field\)"):
-        JsonFieldTimestamps("at").of(batch(document))
+        JsonFieldTimestamps("at").timestamps(batch(document))
 
 
 def test_a_function_that_answers_no_number_raises():
     with pytest.raises(TypeError):
-        FunctionTimestamps(lambda record: None).of(batch(b"a"))
+        FunctionTimestamps(lambda record: None).timestamps(batch(b"a"))
 
 
 @pytest.mark.parametrize("field", ["\x00", 'quo"te', "back\\slash"])
 def test_a_field_that_the_decoder_cannot_name_is_a_bad_property(field):
     with pytest.raises(ConfigurationError, match=r"flink\.watermark\.timestamp\.field"):
-        event_times(Properties({"flink.watermark.timestamp.field": field}), None)
+        timestamp_assigner_for(Properties({"flink.watermark.timestamp.field": field}), None)

@@ -2,7 +2,7 @@
 
 import logging
 
-from recordpublisher.fetcher.alarms import NAMED, ActiveAlarms, Alarm, AlarmKind
+from recordpublisher.fetcher.alarms import MAX_LOGGED, ActiveAlarms, Alarm, AlarmKind
 
 
 def alarm(subject="s/a", lasting_ms=10_000):
@@ -11,9 +11,9 @@ def alarm(subject="s/a", lasting_ms=10_000):
 
 def told(*shows):
     heard = []
-    board = ActiveAlarms(10_000, heard.append)
+    alarms = ActiveAlarms(10_000, heard.append)
     for found in shows:
-        board.show(found)
+        alarms.update(found)
     return heard
 
 
@@ -30,22 +30,22 @@ def test_it_is_told_when_it_is_over():
 
 
 def test_the_board_counts_and_knows_its_subjects():
-    board = ActiveAlarms(10_000)
-    board.show([alarm()])
-    assert (len(board), "s/a" in board, "s/b" in board) == (1, True, False)
-    board.show([])
-    assert (len(board), "s/a" in board) == (0, False)
+    alarms = ActiveAlarms(10_000)
+    alarms.update([alarm()])
+    assert (len(alarms), "s/a" in alarms, "s/b" in alarms) == (1, True, False)
+    alarms.update([])
+    assert (len(alarms), "s/a" in alarms) == (0, False)
 
 
 def test_the_log_names_what_for_how_long_and_why(caplog):
     caplog.set_level(logging.INFO)
-    board = ActiveAlarms(10_000)
-    board.show([alarm()])
-    board.show([])
+    alarms = ActiveAlarms(10_000)
+    alarms.update([alarm()])
+    alarms.update([])
 
     assert [(record.levelno, record.message) for record in caplog.records] == [
-        (logging.ERROR, "a shard is written to, and nothing of it comes out: s/a, for 10 s; nobody owns it"),
-        (logging.INFO, "over: a shard is written to, and nothing of it comes out: s/a"),
+        (logging.ERROR, "a shard has unread records and emits none: s/a, for 10 s; nobody owns it"),
+        (logging.INFO, "over: a shard has unread records and emits none: s/a"),
     ]
 
 
@@ -53,18 +53,18 @@ def test_a_listener_that_fails_is_logged_and_nothing_else(caplog):
     def listener(alarm):
         raise ValueError("no pager")
 
-    board = ActiveAlarms(10_000, listener)
-    board.show([alarm()])
+    alarms = ActiveAlarms(10_000, listener)
+    alarms.update([alarm()])
 
-    assert len(board) == 1
+    assert len(alarms) == 1
     assert "no pager" in caplog.text
 
 
 def test_a_job_that_stands_as_a_whole_does_not_flood_the_log_but_every_alarm_is_told(caplog):
     heard = []
-    board = ActiveAlarms(10_000, heard.append)
-    board.show([alarm(f"s/{number}") for number in range(NAMED + 5)])
+    alarms = ActiveAlarms(10_000, heard.append)
+    alarms.update([alarm(f"s/{number}") for number in range(MAX_LOGGED + 5)])
 
-    assert len(heard) == NAMED + 5
-    assert len(caplog.records) == NAMED + 1
-    assert caplog.records[-1].message == "and 5 further alarms like these"
+    assert len(heard) == MAX_LOGGED + 5
+    assert len(caplog.records) == MAX_LOGGED + 1
+    assert caplog.records[-1].message == "and 5 more alarms"

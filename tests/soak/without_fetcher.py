@@ -9,8 +9,8 @@ from unittest.mock import patch
 
 from recordpublisher.fetcher import startup as opening
 from recordpublisher.fetcher.checkpoints import restore as seeding
-from recordpublisher.fetcher.data_fetcher import DataFetcher
-from recordpublisher.fetcher.shards import shard_table
+from recordpublisher.fetcher.shard_lifecycle import ShardLifecycle
+from recordpublisher.fetcher.shards import shard_entry, shard_table
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.shards.owned_shards import OwnedShards
 from recordpublisher.publishers.positions import StartingPosition
@@ -19,14 +19,14 @@ from .patches import Patches, nothing, replace_attribute
 
 
 def failed_discovery_never_ends_a_job() -> Patches:
-    async def look(self: Any, stream: str, looked: Any) -> None:
-        await looked(stream, await self._lister._client.list_shards(self._lister._names[stream]))
+    async def list_stream(self: Any, stream: str, on_listing: Any) -> None:
+        on_listing(stream, await self._lister._client.list_shards(self._lister._names[stream]))
 
-    return [replace_attribute(ShardDiscovery, "_look", look)]
+    return [replace_attribute(ShardDiscovery, "_list", list_stream)]
 
 
 def child_shards_are_used_at_once() -> Patches:
-    return [replace_attribute(DataFetcher, "_found_children", nothing)]
+    return [replace_attribute(ShardLifecycle, "on_children_found", nothing)]
 
 
 def parents_come_before_children() -> Patches:
@@ -34,17 +34,17 @@ def parents_come_before_children() -> Patches:
 
 
 def a_shard_that_waits_says_nothing_about_its_parents() -> Patches:
-    confirmed = shard_table.ShardEntry.confirmed_state.fget
+    confirmed = shard_entry.ShardEntry.snapshot_state.fget
     assert confirmed is not None
     return [
         replace_attribute(
-            shard_table.ShardEntry, "confirmed_state", property(lambda self: replace(confirmed(self), waiting=False))
+            shard_entry.ShardEntry, "snapshot_state", property(lambda self: replace(confirmed(self), waiting=False))
         )
     ]
 
 
 def other_subtasks_discover_children_by_listing() -> Patches:
-    async def run(self: Any, looked: Any) -> None:
+    async def run(self: Any, on_listing: Any) -> None:
         await asyncio.get_running_loop().create_future()
 
     return [replace_attribute(ShardDiscovery, "run", run)]
@@ -64,14 +64,14 @@ def latest_is_pinned_once_for_the_job() -> Patches:
 
 
 def found_shards_are_read_from_their_beginning() -> Patches:
-    take = OwnedShards.take
+    add_new = OwnedShards.add_new
 
     def from_the_tip(self: OwnedShards, shards: Any) -> None:
         with patch.object(StartingPosition, "trim_horizon", StartingPosition.latest):
-            take(self, shards)
+            add_new(self, shards)
 
-    return [replace_attribute(OwnedShards, "take", from_the_tip)]
+    return [replace_attribute(OwnedShards, "add_new", from_the_tip)]
 
 
 def an_old_listing_is_requested_again_at_the_start() -> Patches:
-    return [replace_attribute(opening, "LOOKS", 1)]
+    return [replace_attribute(opening, "MAX_LISTINGS", 1)]

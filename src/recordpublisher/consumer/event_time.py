@@ -57,8 +57,8 @@ class JsonFieldTimestamps:
             raise ValueError(f"no event time in field '{self._field}' ({TIMESTAMP_FIELD.key}): {error}") from error
 
 
-def timestamp_assigner(properties: Properties, assigner: Callable[[Record], int] | None) -> TimestampAssigner:
-    """The user's function if there is one, else the JSON field of the properties, else arrival. Raises: ConfigurationError for a bad name."""
+def timestamp_assigner_for(properties: Properties, assigner: Callable[[Record], int] | None) -> TimestampAssigner:
+    """The user's function, else the JSON field of the properties, else arrival. Raises: ConfigurationError for an invalid name."""
     field = properties.value(TIMESTAMP_FIELD)
     if assigner is not None:
         return FunctionTimestamps(assigner)

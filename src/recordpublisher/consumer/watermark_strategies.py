@@ -86,7 +86,7 @@ class AssignedWatermarks(Monotonous):
 def cap_future_event_times(
     event_times: Sequence[int], arrivals: Sequence[int], limit_ms: int
 ) -> tuple[Sequence[int], int]:
-    """Replace event times that are more than `limit_ms` ahead of their arrival by the arrival. Returns the times, and how many were replaced (W12)."""
+    """Replace event times more than `limit_ms` ahead of their arrival by it. Returns the times, and how many were replaced (W12)."""
     if limit_ms < 0 or event_times is arrivals or max(event_times) <= min(arrivals) + limit_ms:
         return event_times, 0
     pairs = list(zip(event_times, arrivals, strict=True))

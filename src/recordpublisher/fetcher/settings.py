@@ -30,7 +30,7 @@ class BudgetLimits:
 
 @dataclass(frozen=True, slots=True)
 class FetcherSettings:
-    """Typed properties of the fetcher. Times in ms; -1 turns a feature off where its property says so; `lookahead_ms` None: no alignment."""
+    """Typed properties of the fetcher. Times in ms; -1 turns off what its property allows; `lookahead_ms` None: no alignment."""
 
     budget: BudgetLimits
     lookahead_ms: int | None

@@ -55,9 +55,7 @@ class ShardLifecycle:
             self.on_queue_changed,
             self.on_children_found,
         )
-        self.bad_records = BadRecordHandler(
-            self.table, settings.on_poison is OnPoison.SKIP, dependencies.dead_letters
-        )
+        self.bad_records = BadRecordHandler(self.table, settings.on_poison is OnPoison.SKIP, dependencies.dead_letters)
         self.emitter = Emitter(
             dependencies.sink,
             self.alignment,

@@ -43,7 +43,7 @@ def test_a_held_shard_is_raised_with_whom_alignment_waits_for_and_is_over_when_t
 
     assert unread(alarms) == [("s/late", "held back by alignment, which waits for shard s/quiet")]
     stalled = [alarm for alarm in alarms if alarm.kind is AlarmKind.STALLED and not alarm.is_over]
-    assert [alarm.reason for alarm in stalled] == ["it stands at None, waiting for shard s/quiet"]
+    assert [alarm.reason for alarm in stalled] == ["it stays at None, waiting for shard s/quiet"]
     assert {alarm.subject for alarm in alarms if alarm.is_over} == {"s/late", "global watermark"}
 
 
@@ -79,7 +79,7 @@ def test_a_reader_that_is_stuck_is_found_out_by_asking_for_the_tip():
     source.add("b")
     source.silent |= {"s/a", "s/b"}
 
-    assert unread(alarms_of(source, tip=tips)) == [("s/a", "its reads bring nothing")]
+    assert unread(alarms_of(source, tip=tips)) == [("s/a", "its reads return nothing")]
     assert set(tips.asked) == {"a", "b"}
 
 
@@ -99,7 +99,7 @@ def test_a_shard_that_nobody_owns_is_raised_also_without_a_store():
 
     alarms = alarms_of(source, tip=tips, parallelism=1, assigner=lambda shard, _: 7 if shard.shard_id == "lost" else 0)
 
-    assert unread(alarms) == [("s/lost", "nobody owns it: it was given to subtask 7 of 1")]
+    assert unread(alarms) == [("s/lost", "no subtask owns it: it was assigned to subtask 7 of 1")]
 
 
 def test_a_process_that_was_suspended_wakes_without_an_alarm():  # W3's sister: it has not looked

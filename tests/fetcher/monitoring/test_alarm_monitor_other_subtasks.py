@@ -15,7 +15,7 @@ def others(source, stored, during=None, tips=None, subtask=0, checkpoint_ms=1_00
     """Alarms of one of two subtasks; shard a is of the first, b of the second, which does not run."""
 
     async def told(fetcher):
-        fetcher._parts.tracker._group.join(1, 0)
+        fetcher._dependencies.tracker._group.join(1, 0)
         if stored:
             stored.snapshots[1] = {"version": 1, "generation": 1, "shards": {"s/b": {"start": "TRIM_HORIZON"}}}
         await during(fetcher) if during else None

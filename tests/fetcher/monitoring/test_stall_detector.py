@@ -14,8 +14,8 @@ def held(shard_id="a"):
 
 def stands(looks, value=50):
     """Seconds after looks of 1 s, each `(entries, records emitted in all)`."""
-    standstill = WatermarkStallDetector(2.0)
-    return [standstill.look(value, *each, float(second)) for second, each in enumerate(looks)]
+    detector = WatermarkStallDetector(2.0)
+    return [detector.update(value, *each, float(second)) for second, each in enumerate(looks)]
 
 
 def test_records_held_back_make_a_standstill():
@@ -42,8 +42,8 @@ def test_before_any_value_records_are_above_it():
 
 
 def test_a_rise_ends_it():
-    standstill = WatermarkStallDetector(2.0)
+    detector = WatermarkStallDetector(2.0)
     for second in range(4):
-        standstill.look(50, [held()], 0, float(second))
-    assert standstill.look(51, [held()], 0, 4.0) == 0
-    assert standstill.seconds == 0
+        detector.update(50, [held()], 0, float(second))
+    assert detector.update(51, [held()], 0, 4.0) == 0
+    assert detector.seconds == 0

@@ -7,8 +7,8 @@ import pytest
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus
 from recordpublisher.fetcher.monitoring.status_log import StatusLogger
-from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.shards.shard_table import ShardTable
 from recordpublisher.fetcher.watermarks.alignment import Alignment
 from recordpublisher.fetcher.watermarks.local_watermark import LocalWatermark
@@ -24,7 +24,7 @@ class Scene:
         self.clock, self.tracker, self.table = StoppedClock(), InProcessTracker(parallelism=parallelism), ShardTable()
         self.alignment = Alignment(self.tracker, 0, 0, 30_000, self.clock)
         self.alignment.start()
-        self.watch = StatusLogger(0, self.table, self.alignment, LocalWatermark(), self.tracker, self.clock)
+        self.logger = StatusLogger(0, self.table, self.alignment, LocalWatermark(), self.tracker, self.clock)
         for name in ("late", "quiet"):
             self.table.add(shard(name), ShardState(START)).stage = ShardStage.READING
         self.table["s/late"].push(watermarked(9))
@@ -32,10 +32,10 @@ class Scene:
             self.alignment.update(each)
         self.alignment.report()
 
-    def look_for(self, seconds):
+    def run_for(self, seconds):
         for _ in range(seconds):
             self.clock.seconds += 1
-            self.watch.look()
+            self.logger.check()
 
 
 @pytest.fixture
@@ -47,25 +47,25 @@ def scene():
 
 def test_it_says_where_the_subtask_stands_once_a_minute(scene, caplog):
     caplog.set_level(logging.INFO)
-    scene.look_for(179)
+    scene.run_for(179)
 
     lines = [record.message for record in caplog.records if record.levelno == logging.INFO]
-    assert lines == ["subtask 0: local watermark None, global None, 2 open shards, 0 idle, 1 held"] * 2
+    assert lines == ["subtask 0: local watermark None, global watermark None, 2 open shards, 0 idle, 1 held back"] * 2
 
 
 def test_a_stalled_alignment_names_the_shard_and_for_how_long(scene, caplog):
-    scene.look_for(125)
+    scene.run_for(125)
 
     warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
     assert len(warnings) == 2
-    assert "stands still at None for 120 s" in warnings[1]
+    assert "has been None for 120 s" in warnings[1]
     assert "waiting for shard s/quiet" in warnings[1]
 
 
 def test_another_subtask_is_named(scene, caplog):
     scene.tracker.report(SubtaskReport(1, SubtaskStatus.ACTIVE, -5))
     scene.tracker.report(SubtaskReport(0, SubtaskStatus.ACTIVE, 9))
-    scene.look_for(70)
+    scene.run_for(70)
 
     assert "waiting for subtask 1" in caplog.text
 
@@ -76,9 +76,9 @@ def test_who_is_left_out_is_named_once(caplog):  # W6
     scene.tracker.report(SubtaskReport(1, SubtaskStatus.ACTIVE, 5))
     for _ in range(40):
         scene.alignment.report()
-        scene.look_for(1)
+        scene.run_for(1)
 
-    assert caplog.text.count("subtasks 1 were not heard of in time") == 1
+    assert caplog.text.count("subtasks 1 timed out") == 1
 
 
 def test_a_subtask_that_goes_alone_says_so(scene, caplog):  # W10
@@ -86,21 +86,21 @@ def test_a_subtask_that_goes_alone_says_so(scene, caplog):  # W10
         is_reachable = False
 
     alone = NeverReached(parallelism=2)
-    scene.watch._alignment = Alignment(alone, 0, 0, 30_000, scene.clock)
-    scene.watch._alignment.start()
-    scene.look_for(29)
+    scene.logger._alignment = Alignment(alone, 0, 0, 30_000, scene.clock)
+    scene.logger._alignment.start()
+    scene.run_for(29)
     assert "not aligned" not in caplog.text
-    scene.look_for(60)
-    assert caplog.text.count("subtask 0 is not aligned with the others") == 1
+    scene.run_for(60)
+    assert caplog.text.count("subtask 0 is not aligned") == 1
     alone.is_reachable = True
-    scene.look_for(1)
+    scene.run_for(1)
 
-    assert "subtask 0 is aligned with the others again" in caplog.text
+    assert "subtask 0 is aligned again" in caplog.text
 
 
 def test_nothing_held_is_nothing_stalled(scene, caplog):
     scene.table["s/late"].held_since = None
-    scene.look_for(200)
+    scene.run_for(200)
 
     assert [record for record in caplog.records if record.levelno == logging.WARNING] == []
 
@@ -108,6 +108,6 @@ def test_nothing_held_is_nothing_stalled(scene, caplog):
 def test_subtasks_that_never_join_are_an_error():  # W6
     scene = Scene(parallelism=2)
     scene.tracker._group.join(0, 0)
-    scene.look_for(29)
+    scene.run_for(29)
     with pytest.raises(ConfigurationError, match=r"subtasks \[1\] have not joined"):
-        scene.look_for(2)
+        scene.run_for(2)

@@ -3,9 +3,9 @@
 from recordpublisher.fetcher.monitoring.stall_detector import UnchangedTimer
 
 
-def seen(*looks, longest_gap=2.0):
-    standing = UnchangedTimer(longest_gap)
-    return [standing.saw(thing, now) for thing, now in looks]
+def seen(*looks, max_gap=2.0):
+    timer = UnchangedTimer(max_gap)
+    return [timer.observe(thing, now) for thing, now in looks]
 
 
 def test_it_adds_up_while_the_thing_stays():
@@ -21,18 +21,18 @@ def test_a_process_that_did_not_look_has_not_seen():
 
 
 def test_a_look_that_found_nothing_out_keeps_what_is_known_and_adds_nothing():
-    standing = UnchangedTimer(5.0)
-    standing.saw("a", 0)
-    standing.saw("a", 3)
+    timer = UnchangedTimer(5.0)
+    timer.observe("a", 0)
+    timer.observe("a", 3)
 
-    assert standing.missed("a", 6) == 3
-    assert standing.saw("a", 7) == 4
+    assert timer.skip("a", 6) == 3
+    assert timer.observe("a", 7) == 4
 
 
 def test_a_change_is_seen_also_by_a_look_that_found_nothing_else_out():
-    standing = UnchangedTimer(5.0)
-    standing.saw("a", 0)
-    standing.saw("a", 3)
+    timer = UnchangedTimer(5.0)
+    timer.observe("a", 0)
+    timer.observe("a", 3)
 
-    assert standing.missed("b", 6) == 0
-    assert standing.saw("a", 7) == 0
+    assert timer.skip("b", 6) == 0
+    assert timer.observe("a", 7) == 0

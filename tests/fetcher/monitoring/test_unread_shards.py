@@ -8,10 +8,10 @@ from recordpublisher.fetcher.monitoring.unread_shards import (
     ShardObservation,
     UnreadShardDetector,
     lineage_progress,
-    sight_of,
+    observe_own_shard,
 )
-from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.positions import SequenceNumber
 
 from fakes.shard_entries import START, entry, shard, watermarked
@@ -19,10 +19,10 @@ from fakes.shard_entries import START, entry, shard, watermarked
 
 def watched(*sights, seconds=1.0):
     """Lengths (s) of the alarms after looks one second apart, at an alarm interval of 3 s; a sight is (emitted, unread)."""
-    watch = UnreadShardDetector(3_000, 2.0)
+    detector = UnreadShardDetector(3_000, 2.0)
     found = []
     for number, (emitted, unread) in enumerate(sights):
-        alarms = watch.look([ShardObservation("s/a", emitted, unread, "why")], number * seconds)
+        alarms = detector.update([ShardObservation("s/a", emitted, unread, "why")], number * seconds)
         found.append([alarm.lasting_ms / 1000 for alarm in alarms])
     return found
 
@@ -49,22 +49,22 @@ def test_a_look_that_did_not_find_out_neither_counts_nor_clears():
 
 
 def test_a_watcher_that_was_asleep_has_not_watched():
-    watch = UnreadShardDetector(3_000, 2.0)
+    detector = UnreadShardDetector(3_000, 2.0)
     sight = ShardObservation("s/a", "p", True, "why")
-    assert watch.look([sight], 0.0) == watch.look([sight], 900.0) == []
+    assert detector.update([sight], 0.0) == detector.update([sight], 900.0) == []
 
 
 def test_a_shard_that_is_not_seen_any_more_is_forgotten():
-    watch = UnreadShardDetector(3_000, 2.0)
+    detector = UnreadShardDetector(3_000, 2.0)
     sight = ShardObservation("s/a", "p", True, "why")
     for second in range(3):
-        watch.look([sight], float(second))
-    watch.look([], 3.0)
-    assert watch.look([sight], 4.0) == []
+        detector.update([sight], float(second))
+    detector.update([], 3.0)
+    assert detector.update([sight], 4.0) == []
 
 
 def seen(made, now_ms=1_000):
-    sight = sight_of(made, "mark", now_ms, 500, "subtask 3")
+    sight = observe_own_shard(made, "mark", now_ms, 500, "subtask 3")
     return sight.unread, sight.reason
 
 
@@ -100,7 +100,7 @@ def test_only_a_fresh_answer_at_the_tip_says_that_nothing_is_unread(last_read_ms
 def test_an_answer_behind_the_tip_says_that_something_is():
     made = entry()
     made.last_read_ms = 900
-    assert seen(made) == (True, "its reads bring nothing")
+    assert seen(made) == (True, "its reads return nothing")
 
 
 def test_a_waiting_child_is_asked_for_with_its_reason():

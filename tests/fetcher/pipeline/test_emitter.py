@@ -42,7 +42,7 @@ class Scene:
     def __init__(self, sink=None, clock=None, emit_interval_ms=200, **bounds):
         clock = clock or VirtualClock()
         self.sink, self.ended = sink or Journal(), []
-        self.line = TerminationCondition(Bounds(**bounds))
+        self.termination = TerminationCondition(Bounds(**bounds))
         self.alignment = Alignment(InProcessTracker(), 0, None, 60_000, clock)
         budget, suspension = MemoryBudget(BudgetLimits(10**6, 10**6, 100)), SuspensionDetector(clock, lambda gap: None)
         queues = ShardQueues(budget, -1, clock, suspension, lambda _: None, lambda _: None)
@@ -57,11 +57,11 @@ class Scene:
         one = entry(shard_id)
         for batch in batches:
             one.push(batch)
-        self.emitter.note(one, self.line)
+        self.emitter.update(one, self.termination)
         return one
 
     async def run_for(self, seconds):
-        running = asyncio.create_task(self.emitter.run(self.line, lambda: None))
+        running = asyncio.create_task(self.emitter.run(self.termination, lambda: None))
         await asyncio.sleep(seconds)
         self.emitter.stop()
         await running
@@ -88,7 +88,7 @@ def test_a_failed_write_moves_nothing():  # S1
         scene = Scene(Broken())
         one = scene.queue(watermarked(1))
         with pytest.raises(OSError, match="disk full"):
-            await scene.emitter.run(scene.line, lambda: None)
+            await scene.emitter.run(scene.termination, lambda: None)
         return one.state.position
 
     assert run_virtual(job()) is None
@@ -124,7 +124,7 @@ def test_a_run_stops_exactly_at_its_bound():
         scene = Scene(max_records=3)
         one = scene.queue(watermarked(1, 2), watermarked(3, 4, first=2))
         finished = []
-        await scene.emitter.run(scene.line, lambda: finished.append(True))
+        await scene.emitter.run(scene.termination, lambda: finished.append(True))
         return one.records, finished
 
     assert run_virtual(job()) == (3, [True])
@@ -143,7 +143,7 @@ def test_a_sink_that_never_waits_does_not_keep_the_loop():  # F1
         scene = Scene(Busy(), clock)
         scene.queue(*(watermarked(number, first=number) for number in range(50)))
         turns = 0
-        running = asyncio.create_task(scene.emitter.run(scene.line, lambda: None))
+        running = asyncio.create_task(scene.emitter.run(scene.termination, lambda: None))
         while scene.emitter.records < 50:
             turns += 1
             await asyncio.sleep(0)
@@ -159,7 +159,7 @@ def test_idleness_is_told():  # W1
         scene = Scene()
         one = entry("a", watermark=3)
         one.idle = True
-        scene.emitter.note(one, scene.line)
+        scene.emitter.update(one, scene.termination)
         await scene.run_for(1)
         return scene.sink.calls
 

@@ -14,7 +14,7 @@ LARGE = BudgetLimits(subtask_bytes=1_000_000, shard_bytes=400_000, shard_records
 def full_entry(budget, shard_id="a", records=3, head=0):
     one = entry(shard_id)
     batch = watermarked(*range(head, head + records))
-    budget.settle(one, batch.held_bytes)
+    budget.settle_read(one, batch.held_bytes)
     one.push(batch)
     return one
 
@@ -44,7 +44,7 @@ def test_a_shard_with_records_queued_waits_when_the_budget_is_used_up():
     budget = MemoryBudget(LIMITS)
     one = full_entry(budget)
     assert budget.reserve_read(one, readers=1) > 0
-    budget.settle(one, 0)
+    budget.settle_read(one, 0)
     budget.used = 9_900
     one.expected_bytes = 1_000
 
@@ -71,7 +71,7 @@ def test_a_reservation_becomes_what_the_read_brought():
     one.expected_bytes = 1_000
     budget.reserve_read(one, 1)
     assert budget.used == 2_000
-    budget.settle(one, 300)
+    budget.settle_read(one, 300)
 
     assert budget.used == 300
 
@@ -90,7 +90,7 @@ def test_a_silent_shard_reserves_less_and_less():
     one.expected_bytes = 1_000
     for _ in range(12):
         budget.reserve_read(one, 1)
-        budget.settle(one, 0)
+        budget.settle_read(one, 0)
     budget.reserve_read(one, 1)
 
     assert budget.used == 0
@@ -123,12 +123,12 @@ def test_shards_that_fill_what_they_are_given_end_at_the_budget(shards, records)
     first = watermarked(*range(records))
     for one in entries:
         assert budget.reserve_read(one, shards) >= 65_536
-        budget.settle(one, first.held_bytes)
+        budget.settle_read(one, first.held_bytes)
         one.push(first)
     for _ in range(10):
         rooms = [(one, budget.reserve_read(one, shards)) for one in entries]
         for one, room in rooms:
-            budget.settle(one, room)
+            budget.settle_read(one, room)
             one.queued_bytes += room
 
     assert budget.used <= limits.subtask_bytes
@@ -144,7 +144,7 @@ def test_queued_bytes_stay_within_the_budget_and_one_batch_for_each_shard(steps)
             budget.release(one.pop(len(one.queue[0]))[1])
         elif budget.reserve_read(one, 5):
             batch = watermarked(*range(records))
-            budget.settle(one, batch.held_bytes if records else 0)
+            budget.settle_read(one, batch.held_bytes if records else 0)
             if records:
                 one.push(batch)
         queued = sum(each.queued_bytes for each in entries)

@@ -18,7 +18,12 @@ class Scene:
         self.suspension = SuspensionDetector(self.clock, lambda gap: self.entry.idleness.on_suspension())
         limits = BudgetLimits(budget, budget, 100)
         self.queues = ShardQueues(
-            MemoryBudget(limits), idle_interval_ms, self.clock, self.suspension, self.changed.append, self.children.extend
+            MemoryBudget(limits),
+            idle_interval_ms,
+            self.clock,
+            self.suspension,
+            self.changed.append,
+            self.children.extend,
         )
         self.entry = entry()
 
@@ -114,7 +119,7 @@ async def test_a_full_queue_waits_until_something_was_emitted():  # P6
     await asyncio.sleep(0)
     assert not waiting.done()
     _, freed = scene.entry.pop(2)
-    scene.queues.emitted(scene.entry, freed)
+    scene.queues.on_emitted(scene.entry, freed)
 
     assert await waiting == 1_000
 
@@ -126,7 +131,7 @@ async def test_a_cancelled_wait_leaves_no_trace():  # R3
     await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
-    scene.queues.forget(scene.entry)
+    scene.queues.drop(scene.entry)
 
     assert scene.queues.used_bytes == 0
     assert scene.entry.read_grant is None

@@ -26,8 +26,8 @@ def test_a_gap_is_noticed_once_by_whoever_asks_first():
     clock = StoppedClock()
     made, gaps = suspension(clock)
     clock.seconds += 60
-    made.look()
-    made.look()
+    made.check()
+    made.check()
 
     assert gaps == [60 - BEAT_SECONDS]
     assert made.lost_seconds == 60 - BEAT_SECONDS
@@ -38,7 +38,7 @@ def test_a_machine_that_slept_shows_it_on_the_wall_clock_only():
     made, gaps = suspension(clock)
     clock.slept += 3_600
     clock.seconds += 0.1
-    made.look()
+    made.check()
 
     assert [round(gap) for gap in gaps] == [3_600]
 
@@ -47,7 +47,7 @@ def test_a_wall_clock_set_back_is_no_gap():
     clock = SleepyClock()
     made, gaps = suspension(clock)
     clock.slept -= 3_600
-    made.look()
+    made.check()
 
     assert gaps == []
 
@@ -56,8 +56,8 @@ def test_between_runs_nothing_is_lost():
     clock = StoppedClock()
     made, gaps = suspension(clock)
     clock.seconds += 60
-    made.begin()
-    made.look()
+    made.reset()
+    made.check()
 
     assert (gaps, made.lost_seconds) == ([], 0.0)
 

@@ -12,32 +12,32 @@ from fakes.shard_entries import entry, shard, watermarked
 def line(*entries, **bounds):
     made = TerminationCondition(Bounds(**bounds))
     for each in entries:
-        made.changed(each)
+        made.update(each)
     return made
 
 
 def test_without_bounds_nothing_ends():
-    assert line(entry(stage=ShardStage.ENDED)).reason() is None
+    assert line(entry(stage=ShardStage.ENDED)).end_reason() is None
 
 
 def test_the_number_of_records_is_exact():
     one, made = entry(), line(max_records=5)
-    assert made.allowed(one, 3) == 3
-    made.emitted(one, watermarked(1, 2, 3))
-    assert made.allowed(one, 3) == 2
-    assert made.reason() is None
-    made.emitted(one, watermarked(1, 2))
+    assert made.max_emittable(one, 3) == 3
+    made.count_emitted(one, watermarked(1, 2, 3))
+    assert made.max_emittable(one, 3) == 2
+    assert made.end_reason() is None
+    made.count_emitted(one, watermarked(1, 2))
 
-    assert made.reason() is EndReason.MAX_RECORDS
+    assert made.end_reason() is EndReason.MAX_RECORDS
 
 
 def test_the_batch_that_crosses_the_bytes_is_the_last():
     made = line(max_bytes=5)
-    made.emitted(entry(), watermarked(1))
-    assert made.reason() is None
-    made.emitted(entry(), watermarked(1))
+    made.count_emitted(entry(), watermarked(1))
+    assert made.end_reason() is None
+    made.count_emitted(entry(), watermarked(1))
 
-    assert made.reason() is EndReason.MAX_BYTES
+    assert made.end_reason() is EndReason.MAX_BYTES
 
 
 def test_the_tip_is_reached_when_every_shard_saw_it_and_has_emitted():
@@ -45,15 +45,15 @@ def test_the_tip_is_reached_when_every_shard_saw_it_and_has_emitted():
     made = line(a, b, stop_at_tip=True)
     a.has_seen_tip = b.has_seen_tip = True
     b.push(watermarked(1))
-    made.changed(a)
-    made.changed(b)
-    assert made.reason() is None
+    made.update(a)
+    made.update(b)
+    assert made.end_reason() is None
     assert not made.holds_watermark(a)
     assert made.holds_watermark(b)
     b.pop(1)
-    made.changed(b)
+    made.update(b)
 
-    assert made.reason() is EndReason.TIP
+    assert made.end_reason() is EndReason.TIP
 
 
 def test_a_shard_that_gets_more_is_not_done_any_more():
@@ -61,7 +61,7 @@ def test_a_shard_that_gets_more_is_not_done_any_more():
     one.has_seen_tip = True
     made = line(one, entry("b"), stop_at_tip=True)
     one.push(watermarked(1))
-    made.changed(one)
+    made.update(one)
 
     assert made.holds_watermark(one)
 
@@ -82,14 +82,14 @@ def test_a_closed_shard_has_no_tip_but_its_end():  # S2
     made = line(one, stop_at_tip=True)
 
     assert made.needs_more_reads(one)
-    assert made.reason() is None
+    assert made.end_reason() is None
 
 
 def test_nothing_is_read_past_a_shards_limit_or_the_event_time():
     limited, late = entry("a"), entry("b")
     late.push(watermarked(8))
     made = line(shard_limits={"s/a": 1}, until_event_time=7)
-    made.emitted(limited, watermarked(1))
+    made.count_emitted(limited, watermarked(1))
 
     assert not made.needs_more_reads(limited)
     assert not made.needs_more_reads(late)
@@ -98,7 +98,7 @@ def test_nothing_is_read_past_a_shards_limit_or_the_event_time():
 def test_an_ended_shard_is_done_and_a_waiting_one_does_not_count():
     made = line(entry("a", stage=ShardStage.ENDED), entry("b", "x", stage=ShardStage.WAITING), stop_at_tip=True)
 
-    assert made.reason() is EndReason.TIP
+    assert made.end_reason() is EndReason.TIP
 
 
 def test_a_shard_whose_next_record_is_past_the_event_time_is_done_and_holds_the_others():  # W1
@@ -106,29 +106,29 @@ def test_a_shard_whose_next_record_is_past_the_event_time_is_done_and_holds_the_
     one.push(watermarked(8))
     made = line(one, until_event_time=7)
 
-    assert made.reason() is EndReason.EVENT_TIME
+    assert made.end_reason() is EndReason.EVENT_TIME
     assert made.holds_watermark(one)
 
 
 def test_shard_limits_are_exact_and_the_others_unlimited():
     a, b = entry("a"), entry("b")
     made = line(a, b, shard_limits={"s/a": 2})
-    assert (made.allowed(a, 9), made.allowed(b, 9)) == (2, 9)
-    made.emitted(a, watermarked(1, 2))
-    made.changed(a)
+    assert (made.max_emittable(a, 9), made.max_emittable(b, 9)) == (2, 9)
+    made.count_emitted(a, watermarked(1, 2))
+    made.update(a)
 
     assert not made.may_emit(a)
     assert made.may_emit(b)
-    assert made.reason() is None
+    assert made.end_reason() is None
 
 
 def test_a_forgotten_shard_is_not_waited_for():
     made = line(entry("a", stage=ShardStage.ENDED), entry("b"), stop_at_tip=True)
-    made.forget("s/b")
+    made.remove("s/b")
 
-    assert made.reason() is EndReason.TIP
+    assert made.end_reason() is EndReason.TIP
 
 
 @pytest.mark.parametrize("bounds", [{"max_records": 0}, {"max_bytes": 0}])
 def test_a_bound_of_nothing_ends_at_once(bounds):
-    assert line(**bounds).reason() is not None
+    assert line(**bounds).end_reason() is not None

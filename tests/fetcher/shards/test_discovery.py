@@ -31,16 +31,16 @@ class Lister:
         return answer
 
 
-def look_for(seconds, lister, streams=("s",), interval_ms=1_000):
+def discover_for(seconds, lister, streams=("s",), interval_ms=1_000):
     discovery, found = ShardDiscovery(lister, streams, interval_ms), []
 
-    async def looked(stream, listed):
+    def on_listing(stream, listed):
         found.append((stream, listed))
 
     async def job():
         try:
             async with asyncio.timeout(seconds):
-                await discovery.run(looked)
+                await discovery.run(on_listing)
         except TimeoutError:
             return False
         return True
@@ -50,7 +50,7 @@ def look_for(seconds, lister, streams=("s",), interval_ms=1_000):
 
 def test_it_looks_in_the_interval():
     lister = Lister([shard()])
-    over, found, _ = look_for(3.5, lister)
+    over, found, _ = discover_for(3.5, lister)
 
     assert not over
     assert lister.asked == [(1, "s"), (2, "s"), (3, "s")]
@@ -66,16 +66,16 @@ def test_it_looks_in_the_interval():
     ],
 )
 def test_trouble_is_told_and_looked_past(trouble, caplog):
-    over, found, _ = look_for(2.5, Lister(trouble, [shard()]))
+    over, found, _ = discover_for(2.5, Lister(trouble, [shard()]))
 
     assert not over
     assert len(found) == 1
-    assert "discovery of s" in caplog.text
+    assert "shards of s" in caplog.text
 
 
 def test_the_last_deleted_stream_ends_it():
     lister = Lister(StreamNotFoundError("s"), [shard()], StreamNotFoundError("t"))
-    over, found, discovery = look_for(10, lister, ("s", "t"))
+    over, found, discovery = discover_for(10, lister, ("s", "t"))
 
     assert over
     assert discovery.all_deleted
@@ -84,7 +84,7 @@ def test_the_last_deleted_stream_ends_it():
 
 
 def test_it_can_be_off():
-    over, found, _ = look_for(10, Lister([shard()]), interval_ms=-1)
+    over, found, _ = discover_for(10, Lister([shard()]), interval_ms=-1)
 
     assert over
     assert found == []
@@ -92,4 +92,4 @@ def test_it_can_be_off():
 
 def test_the_first_look_must_succeed():
     with pytest.raises(StreamNotFoundError):
-        run_virtual(ShardDiscovery(Lister(StreamNotFoundError("s")), ["s"], 1_000).initial())
+        run_virtual(ShardDiscovery(Lister(StreamNotFoundError("s")), ["s"], 1_000).list_all())

@@ -12,14 +12,14 @@ from fakes.shard_entries import StoppedClock, entry, marker, watermarked
 
 def alignment(lookahead=None, tracker=None, clock=None):
     made = Alignment(tracker or InProcessTracker(), 0, lookahead, 60_000, clock or StoppedClock())
-    made.begin()
+    made.start()
     return made
 
 
 def queued(made, shard_id, *watermarks, **more):
     one = entry(shard_id, **more)
     one.push(watermarked(*watermarks, shard_id=shard_id))
-    made.changed(one)
+    made.update(one)
     return one
 
 
@@ -38,7 +38,7 @@ def test_without_lookahead_shards_take_turns():
         one, _ = made.select_next()
         turns.append(one.shard.shard_id)
         made.on_emitted(one)
-        made.changed(one)
+        made.update(one)
 
     assert turns == ["a", "b", "c", "a", "b", "c"]
     assert entries
@@ -63,10 +63,10 @@ def test_exactly_the_records_below_the_ceiling_go_the_lowest_first(heads, lookah
 def test_a_shard_without_a_value_holds_the_others():  # W2
     made = alignment(1_000)
     queued(made, "a", 5)
-    made.changed(entry("silent"))
+    made.update(entry("silent"))
 
     assert made.select_next() is None
-    assert made.holder == "s/silent"
+    assert made.blocking_shard == "s/silent"
 
 
 def test_an_idle_shard_holds_nobody():  # W3
@@ -74,7 +74,7 @@ def test_an_idle_shard_holds_nobody():  # W3
     one = queued(made, "a", 5)
     silent = entry("silent", watermark=1)
     silent.idle = True
-    made.changed(silent)
+    made.update(silent)
 
     assert made.select_next() == (one, 1)
 
@@ -82,7 +82,7 @@ def test_an_idle_shard_holds_nobody():  # W3
 def test_a_silent_shard_holds_at_its_last_watermark():
     made = alignment(10)
     queued(made, "a", 5, 12, 15)
-    made.changed(entry("b", watermark=2))
+    made.update(entry("b", watermark=2))
 
     assert made.select_next()[1] == 2
 
@@ -100,7 +100,7 @@ def test_markers_go_before_everything():  # F6
     queued(made, "a", 5)
     one = entry("b", watermark=1)
     one.push(marker())
-    made.changed(one)
+    made.update(one)
 
     assert made.select_next() == (one, 0)
 
@@ -149,7 +149,7 @@ def test_patience_begins_when_the_job_is_opened():  # W10
 
 def test_a_bound_is_a_ceiling_of_its_own():
     made = alignment()
-    made.until = 7
+    made.until_event_time = 7
     one = queued(made, "a", 5, 7, 8)
 
     assert made.select_next() == (one, 2)
@@ -164,7 +164,7 @@ def test_time_at_the_gate_is_kept():  # A1
     clock.seconds = 3.0
     assert late.held_since == 0.0
     late.drop_queue()
-    made.changed(late)
+    made.update(late)
 
     assert (late.held_since, late.held_seconds) == (None, 3.0)
 
@@ -178,7 +178,7 @@ def test_who_waits_for_the_first_value_is_held():  # P6
 def test_a_forgotten_shard_holds_nobody():
     made = alignment(0)
     one = queued(made, "a", 5)
-    made.changed(entry("gone"))
-    made.forget("s/gone")
+    made.update(entry("gone"))
+    made.remove("s/gone")
 
     assert made.select_next() == (one, 1)

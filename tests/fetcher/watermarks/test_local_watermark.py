@@ -13,7 +13,7 @@ SHARDS = st.dictionaries(st.sampled_from("abc"), st.tuples(st.none() | st.intege
 def local(**watermarks):
     made = LocalWatermark()
     for shard_id, watermark in watermarks.items():
-        made.changed(entry(shard_id, watermark=watermark))
+        made.update(entry(shard_id, watermark=watermark))
     return made
 
 
@@ -24,7 +24,7 @@ def test_it_never_falls_nor_passes_emitted_or_global(steps):
         for shard_id, (watermark, is_idle) in shards.items():
             one = known[shard_id] = entry(shard_id, watermark=watermark)
             one.idle = is_idle
-            made.changed(one)
+            made.update(one)
         value = made.advance(global_watermark)
         if value is not None:
             active = [one.state.watermark for one in known.values() if not one.idle]
@@ -49,7 +49,7 @@ def test_a_shard_that_has_emitted_nothing_holds_it():  # W2
 def test_what_is_queued_is_not_emitted():
     made, one = LocalWatermark(), entry("a", watermark=5)
     one.push(watermarked(90))
-    made.changed(one)
+    made.update(one)
 
     assert made.advance(100) == 5
 
@@ -66,7 +66,7 @@ def test_idleness_is_told_once_each_time():
     told = []
     for idle in (True, True, False, True):
         one.idle = idle
-        made.changed(one)
+        made.update(one)
         made.advance(100)
         told.append(made.take_idle_transition())
 
@@ -75,6 +75,6 @@ def test_idleness_is_told_once_each_time():
 
 def test_a_forgotten_shard_holds_nothing():
     made = local(a=5, b=None)
-    made.forget("s/b")
+    made.remove("s/b")
 
     assert made.advance(100) == 5

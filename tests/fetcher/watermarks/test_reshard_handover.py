@@ -4,8 +4,8 @@ import asyncio
 
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.pipeline.bounds import Bounds
-from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.shards.shard_table import ShardTable
 from recordpublisher.fetcher.watermarks.reshard_handover import ReshardHandover
 from recordpublisher.testing.virtual_time import run_virtual
@@ -20,22 +20,20 @@ class Scene:
     def __init__(self, **more):
         self.tracker, self.clock, self.changed = InProcessTracker(), StoppedClock(), []
         self.table = ShardTable(self.tracker.is_finished)
-        self.succession = ReshardHandover(
-            self.table, self.tracker, 30_000, self.clock, self.changed.append, lambda: None
-        )
+        self.handover = ReshardHandover(self.table, self.tracker, 30_000, self.clock, self.changed.append, lambda: None)
         self.a = self.table.add(shard("a", **more), ShardState(START, watermark=50))
         self.a.stage = ShardStage.ENDED
-        self.succession.ended(self.a)
+        self.handover.on_shard_ended(self.a)
 
     def holds(self):
-        self.succession.look()
+        self.handover.update()
         assert self.a.is_active == self.a.awaits_child_takeover
         return self.a.is_active
 
 
 def test_a_parent_holds_until_the_owner_of_its_child_has_taken_it_over():
     scene = Scene()
-    scene.table.learn([shard("c", "a"), shard("d", "a")])
+    scene.table.add_listed([shard("c", "a"), shard("d", "a")])
 
     assert scene.holds()
     scene.tracker.announce_started(["s/c"])
@@ -54,7 +52,7 @@ def test_its_own_child_takes_over_at_once():
 
 def test_it_holds_at_most_for_the_tracker_timeout():
     scene = Scene()
-    scene.table.learn([shard("c", "a")])
+    scene.table.add_listed([shard("c", "a")])
     assert scene.holds()
     scene.clock.seconds += 30
 
@@ -63,7 +61,7 @@ def test_it_holds_at_most_for_the_tracker_timeout():
 
 def test_a_parent_that_waits_for_its_sibling_does_not_hold():  # W9 wins
     scene = Scene()
-    scene.table.learn([shard("b"), shard("c", "a", "b")])
+    scene.table.add_listed([shard("b"), shard("c", "a", "b")])
     assert not scene.holds()
     scene.tracker.announce_finished({"s/b": 70})
 
@@ -73,16 +71,16 @@ def test_a_parent_that_waits_for_its_sibling_does_not_hold():  # W9 wins
 def test_children_that_nobody_has_told_of_yet_are_waited_for():
     scene = Scene()
     assert scene.holds()
-    scene.succession.listed("s", [scene.a.shard])
+    scene.handover.on_listing("s", [scene.a.shard])
     assert scene.holds(), "the listing may have begun before the shard was closed"
-    scene.succession.listed("s", [scene.a.shard])
+    scene.handover.on_listing("s", [scene.a.shard])
 
     assert not scene.holds()
 
 
 def test_a_listing_that_shows_the_shard_closed_shows_its_children():
     scene = Scene()
-    scene.succession.listed("s", [shard("a", closed=True)])
+    scene.handover.on_listing("s", [shard("a", closed=True)])
 
     assert not scene.holds()
 
@@ -93,8 +91,8 @@ def test_a_shard_of_a_finite_source_has_no_children():
 
 def test_a_forgotten_shard_is_not_waited_for():
     scene = Scene()
-    scene.table.forget("s/a")
-    scene.succession.look()
+    scene.table.remove("s/a")
+    scene.handover.update()
 
     assert scene.changed == []
 
@@ -153,4 +151,4 @@ def test_after_a_restart_a_child_begins_at_its_parents_watermark():  # W5, W6
         await second.open()
         return second
 
-    assert run_virtual(job())._parts.tracker.current() == 990
+    assert run_virtual(job())._dependencies.tracker.current() == 990

@@ -27,55 +27,55 @@ class Scene:
             made = entry(name, watermark=watermark)
             self.table.add(made.shard, made.state).stage = ShardStage.READING
         self.stragglers = StragglerDetector(self.table, self.tracker, max_lag_ms, self.changed.append)
-        self.stragglers.look()
+        self.stragglers.update()
 
     @property
-    def left_out(self):
+    def excluded(self):
         return [each.shard.shard_id for each in self.table if each.is_excluded]
 
 
 def test_a_shard_further_behind_than_the_lag_is_left_out():
     scene = Scene(100, late=9, close=100, ahead=110)
 
-    assert scene.left_out == ["late"]
+    assert scene.excluded == ["late"]
     assert not scene.table["s/late"].is_active
-    assert scene.stragglers.furthest == 110
+    assert scene.stragglers.max_watermark == 110
 
 
 def test_it_counts_again_once_it_has_caught_up():
     scene = Scene(100, late=9, ahead=110)
     scene.table["s/late"].push(watermarked(10))
-    scene.stragglers.look()
+    scene.stragglers.update()
 
-    assert scene.left_out == []
+    assert scene.excluded == []
     assert len(scene.changed) == 2
 
 
 def test_off_means_that_everybody_is_waited_for():
-    assert Scene(None, late=0, ahead=10**12).left_out == []
+    assert Scene(None, late=0, ahead=10**12).excluded == []
 
 
 def test_a_shard_that_has_not_spoken_is_not_far_behind():  # W2
-    assert Scene(100, silent=None, ahead=1_000).left_out == []
+    assert Scene(100, silent=None, ahead=1_000).excluded == []
 
 
 def test_an_idle_shard_is_no_measure():
     scene = Scene(100, late=9, ahead=1_000)
     scene.table["s/ahead"].idle = True
-    scene.stragglers.look()
+    scene.stragglers.update()
 
-    assert scene.left_out == []
+    assert scene.excluded == []
 
 
 def test_the_furthest_shard_may_be_in_another_subtask():
     scene = Scene(100, late=9)
     scene.tracker.report(SubtaskReport(1, SubtaskStatus.ACTIVE, 5, max_shard_watermark=500))
-    scene.stragglers.look()
+    scene.stragglers.update()
 
-    assert scene.left_out == ["late"]
+    assert scene.excluded == ["late"]
 
 
-def the_morning_after():
+def one_shard_behind():
     source = ScriptedSource(per_read=20)
     source.add("behind", *DAYS_BEHIND)
     source.add("now", *NOW)
@@ -84,7 +84,7 @@ def the_morning_after():
 
 def run_for(seconds, properties, sink, source=None):
     async def job():
-        fetcher = a_fetcher(source or the_morning_after(), sink, {**ALIGNED, **properties})
+        fetcher = a_fetcher(source or one_shard_behind(), sink, {**ALIGNED, **properties})
         await fetcher.open()
         await fetcher.run_bounded(Bounds(max_time=seconds))
         return fetcher.metrics()
@@ -111,9 +111,9 @@ def test_a_job_that_crawls_says_so_once_a_minute(caplog):
     slow.add("now", *NOW)
     run_for(130, {}, RecordingSink(), slow)
 
-    crawling = [record.message for record in caplog.records if "crawls" in record.message]
-    assert len(crawling) == 2
-    assert "waiting for shard s/behind; flink.watermark.alignment.max.lag leaves" in crawling[0]
+    warnings = [record.message for record in caplog.records if "alignment is slow" in record.message]
+    assert len(warnings) == 2
+    assert "waiting for shard s/behind; set flink.watermark.alignment.max.lag to exclude" in warnings[0]
 
 
 def test_max_lag_lets_the_others_go_and_reads_the_one_behind_to_its_end():
@@ -139,7 +139,7 @@ def test_a_shard_left_out_takes_turns_with_the_others():  # P7
 
 
 def test_subtasks_measure_themselves_against_each_other():
-    source, sinks = the_morning_after(), (RecordingSink(), RecordingSink())
+    source, sinks = one_shard_behind(), (RecordingSink(), RecordingSink())
     tracker = InProcessTracker(parallelism=2)
     names = ["behind", "now"]
 

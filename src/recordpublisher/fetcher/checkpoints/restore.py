@@ -25,8 +25,8 @@ def initial_states(listed: Iterable[Shard], restored: RestoredState, start: Star
     - A shard of a stream without restored state starts at `start`.
     """
     shards = {shard.key: shard for shard in listed}
-    started = [key for key, state in restored.shards.items() if not state.waiting]
-    finished = _ancestors(started, shards) - set(restored.shards)
+    started = [shards[key] for key, state in restored.shards.items() if not state.waiting and key in shards]
+    finished = ancestor_keys(started, shards) - set(restored.shards)
     states = {
         key: restored.shards.get(key) or _state_of_unknown(shard, key in finished, restored, start)
         for key, shard in shards.items()
@@ -96,11 +96,6 @@ def _with_inherited(state: ShardState, child: Shard, states: Mapping[str, ShardS
     if state.watermark is not None or state.ended or watermark is None or not all(parent.ended for parent in parents):
         return state
     return replace(state, watermark=watermark)
-
-
-def _ancestors(keys: Iterable[str], shards: Mapping[str, Shard]) -> set[str]:
-    """Every listed ancestor of these shards."""
-    return ancestor_keys([shards[key] for key in keys if key in shards], shards) & set(shards)
 
 
 def shards_with_unread_children(

@@ -181,9 +181,7 @@ SHARD_METRICS: tuple[Metric[ShardView], ...] = (
     _counted(
         "deadLetters", "records", "the same, written to the dead-letter sink (`flink.deserializer.error=DEAD_LETTER`)"
     ),
-    _counted(
-        "futureEventTimes", "records", "with an event time too far ahead of their arrival to move the watermark"
-    ),
+    _counted("futureEventTimes", "records", "with an event time too far ahead of their arrival to move the watermark"),
     Metric(
         "subscribed",
         GAUGE,
@@ -223,8 +221,16 @@ SHARD_METRICS: tuple[Metric[ShardView], ...] = (
         "open, and observed silent for the idle interval",
         lambda view: view.entry.idle and view.entry.is_open,
     ),
-    Metric("silentMs", GAUGE, "ms", "for how long the shard was observed silent", lambda view: view.entry.idleness.observed_ms),
-    Metric("excluded", FLAG, "", "so far behind that watermarks do not wait for it", lambda view: view.entry.is_excluded),
+    Metric(
+        "silentMs",
+        GAUGE,
+        "ms",
+        "for how long the shard was observed silent",
+        lambda view: view.entry.idleness.observed_ms,
+    ),
+    Metric(
+        "excluded", FLAG, "", "so far behind that watermarks do not wait for it", lambda view: view.entry.is_excluded
+    ),
     Metric(
         "lateAfterIdle",
         COUNTER,
@@ -262,7 +268,8 @@ def collect_metrics(subtask: SubtaskView, clock: Clock) -> dict[str, Any]:
     now_ms, now, alarms = clock.now_ms(), clock.monotonic(), subtask.alarm_monitor.active_alarms
     retention = subtask.retention
     views = [
-        ShardView(entry, now_ms, now, retention.of(entry.shard.stream), entry.key in alarms) for entry in subtask.entries
+        ShardView(entry, now_ms, now, retention.of(entry.shard.stream), entry.key in alarms)
+        for entry in subtask.entries
     ]
     return {
         "subtask": metric_values(SUBTASK_METRICS, subtask),

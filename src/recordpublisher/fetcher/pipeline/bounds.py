@@ -11,8 +11,8 @@ from typing import Any
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.shards import Shard
 
-from ..shards.shard_state import ShardState
 from ..shards.shard_entry import ShardEntry
+from ..shards.shard_state import ShardState
 
 
 class EndReason(Enum):

@@ -58,7 +58,9 @@ class ShardQueues:
             self._budget.release(entry.push(batch))
         self._on_changed(entry)
         del batch  # frees its memory as soon as it is emitted (P6)
-        if entry.reading_finished:  # no further read; if this was the last one, the reader must still come to the shard's end
+        if (
+            entry.reading_finished
+        ):  # no further read; if this was the last one, the reader must still come to the shard's end
             return 0
         return self._budget.reserve_read(entry, self.readers) or await self._wait_for_memory(entry)
 
@@ -96,7 +98,9 @@ class ShardQueues:
         entry.at_tip = batch.millis_behind_latest == 0
         if entry.at_tip:
             now_ms = self._clock.now_ms()
-            entry.has_seen_tip |= not batch.child_shards  # a batch with children is at the shard's end, which comes next
+            entry.has_seen_tip |= (
+                not batch.child_shards
+            )  # a batch with children is at the shard's end, which comes next
             entry.tip_seen_ms = (entry.tip_seen_ms[0] if entry.tip_seen_ms else now_ms, now_ms)
         if entry.at_tip and not len(batch) and not entry.queued_records:
             entry.idleness.on_empty_read(self._clock.monotonic(), self._suspension.lost_seconds)

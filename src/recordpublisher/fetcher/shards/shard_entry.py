@@ -11,7 +11,7 @@ from recordpublisher.publishers.records import RecordBatch, to_millis
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
-from ..watermark_rules import is_active
+from ..watermark_rules import is_active, shard_watermark
 from .idleness import IdlenessTimer
 from .shard_state import ShardState
 
@@ -108,6 +108,11 @@ class ShardEntry:
         if not self.queue or not self.queue[0].watermarks:
             return None
         return self.queue[0].watermarks[self.offset]
+
+    @property
+    def alignment_watermark(self) -> int | None:
+        """The watermark with which the shard counts for the global one (W1)."""
+        return shard_watermark(self.next_watermark, self.state.watermark)
 
     def push(self, batch: RecordBatch) -> int:
         """Queue a batch at the end. Returns the bytes that this freed.

@@ -82,7 +82,7 @@ class Alignment:
         self._entries[entry.key] = entry
         watermark = entry.next_watermark
         is_active = holds_watermark and entry.is_active
-        self._active.set(entry.key, is_active, watermark_rules.shard_watermark(watermark, entry.state.watermark))
+        self._active.set(entry.key, is_active, entry.alignment_watermark)
         self._next_shards.set(entry.key, self._order(entry, watermark) if entry.queue and may_emit else None)
         self._update_held_time(entry, watermark)
 

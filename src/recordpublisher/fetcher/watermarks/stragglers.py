@@ -9,7 +9,6 @@ from recordpublisher.publishers.records import RecordBatch
 from ..coordination.watermark_tracker import WatermarkTracker
 from ..shards.shard_entry import ShardEntry
 from ..shards.shard_table import ShardTable
-from ..watermark_rules import shard_watermark
 
 
 class StragglerDetector:
@@ -63,7 +62,7 @@ def watermark_of(entry: ShardEntry) -> int | None:
     """The watermark of a shard's next queued record, or else of its last one; None when the shard is idle or not open."""
     if not entry.is_open or (entry.idle and not entry.queued_records):
         return None
-    return shard_watermark(entry.next_watermark, entry.state.watermark)
+    return entry.alignment_watermark
 
 
 def count_late_after_idle(batch: RecordBatch, shard_watermark: int | None, global_watermark: int | None) -> int:

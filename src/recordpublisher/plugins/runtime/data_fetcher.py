@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from recordpublisher.consumer.bad_records import OnPoison
 from recordpublisher.consumer.deserialization import CallableDeserializer
-from recordpublisher.consumer.event_time import event_times
+from recordpublisher.consumer.event_time import timestamp_assigner_for
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.consumer.watermark_strategies import AssignedWatermarks, WatermarkStrategy
 from recordpublisher.fetcher.alarms import AlarmListener
@@ -214,7 +214,7 @@ def batch_decorator_factory(
 ) -> Callable[[Shard, ShardMetrics], BatchDecorator]:
     """Makes the `BatchDecorator` of each shard. Functions override properties. Invalid settings raise here, not at the first record."""
     values = build_deserializer(registry, properties) if deserializer is None else CallableDeserializer(deserializer)
-    times = event_times(properties, timestamp_assigner)
+    times = timestamp_assigner_for(properties, timestamp_assigner)
     strategy = _watermark_strategy_factory(registry, properties, watermark_assigner)
     on_poison, limit = OnPoison[properties.value(table.ON_POISON)], properties.value(table.FUTURE_LIMIT)
 

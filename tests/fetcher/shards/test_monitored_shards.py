@@ -9,14 +9,14 @@ from fakes.shard_entries import shard
 SHARDS = [shard(str(number)) for number in range(4)]
 
 
-def guarded_by(subtask, parallelism, own=()):
+def monitored_by(subtask, parallelism, own=()):
     return sorted(monitored_shards(SHARDS, own, lambda each, _: int(each.shard_id), subtask, parallelism))
 
 
 def test_the_first_subtask_guards_those_of_all_others_and_the_second_those_of_the_first():
-    assert guarded_by(0, 4, own={"s/0"}) == ["s/1", "s/2", "s/3"]
-    assert guarded_by(1, 4, own={"s/1"}) == ["s/0"]
-    assert guarded_by(2, 4, own={"s/2"}) == []
+    assert monitored_by(0, 4, own={"s/0"}) == ["s/1", "s/2", "s/3"]
+    assert monitored_by(1, 4, own={"s/1"}) == ["s/0"]
+    assert monitored_by(2, 4, own={"s/2"}) == []
 
 
 @pytest.mark.parametrize("parallelism", range(1, 6))
@@ -25,16 +25,16 @@ def test_every_shard_has_one_guardian_that_exists(parallelism):
 
 
 def test_a_lone_subtask_guards_what_it_does_not_have():
-    assert guarded_by(0, 1, own={"s/0"}) == ["s/1", "s/2", "s/3"]
+    assert monitored_by(0, 1, own={"s/0"}) == ["s/1", "s/2", "s/3"]
 
 
 def test_a_shard_without_an_owner_is_judged_with_and_without_a_store():
     for has_store in (True, False):
-        assert missing_reader_reason(7, 4, (), (), has_store) == "nobody owns it: it was given to subtask 7 of 4"
+        assert missing_reader_reason(7, 4, (), (), has_store) == "no subtask owns it: it was assigned to subtask 7 of 4"
         assert missing_reader_reason(2, 4, [2], (), has_store) == "its owner, subtask 2, has not joined"
 
 
 def test_a_shard_with_an_owner_is_judged_by_what_that_one_stores():
     assert missing_reader_reason(2, 4, (), (), True) == "its owner, subtask 2, stores no progress"
-    assert missing_reader_reason(2, 4, (), (2,), True) == "its owner, subtask 2, is not heard of"
+    assert missing_reader_reason(2, 4, (), (2,), True) == "its owner, subtask 2, has timed out"
     assert missing_reader_reason(2, 4, (), (2,), False) is None

@@ -16,25 +16,25 @@ class Scene:
     def __init__(self, subtask_batches=2):
         size = BATCH.held_bytes
         self.budget = MemoryBudget(BudgetLimits(subtask_batches * size, 2 * size, 100))
-        self.read_grant = PendingReads(self.budget)
+        self.reads = PendingReads(self.budget)
         self.entries = {}
         self.tasks = {}
 
     def full(self, shard_id, head=0):
         one = self.entries[shard_id] = entry(shard_id)
         batch = watermarked(head, head + 1, head + 2)
-        self.budget.settle(one, batch.held_bytes)
+        self.budget.settle_read(one, batch.held_bytes)
         one.push(batch)
         return one
 
     async def waits(self, shard_id):
-        self.tasks[shard_id] = asyncio.create_task(self.read_grant.wait(self.entries[shard_id]))
+        self.tasks[shard_id] = asyncio.create_task(self.reads.wait(self.entries[shard_id]))
         await asyncio.sleep(0)
 
     async def emits(self, shard_id):
         one = self.entries[shard_id]
         self.budget.release(one.pop(len(one.queue[0]))[1])
-        self.read_grant.emitted(one, readers=4)
+        self.reads.on_emitted(one, readers=4)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 
@@ -84,7 +84,7 @@ async def test_a_held_shard_gets_none_of_what_others_free():
 async def test_one_that_was_held_asks_again_with_its_own_emission():
     async with scene(subtask_batches=4) as s:
         held = s.full("held")
-        s.budget.settle(held, BATCH.held_bytes)
+        s.budget.settle_read(held, BATCH.held_bytes)
         held.push(BATCH)
         held.held_since = 1.0
         await s.waits("held")
@@ -100,7 +100,7 @@ async def test_the_heartbeat_finds_what_changed_without_an_emission():
         held.held_since = 1.0
         await s.waits("held")
         held.held_since = None
-        s.read_grant.retry_all(readers=4)
+        s.reads.retry_all(readers=4)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 

@@ -1,0 +1,49 @@
+"""The first reason or error ends a run."""
+
+import asyncio
+
+import pytest
+
+from recordpublisher.fetcher.pipeline.bounds import EndReason
+from recordpublisher.fetcher.pipeline.termination import RunCompletion
+from recordpublisher.publishers.errors import ImpossibleStateError
+
+
+async def test_the_first_reason_wins():
+    completion = RunCompletion()
+    completion.start()
+    completion.complete(EndReason.TIP)
+    completion.complete(EndReason.STOPPED)
+    completion.fail(OSError())
+
+    assert not completion.is_running
+    assert await completion.wait() is EndReason.TIP
+
+
+async def test_an_error_in_the_background_ends_the_run():
+    async def work():
+        raise OSError("disk full")
+
+    completion = RunCompletion()
+    completion.start()
+    completion.start_task(work())
+    with pytest.raises(OSError, match="disk full"):
+        await completion.wait()
+
+
+async def test_a_cancellation_from_within_is_no_endless_wait():
+    async def work():
+        raise asyncio.CancelledError
+
+    completion = RunCompletion()
+    completion.start()
+    completion.start_task(work())
+    with pytest.raises(ImpossibleStateError, match="was cancelled"):
+        await completion.wait()
+
+
+async def test_before_a_run_nothing_ends():
+    completion = RunCompletion()
+    completion.complete(EndReason.STOPPED)
+
+    assert not completion.is_running
