@@ -12,8 +12,8 @@ import pytest
 
 from recordpublisher.fetcher import watermark_rules as rules
 from recordpublisher.fetcher.coordination.active_minimum import ActiveMinimum
-from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.shards.shard_entry import ShardEntry, ShardStage
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.spark.source.batch_alignment import AlignmentSettings, is_active, next_global_watermark
 from recordpublisher.plugins.spark.source.batch_offset import EMIT_NOTHING, ShardOffset
 from recordpublisher.publishers.positions import StartingPosition
