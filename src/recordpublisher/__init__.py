@@ -56,16 +56,13 @@ if TYPE_CHECKING:
     from .plugins.sinks.memory import MemorySink
     from .plugins.sinks.reactive import ReactiveSink
     from .plugins.sinks.sql import SqlSink
-    from .plugins.stores.dynamodb.state_store import DynamoDbStateStore
-    from .plugins.stores.file.state_store import FileStateStore
-    from .plugins.stores.s3.state_store import S3StateStore
-    from .plugins.stores.sql.state_store import SqlStateStore
+    from .plugins.stores.state_store import DynamoDbStateStore, FileStateStore, S3StateStore, SqlStateStore
 
 _LAZY = {
-    "DynamoDbStateStore": ".plugins.stores.dynamodb.state_store",
-    "FileStateStore": ".plugins.stores.file.state_store",
-    "S3StateStore": ".plugins.stores.s3.state_store",
-    "SqlStateStore": ".plugins.stores.sql.state_store",
+    "DynamoDbStateStore": ".plugins.stores.state_store",
+    "FileStateStore": ".plugins.stores.state_store",
+    "S3StateStore": ".plugins.stores.state_store",
+    "SqlStateStore": ".plugins.stores.state_store",
     "CallbackSink": ".plugins.sinks.callback",
     "JsonlSink": ".plugins.sinks.files.jsonl",
     "ParquetSink": ".plugins.sinks.files.parquet",

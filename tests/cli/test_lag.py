@@ -1,5 +1,6 @@
 """`recordpublisher lag` against the embedded endpoint (A2)."""
 
+import asyncio
 import json
 import re
 import time
@@ -9,6 +10,7 @@ import pytest
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import serve_in_thread
+from recordpublisher.plugins.stores.state_store import FileStateStore
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 
 from processes.command_line import command
@@ -44,8 +46,13 @@ def state(endpoint, tmp_path):
         )
         for number, (shard, sequence) in enumerate(zip(IDS, positions, strict=True))
     }
-    (tmp_path / "subtask-0.json").write_text(json.dumps(snapshot_to_json(states, None, 1, 0, 1)))
+    asyncio.run(stored(tmp_path, snapshot_to_json(states, None, 1, 0, 1)))
     return str(tmp_path)
+
+
+async def stored(folder, snapshot):
+    store = FileStateStore(folder)
+    await store.store(0, await store.open_generation(0), snapshot)
 
 
 def now_ms():

@@ -16,11 +16,13 @@ from recordpublisher.plugins.spark.continuous.wal_planner import Limits, WalPlan
 from recordpublisher.plugins.spark.continuous.wal_sink import WalSink
 from recordpublisher.plugins.spark.continuous.wal_writer import WalWriter
 from recordpublisher.plugins.spark.continuous_options import ContinuousSettings
-from recordpublisher.plugins.stores.ports import ObjectStore
+from recordpublisher.plugins.stores.object_store import ObjectStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
+
+from fakes.memory_store import MemoryStore
 
 CLOCK = SystemClock()
 NO_LIMIT = 2**60
@@ -35,6 +37,7 @@ class MemoryObjects(ObjectStore):
     """The store, shared by everybody."""
 
     def __init__(self) -> None:
+        super().__init__(MemoryStore())
         self.content: dict[str, bytes] = {}
 
     async def put_if_absent(self, name, content):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, EndReason, ShardOutcome
 from recordpublisher.fetcher.shards.shard_state import ShardState
@@ -12,47 +13,37 @@ from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.plugins.spark.source.batch_offset import BatchOffset
 from recordpublisher.plugins.spark.source.batch_planner import BatchPlanner
 from recordpublisher.plugins.spark.source.read_task import TaskPlan, TaskRead
-from recordpublisher.plugins.stores.ports import BatchId, ClaimStore
-from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.plugins.stores.claim_store import ClaimStore
+from recordpublisher.plugins.stores.conditional_store import ConditionalStore
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 
+from fakes.memory_store import MemoryStore
+
+T = TypeVar("T")
 NOW = 1_800_000_000_000
 ARRIVED = NOW - 1_000_000
 
 
-@dataclass
 class MemoryClaims(ClaimStore):
-    """Claims in a dict."""
+    """Claims in a dict, without an event loop."""
 
-    claims: dict[tuple[BatchId, str], bytes] = field(default_factory=dict)
-    probes: set[tuple[str, str]] = field(default_factory=set)
+    def __init__(self, probes: Iterable[tuple[str, str]] = ()) -> None:
+        self._memory = MemoryStore()
+        super().__init__(lambda: self._memory)
+        for query, token in probes:
+            self.plant_probe(query, token)
+
+    def _call(self, work: Callable[[ConditionalStore], Coroutine[Any, Any, T]]) -> T:
+        try:
+            work(self._memory).send(None)
+        except StopIteration as end:
+            return end.value
+        raise AssertionError("a store in memory waits for nothing")
 
     def lose_everything(self) -> None:
-        self.claims.clear()
-        self.probes.clear()
-
-    def put_if_absent(self, batch: BatchId, name: str, claim: bytes) -> bytes:
-        return self.claims.setdefault((batch, name), claim)
-
-    def get(self, batch: BatchId, name: str) -> bytes | None:
-        return self.claims.get((batch, name))
-
-    def load(self, batch: BatchId) -> dict[str, bytes]:
-        return {name: claim for (of, name), claim in self.claims.items() if of == batch}
-
-    def purge(self, query: str, before: int) -> None:
-        old = [key for key in self.claims if key[0].query == query and key[0].batch < before]
-        for key in old:
-            del self.claims[key]
-
-    def plant_probe(self, query: str, token: str) -> None:
-        self.probes.add((query, token))
-
-    def see_probe(self, query: str, token: str) -> None:
-        if (query, token) not in self.probes:
-            raise ConfigurationError("metadataLocation", "memory", "the same for driver and executors")
+        self._memory.values.clear()
 
 
 @dataclass

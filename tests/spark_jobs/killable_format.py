@@ -13,7 +13,8 @@ from recordpublisher.plugins.spark.data_source import KinesisPartition, KinesisS
 from recordpublisher.plugins.spark.python_worker import worker_loop
 from recordpublisher.plugins.spark.writer.data_writers import KinesisStreamWriter, TaskCommitMessage
 from recordpublisher.plugins.spark.writer.write_options import WriteOptions
-from recordpublisher.plugins.stores.file.object_store import FolderObjects
+from recordpublisher.plugins.stores.file import FolderStore
+from recordpublisher.plugins.stores.object_store import ObjectStore
 
 FOLDER = "killable.folder"
 """Option: where the test says which place is armed, and the job which was reached."""
@@ -71,11 +72,11 @@ class KillableContinuousReader(ContinuousStreamReader):
         )
 
 
-class StandingFolder(FolderObjects):
+class StandingFolder(ObjectStore):
     """Stands still between a file of rows and its entry, and behind the entry: in the process that plans the query."""
 
     def __init__(self, root: Path, folder: Path) -> None:
-        super().__init__(root)
+        super().__init__(FolderStore(root))
         self._stands_in = folder
 
     async def put_if_absent(self, name: str, content: bytes) -> bytes:

@@ -8,8 +8,9 @@ import pytest
 
 from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.plugins.spark.stream_changes import dropped_streams
-from recordpublisher.plugins.stores.file.claim_store import FileClaimStore
+from recordpublisher.plugins.stores.by_location import claim_store_of
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.properties import Properties
 
 from fakes.spark_kinesis import SimulatedKinesis, SimulatedQuery
 from fakes.spark_queries import options
@@ -33,7 +34,7 @@ def test_c2_when_none_is_left_the_checkpoint_is_another_querys():
 def test_a_query_says_so_before_its_first_batch_and_keeps_its_positions(tmp_path):
     kinesis = SimulatedKinesis()
     kinesis.add("a", [1, 2, 3])
-    job = SimulatedQuery(kinesis, FileClaimStore(tmp_path), options(tmp_path))
+    job = SimulatedQuery(kinesis, claim_store_of(str(tmp_path), Properties()), options(tmp_path))
     job.run()
     given = options(tmp_path)
     job.options = SparkOptions(("another",), given.metadata_location, given.properties)
@@ -49,7 +50,7 @@ def test_a_query_says_so_before_its_first_batch_and_keeps_its_positions(tmp_path
 def test_a_stream_that_is_dropped_is_named_once(tmp_path, caplog):
     kinesis = SimulatedKinesis()
     kinesis.add("a", [1])
-    job = SimulatedQuery(kinesis, FileClaimStore(tmp_path), options(tmp_path))
+    job = SimulatedQuery(kinesis, claim_store_of(str(tmp_path), Properties()), options(tmp_path))
     job.run()
     shards = job.log[-1]["shards"]
     shards["gone/a"] = {**shards["s/a"], "stream": "gone"}

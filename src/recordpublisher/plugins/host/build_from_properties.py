@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from urllib.parse import urlsplit
 
 from recordpublisher.consumer.deserialization import Deserializer
 from recordpublisher.consumer.watermark_strategies import WatermarkStrategy
@@ -16,6 +15,7 @@ from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTra
 from recordpublisher.fetcher.coordination.watermark_tracker import WatermarkTracker
 from recordpublisher.fetcher.shards.assignment import ShardAssigner
 from recordpublisher.fetcher.sink import Sink
+from recordpublisher.plugins.stores.by_location import back_end_of
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties import table
@@ -24,8 +24,6 @@ from recordpublisher.publishers.properties.properties import Properties
 from .registry import Registry
 
 _SINK_PREFIX = "flink.sink."
-_STORE_OF_SCHEME = {"": "FILE", "sqlite": "SQL", "postgresql": "SQL", "postgres": "SQL"}
-"""Schemes whose state store has another name; all others are named by their scheme."""
 
 
 def build_sink(registry: Registry, properties: Properties) -> Sink:
@@ -65,8 +63,7 @@ def build_state_store(registry: Registry, properties: Properties) -> StateStore 
     uri = properties.value(table.STATE_URI)
     if uri is None:
         return None
-    scheme = urlsplit(uri).scheme.partition("+")[0].lower()
-    store_class = registry.state_stores.get(_STORE_OF_SCHEME.get(scheme, scheme), table.STATE_URI.key)
+    store_class = registry.state_stores.get(back_end_of(uri), table.STATE_URI.key)
     return store_class(properties)  # type: ignore[call-arg]
 
 

@@ -44,10 +44,10 @@ def recordpublisher_register_trackers(registry: Registrar[WatermarkTracker]) -> 
 @hookimpl
 def recordpublisher_register_state_stores(registry: Registrar[StateStore]) -> None:
     """Checkpoints in a folder, a database, S3 or DynamoDB."""
-    registry.add("FILE", f"{PROJECT}.plugins.stores.file.state_store:FileStateStore")
-    registry.add("S3", f"{PROJECT}.plugins.stores.s3.state_store:S3StateStore")
-    registry.add("DYNAMODB", f"{PROJECT}.plugins.stores.dynamodb.state_store:DynamoDbStateStore")
-    registry.add("SQL", f"{PROJECT}.plugins.stores.sql.state_store:SqlStateStore")
+    registry.add("FILE", f"{PROJECT}.plugins.stores.state_store:FileStateStore")
+    registry.add("S3", f"{PROJECT}.plugins.stores.state_store:S3StateStore")
+    registry.add("DYNAMODB", f"{PROJECT}.plugins.stores.state_store:DynamoDbStateStore")
+    registry.add("SQL", f"{PROJECT}.plugins.stores.state_store:SqlStateStore")
 
 
 @hookimpl

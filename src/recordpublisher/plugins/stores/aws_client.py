@@ -15,15 +15,15 @@ from recordpublisher.publishers.kinesis.endpoint import region_of
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import REQUEST_TIMEOUT, STATE_ENDPOINT
 
-_REFUSED = {"PreconditionFailed", "ConditionalRequestConflict", "ConditionalCheckFailedException"}
-_MISSING = {"NoSuchKey", "404", "ResourceNotFoundException"}
+_CONDITION_FAILED = {"PreconditionFailed", "ConditionalRequestConflict", "ConditionalCheckFailedException"}
+_NOT_FOUND = {"NoSuchKey", "404", "ResourceNotFoundException"}
 
 
-class RefusedError(Exception):
+class ConditionFailedError(Exception):
     """A conditional write found something else than it expected."""
 
 
-class MissingError(Exception):
+class NotFoundError(Exception):
     """The object, or the table, does not exist."""
 
 
@@ -44,16 +44,16 @@ class AwsService:
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
         """One call; the SDK tries again what may pass, with jitter, five times at most.
 
-        Raises: RefusedError, MissingError, StateError for everything else.
+        Raises: ConditionFailedError, NotFoundError, StateError for everything else.
         """
         try:
             answer: dict[str, Any] = await getattr(await self._opened(), xform_name(api))(**parameters)
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code", "")
-            if code in _REFUSED:
-                raise RefusedError(code) from error
-            if code in _MISSING:
-                raise MissingError(code) from error
+            if code in _CONDITION_FAILED:
+                raise ConditionFailedError(code) from error
+            if code in _NOT_FOUND:
+                raise NotFoundError(code) from error
             raise StateError(f"{api} at {self.place} failed with {code}: {error}") from error
         except (BotoCoreError, HTTPClientError, OSError) as error:
             raise StateError(f"{api} at {self.place} failed: {error}") from error

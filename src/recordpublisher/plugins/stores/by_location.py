@@ -1,44 +1,70 @@
-"""Which claim store a location means: a folder, s3://bucket/prefix or dynamodb://table/job."""
+"""Which store a location means: a path or file:, s3://bucket/prefix, dynamodb://table/job, sqlite: or postgresql:."""
 
 from __future__ import annotations
 
 from urllib.parse import unquote, urlsplit
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties, mask_passwords
 
-from .file.claim_store import FileClaimStore
-from .file.object_store import FolderObjects
-from .ports import ClaimStore, ObjectStore
+from .claim_store import KEY as CLAIMS_KEY
+from .claim_store import ClaimStore
+from .conditional_store import ConditionalStore
+from .file import FolderStore
+from .object_store import ObjectStore
+
+_BACK_ENDS = {"": "FILE", "file": "FILE", "s3": "S3", "dynamodb": "DYNAMODB"}
+_BACK_ENDS |= dict.fromkeys(("sqlite", "postgresql", "postgres"), "SQL")
+_FORMS = {
+    "FILE": "a folder",
+    "S3": "s3://bucket/prefix",
+    "DYNAMODB": "dynamodb://table/job",
+    "SQL": "postgresql://user@host/database or sqlite:////path/file.db",
+}
+
+
+def back_end_of(location: str) -> str:
+    """FILE, S3, DYNAMODB or SQL; the scheme itself, if it is none of ours. What has no scheme is a path."""
+    if location.startswith("file:"):
+        return "FILE"
+    scheme = location.partition("://")[0].partition("+")[0].lower() if "://" in location else ""
+    return _BACK_ENDS.get(scheme, scheme)
+
+
+def conditional_store_of(
+    location: str, key: str, properties: Properties, back_ends: tuple[str, ...] = tuple(_FORMS), *, job: str = ""
+) -> ConditionalStore:
+    """The store at a location that stood at the property `key`. `properties` have region and credentials; `job` is needed by SQL alone,
+    whose locations do not name one. Raises: ConfigurationError, also for a back end that is not among `back_ends`."""
+    back_end = back_end_of(location)
+    if back_end not in back_ends:
+        forms = [_FORMS[each] for each in back_ends]
+        raise ConfigurationError(key, mask_passwords(location), f"{', '.join(forms[:-1])} or {forms[-1]}")
+    if back_end == "S3":
+        from .s3 import S3Store
+
+        return S3Store(location, key, properties)
+    if back_end == "DYNAMODB":
+        from .dynamodb import DynamoDbStore
+
+        return DynamoDbStore(location, key, properties)
+    if back_end == "SQL":
+        from .sql.sql_store import SqlStore
+
+        return SqlStore(location, key, job, properties)
+    return FolderStore(unquote(urlsplit(location).path) if location.startswith("file:") else location)
 
 
 def claim_store_of(location: str, properties: Properties) -> ClaimStore:
-    """The store behind a location; `properties` have region and credentials. Raises: ConfigurationError."""
-    parts = urlsplit(location)
-    if parts.scheme == "s3":
-        from .s3.claim_store import S3ClaimStore
+    """The claim store at a location. Raises: ConfigurationError."""
 
-        return S3ClaimStore(location, properties)
-    if parts.scheme == "dynamodb":
-        from .dynamodb.claim_store import DynamoDbClaimStore
+    def open_store() -> ConditionalStore:
+        return conditional_store_of(location, CLAIMS_KEY, properties, ("FILE", "S3", "DYNAMODB"))
 
-        return DynamoDbClaimStore(location, properties)
-    if parts.scheme == "file":
-        return FileClaimStore(unquote(parts.path))
-    if "://" in location:
-        raise ConfigurationError("metadataLocation", location, "a folder, s3://bucket/prefix or dynamodb://table/job")
-    return FileClaimStore(location)
+    open_store()  # a wrong location fails here
+    return ClaimStore(open_store)
 
 
 def object_store_of(location: str, key: str, properties: Properties) -> ObjectStore:
-    """The store behind a location that stood at the property `key`. Raises: ConfigurationError."""
-    parts = urlsplit(location)
-    if parts.scheme == "s3":
-        from .s3.object_store import S3Objects
-
-        return S3Objects(location, key, properties)
-    if parts.scheme == "file":
-        return FolderObjects(unquote(parts.path))
-    if "://" in location:
-        raise ConfigurationError(key, location, "a folder or s3://bucket/prefix")
-    return FolderObjects(location)
+    """The object store at a location that stood at the property `key`. Raises: ConfigurationError."""
+    return ObjectStore(conditional_store_of(location, key, properties, ("FILE", "S3")))

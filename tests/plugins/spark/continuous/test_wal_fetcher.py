@@ -17,7 +17,8 @@ from recordpublisher.plugins.spark.continuous.wal_entry import WalEntry, last_en
 from recordpublisher.plugins.spark.continuous.wal_fetcher import WalFetcher
 from recordpublisher.plugins.spark.continuous.wal_names import ENTRIES
 from recordpublisher.plugins.spark.options import SparkOptions
-from recordpublisher.plugins.stores.file.object_store import FolderObjects
+from recordpublisher.plugins.stores.file import FolderStore
+from recordpublisher.plugins.stores.object_store import ObjectStore
 from recordpublisher.publishers.errors import FencedError, StateError
 
 from fakes.spark_continuous import CLOCK, NO_LIMIT, Query
@@ -34,7 +35,7 @@ def stream(served):
 
 @pytest.fixture
 def store(tmp_path):
-    return FolderObjects(tmp_path / "metadata")
+    return ObjectStore(FolderStore(tmp_path / "metadata"))
 
 
 def options_of(stream, tmp_path, **more) -> SparkOptions:
@@ -149,4 +150,4 @@ async def test_a_log_that_cannot_be_written_says_so(stream, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(StateError, match="cannot be used"):
-            await take_over(options_of(stream, tmp_path), FolderObjects(tmp_path / "file"))
+            await take_over(options_of(stream, tmp_path), ObjectStore(FolderStore(tmp_path / "file")))

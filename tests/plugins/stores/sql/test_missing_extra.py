@@ -6,7 +6,7 @@ import sys
 import pytest
 
 
-@pytest.mark.parametrize("module", ["sinks.sql", "state.sql"])
+@pytest.mark.parametrize("module", ["sinks.sql", "stores.sql"])
 def test_the_extra_that_is_missing_is_named(module):
     code = f"import sys; sys.modules['sqlalchemy'] = None; import recordpublisher.plugins.{module}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

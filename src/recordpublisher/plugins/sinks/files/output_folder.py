@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from recordpublisher.fetcher.sink import State
-from recordpublisher.plugins.stores.file.snapshots import FilePositions
+
+from .positions import FilePositions
 
 _HIDDEN = ".recordpublisher"
 

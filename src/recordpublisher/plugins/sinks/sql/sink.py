@@ -9,13 +9,13 @@ from sqlalchemy import Connection
 
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
 from recordpublisher.plugins.stores.sql.database import Database
-from recordpublisher.plugins.stores.sql.snapshots import PositionTable
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import JOB_NAME, SQL_BUFFER, SQL_TABLE, SQL_URI
 from recordpublisher.publishers.records import RecordBatch
 
 from ..commit_guard import CommitGuard
+from .positions import PositionTable
 from .rows import Row
 from .target_table import RejectedRowsError, TargetTable
 

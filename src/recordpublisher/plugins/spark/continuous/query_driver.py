@@ -10,7 +10,7 @@ from typing import Protocol
 
 from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.plugins.spark.python_worker import WorkerLoop
-from recordpublisher.plugins.stores.ports import ObjectStore
+from recordpublisher.plugins.stores.object_store import ObjectStore
 from recordpublisher.publishers.clock import Clock
 
 from .back_pressure import BackPressure
@@ -107,7 +107,7 @@ class QueryDriver:
                 return planned
             if self._is_available_now and has_ended:
                 return None
-            self._sleep(self._planner.store.look_seconds)  # Spark itself calls again after 10 ms
+            self._sleep(self._planner.store.poll_seconds)  # Spark itself calls again after 10 ms
             if not self._is_available_now:
                 return None
 

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.plugins.spark.python_worker import log_to_stderr, worker_loop
 from recordpublisher.plugins.stores.by_location import object_store_of
-from recordpublisher.plugins.stores.ports import ObjectStore
+from recordpublisher.plugins.stores.object_store import ObjectStore
 from recordpublisher.publishers.clock import SystemClock
 
 from .query_driver import QueryDriver, query_driver

@@ -14,7 +14,7 @@ from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.plugins.spark.service.kinesis_service import KinesisService, task_properties
 from recordpublisher.plugins.spark.service.planning_service import PlanningService
 from recordpublisher.plugins.spark.stream_changes import dropped_streams
-from recordpublisher.plugins.stores.ports import ObjectStore
+from recordpublisher.plugins.stores.object_store import ObjectStore
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.table import STATE_URI

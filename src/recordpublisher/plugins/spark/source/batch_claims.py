@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, field
 
-from recordpublisher.plugins.stores.ports import BatchId, ClaimStore
+from recordpublisher.plugins.stores.claim_store import BatchId, ClaimStore
 from recordpublisher.publishers.errors import ConfigurationError
 
 from .batch_offset import BatchOffset, ShardOffset

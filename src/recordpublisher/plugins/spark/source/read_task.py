@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, ShardOutcome
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
-from recordpublisher.plugins.stores.ports import BatchId, ClaimStore
+from recordpublisher.plugins.stores.claim_store import BatchId, ClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import DataLossError, StateError
 from recordpublisher.publishers.shards import Shard

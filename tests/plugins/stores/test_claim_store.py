@@ -1,10 +1,13 @@
 """What every claim store keeps to, whatever it is made of: the first writer wins, whoever it is."""
 
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
 import pytest
 
 from recordpublisher import ConfigurationError, Properties
 from recordpublisher.plugins.stores.by_location import claim_store_of
-from recordpublisher.plugins.stores.ports import BatchId
+from recordpublisher.plugins.stores.claim_store import BatchId
 
 LOCATIONS = {
     "folder": "{folder}/claims",
@@ -67,3 +70,23 @@ def test_a_bucket_that_is_not_there_is_a_configuration_error(aws):
 def test_another_location_says_what_is_right():
     with pytest.raises(ConfigurationError, match="a folder, s3://bucket/prefix or dynamodb://table/job"):
         claim_store_of("hdfs://host/x", Properties())
+
+
+def test_many_writers_at_once_agree_on_one(tmp_path):
+    store = claim_store_of(str(tmp_path), Properties())
+    with ThreadPoolExecutor(16) as pool:
+        stored = set(pool.map(lambda n: store.put_if_absent(BATCH, "g", b"%d" % n), range(64)))
+    assert stored == {store.get(BATCH, "g")}
+
+
+async def test_a_running_event_loop_is_no_hindrance(store):
+    assert store.put_if_absent(BATCH, "g", b"first") == b"first"
+
+
+def test_a_folder_without_renames_is_a_configuration_error(tmp_path, monkeypatch):
+    def no_rename(*given):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "rename", no_rename)
+    with pytest.raises(ConfigurationError, match=r"claims cannot be stored there: .*Operation not permitted"):
+        claim_store_of(str(tmp_path), Properties()).plant_probe("query", "token")

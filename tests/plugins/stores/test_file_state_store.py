@@ -37,18 +37,31 @@ async def test_subtasks_do_not_fence_each_other(tmp_path):
     assert await store.load() == [{"subtask": 0}, {"subtask": 1}]
 
 
-async def test_a_file_that_cannot_be_read_is_named(tmp_path):
-    (tmp_path / "subtask-0.json").write_text("{half")
+async def test_the_state_of_an_earlier_version_is_refused(tmp_path):
+    (tmp_path / "subtask-0.json").write_text("{}")
 
-    with pytest.raises(StateError, match=r"subtask-0\.json cannot be read"):
-        await FileStateStore(tmp_path).load()
+    for opened in (FileStateStore(tmp_path).load(), FileStateStore(tmp_path).open_generation(0)):
+        with pytest.raises(
+            StateError, match=r"subtask-0\.json in .* cannot be read: it has format 1, this version reads"
+        ):
+            await opened
+
+
+async def test_the_snapshot_is_one_readable_file(tmp_path):
+    store = FileStateStore(tmp_path)
+    await store.store(0, await store.open_generation(0), {"version": 1})
+
+    (file,) = tmp_path.glob("subtask-0/value-*")
+    assert json.loads(file.read_text())["snapshot"] == {"version": 1}
 
 
 async def test_a_store_that_died_while_writing_leaves_the_old_state(tmp_path):
     store = FileStateStore(tmp_path)
     generation = await store.open_generation(0)
     await store.store(0, generation, {"good": 1})
-    (tmp_path / "subtask-0.999.tmp").write_text(json.dumps({"ha": "lf"})[:5])
+    (tmp_path / "subtask-0" / "value-later").write_text('{"ha": ')
+    (tmp_path / ".aside").mkdir()
+    (tmp_path / ".aside" / "value-first").write_text('{"ha": ')
 
     assert await store.load() == [{"good": 1}]
 

@@ -10,8 +10,8 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.plugins.sinks.sql import SqlSink
+from recordpublisher.plugins.sinks.sql.positions import PositionTable
 from recordpublisher.plugins.stores.sql.database import Database
-from recordpublisher.plugins.stores.sql.snapshots import PositionTable
 
 from fakes.batches import batch
 

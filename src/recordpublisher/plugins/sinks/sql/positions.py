@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, String, Table, Text, func, select, text
+from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, String, Table, Text, func, select
 
 from recordpublisher.fetcher.sink import State
+from recordpublisher.plugins.stores.sql.sessions import end_sessions, lock_table_creation, session_prefix
 from recordpublisher.publishers.errors import FencedError, StateError
 
 
@@ -20,7 +20,7 @@ class PositionTable:
 
     def __init__(self, name: str, job: str) -> None:
         self._job = job
-        self._session = f"recordpublisher {hashlib.sha256(f'{name} {job}'.encode()).hexdigest()[:20]}"
+        self._session = session_prefix(name, job)
         self._metadata = MetaData()
         self._table = Table(
             name,
@@ -89,35 +89,17 @@ class PositionTable:
             connection.execute(self._table.delete().where(self._of_job() & (table.parallelism != parallelism)))
 
     def _end_predecessors(self, connection: Connection, subtask: int, parallelism: int) -> None:
-        """PostgreSQL: end the sessions that this start replaces, which have its name.
-
-        A process may be suspended in the middle of a commit; its locks would be held until it wakes up, for ever if need be. (The server
-        ends sessions that are silent between two statements, but not those that fell silent inside the sending of one.)
-        """
-        if connection.dialect.name != "postgresql":
-            return
-        given = {
-            "mine": self.session_name(subtask, parallelism),
-            "team": f"{self._session} {parallelism} %",
-            "job": f"{self._session} %",
-        }
-        connection.execute(
-            text(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND usename = current_user"
-                " AND datname = current_database() AND application_name LIKE :job"
-                " AND (application_name = :mine OR application_name NOT LIKE :team)"
-            ),
-            given,
-        )
+        """End the sessions that this start replaces: the subtask's last one, and all of a start with another parallelism."""
+        mine = self.session_name(subtask, parallelism)
+        end_sessions(connection, mine, like=f"{self._session} %", unlike=f"{self._session} {parallelism} %")
 
     def session_name(self, subtask: int, parallelism: int) -> str:
         """What a subtask's session is called in PostgreSQL's list of sessions."""
         return f"{self._session} {parallelism} {subtask}"
 
     def _prepare(self, connection: Connection) -> None:
-        """One opens at a time: tables are made once, and no two starts take one number. SQLite's lock is held already."""
-        if connection.dialect.name == "postgresql":
-            connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:name))"), {"name": self._table.name})
+        """Tables are created once, and no two starts take one number."""
+        lock_table_creation(connection, self._table.name)
         self._metadata.create_all(connection)
 
     def _of_job(self) -> Any:

@@ -1,15 +1,16 @@
 """What every state store keeps to, whatever it is made of (S5, S6)."""
 
-import sqlite3
-from contextlib import closing
-from pathlib import Path
+from contextlib import suppress
 
-import boto3
 import pytest
 
 from recordpublisher import ConfigurationError, FencedError, Properties, StateError
 from recordpublisher.plugins.host.build_from_properties import build_state_store
 from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.stores.by_location import conditional_store_of
+from recordpublisher.plugins.stores.state_store import ConditionalStateStore
+
+from fakes.memory_store import MemoryStore
 
 
 @pytest.fixture
@@ -89,41 +90,66 @@ async def test_a_closed_store_opens_again(stores):
     assert await store.load() == [{"again": True}]
 
 
-async def test_a_corrupt_state_is_a_clear_error_and_is_kept(stores, state_properties, moto_endpoint):  # S5
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"{half", "Expecting property name"),
+        (b"[]", "no attribute"),
+        (b"{}", "it has format 1, this version reads format 2"),
+    ],
+)
+async def test_a_state_that_cannot_be_read_is_a_clear_error_and_is_kept(stores, state_properties, content, said):  # S5
     store = stores()
     generation = await store.open_generation(0)
     await store.store(0, generation, {"version": 1})
-    damage(state_properties, moto_endpoint)
+    beside = conditional_store_of(state_properties["flink.state.uri"], "uri", state_properties, job="job")
+    await beside.compare_and_set("subtask-0", content, (await beside.get("subtask-0")).version)
+    await beside.close()
 
-    with pytest.raises(StateError, match=r"subtask.0.*cannot be read") as raised:
-        await stores().load()
+    for _ in range(2):
+        with pytest.raises(StateError, match=rf"subtask-0.*cannot be read: .*{said}") as raised:
+            await stores().load()
     assert "s3cr3t" not in str(raised.value)
+    with pytest.raises(StateError, match=rf"subtask-0.*cannot be read: .*{said}"):
+        await stores().open_generation(0)
 
 
-def damage(properties, endpoint):
-    uri = properties["flink.state.uri"]
-    scheme, _, rest = uri.partition("://")
-    aws = {"endpoint_url": endpoint, "region_name": "us-east-1", "aws_access_key_id": "a", "aws_secret_access_key": "s"}
-    if scheme == "s3":
-        client = boto3.client("s3", **aws)
-        client.put_object(Bucket="bucket", Key=f"{rest.partition('/')[2]}/subtask-0.json", Body=b"{half")
-        client.close()
-    elif scheme == "dynamodb":
-        client = boto3.client("dynamodb", **aws)
-        key = {"job": {"S": rest.partition("/")[2]}, "item": {"S": "subtask-0"}}
-        client.update_item(
-            TableName="states",
-            Key=key,
-            UpdateExpression="SET content = :s",
-            ExpressionAttributeValues={":s": {"S": "{half"}},
-        )
-        client.close()
-    elif scheme == "sqlite":
-        with closing(sqlite3.connect(rest[1:])) as database:
-            database.execute("update recordpublisher_state set snapshot = '{half'")
-            database.commit()
-    else:
-        (Path(uri) / "subtask-0.json").write_text("{half")
+async def test_snapshots_are_in_the_order_of_subtasks(stores):
+    store = stores()
+    for subtask in (10, 2, 0):
+        await store.store(subtask, await store.open_generation(subtask), {"subtask": subtask})
+    assert await store.load() == [{"subtask": 0}, {"subtask": 2}, {"subtask": 10}]
+
+
+async def test_a_store_that_did_not_open_the_generation_may_still_own_it(stores):
+    generation = await stores().open_generation(0)
+    await stores().store(0, generation, {"mine": True})
+    assert await stores().load() == [{"mine": True}]
+    with pytest.raises(FencedError, match="must stop"):
+        await stores().store(0, generation - 1, {"mine": False})
+
+
+class ForgetfulStore(MemoryStore):
+    """Loses the response of every second write."""
+
+    async def compare_and_set(self, name, value, expected):
+        version = await super().compare_and_set(name, value, expected)
+        if self.writes % 2:
+            raise StateError("no response")
+        return version
+
+
+async def test_a_write_without_a_response_is_found_by_the_next_one():  # S6
+    store = ConditionalStateStore(memory := ForgetfulStore())
+    generation = await store.open_generation(0)
+    for number in range(10):
+        with suppress(StateError):
+            await store.store(0, generation, {"number": number})
+    assert await store.load() == [{"number": 9}]
+
+    await ConditionalStateStore(memory).open_generation(0)
+    with pytest.raises(FencedError):
+        await store.store(0, generation, {"number": 10})
 
 
 @pytest.mark.parametrize(

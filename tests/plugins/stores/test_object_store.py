@@ -6,8 +6,6 @@ import pytest
 
 from recordpublisher import ConfigurationError, Properties, StateError
 from recordpublisher.plugins.stores.by_location import object_store_of
-from recordpublisher.plugins.stores.file import object_store as file_objects
-from recordpublisher.plugins.stores.file.hard_links import link_durably
 
 LOCATIONS = {"folder": "{folder}/spool", "file": "file://{folder}/spool", "s3": "s3://bucket/{name}/spool"}
 
@@ -56,11 +54,3 @@ async def test_a_folder_that_cannot_be_written_says_so(tmp_path):
 def test_another_location_says_what_is_right():
     with pytest.raises(ConfigurationError, match=r"property 'metadataLocation'.*a folder or s3://bucket/prefix"):
         object_store_of("dynamodb://table/job", "metadataLocation", Properties())
-
-
-async def test_a_winner_that_was_deleted_meanwhile_leaves_the_place_free(tmp_path, monkeypatch):
-    answers = iter([False])
-    monkeypatch.setattr(file_objects, "link_durably", lambda *given: next(answers, True) and link_durably(*given))
-    store = object_store_of(str(tmp_path), "metadataLocation", Properties())
-    assert await store.put_if_absent("a/1", b"mine") == b"mine"
-    assert await store.get("a/1") == b"mine"

@@ -1,0 +1,102 @@
+"""ClaimStore: what was read in a batch is written once, before any of it is emitted, and the first writer wins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.kinesis import run_sync
+
+from .conditional_store import ConditionalStore, ConflictError
+
+T = TypeVar("T")
+KEY = "metadataLocation"
+_VALID = "one place that the driver and every executor can read and write"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchId:
+    """Whose claims: the query, the batch's number, and the random id of its plan.
+
+    The plan tells apart what a number alone would mix up: claims of a checkpoint that was deleted, or a driver that lives on beside its
+    successor.
+    """
+
+    query: str
+    batch: int
+    plan: str
+
+    @property
+    def prefix(self) -> str:
+        """The folder of the batch's claims; numbers have ten digits, so that names sort as they do."""
+        return f"{self.query}/{self.batch:010d}-{self.plan}/"
+
+
+class ClaimStore:
+    """Claims by batch and name: `<query>/<batch>-<plan>/<name>`. All calls block and are safe from many threads and processes at once.
+
+    `open_store` makes a conditional store for each call: one with a client belongs to the event loop of its call.
+    """
+
+    def __init__(self, open_store: Callable[[], ConditionalStore]) -> None:
+        self._open_store = open_store
+
+    def put_if_absent(self, batch: BatchId, name: str, claim: bytes) -> bytes:
+        """Store durably unless somebody was first; returns what is stored: the claim given, or the winner's."""
+        return self._call(lambda store: _put_if_absent(store, batch.prefix + name, claim))
+
+    def get(self, batch: BatchId, name: str) -> bytes | None:
+        """The stored claim, if any."""
+        found = self._call(lambda store: store.get(batch.prefix + name))
+        return None if found is None else found.value
+
+    def load(self, batch: BatchId) -> dict[str, bytes]:
+        """Every claim of a batch by name."""
+        found = self._call(lambda store: store.list(batch.prefix))
+        return {name.removeprefix(batch.prefix): entry.value for name, entry in found.items()}
+
+    def purge(self, query: str, before: int) -> None:
+        """Remove the claims of the query's batches with a number below `before`."""
+
+        async def purge(store: ConditionalStore) -> None:
+            await store.delete(*await store.list_versions(f"{query}/", before=f"{query}/{max(before, 0):010d}"))
+
+        self._call(purge)
+
+    def plant_probe(self, query: str, token: str) -> None:
+        """Store a token for `see_probe`. Raises: ConfigurationError when the location cannot hold claims."""
+        try:
+            self._call(lambda store: _put_if_absent(store, _probe_name(query, token), token.encode()))
+        except Exception as error:
+            reason = f"claims cannot be stored there: {error}"
+            raise ConfigurationError(KEY, self._open_store().place, _VALID, reason=reason) from error
+
+    def see_probe(self, query: str, token: str) -> None:
+        """Raises: ConfigurationError when the token is not there: this process looks at another store than the driver."""
+        if self._call(lambda store: store.get(_probe_name(query, token))) is None:
+            reason = "a task cannot see what the driver wrote there"
+            raise ConfigurationError(KEY, self._open_store().place, _VALID, reason=reason)
+
+    def _call(self, work: Callable[[ConditionalStore], Coroutine[Any, Any, T]]) -> T:
+        async def run() -> T:
+            store = self._open_store()
+            try:
+                return await work(store)
+            finally:
+                await store.close()
+
+        return run_sync(run())
+
+
+async def _put_if_absent(store: ConditionalStore, name: str, value: bytes) -> bytes:
+    try:
+        await store.put_if_absent(name, value)
+    except ConflictError as error:
+        return error.current.value if error.current is not None else value
+    return value
+
+
+def _probe_name(query: str, token: str) -> str:
+    return f"{query}/probe-{token}"

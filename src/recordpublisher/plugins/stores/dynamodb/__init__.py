@@ -1,1 +1,0 @@
-"""DynamoDB: conditional items."""

@@ -1,0 +1,216 @@
+"""FolderStore: a conditional store in a folder, without locks: a value is replaced by renaming the file that names its version."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from recordpublisher.publishers.errors import StateError
+
+from .conditional_store import ConditionalStore, ConflictError, VersionedValue, new_version
+
+T = TypeVar("T")
+_POINTER, _VALUE = "current-", "value-"
+_PLAIN_FILE = "file"
+"""The version of a plain file, as earlier formats have them: it is read, so that who knows the formats can refuse it, and never written."""
+_ATTEMPTS = 1000
+_PAUSE_SECONDS = 0.001
+
+
+class FolderStore(ConditionalStore):
+    """Owns a folder for each name, with two files: `value-V` and the empty `current-V`, where V is the version.
+
+    A first value is a whole folder, renamed to its place: that fails if there is one. A later one is written beside, then `current-V` is
+    renamed to `current-W`: that fails if somebody was faster, because the old name is gone. So nobody holds a lock, and a process that was
+    suspended in the middle of a write stops nobody and overwrites nothing. It needs a file system with atomic renames, local or network.
+    """
+
+    def __init__(self, root: str | Path) -> None:
+        self._root = Path(root)
+        self.place = str(root)
+
+    async def get(self, name: str) -> VersionedValue | None:
+        """Read the two files."""
+        return await self._in_thread(lambda: _read(self._path(name)))
+
+    async def put_if_absent(self, name: str, value: bytes) -> str:
+        """Rename a folder to its place."""
+        return await self._in_thread(lambda: self._put_if_absent(name, value))
+
+    async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
+        """Rename the file that names the version."""
+        return await self._in_thread(lambda: self._compare_and_set(name, value, expected))
+
+    async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
+        """Read the folders whose names begin so."""
+
+        def values() -> dict[str, VersionedValue]:
+            found = {name: _read(self._path(name)) for name in sorted(self._names(prefix, None))}
+            return {name: entry for name, entry in found.items() if entry is not None}
+
+        return await self._in_thread(values)
+
+    async def list_versions(self, prefix: str, before: str | None = None) -> dict[str, str]:
+        """List the folders whose names begin so."""
+
+        def versions() -> dict[str, str]:
+            found = {name: _version(self._path(name)) for name in sorted(self._names(prefix, before))}
+            return {name: version for name, version in found.items() if version is not None}
+
+        return await self._in_thread(versions)
+
+    async def delete(self, *names: str) -> None:
+        """Rename each folder out of the way, then remove it: a late write finds no folder."""
+
+        def delete() -> None:
+            for name in names:
+                self._delete(name)
+
+        await self._in_thread(delete)
+
+    def _path(self, name: str) -> Path:
+        return self._root / name
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        """A write that was begun is finished, also when nobody waits for it any more."""
+        try:
+            return await asyncio.to_thread(work)
+        except OSError as error:
+            raise StateError(f"the folder {self.place} cannot be used: {error}") from error
+
+    def _put_if_absent(self, name: str, value: bytes) -> str:
+        path, version = self._path(name), new_version()
+        aside = path.parent / f".{version}"
+        while True:
+            try:
+                _make_folder(path.parent)
+                aside.mkdir()
+                _write(aside / f"{_VALUE}{version}", value)
+                (aside / f"{_POINTER}{version}").touch()
+                _sync(aside)
+                aside.rename(path)
+            except FileNotFoundError:  # an empty parent was removed by a delete just now
+                continue
+            except OSError as error:
+                if not path.exists():
+                    raise
+                if (current := _read(path)) is not None:
+                    raise ConflictError(self.place, name, current) from error
+            else:
+                _sync(path.parent)
+                return version
+            finally:
+                shutil.rmtree(aside, ignore_errors=True)
+
+    def _compare_and_set(self, name: str, value: bytes, expected: str) -> str:
+        path, version = self._path(name), new_version()
+        written, pointer = path / f"{_VALUE}{version}", path / f"{_POINTER}{version}"
+        try:
+            _write(written, value)
+            _sync(path)
+            (path / f"{_POINTER}{expected}").rename(pointer)
+        except FileNotFoundError as error:
+            if not pointer.exists():  # else a network file system has sent the rename twice
+                written.unlink(missing_ok=True)
+                raise ConflictError(self.place, name, _read(path)) from error
+        with contextlib.suppress(FileNotFoundError):  # deleted since then
+            _sync(path)
+        (path / f"{_VALUE}{expected}").unlink(missing_ok=True)
+        return version
+
+    def _names(self, prefix: str, before: str | None) -> Iterator[str]:
+        folder, _, _ = prefix.rpartition("/")
+        waiting = [folder]
+        while waiting:
+            above = waiting.pop()
+            for child in _children(self._root / above):
+                name = f"{above}/{child}" if above else child
+                if before is not None and name >= before:
+                    continue  # so are all names in it
+                if not name.startswith(prefix):
+                    continue
+                if _is_entry(self._root / name):
+                    yield name
+                else:
+                    waiting.append(name)
+
+    def _delete(self, name: str) -> None:
+        path = self._path(name)
+        aside = path.parent / f".{new_version()}"
+        try:
+            path.rename(aside)
+        except FileNotFoundError:
+            return
+        _sync(path.parent)
+        shutil.rmtree(aside, ignore_errors=True)
+        for folder in path.relative_to(self._root).parents[:-1]:
+            with contextlib.suppress(OSError):  # not empty
+                (self._root / folder).rmdir()
+
+
+def _read(path: Path) -> VersionedValue | None:
+    """The current value: read again when it was replaced between the two files."""
+    while (version := _version(path)) is not None:
+        with contextlib.suppress(FileNotFoundError):
+            file = path if version == _PLAIN_FILE else path / f"{_VALUE}{version}"
+            return VersionedValue(file.read_bytes(), version)
+    return None
+
+
+def _version(path: Path) -> str | None:
+    """The version that the pointer names. While it is renamed a listing may show both names or none: then list again."""
+    for _ in range(_ATTEMPTS):
+        try:
+            names = os.listdir(path)
+        except FileNotFoundError:
+            return None
+        except NotADirectoryError:
+            return _PLAIN_FILE if path.is_file() else None
+        versions = [name.removeprefix(_POINTER) for name in names if name.startswith(_POINTER)]
+        if len(versions) == 1:
+            return versions[0]
+        time.sleep(_PAUSE_SECONDS)
+    raise StateError(f"{path} cannot be read: it has no file that names the current version")
+
+
+def _children(folder: Path) -> list[str]:
+    try:
+        return [name for name in os.listdir(folder) if not name.startswith(".")]
+    except FileNotFoundError:
+        return []
+
+
+def _is_entry(path: Path) -> bool:
+    """Whether this is the folder of a value and not one of further names."""
+    return path.is_file() or any(name.startswith((_POINTER, _VALUE)) for name in _children(path))
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it, durably."""
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    _sync(folder.parent)
+
+
+def _write(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

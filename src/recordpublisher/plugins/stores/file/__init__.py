@@ -1,1 +1,0 @@
-"""A folder: fencing by locks and hard links."""

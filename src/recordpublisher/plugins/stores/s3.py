@@ -1,0 +1,124 @@
+"""S3Store: a conditional store of objects below a prefix; `If-None-Match` and `If-Match` are its conditions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import urlsplit
+
+from recordpublisher.publishers.errors import ConfigurationError, StateError
+from recordpublisher.publishers.properties.properties import Properties, mask_passwords
+
+from .aws_client import AwsService, ConditionFailedError, NotFoundError
+from .conditional_store import ConditionalStore, ConflictError, VersionedValue, new_version, pause
+
+_WRITE_ID = "write-id"
+_CONCURRENCY = 16
+_ATTEMPTS = 10
+
+
+class S3Store(ConditionalStore):
+    """Owns the client of a bucket. The version of an object is its ETag.
+
+    Each write carries a random id as metadata of the object, so that a write that was refused because its own first try came through is
+    told from one that somebody else won. The credentials need GetObject, PutObject, DeleteObject and ListBucket.
+    """
+
+    poll_seconds = 0.5
+
+    def __init__(self, uri: str, key: str, properties: Properties) -> None:
+        """`key` is the property that the URI stood at. Raises: ConfigurationError."""
+        parts = urlsplit(uri)
+        if parts.scheme != "s3" or not parts.netloc or parts.query:
+            raise ConfigurationError(key, mask_passwords(uri), "s3://bucket/prefix")
+        self.place = uri
+        self._bucket = parts.netloc
+        self._prefix = parts.path.strip("/") + "/" if parts.path.strip("/") else ""
+        self._service = AwsService("s3", uri, properties)
+
+    async def get(self, name: str) -> VersionedValue | None:
+        """Read an object."""
+        found = await self._get(name)
+        return None if found is None else found[0]
+
+    async def put_if_absent(self, name: str, value: bytes) -> str:
+        """Put with `If-None-Match: *`."""
+        return await self._put(name, value, None)
+
+    async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
+        """Put with `If-Match`."""
+        return await self._put(name, value, expected)
+
+    async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
+        """List, then read each object; several at a time."""
+        names = list(await self.list_versions(prefix))
+        values: dict[str, VersionedValue] = {}
+        for start in range(0, len(names), _CONCURRENCY):
+            some = names[start : start + _CONCURRENCY]
+            found = await asyncio.gather(*map(self.get, some))
+            values |= {name: value for name, value in zip(some, found, strict=True) if value is not None}
+        return values
+
+    async def list_versions(self, prefix: str, before: str | None = None) -> dict[str, str]:
+        """List; S3 does it by name in order."""
+        found: dict[str, str] = {}
+        async for name, version in self._listed(prefix):
+            if before is not None and name >= before:
+                break
+            found[name] = version
+        return found
+
+    async def delete(self, *names: str) -> None:
+        """Delete one by one, several at a time."""
+        for start in range(0, len(names), _CONCURRENCY):
+            await asyncio.gather(*map(self._delete, names[start : start + _CONCURRENCY]))
+
+    async def close(self) -> None:
+        """Close the client."""
+        await self._service.close()
+
+    async def _put(self, name: str, value: bytes, expected: str | None) -> str:
+        write_id = new_version()
+        condition = {"IfNoneMatch": "*"} if expected is None else {"IfMatch": expected}
+        for attempt in range(_ATTEMPTS):
+            try:
+                response = await self._call("PutObject", name, Body=value, Metadata={_WRITE_ID: write_id}, **condition)
+                return str(response["ETag"])
+            except (ConditionFailedError, NotFoundError) as error:  # NotFound: If-Match without an object
+                found = await self._get(name)
+                if found is not None and found[1] == write_id:
+                    return found[0].version
+                current = None if found is None else found[0]
+                if expected != (None if current is None else current.version):
+                    raise ConflictError(self.place, name, current) from error
+                # refused because of a write at the same time, which then failed: nothing has changed
+            await pause(attempt)
+        raise StateError(f"{name} in {self.place} could not be written: others write it again and again")
+
+    async def _get(self, name: str) -> tuple[VersionedValue, str] | None:
+        """An object, and the id of the write that made it."""
+        try:
+            response = await self._call("GetObject", name)
+        except NotFoundError:
+            return None
+        async with response["Body"] as body:
+            content = VersionedValue(await body.read(), response["ETag"])
+        return content, response.get("Metadata", {}).get(_WRITE_ID, "")
+
+    async def _listed(self, prefix: str) -> AsyncIterator[tuple[str, str]]:
+        token: dict[str, str] = {}
+        while True:
+            given = {"Bucket": self._bucket, "Prefix": self._prefix + prefix, **token}
+            response = await self._service.call("ListObjectsV2", **given)
+            for entry in response.get("Contents", ()):
+                yield entry["Key"][len(self._prefix) :], entry["ETag"]
+            if not response.get("IsTruncated"):
+                return
+            token = {"ContinuationToken": response["NextContinuationToken"]}
+
+    async def _delete(self, name: str) -> None:
+        await self._call("DeleteObject", name)
+
+    async def _call(self, api: str, name: str, **parameters: Any) -> dict[str, Any]:
+        return await self._service.call(api, Bucket=self._bucket, Key=self._prefix + name, **parameters)

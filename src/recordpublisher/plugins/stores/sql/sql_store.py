@@ -1,0 +1,138 @@
+"""SqlStore: a conditional store of rows in one table that many jobs may share; PostgreSQL or SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from sqlalchemy import Column, Connection, LargeBinary, MetaData, String, Table, func, inspect, select, text
+
+from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.properties.properties import Properties, mask_passwords
+
+from ..conditional_store import ConditionalStore, ConflictError, VersionedValue, new_version
+from .database import Database
+from .sessions import end_sessions, lock_table_creation, session_prefix
+
+T = TypeVar("T")
+TABLE = "recordpublisher_state"
+
+
+class SqlStore(ConditionalStore):
+    """Owns the connection. A write is one statement in a transaction of its own; a retry after a lost commit finds its own version."""
+
+    def __init__(self, uri: str, key: str, job: str, properties: Properties) -> None:
+        """`key` is the property that the URI stood at. Raises: ConfigurationError."""
+        self.place = f"table {TABLE} of {mask_passwords(uri)}"
+        self._job = job
+        self._database = Database(uri, key, properties)
+        self._metadata = MetaData()
+        self._table = Table(
+            TABLE,
+            self._metadata,
+            Column("job", String(200), primary_key=True),
+            Column("name", String(200), primary_key=True),
+            Column("version", String(32), nullable=False),
+            Column("value", LargeBinary, nullable=False),
+        )
+        self._is_ready = False
+
+    async def get(self, name: str) -> VersionedValue | None:
+        """Select a row."""
+        return await self._transaction(lambda connection: self._get(connection, name))
+
+    async def put_if_absent(self, name: str, value: bytes) -> str:
+        """Insert."""
+        version = new_version()
+        row = {"job": self._job, "name": name, "version": version, "value": value}
+        statement = text(
+            f"INSERT INTO {TABLE} (job, name, version, value) VALUES (:job, :name, :version, :value)"
+            " ON CONFLICT DO NOTHING"
+        )
+
+        def put(connection: Connection) -> str:
+            while not connection.execute(statement, row).rowcount:
+                current = self._get(connection, name)
+                if current is not None and current.version == version:
+                    return version
+                if current is not None:  # else it was deleted meanwhile
+                    raise ConflictError(self.place, name, current)
+            return version
+
+        return await self._transaction(put)
+
+    async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
+        """Update where the version is the expected one."""
+        version = new_version()
+
+        def replace(connection: Connection) -> str:
+            old = self._row(name) & (self._table.c.version == expected)
+            if not connection.execute(self._table.update().where(old).values(version=version, value=value)).rowcount:
+                current = self._get(connection, name)
+                if current is None or current.version != version:
+                    raise ConflictError(self.place, name, current)
+            return version
+
+        return await self._transaction(replace)
+
+    async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
+        """Select the rows whose names begin so."""
+        table = self._table.c
+        wanted = select(table.name, table.value, table.version).where(self._begins_with(prefix))
+
+        def values(connection: Connection) -> dict[str, VersionedValue]:
+            rows = {row.name: VersionedValue(bytes(row.value), row.version) for row in connection.execute(wanted)}
+            return dict(sorted(rows.items()))
+
+        return await self._transaction(values)
+
+    async def list_versions(self, prefix: str, before: str | None = None) -> dict[str, str]:
+        """Select names and versions. They are compared here: databases sort text by the rules of a language."""
+        wanted = select(self._table.c.name, self._table.c.version).where(self._begins_with(prefix))
+
+        def versions(connection: Connection) -> dict[str, str]:
+            rows = sorted((row.name, row.version) for row in connection.execute(wanted))
+            return {name: version for name, version in rows if before is None or name < before}
+
+        return await self._transaction(versions)
+
+    async def delete(self, *names: str) -> None:
+        """Delete rows."""
+        wanted = (self._table.c.job == self._job) & self._table.c.name.in_(names)
+        await self._transaction(lambda connection: connection.execute(self._table.delete().where(wanted)))
+
+    async def end_sessions(self, role: str) -> None:
+        """PostgreSQL: end the sessions of this role in the job, with the locks they hold; this store's session has the role from now on."""
+        self._database.session_name = name = f"{session_prefix(TABLE, self._job)} {role}"
+        await self._database.transaction(lambda connection: end_sessions(connection, name))
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._database.close()
+
+    async def _transaction(self, work: Callable[[Connection], T]) -> T:
+        def prepared(connection: Connection) -> T:
+            if not self._is_ready:
+                self._create(connection)
+            return work(connection)
+
+        result = await self._database.transaction(prepared)
+        self._is_ready = True
+        return result
+
+    def _create(self, connection: Connection) -> None:
+        lock_table_creation(connection, self._table.name)
+        self._metadata.create_all(connection)
+        if "version" not in {column["name"] for column in inspect(connection).get_columns(self._table.name)}:
+            raise StateError(f"{self.place} cannot be read: an earlier version of recordpublisher wrote it")
+
+    def _get(self, connection: Connection, name: str) -> VersionedValue | None:
+        table = self._table.c
+        row = connection.execute(select(table.value, table.version).where(self._row(name))).one_or_none()
+        return None if row is None else VersionedValue(bytes(row.value), row.version)
+
+    def _row(self, name: str) -> Any:
+        return (self._table.c.job == self._job) & (self._table.c.name == name)
+
+    def _begins_with(self, prefix: str) -> Any:
+        return (self._table.c.job == self._job) & (func.substr(self._table.c.name, 1, len(prefix)) == prefix)

@@ -1,0 +1,210 @@
+"""State stores: each subtask's snapshot under its generation, over a conditional store (S6). The four kinds stand at the end."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from recordpublisher.fetcher.checkpoints.store import StateStore
+from recordpublisher.fetcher.sink import State
+from recordpublisher.publishers.errors import ConfigurationError, FencedError, StateError
+from recordpublisher.publishers.properties.properties import Properties, mask_passwords
+from recordpublisher.publishers.properties.table import JOB_NAME, STATE_URI
+
+from .conditional_store import ConditionalStore, ConflictError, VersionedValue, pause
+from .file import FolderStore
+
+FORMAT = 2
+_PREFIX = "subtask-"
+_ATTEMPTS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class StateEntry:
+    """What is stored for a subtask. `checkpoint` counts the stores of a generation, so that no value is ever written twice."""
+
+    generation: int = 0
+    checkpoint: int = 0
+    snapshot: State | None = None
+
+    def to_bytes(self) -> bytes:
+        """As JSON."""
+        content = {
+            "format": FORMAT,
+            "generation": self.generation,
+            "checkpoint": self.checkpoint,
+            "snapshot": self.snapshot,
+        }
+        return json.dumps(content).encode()
+
+    @classmethod
+    def from_bytes(cls, content: bytes, place: str) -> StateEntry:
+        """Read what `to_bytes` wrote. Raises: StateError naming the place."""
+        try:
+            entry: dict[str, Any] = json.loads(content)
+            found = entry.get("format", 1)
+            if found == FORMAT:
+                return cls(int(entry["generation"]), int(entry["checkpoint"]), entry["snapshot"])
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise StateError(f"the stored state {place} cannot be read: {error}") from error
+        raise StateError(
+            f"the stored state {place} cannot be read: it has format {found}, this version reads format {FORMAT}"
+        )
+
+
+class ConditionalStateStore(StateStore):
+    """Owns the last version that this process has written of each subtask's entry.
+
+    A start replaces the entry by one with a higher generation. From then on no earlier start knows the entry's version, and a store is
+    possible only for the version that is known: neither a replaced process nor a delayed retry can bring back an older position.
+    """
+
+    def __init__(self, store: ConditionalStore) -> None:
+        self._store = store
+        self._known: dict[int, tuple[str, StateEntry]] = {}
+
+    async def load(self) -> list[State]:
+        """Every subtask's snapshot. Raises: StateError naming the entry that cannot be read."""
+        entries = await self._entries()
+        return [entry.snapshot for _, entry in entries.values() if entry.snapshot is not None]
+
+    async def open_generation(self, subtask: int) -> int:
+        """The next number; later stores of this subtask's earlier starts raise FencedError."""
+        for attempt in range(_ATTEMPTS):
+            entries = await self._entries()
+            generation = max((entry.generation for _, entry in entries.values()), default=0) + 1
+            version, found = entries.get(_name(subtask), (None, StateEntry()))
+            try:
+                await self._write(subtask, StateEntry(generation, 0, found.snapshot), version)
+            except ConflictError:
+                await pause(attempt)
+            else:
+                return generation
+        raise StateError(f"{self._place(subtask)} is opened by others again and again")
+
+    async def store(self, subtask: int, generation: int, state: State) -> None:
+        """Replace the subtask's snapshot. Raises: FencedError when a later start of the subtask owns it."""
+        if subtask not in self._known:
+            self._adopt(subtask, generation, await self._store.get(_name(subtask)))
+        for _ in range(_ATTEMPTS):
+            version, known = self._known[subtask]
+            self._check_owner(subtask, generation, known.generation)
+            try:
+                await self._write(subtask, StateEntry(generation, known.checkpoint + 1, dict(state)), version)
+            except ConflictError as error:  # our own, when an earlier write came through whose response was lost
+                self._adopt(subtask, generation, error.current)
+            else:
+                return
+        raise StateError(f"{self._place(subtask)} is written by others again and again")
+
+    async def close(self) -> None:
+        """Close the conditional store."""
+        await self._store.close()
+
+    async def _write(self, subtask: int, entry: StateEntry, version: str | None) -> None:
+        name, content = _name(subtask), entry.to_bytes()
+        if version is None:
+            written = await self._store.put_if_absent(name, content)
+        else:
+            written = await self._store.compare_and_set(name, content, version)
+        self._known[subtask] = written, entry
+
+    def _adopt(self, subtask: int, generation: int, current: VersionedValue | None) -> None:
+        """Go on from what is stored, if it is of this generation. Raises: FencedError."""
+        entry = StateEntry() if current is None else StateEntry.from_bytes(current.value, self._place(subtask))
+        self._check_owner(subtask, generation, entry.generation)
+        self._known[subtask] = "" if current is None else current.version, entry
+
+    def _check_owner(self, subtask: int, generation: int, owner: int) -> None:
+        if owner != generation:
+            raise FencedError(
+                f"generation {owner} of subtask {subtask} owns the state in {self._store.place}; generation {generation} must stop"
+            )
+
+    async def _entries(self) -> dict[str, tuple[str, StateEntry]]:
+        """Version and entry by name, in the subtasks' order."""
+        stored = await self._store.list(_PREFIX)
+        entries = {
+            name: (value.version, StateEntry.from_bytes(value.value, f"{name} in {self._store.place}"))
+            for name, value in stored.items()
+        }
+        return dict(sorted(entries.items(), key=lambda each: (len(each[0]), each[0])))
+
+    def _place(self, subtask: int) -> str:
+        return f"{_name(subtask)} in {self._store.place}"
+
+
+def _name(subtask: int) -> str:
+    return f"{_PREFIX}{subtask}"
+
+
+class FileStateStore(ConditionalStateStore):
+    """State in a folder, local or on a network: a folder `subtask-0` for each subtask, with its snapshot as one file of JSON."""
+
+    def __init__(self, folder: Path | str | Properties) -> None:
+        """`folder` is made when missing; with properties it is `flink.state.uri`, a path or file:// URI. Raises: ConfigurationError."""
+        place = _folder_of(folder) if isinstance(folder, Properties) else Path(folder)
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            reason = str(error)
+            raise ConfigurationError(
+                STATE_URI.key, str(place), "a folder that can be written", reason=reason
+            ) from error
+        super().__init__(FolderStore(place))
+
+
+class S3StateStore(ConditionalStateStore):
+    """State in S3: an object for each subtask, `<prefix>/subtask-0`, written on the condition that it has not changed.
+
+    The bucket's credentials need GetObject, PutObject and ListBucket.
+    """
+
+    def __init__(self, properties: Properties) -> None:
+        """Raises: ConfigurationError when `flink.state.uri` is not s3://bucket/prefix."""
+        from .s3 import S3Store
+
+        super().__init__(S3Store(properties.value(STATE_URI) or "", STATE_URI.key, properties))
+
+
+class DynamoDbStateStore(ConditionalStateStore):
+    """State in DynamoDB: an item for each subtask, written on the condition that it has not changed.
+
+    One table may serve many jobs (`dynamodb://table/job`). An item holds 400 KB, enough for more than a thousand shards a subtask.
+    """
+
+    def __init__(self, properties: Properties) -> None:
+        """Raises: ConfigurationError when `flink.state.uri` is not dynamodb://table/job."""
+        from .dynamodb import DynamoDbStore
+
+        super().__init__(DynamoDbStore(properties.value(STATE_URI) or "", STATE_URI.key, properties))
+
+
+class SqlStateStore(ConditionalStateStore):
+    """State in PostgreSQL or SQLite: a row for each subtask in the table `recordpublisher_state`, which jobs share by `flink.job.name`."""
+
+    def __init__(self, properties: Properties) -> None:
+        """Raises: ConfigurationError without a database URI at `flink.state.uri` or without a name of the job."""
+        from .sql.sql_store import SqlStore
+
+        uri, job = properties.value(STATE_URI), properties.value(JOB_NAME)
+        if job is None:
+            raise ConfigurationError(JOB_NAME.key, None, JOB_NAME.valid, reason="the state is kept under this name")
+        self._rows = SqlStore(uri or "", STATE_URI.key, job, properties)
+        super().__init__(self._rows)
+
+    async def open_generation(self, subtask: int) -> int:
+        """The next number. A predecessor that is suspended in a transaction is ended first: it would hold its locks."""
+        await self._rows.end_sessions(str(subtask))
+        return await super().open_generation(subtask)
+
+
+def _folder_of(properties: Properties) -> Path:
+    uri = properties.value(STATE_URI)
+    parsed = urlsplit(uri or "")
+    if not uri or parsed.scheme not in ("", "file"):
+        raise ConfigurationError(STATE_URI.key, uri and mask_passwords(uri), "a path or a file:// URI")
+    return Path(unquote(parsed.path))

@@ -1,0 +1,185 @@
+"""What every conditional store keeps to, whatever it is made of."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from recordpublisher import ConfigurationError, Properties
+from recordpublisher.plugins.stores.by_location import back_end_of, conditional_store_of
+from recordpublisher.plugins.stores.conditional_store import ConflictError
+
+from fakes.memory_store import MemoryStore
+
+NAMES = ["a/1", "a/2", "a/10", "a2/1", "b/c/1", "b/c/2", "plain"]
+
+
+@pytest.fixture
+async def store(open_store):
+    made = open_store()
+    yield made
+    await made.close()
+
+
+async def test_a_value_is_put_where_there_is_none(store):
+    assert await store.get("a/1") is None
+    version = await store.put_if_absent("a/1", b"first")
+
+    with pytest.raises(ConflictError, match=r"a/1 in .* was not written: another value is stored there") as raised:
+        await store.put_if_absent("a/1", b"second")
+
+    found = await store.get("a/1")
+    assert (found.value, found.version) == (b"first", version)
+    assert raised.value.current == found
+
+
+async def test_a_value_is_replaced_by_who_knows_its_version(store):
+    first = await store.put_if_absent("a/1", b"1")
+    second = await store.compare_and_set("a/1", b"2", first)
+
+    with pytest.raises(ConflictError) as raised:
+        await store.compare_and_set("a/1", b"3", first)
+
+    assert raised.value.current == await store.get("a/1")
+    assert (raised.value.current.value, raised.value.current.version) == (b"2", second)
+    assert await store.compare_and_set("a/1", b"4", second) not in (first, second)
+
+
+async def test_what_was_deleted_is_not_written_by_who_knew_it(store):
+    version = await store.put_if_absent("a/1", b"1")
+    await store.delete("a/1", "a/2")
+
+    with pytest.raises(ConflictError, match="nothing is stored there") as raised:
+        await store.compare_and_set("a/1", b"2", version)
+
+    assert raised.value.current is None
+    assert await store.get("a/1") is None
+    await store.put_if_absent("a/1", b"another")
+    with pytest.raises(ConflictError):
+        await store.compare_and_set("a/1", b"2", version)
+    assert (await store.get("a/1")).value == b"another"
+
+
+async def test_values_and_versions_are_listed_by_prefix_and_in_order(store):
+    assert await store.list("") == {}
+    for name in ("a/x-2", "a/x-1", "a/y-1", "b/x-1", "a2/x"):
+        await store.put_if_absent(name, name.encode())
+
+    found = await store.list("a/")
+    assert {name: entry.value for name, entry in found.items()} == {n: n.encode() for n in ("a/x-1", "a/x-2", "a/y-1")}
+    assert list(found) == ["a/x-1", "a/x-2", "a/y-1"]
+    assert await store.list_versions("a/") == {name: entry.version for name, entry in found.items()}
+    assert list(await store.list("a/x", consistent=False)) == ["a/x-1", "a/x-2"]
+    assert len(await store.list("")) == 5
+    assert list(await store.list_versions("a/", before="a/x-2")) == ["a/x-1"]
+    assert list(await store.list_versions("b/", before="a/z")) == []
+
+
+async def test_large_and_empty_values_come_back_whole(store):
+    await store.put_if_absent("large", large := bytes(range(256)) * 1000)
+    await store.put_if_absent("empty", b"")
+    assert {name: entry.value for name, entry in (await store.list("")).items()} == {"empty": b"", "large": large}
+
+
+async def test_a_listing_of_many_is_whole(store):
+    for number in range(40):
+        await store.put_if_absent(f"many/{number:02d}", b"%d" % number * 20_000)
+    assert [entry.value[:2] for entry in (await store.list("many/")).values()][-1] == b"39"
+    await store.delete(*await store.list_versions("many/"))
+    assert await store.list("many/") == {}
+
+
+async def test_a_closed_store_opens_again(store):
+    version = await store.put_if_absent("a/1", b"1")
+    await store.close()
+    assert (await store.get("a/1")).version == version
+
+
+async def test_many_writers_of_one_process_agree_on_one(store):
+    async def put(number):
+        try:
+            await store.put_if_absent("a/1", b"%d" % number)
+        except ConflictError as error:
+            return error.current.value
+        return b"%d" % number
+
+    assert set(await asyncio.gather(*map(put, range(8)))) == {(await store.get("a/1")).value}
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("put"), st.sampled_from(NAMES)),
+    st.tuples(st.just("set"), st.sampled_from(NAMES), st.integers(0, 3)),
+    st.tuples(st.just("delete"), st.sampled_from(NAMES)),
+    st.tuples(st.just("list"), st.sampled_from(["", "a", "a/", "a/1", "b/", "b/c/", "c"])),
+    st.tuples(st.just("versions"), st.sampled_from(["", "a", "b/c/"]), st.sampled_from([None, *NAMES])),
+)
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=st.lists(STEPS, max_size=25))
+def test_every_sequence_of_calls_does_what_a_dict_would(open_store, steps):
+    asyncio.run(_compared(open_store, steps))
+
+
+@asynccontextmanager
+async def emptied(store):
+    try:
+        await store.delete(*await store.list_versions(""))
+        yield store
+    finally:
+        await store.close()
+
+
+async def _compared(open_store, steps):
+    model, of_model, of_store = MemoryStore(), {}, {}
+    async with emptied(open_store()) as store:
+        for number, step in enumerate(steps):
+            value = b"%d" % number  # never twice: an ETag is made of the value
+            assert await _done(store, step, of_store, value) == await _done(model, step, of_model, value)
+        assert {n: e.value for n, e in (await store.list("")).items()} == {n: e.value for n, e in model.values.items()}
+
+
+async def _done(store, step, known, value):
+    """What one call gave, without versions; `known`: those that were seen of each name, the newest first."""
+    kind, name, *more = step
+    try:
+        if kind == "put":
+            known.setdefault(name, []).insert(0, await store.put_if_absent(name, value))
+        elif kind == "set" and len(known.get(name, ())) > more[0]:
+            known[name].insert(0, await store.compare_and_set(name, value, known[name][more[0]]))
+        elif kind == "delete":
+            await store.delete(name)
+        elif kind == "list":
+            return {each: entry.value for each, entry in (await store.list(name)).items()}
+        elif kind == "versions":
+            return list(await store.list_versions(name, *more))
+    except ConflictError as error:
+        return "conflict", error.current and error.current.value
+    return "done"
+
+
+@pytest.mark.parametrize(
+    ("location", "back_end"),
+    [
+        ("/a/b", "FILE"),
+        ("a:b/c", "FILE"),
+        ("file:///a", "FILE"),
+        ("s3://b/p", "S3"),
+        ("dynamodb://t/j", "DYNAMODB"),
+        ("sqlite:////a.db", "SQL"),
+        ("postgresql+psycopg://h/d", "SQL"),
+        ("redis://h", "redis"),
+    ],
+)
+def test_the_scheme_says_which_back_end(location, back_end):
+    assert back_end_of(location) == back_end
+
+
+def test_another_location_says_what_is_right_and_keeps_the_secret():
+    with pytest.raises(
+        ConfigurationError, match=r"a folder, s3://bucket/prefix, dynamodb://table/job or postg"
+    ) as raised:
+        conditional_store_of("redis://me:hunter2@host", "uri", Properties())
+    assert "hunter2" not in str(raised.value)

@@ -1,0 +1,81 @@
+"""Writers of one conditional store that overlap; they run in threads or processes of their own."""
+
+import asyncio
+
+from recordpublisher import Properties
+from recordpublisher.plugins.stores.by_location import conditional_store_of
+from recordpublisher.plugins.stores.conditional_store import ConflictError
+
+WRITES = 10
+
+
+def count(location, job):
+    """Raise a counter, so often; how often another writer was faster."""
+
+    async def run():
+        store, conflicts = conditional_store_of(location, "uri", Properties(), job=job), 0
+        for _ in range(WRITES):
+            while True:
+                found = await store.get("a/counter")
+                try:
+                    if found is None:
+                        await store.put_if_absent("a/counter", b"1")
+                    else:
+                        await store.compare_and_set("a/counter", b"%d" % (int(found.value) + 1), found.version)
+                    break
+                except ConflictError:
+                    conflicts += 1
+        await store.close()
+        return conflicts
+
+    return asyncio.run(run())
+
+
+def put(location, job, mine):
+    """Put a few names; which this writer was the first to put."""
+
+    async def run():
+        store, won = conditional_store_of(location, "uri", Properties(), job=job), []
+        lost = []
+        for number in range(WRITES):
+            try:
+                await store.put_if_absent(f"a/{number}/name", mine)
+                won.append(number)
+            except ConflictError as error:
+                lost.append(error.current.value)
+        await store.close()
+        assert mine not in lost
+        return won
+
+    return asyncio.run(run())
+
+
+def put_and_delete(location, job, mine):
+    """Writers that delete what others have just made, folders with it; no call fails but by a conflict."""
+
+    async def run():
+        store, lost = conditional_store_of(location, "uri", Properties(), job=job), []
+        for _ in range(WRITES):
+            try:
+                version = await store.put_if_absent("a/b/name", mine)
+                await store.compare_and_set("a/b/name", mine + b"2", version)
+            except ConflictError as error:
+                lost.append(error.current and error.current.value)
+            found = await store.list("a/")
+            assert all(entry.value for entry in found.values())
+            await store.delete("a/b/name")
+        await store.close()
+        assert not any(value and value.startswith(mine) for value in lost)
+
+    asyncio.run(run())
+
+
+def read(location, job):
+    async def run():
+        store = conditional_store_of(location, "uri", Properties(), job=job)
+        try:
+            return {name: entry.value for name, entry in (await store.list("")).items()}
+        finally:
+            await store.close()
+
+    return asyncio.run(run())
