@@ -60,6 +60,23 @@ def test_s2_a_merged_shard_waits_for_both_parents(kinesis, tmp_path):
     assert sorted(job.delivered()) == sorted(job.expected())
 
 
+def test_s2_a_merged_shard_waits_for_a_parent_that_was_never_seen(kinesis, tmp_path):
+    kinesis.add("long", list(range(10)))
+    kinesis.add("short", [1])
+    job = query(kinesis, tmp_path, max_records=2)
+    job.log.append(job.planner.initial_offset().to_json())
+    # "long" is split and one half merged with "short", while "long" is still read and before the next listing
+    left, right = kinesis.add("left", [11, 12, 13], ("long",)), kinesis.add("right", [11], ("long",))
+    merged = kinesis.add("merged", [20], ("short", "left"))
+    kinesis.close("long", left, right)
+    kinesis.close("short", merged)
+    kinesis.close("left", merged)
+    job.run()
+    delivered = job.delivered()
+    assert sorted(delivered) == sorted(job.expected())
+    assert delivered.index(("s/merged", "1")) > delivered.index(("s/left", "3"))
+
+
 def test_ended_shards_leave_the_offset_and_are_not_read_again_from_an_old_listing(kinesis, tmp_path):
     parent = kinesis.add("g0", [1])
     kinesis.discovered = [parent]

@@ -63,7 +63,7 @@ def next_offset(offset: BatchOffset, reads: Mapping[str, ShardReadRange], inputs
 
     # 2. New shards join; children whose parents have ended take over from them.
     children = [child for read in reads.values() for child in read.children]
-    shards = with_new_shards({**shards, **inputs.new_streams}, [*children, *inputs.found])
+    shards = with_new_shards({**shards, **inputs.new_streams}, inputs.found, children)
     shards = with_started_children(shards)
 
     # 3. The global watermark rises to the lowest active shard, and with it what the batch may emit.

@@ -20,8 +20,9 @@ Shards = Mapping[str, ShardOffset]
 def is_startable(entry: ShardOffset, shards: Shards) -> bool:
     """Whether every parent was read to its end (S2).
 
-    An offset drops a shard only once all its children may start. So a parent that is not in the offset was read, or is past retention.
-    `ShardTable.parents_finished` cannot conclude that: there a parent may also belong to another subtask.
+    An offset takes a child only with its parents (`with_new_shards`), and drops a parent only once all its children may start. So a parent
+    that is not in the offset was read, or is past retention. `ShardTable.parents_finished` cannot conclude that: there a parent may
+    belong to another subtask.
     """
     return all(parent not in shards or shards[parent].state.ended for parent in parent_keys(entry.shard))
 
@@ -47,11 +48,18 @@ def new_shards(listed: Collection[Shard], shards: Shards, finished: Collection[s
     return [shard for shard in listed if shard.key not in known]
 
 
-def with_new_shards(shards: Shards, found: Iterable[Shard]) -> dict[str, ShardOffset]:
-    """The offset's shards and those found while the job runs. They are read from TRIM_HORIZON, once their parents have ended (S3)."""
+def with_new_shards(shards: Shards, listed: Iterable[Shard], named: Iterable[Shard]) -> dict[str, ShardOffset]:
+    """The offset's shards and those found while the job runs. They are read from TRIM_HORIZON, once their parents have ended (S3).
+
+    `listed` were found by a listing, `named` as children by an ended shard. A merged shard may be named by one parent before the other
+    parent was ever seen. It is left out then: it is found again by the next listing, or named by the other parent's end (S2).
+    """
     known = dict(shards)
-    for shard in found:
+    for shard in listed:
         known.setdefault(shard.key, unread_shard(shard, StartingPosition.trim_horizon()))
+    children = [child for child in named if all(parent in known for parent in parent_keys(child))]
+    for child in children:
+        known.setdefault(child.key, unread_shard(child, StartingPosition.trim_horizon()))
     return known
 
 
