@@ -8,7 +8,7 @@ import pytest
 from recordpublisher.local import serve_in_thread
 
 from processes.command_line import ROOT, command, process_environment
-from processes.documentation_page import blocks, play
+from processes.documentation_page import blocks, run_page
 
 README = ROOT / "README.md"
 
@@ -20,7 +20,7 @@ def endpoint():
 
 
 def test_the_readme_runs_from_top_to_bottom(endpoint, tmp_path):
-    assert play(README, tmp_path, endpoint) == 5
+    assert run_page(README, tmp_path, endpoint) == 5
 
 
 def test_the_commands_of_the_table_are_those_there_are():
@@ -37,7 +37,7 @@ def test_the_commands_of_the_table_are_those_there_are():
 def test_the_spark_example_writes_every_record(endpoint, tmp_path):
     import pyarrow.parquet
 
-    play(README, tmp_path, endpoint)
+    run_page(README, tmp_path, endpoint)
     (code,) = [block.text for block in blocks(README, endpoint) if "SparkSession" in block.text]
     local = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_SUBMIT_ARGS": "--conf spark.ui.enabled=false pyspark-shell"}
     environment = process_environment(PYSPARK_PYTHON=sys.executable, **local)

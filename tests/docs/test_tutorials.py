@@ -1,4 +1,4 @@
-"""The tutorials are played as written: their files are made, their commands run, their output compared."""
+"""The tutorials are run as written: their files are created, their commands run, their output compared."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 from recordpublisher.local import serve_in_thread
 
 from processes.command_line import ROOT
-from processes.documentation_page import blocks, play
+from processes.documentation_page import blocks, run_page
 
 TUTORIAL = ROOT / "docs/tutorial"
 
@@ -22,7 +22,7 @@ def served():
 
 
 def test_first_stream(served, tmp_path):
-    assert play(TUTORIAL / "first-stream.md", tmp_path, {"http://127.0.0.1:4567": served.url}) == 7
+    assert run_page(TUTORIAL / "first-stream.md", tmp_path, {"http://127.0.0.1:4567": served.url}) == 7
 
 
 def test_first_sink(served, tmp_path):
@@ -31,7 +31,7 @@ def test_first_sink(served, tmp_path):
 
     page, replacing = TUTORIAL / "first-sink.md", {"http://127.0.0.1:4567": served.url}
 
-    assert play(page, tmp_path, replacing, installed(page, tmp_path)) == 7
+    assert run_page(page, tmp_path, replacing, installed(page, tmp_path)) == 7
 
 
 FIRST_PUBLISHER = TUTORIAL / "first-publisher.md"
@@ -62,7 +62,7 @@ def installed(page, folder):
 
 
 def test_first_publisher(tmp_path):
-    assert play(FIRST_PUBLISHER, tmp_path, {}, installed(FIRST_PUBLISHER, tmp_path)) == 4
+    assert run_page(FIRST_PUBLISHER, tmp_path, {}, installed(FIRST_PUBLISHER, tmp_path)) == 4
 
 
 def test_read_dynamodb_streams(tmp_path):
@@ -75,7 +75,7 @@ def test_read_dynamodb_streams(tmp_path):
         dynamodb = boto3.client(
             "dynamodb", endpoint_url=url, region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="y"
         )
-        assert play(DYNAMODB, tmp_path, {"http://127.0.0.1:4567": url}, installed(DYNAMODB, tmp_path)) == 2
+        assert run_page(DYNAMODB, tmp_path, {"http://127.0.0.1:4567": url}, installed(DYNAMODB, tmp_path)) == 2
         dynamodb.delete_table(TableName="orders")
         dynamodb.close()
     finally:
@@ -83,4 +83,4 @@ def test_read_dynamodb_streams(tmp_path):
 
 
 def test_the_tests_of_the_guide_pass(tmp_path):
-    assert play(ROOT / "docs/how-to/test-your-job.md", tmp_path, {}) == 2
+    assert run_page(ROOT / "docs/how-to/test-your-job.md", tmp_path, {}) == 2

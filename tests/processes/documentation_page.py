@@ -1,4 +1,4 @@
-"""Plays a page of the documentation: makes the files it shows, runs what it shows, and compares the output that it shows."""
+"""Runs a page of the documentation: creates its files, runs its programs and commands, and compares their output."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"# ([\w/]+\.\w+)\n")
 RUNNERS = {"python": [sys.executable, "-W", "error"], "recordpublisher": [sys.executable, "-m", "recordpublisher"]}
 RUNNERS["pytest"] = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
-LEFT_OUT = ("pip ", "make ", "recordpublisher local ")
-"""Commands that a test of their own covers; the endpoint is served by the test."""
+SKIPPED = ("pip ", "make ", "recordpublisher local ")
+"""Commands that other tests cover; the test serves the endpoint."""
 INTERRUPT = "^C"
 
 
@@ -37,43 +37,43 @@ class Block:
 
 
 def blocks(page: Path, replacing: Mapping[str, str]) -> list[Block]:
-    """The fenced blocks of a page; `replacing` puts the test's endpoint in the place of the page's."""
+    """The fenced blocks of a page; `replacing` replaces the page's endpoint by the test's."""
     text = page.read_text(encoding="utf-8")
     for old, new in replacing.items():
         text = text.replace(old, new)
     return [Block(language, body) for language, body in FENCED.findall(text)]
 
 
-def play(page: Path, folder: Path, replacing: Mapping[str, str], site: Path | None = None) -> int:
-    """Play a page from top to bottom in a folder; a `text` block is what the program above it prints. `site` is searched
-    for modules first. Answers how many programs ran."""
-    played, shown = 0, ""
+def run_page(page: Path, folder: Path, replacing: Mapping[str, str], site: Path | None = None) -> int:
+    """Run a page from top to bottom in a folder; a `text` block is the output of the program above it. `site` is searched
+    for modules first. Returns how many programs ran."""
+    count, shown = 0, ""
     for block in blocks(page, replacing):
         if block.file_name is not None:
             (folder / block.file_name).parent.mkdir(parents=True, exist_ok=True)
             (folder / block.file_name).write_text(block.text, encoding="utf-8")
         elif block.language == "python" and "SparkSession" not in block.text:
             shown = run([*RUNNERS["python"], "-c", block.text], folder, site)
-            played += 1
+            count += 1
         elif block.language == "text":
             assert matches(block.text, shown), f"expected:\n{block.text}\nshown:\n{shown}"
         elif block.language == "console":
             for command, expected in steps(block.text):
                 check(command, expected, folder, site)
-                played += 1
-    return played
+                count += 1
+    return count
 
 
 def steps(text: str) -> Iterator[tuple[str, str]]:
     """Commands with the output shown below them."""
     for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
         command, _, expected = part.partition("\n")
-        if not command.startswith(LEFT_OUT):
+        if not command.startswith(SKIPPED):
             yield command, expected
 
 
 def check(command: str, expected: str, folder: Path, site: Path | None) -> None:
-    """Run a command and compare; `...` stands for anything, `^C` in the output is typed when the lines before it were seen."""
+    """Run a command and compare; `...` stands for anything, `^C` in the output is sent after the lines before it."""
     program, *arguments = shlex.split(command, comments=True)
     before, interrupt, after = expected.partition(f"{INTERRUPT}\n")
     line = [*RUNNERS[program], *arguments]

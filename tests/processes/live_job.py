@@ -11,13 +11,13 @@ import recordpublisher as rp
 from servers.kinesis_conversation import Talk
 
 SLOTS = 8
-WAVE = 3 * SLOTS
-PATIENCE_SECONDS = 60
+RECORDS_PER_STEP = 3 * SLOTS
+TIMEOUT_SECONDS = 60
 HALF = 1 << 127
 
 
 class LiveJob:
-    """Owns a producer and the lives of one fetcher. Records go round over slots of the hash ring; each slot counts its own."""
+    """Owns a producer and the runs of one fetcher. Records are spread over slots of the hash keys; each slot numbers its own."""
 
     def __init__(self, talk: Talk, **properties: object) -> None:
         self.talk = talk
@@ -35,28 +35,28 @@ class LiveJob:
             **properties,
         }
 
-    async def live(self, *steps: Callable[[Talk], object], empties: bool = False) -> None:
-        """One life: a wave of records before each step and after the last. `empties`: everything is read before a step is taken."""
+    async def run(self, *steps: Callable[[Talk], object], empties: bool = False) -> None:
+        """Run the fetcher once: send records before each step and after the last. `empties`: read everything before a step."""
         async with rp.DataFetcher([self.talk.stream], self.properties, sink=self.sink, restore=self.state) as fetcher:
             running = asyncio.create_task(fetcher.run())
             for step in steps:
                 await self.send()
                 if empties:
-                    await self.until_all_is_read(running)
+                    await self.wait_until_all_is_read(running)
                 await asyncio.to_thread(step, self.talk)
             await self.send()
-            await self.until_all_is_read(running)
+            await self.wait_until_all_is_read(running)
             fetcher.stop()
             await running
             self.state = fetcher.snapshot()
 
     async def send(self) -> None:
-        """A wave: some records into every slot, in order."""
+        """Send some records into every slot, in order."""
         await asyncio.to_thread(self._send)
 
-    async def until_all_is_read(self, running: asyncio.Task[Any]) -> None:
-        """Wait; a job that ended, or one that takes too long, fails the test."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
+    async def wait_until_all_is_read(self, running: asyncio.Task[Any]) -> None:
+        """Wait; fail when the job ends or the timeout is up."""
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while len(self.sink.records) < sum(map(len, self.sent.values())):
                 assert not running.done(), running
                 await asyncio.sleep(0.05)
@@ -76,7 +76,7 @@ class LiveJob:
         return sum(not entry.get("ended", False) for entry in self.state["shards"].values())
 
     def _send(self) -> None:
-        for number in range(WAVE):
+        for number in range(RECORDS_PER_STEP):
             slot = number % SLOTS
             text = f"{slot}:{len(self.sent[str(slot)])}"
             self.talk.put(text, slot * 2 * HALF // SLOTS + 1)
@@ -89,7 +89,7 @@ def split(number: int, at: int = HALF) -> Callable[[Talk], None]:
 
 
 def merge(low: int, high: int) -> Callable[[Talk], None]:
-    """Merge two neighbours."""
+    """Merge two adjacent shards."""
     return lambda talk: talk.reshard("merge_shards", ShardToMerge=shard_id(low), AdjacentShardToMerge=shard_id(high))
 
 

@@ -1,4 +1,4 @@
-"""Starts the processes of a slow copy and listens to them."""
+"""Starts the processes of a slow copy and reads their output."""
 
 import json
 import os
@@ -31,8 +31,8 @@ def server(records: int) -> Iterator[str]:
 
 
 @contextmanager
-def stalls_of_the_machine() -> Iterator[list[tuple[float, float]]]:
-    """When the machine stood still during the block, and for how long (seconds); known once it has ended."""
+def machine_stalls() -> Iterator[list[tuple[float, float]]]:
+    """When the machine stalled during the block, and for how long (seconds); filled when the block has ended."""
     found: list[tuple[float, float]] = []
     command = [sys.executable, str(HERE / "stalls.py")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -45,7 +45,7 @@ def stalls_of_the_machine() -> Iterator[list[tuple[float, float]]]:
 
 
 def copy(url: str, publisher: str, seconds: float, limit: int = 0) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Run the job; answers its samples and its last words."""
+    """Run the job; returns its samples and its final line."""
     command = [sys.executable, str(HERE / "job.py"), url, publisher, str(seconds), str(limit)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT, check=True, timeout=600)
     *samples, end = [json.loads(line) for line in done.stdout.splitlines()]

@@ -1,16 +1,16 @@
-"""A process that only looks at the clock: prints a line for each time that the machine did not let it run, [moment, seconds].
+"""A process that prints a line for each time that the machine did not run it: [moment, seconds].
 
-Moments are those of CLOCK_MONOTONIC, which all processes share.
+Moments are of CLOCK_MONOTONIC, which all processes share.
 """
 
 import json
 import time
 
-LOOK_SECONDS, LEAST_SECONDS = 0.01, 0.05
+SLEEP_SECONDS, MIN_STALL_SECONDS = 0.01, 0.05
 
 while True:
     began = time.monotonic()
-    time.sleep(LOOK_SECONDS)
-    lost = time.monotonic() - began - LOOK_SECONDS
-    if lost >= LEAST_SECONDS:
+    time.sleep(SLEEP_SECONDS)
+    lost = time.monotonic() - began - SLEEP_SECONDS
+    if lost >= MIN_STALL_SECONDS:
         print(json.dumps([began, round(lost, 3)]), flush=True)

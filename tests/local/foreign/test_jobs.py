@@ -16,10 +16,10 @@ pytestmark = [pytest.mark.servers, pytest.mark.timeout(120)]
 async def test_kinesis_local_by_polling_through_every_kind_of_reshard(kinesis_local: Any):
     with talking(kinesis_local, 1) as talk:
         job = LiveJob(talk)
-        await job.live(split(0), merge(1, 2), scale(2), scale(4))
+        await job.run(split(0), merge(1, 2), scale(2), scale(4))
         await job.send()
         scale(2)(talk)  # nobody reads meanwhile
-        await job.live(scale(4))
+        await job.run(scale(4))
 
     assert job.read == job.sent
     assert job.open_shards == 4
@@ -29,7 +29,7 @@ async def test_kinesis_local_by_polling_through_every_kind_of_reshard(kinesis_lo
 async def test_kinesis_local_by_fan_out_whose_answers_the_sdk_cannot_read(kinesis_local: Any):
     with talking(kinesis_local, 2) as talk:
         job = LiveJob(talk, **{"flink.stream.recordpublisher": "EFO"})
-        await job.live(lambda talk: None)
+        await job.run(lambda talk: None)
 
     assert job.read == job.sent
 
@@ -37,9 +37,9 @@ async def test_kinesis_local_by_fan_out_whose_answers_the_sdk_cannot_read(kinesi
 async def test_ministack_by_fan_out_through_splits_and_a_merge(ministack: Any):
     with talking(ministack, 1) as talk:
         job = LiveJob(talk, **{"flink.stream.recordpublisher": "EFO"})
-        await job.live(split(0), split(1, HALF // 2), merge(4, 2), empties=True)
+        await job.run(split(0), split(1, HALF // 2), merge(4, 2), empties=True)
         await job.send()
-        await job.live()
+        await job.run()
 
     assert job.read == job.sent
     assert job.open_shards == 2
@@ -49,10 +49,10 @@ async def test_ministack_by_fan_out_through_splits_and_a_merge(ministack: Any):
 async def test_ours_through_every_kind_of_reshard(ours: Any, publisher: str):
     with talking(ours, 1) as talk:
         job = LiveJob(talk, **{"flink.stream.recordpublisher": publisher})
-        await job.live(split(0), merge(1, 2), scale(2), scale(4), scale(8))
+        await job.run(split(0), merge(1, 2), scale(2), scale(4), scale(8))
         await job.send()
         scale(4)(talk)
-        await job.live(scale(8))
+        await job.run(scale(8))
 
     assert job.read == job.sent
     assert job.open_shards == 8

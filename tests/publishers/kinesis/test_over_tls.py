@@ -35,8 +35,8 @@ async def test_a_job_reads_every_record_once_and_in_order_through_a_split(publis
     with serve_in_thread() as endpoint, talking(kinesis_of(endpoint), 2) as talk:
         async with relay_to(endpoint.port, certificate) as relay:
             job = LiveJob(talk, **{"flink.stream.recordpublisher": publisher, "aws.endpoint": relay.url})
-            await job.live(split(0, 2**126))
-            await job.live()
+            await job.run(split(0, 2**126))
+            await job.run()
     assert job.read == job.sent
     assert job.open_shards == 3
 

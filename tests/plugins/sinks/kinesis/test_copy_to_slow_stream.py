@@ -6,7 +6,7 @@ import pytest
 
 import recordpublisher as rp
 
-from slow_copy.processes import copy, server, stalls_of_the_machine
+from slow_copy.processes import copy, machine_stalls, server
 
 SECONDS, WARM_UP = 60, 15
 
@@ -16,10 +16,10 @@ SECONDS, WARM_UP = 60, 15
 @pytest.mark.timeout(280)
 async def test_a_sink_at_a_tenth_of_the_sources_speed():
     with server(200_000) as url:
-        with stalls_of_the_machine() as stalls:
+        with machine_stalls() as stalls:
             samples, end = copy(url, "EFO", SECONDS)
         read = await read_back(url)
-    sys.stderr.write(f"\nlag of the loop, ms: {end['lag']}; {samples[-1]}; the machine stood still: {stalls}\n")
+    sys.stderr.write(f"\nlag of the loop, ms: {end['lag']}; {samples[-1]}; stalls of the machine: {stalls}\n")
 
     steady = [one for one in samples if WARM_UP <= one["seconds"] <= SECONDS]
     assert steady[-1]["resident_mb"] < steady[0]["resident_mb"] * 1.05

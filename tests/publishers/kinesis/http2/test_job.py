@@ -29,8 +29,8 @@ async def test_a_job_reads_every_record_once_and_in_order_through_a_split(tls, c
                 "aws.endpoint": front.url,
             }
             job = LiveJob(talk, **efo)
-            await job.live(split(0, 2**126))
-            await job.live()
+            await job.run(split(0, 2**126))
+            await job.run()
 
     assert job.read == job.sent
     assert job.open_shards == 3
