@@ -1,4 +1,4 @@
-"""S7: a record that cannot be read ends the job by name, or is skipped and counted; position and order are the same."""
+"""S7: a poisoned record fails the job and is named, or is skipped and counted; position and order are unchanged."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""From bytes to values, a batch at a time."""
+"""Deserializers: from bytes to values, one batch at a time."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Event times of a batch: arrival, a JSON field, a user's function."""
+"""Timestamp assigners: arrival, a JSON field, a user's function."""
 
 import pytest
 
@@ -52,7 +52,7 @@ def test_what_has_no_time_raises_and_names_the_field(document):
         JsonFieldTimestamps("at").timestamps(batch(document))
 
 
-def test_a_function_that_answers_no_number_raises():
+def test_a_function_that_returns_no_number_raises():
     with pytest.raises(TypeError):
         FunctionTimestamps(lambda record: None).timestamps(batch(b"a"))
 

@@ -1,4 +1,4 @@
-"""A shard from its start to its end, by both publishers: what the connector's tests of its ShardConsumer ask for (tests/conformance)."""
+"""A shard from start to end, by both publishers: the cases of the connector's ShardConsumer tests (tests/conformance)."""
 
 import asyncio
 
@@ -28,7 +28,7 @@ BEGINNING = StartingPosition.trim_horizon()
 
 
 class Output:
-    """What came out of one shard."""
+    """Records the output of one shard."""
 
     def __init__(self, room=1 << 30):
         self.batches, self.ended, self.room = [], None, room
@@ -60,7 +60,7 @@ async def consume(publisher, metrics):
 
 
 def poll(fake, start=BEGINNING, **properties):
-    """Read a shard of FakeShard by polling; answers what came out, and the metrics."""
+    """Read a shard of FakeShard by polling; returns the output and the metrics."""
     metrics = ShardMetrics()
     config = PollingConfig.of(Properties({"flink.shard." + key: value for key, value in properties.items()}))
 
@@ -71,7 +71,7 @@ def poll(fake, start=BEGINNING, **properties):
 
 
 def push(*subscriptions, start=BEGINNING):
-    """Read a shard of scripted subscriptions by fan-out; answers what came out, and the bench."""
+    """Read a shard of scripted subscriptions by fan-out; returns the output and the bench."""
     bench = Bench(*subscriptions)
 
     async def run():
@@ -178,7 +178,7 @@ class TestFanOut:
         assert bench.ports.positions == [start, start]
 
     def test_empty_events_move_a_start_by_time_by_their_continuation(self):
-        """Not as the connector, which subscribes again from a time that may lie past retention by then (F6)."""
+        """Unlike the connector, which subscribes again from a time that may be past retention by then (F6)."""
         _, bench = push((event(go_on=7),), (shard_end(8),), start=StartingPosition.at_timestamp(1))
         assert bench.ports.positions[1] == StartingPosition.after(SequenceNumber("7"))
 
@@ -218,7 +218,7 @@ class TestFanOut:
         assert starts == [None, "1", "6", "11"]
 
 
-def test_a_reader_that_is_told_to_stop_ends_no_shard():
+def test_a_stopped_reader_ends_no_shard():
     async def run():
         fake, output = FakeShard(*texts(5)), Output()
         metrics = ShardMetrics()

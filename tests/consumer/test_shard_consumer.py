@@ -1,4 +1,4 @@
-"""ShardConsumer: drives a publisher, stamps batches once, answers positions, tells the shard's end."""
+"""ShardConsumer: runs a publisher, decorates batches once, returns positions, reports the shard's end."""
 
 import weakref
 
@@ -19,7 +19,7 @@ from fakes.batches import batch
 
 
 class Script(RecordPublisher):
-    """Hands over batches and ends its runs as told; keeps what it is answered and offered."""
+    """Passes on scripted batches and results; records the positions and budgets it gets."""
 
     def __init__(self, *steps):
         self._steps = list(steps)
@@ -71,7 +71,7 @@ async def test_batches_leave_with_values_times_and_watermarks():
     assert output.batches[0].watermarks == [1_700_000_000_500] * 2
 
 
-async def test_the_answer_is_the_batchs_read_position():  # P1
+async def test_the_returned_position_is_the_batchs_read_position():  # P1
     first, empty = batch(b"1", b"2"), batch()
     publisher, _, _ = await run(first, empty, RunResult.CANCELLED)
 
@@ -85,7 +85,7 @@ async def test_it_runs_again_until_the_end():  # P1
     assert output.ended == []
 
 
-async def test_the_children_of_the_last_answer_are_told():  # S3
+async def test_the_children_of_the_last_read_are_passed_on():  # S3
     from dataclasses import replace
 
     child = Shard("orders", "child", ("shardId-0",))
@@ -101,13 +101,13 @@ async def test_a_cancelled_publisher_ends_no_shard():
     assert output.ended is None
 
 
-async def test_room_is_offered_before_the_first_read_and_after_each():  # P6
+async def test_a_read_budget_is_set_before_the_first_read_and_after_each():  # P6
     publisher, _, _ = await run(batch(b"1"), batch(), RunResult.CANCELLED)
 
     assert publisher.rooms == [11, 22, 22]
 
 
-async def test_a_batch_that_was_put_is_not_held_while_the_output_waits_for_room():  # P6
+async def test_a_batch_that_was_put_is_freed_while_the_output_waits_for_memory():  # P6
     given, held = [], []
 
     class Waiting(Output):
@@ -161,7 +161,7 @@ async def test_absurd_event_times_are_counted_and_shown_unchanged():  # W12
     assert metrics.future_event_times == 1
 
 
-async def test_a_deserialiser_that_answers_too_few_values_is_an_error():
+async def test_a_deserializer_that_returns_too_few_values_is_an_error():
     class Short(JsonDeserializer):
         def values(self, given):
             return []

@@ -1,4 +1,4 @@
-"""Shard watermarks: the largest event time less a bound; never falling; deaf to absurd clocks (W12)."""
+"""Shard watermarks: the highest event time minus a bound; never falling; capped for times in the future (W12)."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,7 +47,7 @@ def test_it_never_falls_from_batch_to_batch(batches, start):
     assert flat == sorted(flat)
 
 
-def test_a_restored_shard_goes_on_where_it_was():
+def test_a_restored_shard_resumes_where_it_was():
     made = strategy(10)
     made.start_at(100)
 
@@ -86,14 +86,14 @@ def test_monotonous_knows_no_bound():
     assert list(made.advance([10, 30, 20])) == [10, 30, 30]
 
 
-def test_arrival_goes_by_arrivals_whatever_the_event_times_are():
+def test_arrival_uses_arrivals_whatever_the_event_times_are():
     made = ArrivalTime(Properties({"flink.watermark.outoforderness.millis": 5}))
 
     assert list(made.times(batch_of([100, 200], [9_000, 1]))) == [100, 200]
     assert list(made.advance([100, 200])) == [95, 195]
 
 
-def test_a_users_function_says_the_watermark_which_still_never_falls():
+def test_a_users_function_sets_the_watermark_which_still_never_falls():
     made = AssignedWatermarks(Properties(), lambda record: record.event_time - 3)
 
     assert list(made.advance(made.times(batch_of([1, 2, 3], [10, 5, 20])))) == [7, 7, 17]

@@ -4,7 +4,7 @@ from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.testing.virtual_time import run_virtual
 
-from fakes.scripted_source import RecordingSink, ScriptedSource, a_fetcher
+from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
 from processes.command_line import ROOT
 
 PAGE = (ROOT / "docs/reference/metrics.md").read_text()
@@ -18,7 +18,7 @@ def named(heading: str) -> list[str]:
 async def metrics_of_a_run():
     source = ScriptedSource()
     source.add("a", 1, 2)
-    fetcher = a_fetcher(source, RecordingSink())
+    fetcher = make_fetcher(source, RecordingSink())
     await fetcher.open()
     await fetcher.run_bounded(Bounds(stop_at_tip=True))
     await fetcher.close()

@@ -1,4 +1,4 @@
-"""Batches as the consumer hands them to sinks, in one call."""
+"""Batches as sinks receive them."""
 
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import RecordBatch, UserRecord
@@ -6,7 +6,7 @@ from recordpublisher.publishers.shards import Shard
 
 
 def batch(*payloads: bytes, stream: str = "orders", shard_id: str = "shardId-0") -> RecordBatch:
-    """A batch of one shard, whose sequence numbers count from 1."""
+    """A batch of one shard with sequence numbers from 1."""
     records = [UserRecord(data, str(number), 1_700_000_000.5, "key") for number, data in enumerate(payloads, 1)]
     return RecordBatch(
         Shard(stream, shard_id),

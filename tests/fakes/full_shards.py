@@ -1,4 +1,4 @@
-"""A thousand shards with more to read than memory has room for, and a sink that takes nothing: how much memory does that take?
+"""How much memory a thousand full shards take with a sink whose write never returns.
 
 Run as a process of its own: `fakes/full_shards.py POLLING|EFO SHARDS BUDGET_BYTES RECORD_BYTES`; prints one JSON object.
 """
@@ -32,7 +32,7 @@ MOST_PER_READ = 2_000
 
 
 class EndlessTransport:
-    """Answers any read at once with as many records as were asked for; nothing is kept."""
+    """Returns the requested number of records for every read at once."""
 
     def __init__(self, shards: int, record_bytes: int) -> None:
         self._shards = shards

@@ -1,4 +1,4 @@
-"""Streams in memory behind a publisher of their own, chosen by property: for tests of the whole face on a real loop."""
+"""A publisher of streams in memory, selected by property: for tests of the public API on a real event loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ARRIVAL = 1_700_000_000.25
 
 
 class MemoryFactory(rp.RecordPublisherFactory):
-    """Every shard's payloads; an exception among them is raised when its turn comes. Shards are open unless `closed`."""
+    """The payloads of every shard; an exception among them is raised when it is reached. Shards are open unless `closed`."""
 
     shards: ClassVar[dict[str, list[bytes | Exception]]] = {}
     closed = False
@@ -59,7 +59,7 @@ class MemoryPublisher(rp.RecordPublisher):
 
 
 class Streams:
-    """The plugin that brings them."""
+    """The plugin that registers the publisher."""
 
     @rp.hookimpl
     def recordpublisher_register_publishers(self, registry):

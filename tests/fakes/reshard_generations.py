@@ -1,4 +1,4 @@
-"""A family of shards on virtual time: five generations by splits, merges and doublings, open and closed while a job reads them."""
+"""Five generations of shards on virtual time: splits and merges happen while a job reads."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from simulation.simulated_stream import SimulatedShard
 from simulation.source import SimulatedSource
 
 Row = tuple[str, int]
-"""A record: its shard's key and its place in the shard."""
+"""A record: its shard's key and its index in the shard."""
 
 
 class Family:
-    """A stream by hand. `aggregate` sub-records are in each record; `tells_children`: whether the answer that ends a shard does;
-    a closed shard is listed for `retention` seconds more."""
+    """A stream with five generations of shards.
 
-    def __init__(self, aggregate: int = 1, tells_children: bool = True, retention: float = 1e9) -> None:
+    `aggregate`: sub-records in each record. `names_children`: whether the read that ends a shard names its children. A closed shard is
+    listed for `retention` more seconds.
+    """
+
+    def __init__(self, aggregate: int = 1, names_children: bool = True, retention: float = 1e9) -> None:
         self.plan = SimpleNamespace(aggregate=aggregate)
         self.aggregate = aggregate
-        self._tells_children = tells_children
+        self._tells_children = names_children
         self._retention = retention
         self.shards: dict[str, SimulatedShard] = {}
         self._play()
@@ -74,7 +77,7 @@ class Family:
 
 
 class OneLoop:
-    """The simulator of processes that share one virtual loop, and so never stop without one another."""
+    """The simulator for processes that share one virtual loop: none is suspended alone."""
 
     @property
     def now(self) -> float:
@@ -88,7 +91,7 @@ class OneLoop:
 
 
 class FamilySource(SimulatedSource):
-    """Lists what the family lists."""
+    """Lists the shards of a Family."""
 
     def __init__(self, family: Family, seed: int, continuations: bool) -> None:
         super().__init__(OneLoop(), None, family, seed, continuations)

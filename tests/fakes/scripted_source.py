@@ -1,4 +1,4 @@
-"""A scripted source on virtual time: shards as lists of records, read by a publisher that keeps the contract (P1)."""
+"""A scripted source on virtual time: shards as lists of records, read by a publisher that follows the contract (P1)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ScriptedSource(RecordPublisherFactory):
         self.failing: dict[str, Exception] = {}
         self.silent: set[str] = set()
         self.travel = 0.0
-        """Virtual seconds that an answer is under way: what it says was true when it left."""
+        """Virtual seconds between the state that a response describes and its arrival."""
 
     def add(self, shard_id: str, *times: int, parents: tuple[str, ...] = (), stream: str = "s") -> ScriptedShard:
         scripted = ScriptedShard(Shard(stream, shard_id, parents), list(times))
@@ -111,7 +111,7 @@ class ScriptedPublisher(RecordPublisher):
 
 
 class RecordingSink(Sink):
-    """Keeps what it was given as (shard id, event time); a write takes `cost` virtual seconds."""
+    """Records rows as (shard id, event time); a write takes `cost` virtual seconds."""
 
     def __init__(self, cost: float = 0.0) -> None:
         self.rows: list[tuple[str, int]] = []
@@ -140,7 +140,9 @@ class RecordingSink(Sink):
         self.flushed.append(checkpoint)
 
 
-def a_fetcher(source: ScriptedSource, sink: Sink, properties: dict[str, Any] | None = None, **more: Any) -> DataFetcher:
+def make_fetcher(
+    source: ScriptedSource, sink: Sink, properties: dict[str, Any] | None = None, **more: Any
+) -> DataFetcher:
     """A fetcher over a scripted source; event times are the payloads."""
     return DataFetcher(fetcher_dependencies(source, sink, properties, **more))
 
@@ -148,7 +150,7 @@ def a_fetcher(source: ScriptedSource, sink: Sink, properties: dict[str, Any] | N
 def fetcher_dependencies(
     source: Any, sink: Sink, properties: dict[str, Any] | None = None, **more: Any
 ) -> FetcherDependencies:
-    """What a fetcher over a scripted source is put together from."""
+    """The dependencies of a fetcher over a scripted source."""
     given = Properties(
         {"flink.stream.initpos": "TRIM_HORIZON", "flink.watermark.future.limit": -1, **(properties or {})}
     )

@@ -1,4 +1,4 @@
-"""Shard entries and watermarked batches, as the fetcher's parts see them."""
+"""Shard entries, and batches with watermarks."""
 
 from recordpublisher.fetcher.shards.shard_entry import ShardEntry, ShardStage
 from recordpublisher.fetcher.shards.shard_state import ShardState
@@ -20,7 +20,7 @@ def entry(
 
 
 def watermarked(*watermarks: int, first: int = 0, shard_id: str = "a", behind: int | None = 0) -> RecordBatch:
-    """Records numbered from `first`, with these watermarks as event times, too."""
+    """A batch of records numbered from `first`, with these event times and watermarks."""
     records = [UserRecord(b"data", str(first + index), 1.0) for index in range(len(watermarks))]
     last = SequenceNumber(records[-1].sequence_number) if records else None
     times = tuple(watermarks)
@@ -30,12 +30,12 @@ def watermarked(*watermarks: int, first: int = 0, shard_id: str = "a", behind: i
 
 
 def marker(sequence: str = "7") -> RecordBatch:
-    """An empty event of a subscription (F6)."""
+    """A batch without records: an empty event of a subscription (F6)."""
     return RecordBatch(shard(), [], 0, SequenceNumber(sequence, continuation=True))
 
 
 class StoppedClock:
-    """A clock that a test moves by hand."""
+    """A clock that stands still until a test sets it."""
 
     def __init__(self, seconds: float = 0.0) -> None:
         self.seconds = seconds

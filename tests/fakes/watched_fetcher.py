@@ -1,4 +1,4 @@
-"""A running fetcher on virtual time whose alarms are kept (A2): tips and stored states as a test has them."""
+"""A running fetcher on virtual time that records alarms (A2), with scripted tips and stored states."""
 
 import asyncio
 
@@ -7,14 +7,14 @@ from recordpublisher.fetcher.checkpoints.store import StateStore
 from recordpublisher.publishers.shard_tip import TipDistance
 from recordpublisher.testing.virtual_time import run_virtual
 
-from fakes.scripted_source import RecordingSink, a_fetcher
+from fakes.scripted_source import RecordingSink, make_fetcher
 
 INTERVAL = {"flink.alarm.interval": 10_000}
 ALIGNED = {**INTERVAL, "flink.watermark.lookahead.millis": 0}
 
 
 class Tips:
-    """The port to the service's tips: shards with something behind every position."""
+    """The `tip` dependency: the given shards have unread records after every position."""
 
     def __init__(self, *unread):
         self.unread = set(unread)
@@ -48,11 +48,11 @@ class Stored(StateStore):
 
 
 def alarms_of(source, seconds=40, properties=INTERVAL, sink=None, during=None, **parts):
-    """Run a job for so many virtual seconds; answers (subject, reason, is over) of every alarm told, reminders left out."""
+    """Run a job for this many virtual seconds; returns each alarm once, without reminders."""
 
     async def job():
         heard = {}
-        fetcher = a_fetcher(
+        fetcher = make_fetcher(
             source,
             sink or RecordingSink(),
             dict(properties),

@@ -1,4 +1,4 @@
-"""A2: what is raised is told once, reminded of, and over."""
+"""A2: an alarm is reported once, again in each interval, and when it is over."""
 
 import logging
 
@@ -17,19 +17,19 @@ def told(*shows):
     return heard
 
 
-def test_an_alarm_is_told_once_and_again_an_interval_later():
+def test_an_alarm_is_reported_once_and_again_an_interval_later():
     heard = told([alarm()], [alarm(lasting_ms=12_000)], [alarm(lasting_ms=20_000)])
 
     assert [each.lasting_ms for each in heard] == [10_000, 20_000]
 
 
-def test_it_is_told_when_it_is_over():
+def test_the_end_of_an_alarm_is_reported():
     heard = told([alarm("s/a"), alarm("s/b")], [alarm("s/b", 11_000)])
 
     assert [(each.subject, each.is_over) for each in heard] == [("s/a", False), ("s/b", False), ("s/a", True)]
 
 
-def test_the_board_counts_and_knows_its_subjects():
+def test_active_alarms_can_be_counted_and_searched():
     alarms = ActiveAlarms(10_000)
     alarms.update([alarm()])
     assert (len(alarms), "s/a" in alarms, "s/b" in alarms) == (1, True, False)
@@ -60,7 +60,7 @@ def test_a_listener_that_fails_is_logged_and_nothing_else(caplog):
     assert "no pager" in caplog.text
 
 
-def test_a_job_that_stands_as_a_whole_does_not_flood_the_log_but_every_alarm_is_told(caplog):
+def test_many_alarms_do_not_flood_the_log_but_every_one_is_reported(caplog):
     heard = []
     alarms = ActiveAlarms(10_000, heard.append)
     alarms.update([alarm(f"s/{number}") for number in range(MAX_LOGGED + 5)])

@@ -11,13 +11,13 @@ from recordpublisher.publishers.errors import FatalKinesisError, FencedError, St
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.testing.virtual_time import EPOCH_MS, run_virtual
 
-from fakes.scripted_source import RecordingSink, ScriptedSource, a_fetcher
+from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
 
 TIP = Bounds(stop_at_tip=True, max_time=600)
 
 
 async def read(source, sink, bounds=TIP, properties=None, **parts):
-    fetcher = a_fetcher(source, sink, properties, **parts)
+    fetcher = make_fetcher(source, sink, properties, **parts)
     await fetcher.open()
     result = await fetcher.run_bounded(bounds)
     await fetcher.close()
@@ -36,7 +36,7 @@ def test_every_record_of_every_shard_is_written_in_order():
     assert [time for shard, time in sink.rows if shard == "b"] == list(range(1000, 1035))
 
 
-def test_a_restart_from_a_snapshot_goes_on_exactly():  # S1, S5
+def test_a_restart_from_a_snapshot_resumes_exactly():  # S1, S5
     source = ScriptedSource(per_read=7)
     source.add("a", *range(50))
     source.add("b", *range(50))
@@ -61,7 +61,7 @@ def test_a_run_can_be_followed_by_another_on_the_same_fetcher():
     source.add("a", *range(100))
 
     async def job():
-        fetcher = a_fetcher(source, sink)
+        fetcher = make_fetcher(source, sink)
         await fetcher.open()
         while (await fetcher.run_bounded(Bounds(max_records=9, stop_at_tip=True))).reason is EndReason.MAX_RECORDS:
             pass
@@ -71,12 +71,12 @@ def test_a_run_can_be_followed_by_another_on_the_same_fetcher():
     assert [time for _, time in sink.rows] == list(range(100))
 
 
-def test_stop_lets_a_write_that_is_going_on_return():
+def test_stop_lets_the_current_write_return():
     source, sink = ScriptedSource(), RecordingSink(cost=10.0)
     source.add("a", *range(100))
 
     async def job():
-        fetcher = a_fetcher(source, sink)
+        fetcher = make_fetcher(source, sink)
         await fetcher.open()
         asyncio.get_running_loop().call_later(5, fetcher.stop)
         result = await fetcher.run()
@@ -94,7 +94,7 @@ def test_cancelling_run_finishes_the_write_first():
     source.add("a", *range(100))
 
     async def job():
-        fetcher = a_fetcher(source, sink)
+        fetcher = make_fetcher(source, sink)
         await fetcher.open()
         running = asyncio.create_task(fetcher.run())
         await asyncio.sleep(5)
@@ -113,7 +113,7 @@ def test_a_failed_write_ends_the_run_and_moves_no_position():  # S1
     sink.failure = OSError("disk full")
 
     async def job():
-        fetcher = a_fetcher(source, sink)
+        fetcher = make_fetcher(source, sink)
         await fetcher.open()
         with pytest.raises(OSError, match="disk full"):
             await fetcher.run()
@@ -136,7 +136,7 @@ def test_a_run_ends_when_every_stream_is_deleted():  # S8
     source.add("a", 1)
 
     async def job():
-        fetcher = a_fetcher(source, sink)
+        fetcher = make_fetcher(source, sink)
         await fetcher.open()
         source.failing["s/a"] = StreamNotFoundError("s")
         return await fetcher.run()
@@ -148,7 +148,7 @@ def test_a_run_without_shards_waits_for_children_to_come():  # S8
     source, sink = ScriptedSource(), RecordingSink()
 
     async def job():
-        fetcher = a_fetcher(source, sink)
+        fetcher = make_fetcher(source, sink)
         await fetcher.open()
         asyncio.get_running_loop().call_later(100, lambda: source.add("late", 5))
         await fetcher.run_bounded(Bounds(max_records=1))
@@ -185,7 +185,7 @@ def test_an_event_time_bound_stops_every_shard_before_it():
 
 
 class MemoryStore(StateStore):
-    """A StateStore that remembers what it was given, in order."""
+    """A StateStore that records every snapshot, in order."""
 
     def __init__(self):
         self.kept = []
@@ -210,7 +210,7 @@ def test_the_pinned_start_is_stored_before_the_first_read():  # P3
 
     async def job():
         latest = StartingPosition.latest()
-        fetcher = a_fetcher(source, sink, start=latest, checkpoints=SubtaskCheckpoints(store, 0))
+        fetcher = make_fetcher(source, sink, start=latest, checkpoints=SubtaskCheckpoints(store, 0))
         await fetcher.open()
 
     run_virtual(job())
@@ -221,7 +221,7 @@ def test_the_pinned_start_is_stored_before_the_first_read():  # P3
     assert store.kept[0]["shards"]["s/a"]["start"] == {"type": "AT_TIMESTAMP", "timestamp": EPOCH_MS}
 
 
-def test_checkpoints_are_kept_in_the_interval_and_flush_the_sink_first():  # S6
+def test_checkpoints_are_stored_in_the_interval_and_flush_the_sink_first():  # S6
     source, sink, store = ScriptedSource(per_read=1, latency=1.0), RecordingSink(), MemoryStore()
     source.add("a", *range(100))
 
@@ -238,7 +238,7 @@ def test_a_fenced_subtask_stops_emitting():  # S6
     source.add("a", *range(100))
 
     async def job():
-        fetcher = a_fetcher(source, sink, checkpoints=SubtaskCheckpoints(store, 0))
+        fetcher = make_fetcher(source, sink, checkpoints=SubtaskCheckpoints(store, 0))
         await fetcher.open()
         asyncio.get_running_loop().call_later(15, setattr, store, "opened", 2)
         with pytest.raises(FencedError):

@@ -1,4 +1,4 @@
-"""Found in review: what a whole fetcher does when something around it goes away."""
+"""What a whole fetcher does when streams, sinks or state go away."""
 
 import asyncio
 
@@ -14,16 +14,16 @@ from recordpublisher.publishers.errors import (
 )
 from recordpublisher.testing.virtual_time import EPOCH_MS, run_virtual
 
-from fakes.scripted_source import RecordingSink, ScriptedSource, a_fetcher
+from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
 
 
 async def opened(source, sink, properties=None, **parts):
-    fetcher = a_fetcher(source, sink, properties, **parts)
+    fetcher = make_fetcher(source, sink, properties, **parts)
     await fetcher.open()
     return fetcher
 
 
-def test_the_shards_of_a_deleted_stream_hold_nobody():  # S8, W9
+def test_the_shards_of_a_deleted_stream_hold_no_watermark():  # S8, W9
     source, sink = ScriptedSource(), RecordingSink()
     source.add("a", *range(0, 100_000, 1_000))
     source.add("gone", 0, stream="t")
@@ -80,8 +80,8 @@ def test_a_position_past_retention_fails_with_the_gap_named():  # S5
 
 
 @pytest.mark.parametrize("is_closed", [False, True])
-def test_a_listing_older_than_the_state_is_asked_for_again(is_closed):
-    """ListShards is consistent only eventually: what it does not know yet is neither lost nor new (S5)."""
+def test_a_listing_older_than_the_state_is_repeated(is_closed):
+    """ListShards is eventually consistent: what it does not show yet is neither lost nor new (S5)."""
     source, sink = ScriptedSource(), RecordingSink()
     old, young = "shardId-000000000000", "shardId-000000000001"
     source.add(old, 1)
@@ -184,7 +184,7 @@ def test_a_sink_without_a_store_gets_its_checkpoints_too():  # S6: a sink that s
     run_virtual(job())
 
     before_the_first_read, *flushed = [each.state["shards"]["s/a"] for each in sink.flushed]
-    assert "position" not in before_the_first_read  # P3: the pinned start is kept
+    assert "position" not in before_the_first_read  # P3: the pinned start is stored
     positions = [int(each["position"]) for each in flushed]
     assert len(positions) == 3
     assert positions == sorted(positions)
@@ -221,7 +221,7 @@ def test_a_subtask_that_never_joins_is_an_error():  # W6
         run_virtual(job())
 
 
-def test_children_that_came_and_went_while_nobody_read_are_a_gap():  # S5
+def test_children_that_came_and_went_unread_are_data_loss():  # S5
     source, sink = ScriptedSource(), RecordingSink()
     source.add("a", 1, 2)
     source.split("a", "b")
@@ -233,7 +233,7 @@ def test_children_that_came_and_went_while_nobody_read_are_a_gap():  # S5
         return fetcher.snapshot()
 
     kept = run_virtual(state())
-    kept["shards"] = {"s/a": kept["shards"]["s/a"]}  # taken before anybody had heard of the child
+    kept["shards"] = {"s/a": kept["shards"]["s/a"]}  # taken before the child was discovered
     del source.shards["s/a"], source.shards["s/b"]
 
     async def late(stream):

@@ -1,4 +1,4 @@
-"""How a fetcher begins and ends at the edges: stopped while it waits, closed before it was opened, parts that fail to close."""
+"""Edge cases of opening and closing: stopped while waiting, closed before it was opened, parts that fail to close."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.testing.virtual_time import run_virtual
 
-from fakes.scripted_source import RecordingSink, ScriptedSource, a_fetcher, fetcher_dependencies
+from fakes.scripted_source import RecordingSink, ScriptedSource, fetcher_dependencies, make_fetcher
 
 
 class Closing:
@@ -30,11 +30,11 @@ class Closing:
         return part
 
 
-def test_a_stop_ends_a_wait_for_the_next_look_at_the_shards():
+def test_a_stop_ends_a_wait_for_the_next_listing():
     source, sink = ScriptedSource(), RecordingSink()
 
     async def job():
-        fetcher = a_fetcher(source, sink, {"flink.shard.discovery.intervalmillis": 10_000_000})
+        fetcher = make_fetcher(source, sink, {"flink.shard.discovery.intervalmillis": 10_000_000})
         await fetcher.open()
         asyncio.get_running_loop().call_later(5, fetcher.stop)
         result = await fetcher.run()
@@ -74,21 +74,21 @@ def test_closing_before_opening_is_nothing():
 
 
 def test_there_is_no_snapshot_before_the_shards_are_known():
-    """An empty one would take the place of a whole one. The connector writes the restored state again instead."""
+    """An empty one would replace a complete one. The connector writes the restored state again instead."""
 
     async def job():
-        a_fetcher(ScriptedSource(), RecordingSink()).snapshot()
+        make_fetcher(ScriptedSource(), RecordingSink()).snapshot()
 
     with pytest.raises(StateError, match="not open"):
         run_virtual(job())
 
 
-def test_a_snapshot_after_the_end_says_what_the_last_one_said():
+def test_a_snapshot_after_the_end_is_the_last_one():
     source, sink = ScriptedSource(), RecordingSink()
     source.add("a", *range(25))
 
     async def job():
-        fetcher = a_fetcher(source, sink)
+        fetcher = make_fetcher(source, sink)
         await fetcher.open()
         await fetcher.run_bounded(Bounds(max_records=13))
         stopped = fetcher.snapshot()

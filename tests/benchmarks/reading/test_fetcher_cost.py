@@ -18,7 +18,7 @@ from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.properties.properties import Properties
 
-from fakes.scripted_source import a_fetcher
+from fakes.scripted_source import make_fetcher
 
 SHARDS, BATCHES, BATCH = 4, 25, 10_000
 
@@ -86,7 +86,7 @@ def test_cpu_per_record(lookahead, capsys):
         )
 
     async def job() -> float:
-        fetcher = a_fetcher(source, sink, given, clock=SystemClock(), decorator_for=decorator, assigner=lambda *_: 0)
+        fetcher = make_fetcher(source, sink, given, clock=SystemClock(), decorator_for=decorator, assigner=lambda *_: 0)
         await fetcher.open()
         began = time.process_time()
         result = await fetcher.run_bounded(Bounds(max_time=60))

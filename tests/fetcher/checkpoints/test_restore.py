@@ -1,4 +1,4 @@
-"""Where each listed shard starts, and which gaps there are (P3, S3, S5)."""
+"""Where each listed shard starts, and which records are lost (P3, S3, S5)."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def test_a_fresh_job_starts_every_shard_at_its_start():
     }
 
 
-def test_a_known_shard_goes_on():
+def test_a_shard_with_state_resumes():
     assert initial_states([shard("a")], RestoredState({"s/a": KNOWN}), PINNED)["s/a"] is KNOWN
 
 
@@ -43,8 +43,8 @@ def test_an_ancestor_that_the_state_dropped_is_finished():
     assert [states[f"s/{each}"].ended for each in "gpqa"] == [True, True, True, False]
 
 
-def test_a_shard_that_waits_does_not_say_that_its_parents_are_finished():
-    """The owner of `q` had not heard of it yet when the owner of their child had: taken as finished, `q` would be lost."""
+def test_a_waiting_shard_does_not_mean_that_its_parents_are_finished():
+    """The owner of `q` had not discovered it yet when the owner of their child had: counted as finished, `q` would be lost."""
     listed = [shard("p"), shard("q"), shard("c", "p", "q")]
     ended, waiting = ShardState(START, KNOWN.position, ended=True), ShardState(START, waiting=True)
     states = initial_states(listed, RestoredState({"s/p": ended, "s/c": waiting}), PINNED)

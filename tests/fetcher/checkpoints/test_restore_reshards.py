@@ -1,4 +1,4 @@
-"""A snapshot taken at any step of a job whose shards split and merge is a whole one: restored anywhere, nothing is lost or repeated."""
+"""A snapshot taken at any step of a job with splits and merges is complete: after a restore no record is lost or repeated."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LONG_AFTER = 60.0
 
 
 class SlowSink(Sink):
-    """Tells of every write, which takes `cost` virtual seconds."""
+    """Reports every write, which takes `cost` virtual seconds."""
 
     def __init__(self, cost: float, written: Callable[[RecordBatch], None]) -> None:
         self._cost = cost
@@ -40,7 +40,7 @@ class SlowSink(Sink):
 
 @dataclass(frozen=True)
 class Step:
-    """What had been written at a moment (virtual seconds), and what every subtask's snapshot said of it."""
+    """The records written by a moment (virtual seconds), and every subtask's snapshot at that moment."""
 
     at: float = 0.0
     rows: tuple[Row, ...] = ()
@@ -48,7 +48,7 @@ class Step:
 
 
 class Job:
-    """All subtasks of one start of a job over a family, from a step of another start on. A fresh one keeps a step for every state."""
+    """All subtasks of one start of a job, resumed from a step of another start. A fresh start records a step for every state."""
 
     def __init__(
         self, family: Family, parallelism: int, after: Step = Step(), continuations=False, cost=0.0, **given
@@ -136,7 +136,7 @@ async def restored(step: Step, at: float, family: Family, parallelism: int, **mo
     ("parallelism", "family", "given"),
     [
         (1, Family(), {"cost": 0.3}),
-        (2, Family(tells_children=False), {"continuations": True}),
+        (2, Family(names_children=False), {"continuations": True}),
         (1, Family(aggregate=3), ALIGNED),
         (2, Family(aggregate=3), {**ALIGNED, "continuations": True}),
     ],
@@ -154,9 +154,9 @@ def test_a_snapshot_at_every_step_restores_exactly(parallelism, family, given): 
             assert sorted(job.rows) == sorted(family.rows)
 
 
-@pytest.mark.parametrize("tells_children", [True, False])
-def test_parents_past_retention_leave_the_state_and_hold_nobody(tells_children):  # S2, S5
-    family = Family(tells_children=tells_children, retention=4)
+@pytest.mark.parametrize("names_children", [True, False])
+def test_parents_past_retention_leave_the_state_and_hold_no_watermark(names_children):  # S2, S5
+    family = Family(names_children=names_children, retention=4)
     steps = run_virtual(read(family, 2)).steps
     kept = [{key for snapshot in step.snapshots for key in snapshot["shards"]} for step in steps]
     assert kept[0] == {"s/a", "s/b"}

@@ -1,4 +1,4 @@
-"""Children that came and went while nobody read are a gap, as far as anything can tell (S5)."""
+"""Children that came and went unread are data loss, as far as it can be judged (S5)."""
 
 import pytest
 
@@ -28,11 +28,11 @@ def test_children_that_came_and_went_unread_are_a_gap():
     ],
     ids=["child listed", "still listed", "child in the state", "the state is young"],
 )
-def test_there_is_no_such_gap_while_something_speaks_against_it(listed, more):
+def test_children_are_not_lost_while_anything_contradicts_it(listed, more):
     assert shards_with_unread_children(listed, RestoredState({"s/a": ENDED, **more}), {"s": 10}) == []
 
 
-def test_without_a_known_retention_or_any_time_nobody_judges_of_children():
+def test_without_a_known_retention_or_any_time_children_are_not_judged():
     assert (
         shards_with_unread_children(
             [], RestoredState({"s/a": ENDED, "s/b": ShardState(START, ended=True)}), {"s": None}

@@ -1,4 +1,4 @@
-"""S5: any number of snapshots, of any parallelism, say together where every shard stands."""
+"""S5: any number of snapshots, of any parallelism, are merged into one state of every shard."""
 
 import pytest
 from hypothesis import given
@@ -110,7 +110,7 @@ def test_what_cannot_be_read_is_a_state_error(wrong, told):
         merge_snapshots([wrong, wrong])
 
 
-def test_what_a_subtask_stored_for_shards_that_moved_is_kept_along():  # S5: their new owner may not have started yet
+def test_states_of_shards_that_moved_are_kept_for_their_new_owners():  # S5: their new owner may not have started yet
     stored = [snapshot({"s/a": at(9), "s/b": at(4)}, 3, subtask=0), snapshot({"s/c": at(7)}, 3, subtask=1)]
     kept = states_for_other_subtasks(stored, 0, {"s/b", "s/c"})
 
@@ -119,7 +119,7 @@ def test_what_a_subtask_stored_for_shards_that_moved_is_kept_along():  # S5: the
     assert after.shards == {"s/a": at(10), "s/b": at(4), "s/c": at(7)}
 
 
-def test_once_the_new_owner_has_stored_a_shard_it_is_not_kept_along():  # S5
+def test_once_the_new_owner_has_stored_a_shard_its_state_is_no_longer_kept():  # S5
     kept = [{"generation": 3, "shards": {"s/b": at(4).to_json()}}]
     mine, other = snapshot_to_json({"s/a": at(10)}, None, 4, 0, 2, kept), snapshot({"s/b": at(2)}, 5, subtask=1)
 
@@ -127,7 +127,7 @@ def test_once_the_new_owner_has_stored_a_shard_it_is_not_kept_along():  # S5
     assert merge_snapshots([mine, other]).shards["s/b"] == at(2), "of a later start, however far"
 
 
-def test_what_is_kept_along_survives_a_second_start():  # S5
+def test_states_kept_for_others_survive_a_second_start():  # S5
     kept = [{"generation": 3, "shards": {"s/b": at(4).to_json()}}]
 
     assert states_for_other_subtasks([snapshot_to_json({"s/a": at(10)}, None, 4, 0, 2, kept)], 0, {"s/b"}) == kept

@@ -1,4 +1,4 @@
-"""S6: when a checkpoint is due; it is never cut off."""
+"""S6: when a checkpoint is taken; it is never cut off."""
 
 import asyncio
 
@@ -33,7 +33,7 @@ def test_one_in_each_interval():
     assert [began for began, _ in taken] == [3, 6, 9]
 
 
-def test_one_at_once_when_asked():  # S2
+def test_a_requested_checkpoint_is_taken_at_once():  # S2
     _, taken = keep(-1, (2.0, "request"), (5.0, "request"))
 
     assert [began for began, _ in taken] == [2, 5]
@@ -73,7 +73,7 @@ def test_a_store_sees_this_starts_generation():  # S6
     assert calls == [(2, 4, {"new": 1})]
 
 
-def test_many_that_ask_together_share_one():  # a thousand shards may end in the same second
+def test_simultaneous_requests_share_one_checkpoint():  # a thousand shards may end in the same second
     _, taken = keep(-1, *((2.0 + number / 100, "request") for number in range(15)))
 
     assert [round(began, 3) for began, _ in taken] == [2.0, 2.1, 2.2]

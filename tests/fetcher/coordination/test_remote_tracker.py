@@ -10,7 +10,7 @@ from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
-from fakes.scripted_source import RecordingSink, ScriptedSource, a_fetcher
+from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
 
 ALIGNED = {"flink.watermark.lookahead.millis": 1_000, "flink.watermark.sync.interval": 1_000}
 
@@ -64,7 +64,7 @@ async def run_all(source, network, properties, owner, bounds=None, parallelism=2
 
     async def subtask(number):
         await asyncio.sleep(late * number)
-        fetcher = a_fetcher(
+        fetcher = make_fetcher(
             source,
             OrderedSink(order),
             properties,
@@ -176,7 +176,7 @@ def test_a_parent_holds_the_watermark_until_its_child_elsewhere_is_started():  #
         properties = {"flink.shard.discovery.intervalmillis": 2_000}
         owner = {"a": 0, "busy": 0, "child": 1}
         fetchers = [
-            a_fetcher(
+            make_fetcher(
                 source,
                 OrderedSink(order),
                 properties,

@@ -26,7 +26,7 @@ def test_shards_at_their_tips_raise_none_however_long_and_cost_no_call():
     assert tips.asked == []
 
 
-def test_a_held_shard_is_raised_with_whom_alignment_waits_for_and_is_over_when_that_one_speaks():
+def test_a_held_shard_is_raised_with_the_blocking_shard_and_over_when_that_one_has_records():
     source = ScriptedSource()
     source.add("late", 100)
     quiet = source.add("quiet")
@@ -56,7 +56,7 @@ def test_it_takes_the_interval_and_not_much_more():
     assert 10_000 <= first <= 12_000
 
 
-def test_without_an_interval_nobody_looks():
+def test_without_an_interval_there_are_no_checks():
     source = ScriptedSource()
     source.add("late", 100)
     source.add("quiet")
@@ -73,7 +73,7 @@ def test_a_sink_that_does_not_return_is_raised():
     assert unread(alarms) == [("s/a", "the sink's write does not return")]
 
 
-def test_a_reader_that_is_stuck_is_found_out_by_asking_for_the_tip():
+def test_a_stuck_reader_is_detected_by_requesting_the_tip():
     source, tips = ScriptedSource(), Tips("a")
     source.add("a")
     source.add("b")
@@ -83,7 +83,7 @@ def test_a_reader_that_is_stuck_is_found_out_by_asking_for_the_tip():
     assert set(tips.asked) == {"a", "b"}
 
 
-def test_a_stuck_reader_without_anything_to_read_is_none_and_so_is_a_tip_that_nobody_tells():
+def test_a_stuck_reader_without_unread_records_or_with_an_unknown_tip_raises_none():
     source, tips = ScriptedSource(), Tips("a")
     source.add("a")
     source.silent.add("s/a")
@@ -92,7 +92,7 @@ def test_a_stuck_reader_without_anything_to_read_is_none_and_so_is_a_tip_that_no
     assert alarms_of(source, tip=Tips()) == alarms_of(source, tip=tips) == alarms_of(source) == []
 
 
-def test_a_shard_that_nobody_owns_is_raised_also_without_a_store():
+def test_a_shard_without_an_owner_is_raised_also_without_a_store():
     source, tips = ScriptedSource(), Tips("lost")
     source.add("a")
     source.add("lost")
@@ -102,7 +102,7 @@ def test_a_shard_that_nobody_owns_is_raised_also_without_a_store():
     assert unread(alarms) == [("s/lost", "no subtask owns it: it was assigned to subtask 7 of 1")]
 
 
-def test_a_process_that_was_suspended_wakes_without_an_alarm():  # W3's sister: it has not looked
+def test_a_process_that_was_suspended_wakes_without_an_alarm():  # as in W3: time without checks does not count
     source = ScriptedSource(per_read=1)
     source.add("a", *range(2_000))
 
@@ -114,7 +114,7 @@ def test_a_process_that_was_suspended_wakes_without_an_alarm():  # W3's sister: 
 
 
 class Unreachable(InProcessTracker):
-    """A tracker that nobody reaches until the test says so."""
+    """A tracker that is unreachable until the test changes that."""
 
     is_reachable = False
 
@@ -125,7 +125,7 @@ class Unreachable(InProcessTracker):
         return super().current() if self.is_reachable else None
 
 
-def test_a_subtask_that_goes_alone_is_raised_at_once_and_over_when_the_tracker_answers():  # W10
+def test_an_unreachable_tracker_is_raised_at_once_and_over_when_it_is_reached():  # W10
     source, tracker = ScriptedSource(), Unreachable()
     source.add("a", *range(200))
 
@@ -140,7 +140,7 @@ def test_a_subtask_that_goes_alone_is_raised_at_once_and_over_when_the_tracker_a
     assert told == [("tracker", False), ("tracker", True)]
 
 
-def test_a_look_that_fails_ends_nothing(caplog):
+def test_a_failed_check_does_not_end_the_job(caplog):
     source = ScriptedSource()
     source.add("a")
     source.silent.add("s/a")

@@ -1,4 +1,4 @@
-"""A2 across subtasks: the shards of others are guarded by what their owners store."""
+"""A2 across subtasks: the shards of others are monitored by what their owners store."""
 
 import asyncio
 
@@ -39,11 +39,11 @@ def two_shards():
     return source
 
 
-def test_a_shard_of_a_subtask_that_stores_no_progress_is_raised_by_its_guardian():
+def test_a_shard_of_a_subtask_that_stores_no_progress_is_raised_by_its_monitor():
     assert unread(others(two_shards(), Stored())) == [("s/b", "its owner, subtask 1, stores no progress")]
 
 
-def test_a_subtask_that_stores_progress_is_left_alone():
+def test_a_subtask_that_stores_progress_raises_no_alarm():
     stored = Stored()
 
     async def advances(fetcher):
@@ -61,7 +61,7 @@ def test_a_subtask_that_stores_progress_is_left_alone():
 
 
 @pytest.mark.parametrize("checkpoint_ms", [-1, 6_000])
-def test_positions_that_are_stored_too_rarely_say_nothing_of_others(checkpoint_ms):
+def test_positions_that_are_stored_too_rarely_are_not_judged(checkpoint_ms):
     assert others(two_shards(), Stored(), checkpoint_ms=checkpoint_ms) == []
 
 
@@ -89,7 +89,7 @@ def test_a_child_that_waits_for_others_is_not_judged_without_a_store():  # S2
     assert others(source, None, tips=Tips("b", "c", "d")) == []
 
 
-def test_without_a_store_nobody_judges_what_another_subtask_reads():
+def test_without_a_store_shards_of_others_are_not_judged():
     tips = Tips("b")
 
     assert others(two_shards(), None, tips=tips) == []

@@ -1,4 +1,4 @@
-"""A1: gauges of a silent or held shard go on growing."""
+"""A1: gauges of a silent or held shard keep growing."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ def behind(made, now_ms):
     return ShardView(made, now_ms, now_ms / 1000).millis_behind_latest
 
 
-def test_behind_the_tip_it_grows_from_answer_to_answer():
+def test_behind_the_tip_it_grows_between_reads():
     assert [behind(answered(500), now) for now in (1_000, 3_000)] == [500, 2_500]
 
 
@@ -31,22 +31,22 @@ def test_a_shard_at_its_tip_does_not_flicker():
     assert behind(answered(0), 9_000) == 0
 
 
-def test_a_held_shard_whose_last_answer_stood_at_the_tip_grows():  # in the outage this metric stood
+def test_a_held_shard_whose_last_read_was_at_the_tip_grows():  # in the outage this gauge kept its value
     made = answered(0)
     made.push(watermarked(5))
     assert behind(made, 61_000) == 60_000
 
 
-def test_a_shard_that_nobody_asks_for_long_grows_also_from_the_tip():
+def test_a_shard_without_reads_for_long_grows_also_from_the_tip():
     assert [behind(answered(0), now) for now in (31_000, 31_001)] == [0, 30_001]
 
 
 @pytest.mark.parametrize("made", [answered(-1, None), entry()])
-def test_before_the_first_answer_it_is_flinks_minus_one(made):
+def test_before_the_first_read_it_is_minus_one_as_in_flink(made):
     assert behind(made, 99_000) == -1
 
 
-def test_an_ended_shard_stands():
+def test_an_ended_shard_is_not_unread():
     made = answered(0)
     made.stage = ShardStage.ENDED
     assert behind(made, 10**9) == 0

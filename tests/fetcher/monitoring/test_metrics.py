@@ -41,7 +41,7 @@ def test_what_rule_a1_names_is_there():
     assert set(A1_SUBTASK) <= set(names(SUBTASK_METRICS))
 
 
-def test_every_name_stands_once():
+def test_every_name_occurs_once():
     for table in (SHARD_METRICS, SUBTASK_METRICS):
         assert len(set(names(table))) == len(table)
 

@@ -1,10 +1,10 @@
-"""A1: how long a stream keeps its records is asked for beside the job, and its time to loss is shown."""
+"""A1: the retention of a stream is requested in the background, and the time to loss is a metric."""
 
 import asyncio
 
 from recordpublisher.testing.virtual_time import run_virtual
 
-from fakes.scripted_source import RecordingSink, ScriptedSource, a_fetcher
+from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
 
 DAY_MS = 86_400_000
 
@@ -13,7 +13,7 @@ def metrics_after(seconds, retention_ms, **parts):
     async def job():
         source = ScriptedSource()
         source.add("a", 1, 2)
-        fetcher = a_fetcher(source, RecordingSink(), retention_ms=retention_ms, **parts)
+        fetcher = make_fetcher(source, RecordingSink(), retention_ms=retention_ms, **parts)
         await fetcher.open()
         running = asyncio.create_task(fetcher.run())
         await asyncio.sleep(seconds)
@@ -33,7 +33,7 @@ def test_a_shard_at_its_tip_has_the_whole_retention_left():
     assert metrics_after(100, day) > DAY_MS - 1_000
 
 
-def test_it_is_asked_again_since_it_may_be_changed():
+def test_it_is_requested_again_since_it_may_be_changed():
     answers = []
 
     async def growing(stream):

@@ -1,4 +1,4 @@
-"""A2, W10: the global watermark stands still only while there is something to emit."""
+"""A2, W10: the global watermark is stalled only while there is something to emit."""
 
 from recordpublisher.fetcher.monitoring.stall_detector import WatermarkStallDetector
 
@@ -13,12 +13,12 @@ def held(shard_id="a"):
 
 
 def stands(looks, value=50):
-    """Seconds after looks of 1 s, each `(entries, records emitted in all)`."""
+    """Stalled seconds after checks one second apart, each `(entries, records emitted so far)`."""
     detector = WatermarkStallDetector(2.0)
     return [detector.update(value, *each, float(second)) for second, each in enumerate(looks)]
 
 
-def test_records_held_back_make_a_standstill():
+def test_records_held_back_make_a_stall():
     assert stands([([held()], 0)] * 4) == [0, 1, 2, 3]
 
 
@@ -27,12 +27,12 @@ def test_records_emitted_above_it_make_one_too():
     assert stands([([ahead], count) for count in (1, 2, 3)]) == [0, 1, 2]
 
 
-def test_a_stream_without_records_is_none():
+def test_a_stream_without_records_is_no_stall():
     ahead = entry(watermark=60)
     assert stands([([ahead], 1)] * 4) == [0, 0, 0, 0]
 
 
-def test_records_below_it_say_nothing():
+def test_records_below_it_do_not_count():
     behind = entry(watermark=40)
     assert stands([([behind], count) for count in (1, 2, 3)]) == [0, 0, 0]
 

@@ -1,4 +1,4 @@
-"""A1, W10: one line a minute; a stalled alignment names who holds it; subtasks that never join are an error (W6)."""
+"""A1, W10: one line a minute; a warning names what a stalled alignment waits for; subtasks that never join are an error (W6)."""
 
 import logging
 
@@ -18,7 +18,7 @@ from fakes.shard_entries import START, StoppedClock, shard, watermarked
 
 
 class Scene:
-    """Shard `late` is held at the gate by the silent shard `quiet`."""
+    """Shard `late` is held back by the silent shard `quiet`."""
 
     def __init__(self, parallelism=1):
         self.clock, self.tracker, self.table = StoppedClock(), InProcessTracker(parallelism=parallelism), ShardTable()
@@ -45,7 +45,7 @@ def scene():
     return made
 
 
-def test_it_says_where_the_subtask_stands_once_a_minute(scene, caplog):
+def test_the_status_is_logged_once_a_minute(scene, caplog):
     caplog.set_level(logging.INFO)
     scene.run_for(179)
 
@@ -70,7 +70,7 @@ def test_another_subtask_is_named(scene, caplog):
     assert "waiting for subtask 1" in caplog.text
 
 
-def test_who_is_left_out_is_named_once(caplog):  # W6
+def test_a_timed_out_subtask_is_named_once(caplog):  # W6
     scene = Scene(parallelism=2)
     scene.tracker._clock = scene.clock
     scene.tracker.report(SubtaskReport(1, SubtaskStatus.ACTIVE, 5))
@@ -81,7 +81,7 @@ def test_who_is_left_out_is_named_once(caplog):  # W6
     assert caplog.text.count("subtasks 1 timed out") == 1
 
 
-def test_a_subtask_that_goes_alone_says_so(scene, caplog):  # W10
+def test_a_subtask_without_a_tracker_is_logged(scene, caplog):  # W10
     class NeverReached(InProcessTracker):
         is_reachable = False
 

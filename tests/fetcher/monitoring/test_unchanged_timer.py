@@ -1,4 +1,4 @@
-"""A2: how long a thing was seen unchanged, by looks that took place."""
+"""A2: how long a value was unchanged; only checks that ran count."""
 
 from recordpublisher.fetcher.monitoring.stall_detector import UnchangedTimer
 
@@ -16,11 +16,11 @@ def test_a_change_begins_anew():
     assert seen(("a", 10), ("a", 11), ("b", 12), ("b", 13)) == [0, 1, 0, 1]
 
 
-def test_a_process_that_did_not_look_has_not_seen():
+def test_time_without_checks_does_not_count():
     assert seen(("a", 10), ("a", 500)) == [0, 2]
 
 
-def test_a_look_that_found_nothing_out_keeps_what_is_known_and_adds_nothing():
+def test_an_inconclusive_check_changes_nothing():
     timer = UnchangedTimer(5.0)
     timer.observe("a", 0)
     timer.observe("a", 3)
@@ -29,7 +29,7 @@ def test_a_look_that_found_nothing_out_keeps_what_is_known_and_adds_nothing():
     assert timer.observe("a", 7) == 4
 
 
-def test_a_change_is_seen_also_by_a_look_that_found_nothing_else_out():
+def test_an_inconclusive_check_still_notices_a_change():
     timer = UnchangedTimer(5.0)
     timer.observe("a", 0)
     timer.observe("a", 3)

@@ -1,4 +1,4 @@
-"""A2: produced to but not consumed, decided from what was seen of each shard."""
+"""A2: which shards have unread records, decided from observations."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ from fakes.shard_entries import START, entry, shard, watermarked
 
 
 def watched(*sights, seconds=1.0):
-    """Lengths (s) of the alarms after looks one second apart, at an alarm interval of 3 s; a sight is (emitted, unread)."""
+    """Durations (s) of the alarms after checks one second apart, at an alarm interval of 3 s; an observation is (progress, unread)."""
     detector = UnreadShardDetector(3_000, 2.0)
     found = []
     for number, (emitted, unread) in enumerate(sights):
@@ -43,7 +43,7 @@ def test_reaching_the_tip_begins_anew():
     assert watched(*[("p", True)] * 3, ("p", False), *[("p", True)] * 3) == [[]] * 7
 
 
-def test_a_look_that_did_not_find_out_neither_counts_nor_clears():
+def test_an_inconclusive_check_neither_counts_nor_clears():
     looks = [("p", True)] * 3 + [("p", None)] * 2 + [("p", True)] * 2
     assert watched(*looks) == [[], [], [], [], [], [3], [4]]
 
@@ -54,7 +54,7 @@ def test_a_watcher_that_was_asleep_has_not_watched():
     assert detector.update([sight], 0.0) == detector.update([sight], 900.0) == []
 
 
-def test_a_shard_that_is_not_seen_any_more_is_forgotten():
+def test_a_shard_without_an_observation_is_dropped():
     detector = UnreadShardDetector(3_000, 2.0)
     sight = ShardObservation("s/a", "p", True, "why")
     for second in range(3):
@@ -78,7 +78,7 @@ def test_queued_records_are_unread():
     assert seen(queued()) == (True, "the sink does not take it")
 
 
-def test_a_held_shard_says_whom_it_waits_for():
+def test_a_held_shard_names_what_it_waits_for():
     made = queued()
     made.held_since = 0.0
     assert seen(made) == (True, "held back by alignment, which waits for subtask 3")
@@ -91,19 +91,19 @@ def test_a_write_that_does_not_return_is_named():
 
 
 @pytest.mark.parametrize(("last_read_ms", "unread"), [(None, None), (499, None), (500, False), (1_000, False)])
-def test_only_a_fresh_answer_at_the_tip_says_that_nothing_is_unread(last_read_ms, unread):
+def test_only_a_fresh_read_at_the_tip_means_that_nothing_is_unread(last_read_ms, unread):
     made = entry()
     made.last_read_ms, made.at_tip = last_read_ms, True
     assert seen(made)[0] is unread
 
 
-def test_an_answer_behind_the_tip_says_that_something_is():
+def test_a_read_behind_the_tip_means_that_something_is():
     made = entry()
     made.last_read_ms = 900
     assert seen(made) == (True, "its reads return nothing")
 
 
-def test_a_waiting_child_is_asked_for_with_its_reason():
+def test_the_tip_of_a_waiting_child_is_requested_with_its_reason():
     assert seen(entry("c", "a", stage=ShardStage.WAITING)) == (None, "it waits for the end of its parents ['a']")
 
 

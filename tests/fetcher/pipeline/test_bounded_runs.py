@@ -1,17 +1,17 @@
-"""Bounded runs of many shards: none keeps the others from the end, or from their share."""
+"""Bounded runs of many shards: none prevents the end of the run, or the share of others."""
 
 import asyncio
 
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
 from recordpublisher.testing.virtual_time import run_virtual
 
-from fakes.scripted_source import RecordingSink, ScriptedSource, a_fetcher
+from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
 
 TIP = Bounds(stop_at_tip=True, max_time=600)
 
 
-def test_a_shard_that_goes_on_growing_does_not_keep_a_run_from_its_end():
-    """Each of them has more to say by the time that the last one, far behind, is at its tip."""
+def test_a_shard_that_keeps_growing_does_not_prevent_the_end_of_a_run():
+    """Each has new records by the time the last one, far behind, is at its tip."""
     source, sink = ScriptedSource(per_read=10), RecordingSink()
     source.add("far", *range(1000))
     growing = [source.add(f"busy-{n}", 0) for n in range(3)]
@@ -23,7 +23,7 @@ def test_a_shard_that_goes_on_growing_does_not_keep_a_run_from_its_end():
                 each.put(len(each.times))
 
     async def job():
-        fetcher = a_fetcher(source, sink)
+        fetcher = make_fetcher(source, sink)
         await fetcher.open()
         writer = asyncio.create_task(grow())
         first = await fetcher.run_bounded(TIP)
@@ -47,7 +47,7 @@ def test_a_huge_shard_leaves_the_others_their_share_of_the_bytes():  # P7
     small = [source.add(f"small-{n}", *range(5)).shard.shard_id for n in range(20)]
 
     async def job():
-        fetcher = a_fetcher(source, sink)
+        fetcher = make_fetcher(source, sink)
         await fetcher.open()
         for _ in range(5):
             assert (await fetcher.run_bounded(Bounds(max_bytes=100, max_time=60))).reason is EndReason.MAX_BYTES

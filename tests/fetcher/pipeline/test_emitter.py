@@ -1,4 +1,4 @@
-"""S1, W1, F1: writing and moving the position are one step; the watermark follows; the loop is never kept."""
+"""S1, W1, F1: write and advance are one step; the watermark follows; the event loop is never blocked for long."""
 
 import asyncio
 from dataclasses import replace
@@ -18,7 +18,7 @@ from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.records import PoisonedRecord, UserRecord
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
-from fakes.scripted_source import RecordingSink, ScriptedPublisher, ScriptedSource, a_fetcher
+from fakes.scripted_source import RecordingSink, ScriptedPublisher, ScriptedSource, make_fetcher
 from fakes.shard_entries import entry, marker, watermarked
 
 
@@ -154,7 +154,7 @@ def test_a_sink_that_never_waits_does_not_keep_the_loop():  # F1
     assert asyncio.run(job()) > 5
 
 
-def test_idleness_is_told():  # W1
+def test_idleness_reaches_the_sink():  # W1
     async def job():
         scene = Scene()
         one = entry("a", watermark=3)
@@ -167,7 +167,7 @@ def test_idleness_is_told():  # W1
 
 
 class BusyPublisher(ScriptedPublisher):
-    """Never waits for the source, and keeps the loop for 10 ms at each read."""
+    """Never waits for the source, and blocks the loop for 10 ms at each read."""
 
     def _batch(self, *read):
         asyncio.get_running_loop().suspend(0.01)
@@ -180,7 +180,7 @@ class BusySource(ScriptedSource):
 
 
 class Watching(RecordingSink):
-    """Notes how much is queued at each write."""
+    """Records how much is queued at each write."""
 
     most_queued = 0
 
@@ -196,7 +196,7 @@ def test_f1_busy_readers_do_not_fill_the_queues_before_a_sink_that_never_waits()
         source.add(name, *range(1000))
 
     async def read():
-        sink.fetcher = a_fetcher(source, sink)
+        sink.fetcher = make_fetcher(source, sink)
         await sink.fetcher.open()
         await sink.fetcher.run_bounded(Bounds(max_records=4000))
         await sink.fetcher.close()
@@ -218,7 +218,7 @@ def test_f1_a_sink_that_costs_something_keeps_up_with_many_of_them():
         source.add(str(number), *range(500))
 
     async def read():
-        sink.fetcher = a_fetcher(source, sink)
+        sink.fetcher = make_fetcher(source, sink)
         await sink.fetcher.open()
         await sink.fetcher.run_bounded(Bounds(max_records=20 * 500))
         await sink.fetcher.close()

@@ -1,4 +1,4 @@
-"""P6: memory in flight is bounded, and the shard that holds the minimum can always read."""
+"""P6: memory in flight is bounded, and the shard with the lowest watermark can always read."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -76,7 +76,7 @@ def test_a_reservation_becomes_what_the_read_brought():
     assert budget.used == 300
 
 
-def test_asking_again_reserves_once():
+def test_repeated_requests_reserve_once():
     budget, one = MemoryBudget(LIMITS), entry()
     one.expected_bytes = 1_000
     budget.reserve_read(one, 1)
@@ -97,7 +97,7 @@ def test_a_silent_shard_reserves_less_and_less():
 
 
 def test_who_has_records_queued_gets_what_is_reserved_and_no_more():
-    """Otherwise a thousand shards, each lent a fair share on top of its queue, hold nearly twice the budget."""
+    """Otherwise a thousand shards, each with a fair share on top of its queue, would use nearly twice the budget."""
     budget = MemoryBudget(LARGE)
     one = full_entry(budget)
     one.expected_bytes = 50_000
@@ -107,7 +107,7 @@ def test_who_has_records_queued_gets_what_is_reserved_and_no_more():
 
 
 def test_first_reads_are_reserved_for():
-    """A thousand of them are on their way when the first one is answered: what they will bring is not lent out."""
+    """A thousand reads are in flight when the first one returns: the memory for them is not given away."""
     budget, entries = MemoryBudget(LARGE), [entry(str(number)) for number in range(10)]
     for one in entries:
         assert budget.reserve_read(one, readers=10) == 100_000

@@ -1,4 +1,4 @@
-"""P6: who waits for room gets it, the lowest head first, and nobody is forgotten."""
+"""P6: every read that waits for memory gets it, the lowest next watermark first."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -11,7 +11,7 @@ BATCH = watermarked(1, 2, 3)
 
 
 class Scene:
-    """A budget that holds two batches for everybody, and one for each shard with a little to spare."""
+    """A budget of two batches for the subtask, and of a little more than one for each shard."""
 
     def __init__(self, subtask_batches=2):
         size = BATCH.held_bytes
@@ -81,7 +81,7 @@ async def test_a_held_shard_gets_none_of_what_others_free():
         assert s.has_room() == set()
 
 
-async def test_one_that_was_held_asks_again_with_its_own_emission():
+async def test_a_held_shard_is_tried_again_with_its_own_emission():
     async with scene(subtask_batches=4) as s:
         held = s.full("held")
         s.budget.settle_read(held, BATCH.held_bytes)
@@ -107,7 +107,7 @@ async def test_the_heartbeat_finds_what_changed_without_an_emission():
         assert s.has_room() == {"held"}
 
 
-async def test_a_cancelled_reader_gets_nothing_and_stops_nobody():
+async def test_a_cancelled_reader_gets_no_memory_and_stops_no_other():
     async with scene(subtask_batches=3) as s:
         s.full("other"), s.full("late", head=50), s.full("early", head=10)
         await s.waits("late")

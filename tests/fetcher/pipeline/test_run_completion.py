@@ -31,7 +31,7 @@ async def test_an_error_in_the_background_ends_the_run():
         await completion.wait()
 
 
-async def test_a_cancellation_from_within_is_no_endless_wait():
+async def test_a_cancelled_task_fails_the_run():
     async def work():
         raise asyncio.CancelledError
 

@@ -1,4 +1,4 @@
-"""P7: shards that are back-pressured, poisoned, silent or refused, and 96 busy ones that do not notice."""
+"""P7: shards that are back-pressured, poisoned, silent or refused do not affect 96 busy ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BUSY = range(4, SHARDS)
 
 
 class Watching(Sink):
-    """Counts the records of each shard, and when the last of the busy ones came."""
+    """Counts the records of each shard, and the time of the last busy one."""
 
     def __init__(self) -> None:
         self.counts: Counter[int] = Counter()
@@ -36,7 +36,7 @@ class Watching(Sink):
 
 
 def delivered(publisher: str, *troubled: int, **properties: object) -> Watching:
-    """What arrives while 100 shards are written to for 10 s, and some of them are in trouble."""
+    """What arrives while 100 shards are written to for 10 s and some of them fail."""
     return run_virtual(_delivered(publisher, troubled, properties))
 
 
@@ -94,7 +94,7 @@ def test_a_poisoned_a_silent_and_a_refused_shard_delay_none_of_the_others(publis
 
 @pytest.mark.parametrize("publisher", ["POLLING", "EFO"])
 def test_a_shard_that_is_held_back_delays_none_of_the_others(publisher):
-    """An hour ahead of everybody: its queue is full, and it reads no more (W11)."""
+    """An hour ahead of all others: its queue is full, and it reads no more (W11)."""
     aligned = {"flink.watermark.lookahead.millis": 5_000}
     alone, beside = delivered(publisher, **aligned), delivered(publisher, HELD, **aligned)
 

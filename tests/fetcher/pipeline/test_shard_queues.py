@@ -1,4 +1,4 @@
-"""ShardQueues: queues, evidence of silence, room."""
+"""ShardQueues: queues, idleness, memory."""
 
 import asyncio
 import weakref
@@ -29,7 +29,7 @@ class Scene:
 
     async def put(self, batch, after=1.0):
         self.clock.seconds += after
-        self.suspension.reset()  # it beats all the while
+        self.suspension.reset()  # as if it beat all the time
         return await self.queues.output_for(self.entry).put(batch)
 
 
@@ -42,7 +42,7 @@ async def test_records_are_queued_and_counted_as_used():  # P6
     assert scene.changed == [scene.entry]
 
 
-async def test_an_empty_answer_without_a_position_is_not_queued():
+async def test_an_empty_read_without_a_position_is_not_queued():
     scene = Scene()
     await scene.put(watermarked())
 
@@ -77,7 +77,7 @@ async def test_data_ends_idleness_at_once():  # W4
     assert not scene.entry.idle
 
 
-async def test_an_empty_answer_behind_the_tip_is_no_silence():  # W3
+async def test_an_empty_read_behind_the_tip_is_no_silence():  # W3
     scene = Scene()
     for _ in range(10):
         await scene.put(watermarked(behind=5))
@@ -153,7 +153,7 @@ def test_an_end_with_nothing_queued_is_the_end():  # S2
     assert (scene.entry.stage, scene.entry.state.ended) == (ShardStage.ENDED, True)
 
 
-async def test_a_batch_that_was_emitted_is_not_held_while_its_reader_waits_for_room():  # P6
+async def test_an_emitted_batch_is_freed_while_its_reader_waits_for_memory():  # P6
     scene = Scene(budget=1)
     putting = asyncio.ensure_future(scene.queues.output_for(scene.entry).put(watermarked(1, 2)))
     await asyncio.sleep(0)
@@ -163,7 +163,7 @@ async def test_a_batch_that_was_emitted_is_not_held_while_its_reader_waits_for_r
     putting.cancel()
 
 
-async def test_what_is_not_read_any_more_needs_no_room():
+async def test_a_shard_that_is_no_longer_read_needs_no_memory():
     scene = Scene(budget=1)
     scene.entry.reading_finished = True
 
@@ -178,7 +178,7 @@ async def test_a_shard_that_was_read_to_its_end_reserves_nothing():  # P6
     assert scene.queues.used_bytes == batch.held_bytes
 
 
-async def test_the_answer_that_ends_a_shard_is_no_tip():
+async def test_the_read_that_ends_a_shard_is_no_tip():
     scene = Scene()
     await scene.put(replace(watermarked(1), child_shards=(shard("b"),)))
 

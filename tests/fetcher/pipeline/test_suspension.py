@@ -1,4 +1,4 @@
-"""W3, W7: a process that was stopped or starved notices it, whoever asks first."""
+"""W3, W7: a process that was stopped or starved detects it at the first check."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ def suspension(clock):
     return SuspensionDetector(clock, gaps.append), gaps
 
 
-def test_a_gap_is_noticed_once_by_whoever_asks_first():
+def test_a_gap_is_detected_once_by_the_first_check():
     clock = StoppedClock()
     made, gaps = suspension(clock)
     clock.seconds += 60

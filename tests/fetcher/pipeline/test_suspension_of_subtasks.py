@@ -1,4 +1,4 @@
-"""W3, W7: a subtask that was stopped or starved reads its shards and asks for the global watermark before it judges or gates."""
+"""W3, W7: a subtask that was stopped or starved reads its shards and refreshes the global watermark before it judges idleness or emits."""
 
 import asyncio
 
@@ -9,13 +9,13 @@ from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskStatus
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.testing.virtual_time import run_virtual
 
-from fakes.scripted_source import RecordingSink, ScriptedSource, a_fetcher
+from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
 
 IDLE = {"flink.shard.idle.interval": 10_000, "flink.watermark.lookahead.millis": 1_000}
 
 
 class Listening(InProcessTracker):
-    """Keeps what it was told, with the time."""
+    """Records calls with their time."""
 
     def __init__(self):
         super().__init__()
@@ -30,7 +30,7 @@ class Listening(InProcessTracker):
 
 
 class Job:
-    """One shard, whose answers are under way for 100 ms; the process is stopped when a test says so."""
+    """One shard whose responses take 100 ms; a test suspends the process."""
 
     def __init__(self, source=None):
         self.source, self.sink, self.tracker = source or ScriptedSource(), RecordingSink(), Listening()
@@ -40,7 +40,7 @@ class Job:
 
     def run(self, script):
         async def job():
-            fetcher = a_fetcher(self.source, self.sink, IDLE, tracker=self.tracker)
+            fetcher = make_fetcher(self.source, self.sink, IDLE, tracker=self.tracker)
             await fetcher.open()
             running = asyncio.create_task(fetcher.run_bounded(Bounds()))
             result = await script(asyncio.get_running_loop(), fetcher)
@@ -52,7 +52,7 @@ class Job:
 
 
 @pytest.mark.parametrize("silent_for", [9.0, 9.7, 9.95, 10.0, 10.05])
-def test_an_answer_from_before_a_suspension_makes_no_shard_idle(silent_for):
+def test_a_response_from_before_a_suspension_makes_no_shard_idle(silent_for):
     job = Job()
 
     async def script(loop, fetcher):
@@ -90,7 +90,7 @@ def test_a_shard_that_was_idle_is_read_before_it_is_called_idle_again():
     assert 2 <= first_idle <= 4, "once two seconds of silence were seen anew"
 
 
-def test_it_asks_for_the_global_watermark_before_it_gates():  # W7
+def test_it_refreshes_the_global_watermark_before_it_holds_back():  # W7
     source = ScriptedSource()
     source.add("ahead", *range(0, 100_000, 1_000))
     source.add("low", 0)

@@ -122,7 +122,7 @@ def test_shard_limits_are_exact_and_the_others_unlimited():
     assert made.end_reason() is None
 
 
-def test_a_forgotten_shard_is_not_waited_for():
+def test_a_removed_shard_is_not_waited_for():
     made = line(entry("a", stage=ShardStage.ENDED), entry("b"), stop_at_tip=True)
     made.remove("s/b")
 

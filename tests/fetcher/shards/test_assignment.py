@@ -36,7 +36,7 @@ def test_streams_begin_at_different_subtasks():
     assert len({uniform(even(1, f"stream-{number}")[0], 8) for number in range(50)}) > 4
 
 
-def test_another_process_says_the_same():  # never Python's hash
+def test_another_process_returns_the_same():  # never Python's hash
     code = "import sys; sys.path[:0] = {!r}; from recordpublisher.fetcher.shards.assignment import uniform; "
     code += "from recordpublisher.publishers.shards import Shard; print([uniform(Shard(f's{{n}}', 'a'), 7) for n in range(20)])"
     told = subprocess.run([sys.executable, "-c", code.format(sys.path)], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""S3: looking for shards never kills a running job; the end of the last stream ends it (S8)."""
+"""S3: a failed listing never ends a running job; the deletion of the last stream does (S8)."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ from fakes.shard_entries import shard
 
 
 class Lister:
-    """Answers, or raises, one thing after the other; the last for ever."""
+    """Returns, or raises, one result after the other; the last one for ever."""
 
     def __init__(self, *answers):
         self.answers = list(answers)
@@ -48,7 +48,7 @@ def discover_for(seconds, lister, streams=("s",), interval_ms=1_000):
     return run_virtual(job()), found, discovery
 
 
-def test_it_looks_in_the_interval():
+def test_shards_are_listed_in_the_interval():
     lister = Lister([shard()])
     over, found, _ = discover_for(3.5, lister)
 
@@ -65,7 +65,7 @@ def test_it_looks_in_the_interval():
         RetriesExhaustedError("ListShards"),
     ],
 )
-def test_trouble_is_told_and_looked_past(trouble, caplog):
+def test_a_failed_listing_is_logged_and_repeated(trouble, caplog):
     over, found, _ = discover_for(2.5, Lister(trouble, [shard()]))
 
     assert not over
@@ -90,6 +90,6 @@ def test_it_can_be_off():
     assert found == []
 
 
-def test_the_first_look_must_succeed():
+def test_the_first_listing_must_succeed():
     with pytest.raises(StreamNotFoundError):
         run_virtual(ShardDiscovery(Lister(StreamNotFoundError("s")), ["s"], 1_000).list_all())

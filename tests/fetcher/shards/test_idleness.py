@@ -1,4 +1,4 @@
-"""W3: idleness on evidence, never on elapsed time alone."""
+"""W3: idleness is judged by reads, never by elapsed time alone."""
 
 from recordpublisher.fetcher.shards.idleness import MAX_CREDIT_SECONDS, IdlenessTimer
 
@@ -10,11 +10,11 @@ def observed(*moments: float) -> IdlenessTimer:
     return timer
 
 
-def test_time_between_silent_answers_adds_up():
+def test_time_between_empty_reads_adds_up():
     assert observed(10.0, 10.2, 11.5).observed_ms == 1_500
 
 
-def test_one_answer_is_no_evidence_of_an_interval():
+def test_one_read_is_no_interval():
     assert observed(10.0).observed_ms == 0
 
 
@@ -22,7 +22,7 @@ def test_a_long_gap_was_not_observed():
     assert observed(0.0, 3600.0).observed_ms == MAX_CREDIT_SECONDS * 1000
 
 
-def test_life_voids_the_evidence():  # W4
+def test_a_record_resets_the_timer():  # W4
     timer = observed(0.0, 5.0)
     timer.on_record()
 
@@ -48,22 +48,22 @@ def test_time_that_the_process_lost_is_not_credited():  # W3
     assert timer.observed_ms == 1_000
 
 
-def test_silence_lasts_once_the_whole_interval_was_seen():
+def test_a_shard_is_idle_once_the_whole_interval_was_observed():
     assert observed(0.0, 5.0, 10.0).is_idle(10_000)
     assert not observed(0.0, 5.0).is_idle(10_000)
     assert not observed(0.0, 5.0, 10.0).is_idle(-1)
 
 
-def test_after_a_sleep_an_answer_from_before_it_judges_nothing():  # W3
+def test_after_a_suspension_an_older_response_makes_no_shard_idle():  # W3
     timer = observed(0.0, 5.0, 10.0)
     timer.on_suspension()
-    timer.on_empty_read(600.0)  # under way when the process was stopped
+    timer.on_empty_read(600.0)  # in flight when the process was suspended
     timer.on_empty_read(600.01)  # from the socket's buffer
 
     assert not timer.is_idle(10_000)
 
 
-def test_after_a_sleep_two_seconds_of_new_silence_confirm_the_old():  # W3
+def test_after_a_suspension_two_seconds_of_new_silence_confirm_the_old():  # W3
     timer = observed(0.0, 5.0, 10.0)
     timer.on_suspension()
     for moment in (600.0, 601.0, 602.0):

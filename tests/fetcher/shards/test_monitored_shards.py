@@ -1,4 +1,4 @@
-"""A2: who looks after which shards of others, and what can be said of them."""
+"""A2: which subtask monitors which shards of others, and how they are judged."""
 
 import pytest
 
@@ -13,18 +13,18 @@ def monitored_by(subtask, parallelism, own=()):
     return sorted(monitored_shards(SHARDS, own, lambda each, _: int(each.shard_id), subtask, parallelism))
 
 
-def test_the_first_subtask_guards_those_of_all_others_and_the_second_those_of_the_first():
+def test_subtask_0_monitors_those_of_all_others_and_subtask_1_those_of_subtask_0():
     assert monitored_by(0, 4, own={"s/0"}) == ["s/1", "s/2", "s/3"]
     assert monitored_by(1, 4, own={"s/1"}) == ["s/0"]
     assert monitored_by(2, 4, own={"s/2"}) == []
 
 
 @pytest.mark.parametrize("parallelism", range(1, 6))
-def test_every_shard_has_one_guardian_that_exists(parallelism):
+def test_every_shard_is_monitored_by_one_existing_subtask(parallelism):
     assert all(0 <= monitor_of(owner, parallelism) < parallelism for owner in range(-2, 9))
 
 
-def test_a_lone_subtask_guards_what_it_does_not_have():
+def test_a_single_subtask_monitors_all_shards_that_it_does_not_own():
     assert monitored_by(0, 1, own={"s/0"}) == ["s/1", "s/2", "s/3"]
 
 

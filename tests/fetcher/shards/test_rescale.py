@@ -1,4 +1,4 @@
-"""A change of the parallelism with a store that keeps one snapshot for each subtask (S5): found by the simulation."""
+"""A change of the parallelism with a store that has one snapshot for each subtask (S5): found by the simulation."""
 
 import json
 
@@ -6,7 +6,7 @@ from recordpublisher.fetcher.checkpoints.store import StateStore, SubtaskCheckpo
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.testing.virtual_time import run_virtual
 
-from fakes.scripted_source import RecordingSink, ScriptedSource, a_fetcher
+from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
 
 
 class OneForEachSubtask(StateStore):
@@ -33,7 +33,7 @@ class Job:
             self.source.add(shard, *range(100))
 
     async def start(self, subtask, parallelism):
-        fetcher = a_fetcher(
+        fetcher = make_fetcher(
             self.source,
             RecordingSink(),
             checkpoints=SubtaskCheckpoints(self.store, subtask),
@@ -61,7 +61,7 @@ def test_a_subtask_that_starts_late_finds_the_shards_that_moved_to_it():
     assert run_virtual(job())["shards"]["s/b"]["position"] == "99"
 
 
-def test_what_was_kept_along_is_dropped_once_its_owner_has_stored_it():
+def test_states_kept_for_others_are_dropped_once_their_owner_has_stored_them():
     async def job():
         job = Job()
         await job.read_all()

@@ -9,13 +9,13 @@ from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.publishers.positions import PositionType
 from recordpublisher.testing.virtual_time import run_virtual
 
-from fakes.scripted_source import RecordingSink, ScriptedSource, a_fetcher
+from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
 
 TIP = Bounds(stop_at_tip=True, max_time=600)
 
 
 async def read(source, sink, bounds=TIP, properties=None, **parts):
-    fetcher = a_fetcher(source, sink, properties, **parts)
+    fetcher = make_fetcher(source, sink, properties, **parts)
     await fetcher.open()
     result = await fetcher.run_bounded(bounds)
     await fetcher.close()
@@ -51,12 +51,12 @@ def test_a_merged_child_waits_for_both_parents():  # S2
     assert len(sink.rows) == 42
 
 
-def test_child_shards_of_the_last_answer_are_read_before_discovery_looks():  # S3
+def test_child_shards_of_the_last_read_are_read_before_the_next_listing():  # S3
     source, sink = ScriptedSource(), RecordingSink()
     source.add("parent", 1)
 
     async def job():
-        fetcher = a_fetcher(source, sink, {"flink.shard.discovery.intervalmillis": 1_000_000})
+        fetcher = make_fetcher(source, sink, {"flink.shard.discovery.intervalmillis": 1_000_000})
         await fetcher.open()
         source.split("parent", "child")
         source.shards["s/child"].put(7)
@@ -73,7 +73,7 @@ def test_discovery_finds_a_new_shard():
     source.add("a", 1)
 
     async def job():
-        fetcher = a_fetcher(source, sink)
+        fetcher = make_fetcher(source, sink)
         await fetcher.open()
         asyncio.get_running_loop().call_later(5, lambda: source.add("b", 9))
         await fetcher.run_bounded(Bounds(max_records=2))
@@ -94,7 +94,7 @@ def test_two_subtasks_share_the_shards_and_the_ends_of_parents():  # S2, S9
 
     async def job():
         shared = {"tracker": tracker, "parallelism": 2, "assigner": lambda shard, n: owners[shard.shard_id]}
-        fetchers = [a_fetcher(source, sinks[i], subtask=i, **shared) for i in range(2)]
+        fetchers = [make_fetcher(source, sinks[i], subtask=i, **shared) for i in range(2)]
         for fetcher in fetchers:
             await fetcher.open()
         await asyncio.gather(*(each.run_bounded(Bounds(max_time=30)) for each in fetchers))
@@ -110,7 +110,7 @@ def test_a_shard_has_not_ended_while_its_last_write_is_going_on():  # S2
     source.add("parent", 1)
 
     async def job():
-        fetcher = a_fetcher(source, sink)
+        fetcher = make_fetcher(source, sink)
         await fetcher.open()
         running = asyncio.create_task(fetcher.run_bounded(Bounds(max_time=20)))
         await asyncio.sleep(1.5)
@@ -133,7 +133,7 @@ def test_a_child_that_both_the_parent_and_a_listing_tell_of_is_read_once(discove
     source.add("a", *range(20))
 
     async def job():
-        fetcher = a_fetcher(source, sink, {"flink.shard.discovery.intervalmillis": discovery_ms})
+        fetcher = make_fetcher(source, sink, {"flink.shard.discovery.intervalmillis": discovery_ms})
         await fetcher.open()
         asyncio.get_running_loop().call_later(0.5, source.split, "a", "b", "c")
         await fetcher.run_bounded(Bounds(max_time=60))

@@ -40,7 +40,7 @@ def test_a_fresh_shard_begins_at_its_start():
     assert ShardState(START).starting_position(True) == START
 
 
-def test_polling_goes_on_behind_the_last_record_and_never_by_a_continuation():  # F6
+def test_polling_resumes_after_the_last_record_and_never_by_a_continuation():  # F6
     state = ShardState(START, SequenceNumber("5"), continuation="9")
 
     assert state.starting_position(False) == StartingPosition.after(SequenceNumber("5"))

@@ -60,7 +60,7 @@ def test_a_parent_that_a_listing_leaves_out_is_finished():  # past retention
     assert made.parents_finished(shard("b", "a"))
 
 
-def test_a_parent_that_was_not_heard_of_yet_is_waited_for():  # S2: the other parent's end told of the child first
+def test_a_parent_that_was_not_listed_yet_is_waited_for():  # S2: the other parent's end named the child first
     made = table(shard("a"), shard("c", "a", "b"))
     made["s/a"].stage = ShardStage.ENDED
     made.update_listing("s", [shard("a")])
@@ -94,7 +94,7 @@ class TestExpired:  # S5
         assert made.update_listing("s", [shard("a"), shard("b", "a")]) == []
         return made
 
-    def test_an_ended_shard_goes_when_its_child_has_started(self, made):
+    def test_an_ended_shard_is_removable_when_its_child_has_started(self, made):
         made["s/a"].stage, made["s/b"].stage = ShardStage.ENDED, ShardStage.READING
 
         assert made.update_listing("s", [shard("b", "a")]) == ["s/a"]
@@ -119,13 +119,13 @@ class TestExpired:  # S5
 
         assert made.update_listing("s", [shard("b", "a")]) == []
 
-    def test_other_streams_are_left_alone(self, made):
+    def test_other_streams_are_not_affected(self, made):
         made["s/a"].stage, made["s/b"].stage = ShardStage.ENDED, ShardStage.READING
 
         assert made.update_listing("t", []) == []
 
     def test_a_listing_older_than_the_one_before_takes_nothing_away(self):
-        """ListShards is consistent only eventually; a forgotten shard would be new again, and read from its start."""
+        """ListShards is consistent only eventually; a removed shard would be new again, and read from its start."""
         old, young = shard("shardId-000000000000"), shard("shardId-000000000001", "shardId-000000000000")
         made = table(old, young)
         made.update_listing("s", [old, young])

@@ -1,4 +1,4 @@
-"""W8, W9: whose turn it is, and how much of a queued batch lies below the ceiling."""
+"""W8, W9: which shard emits next, and how many of its records are within the emit limit."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +23,7 @@ def queued(made, shard_id, *watermarks, **more):
     return one
 
 
-def test_without_lookahead_everything_may_go():
+def test_without_lookahead_everything_may_be_emitted():
     made = alignment()
     one = queued(made, "a", 5, 10**15)
 
@@ -48,7 +48,7 @@ def test_without_lookahead_shards_take_turns():
     st.lists(st.lists(st.integers(0, 50), min_size=1, max_size=6).map(sorted), min_size=1, max_size=4),
     st.integers(0, 20),
 )
-def test_exactly_the_records_below_the_ceiling_go_the_lowest_first(heads, lookahead):  # W8, W9
+def test_exactly_the_records_below_the_emit_limit_are_selected_the_lowest_first(heads, lookahead):  # W8, W9
     made = alignment(lookahead)
     entries = [queued(made, str(number), *watermarks) for number, watermarks in enumerate(heads)]
     lowest = min(watermarks[0] for watermarks in heads)
@@ -69,7 +69,7 @@ def test_a_shard_without_a_value_holds_the_others():  # W2
     assert made.blocking_shard == "s/silent"
 
 
-def test_an_idle_shard_holds_nobody():  # W3
+def test_an_idle_shard_holds_no_other():  # W3
     made = alignment(0)
     one = queued(made, "a", 5)
     silent = entry("silent", watermark=1)
@@ -87,7 +87,7 @@ def test_a_silent_shard_holds_at_its_last_watermark():
     assert made.select_next()[1] == 2
 
 
-def test_a_head_raises_what_is_reported():  # W1
+def test_the_next_record_raises_what_is_reported():  # W1
     tracker = InProcessTracker()
     made = alignment(0, tracker)
     queued(made, "a", 90, watermark=3)
@@ -95,7 +95,7 @@ def test_a_head_raises_what_is_reported():  # W1
     assert made.report() == 90
 
 
-def test_markers_go_before_everything():  # F6
+def test_batches_without_records_are_selected_first():  # F6
     made = alignment(0)
     queued(made, "a", 5)
     one = entry("b", watermark=1)
@@ -105,7 +105,7 @@ def test_markers_go_before_everything():  # F6
     assert made.select_next() == (one, 0)
 
 
-def test_another_subtask_holds_the_ceiling():  # W6
+def test_another_subtask_holds_the_emit_limit():  # W6
     tracker = InProcessTracker(parallelism=2)
     made = alignment(10, tracker)
     queued(made, "a", 5, 16)
@@ -119,7 +119,7 @@ class UnreachableTracker(InProcessTracker):
     is_reachable = False
 
 
-def test_a_tracker_that_answers_without_a_value_is_waited_for():  # W2, W10
+def test_a_reachable_tracker_without_a_value_is_waited_for():  # W2, W10
     clock = StoppedClock()
     made = alignment(10, InProcessTracker(parallelism=2), clock)
     queued(made, "a", 5, 16)
@@ -128,7 +128,7 @@ def test_a_tracker_that_answers_without_a_value_is_waited_for():  # W2, W10
     assert made.select_next() is None
 
 
-def test_out_of_patience_with_a_tracker_that_does_not_answer_the_subtask_gates_on_its_own_minimum():  # W10
+def test_after_the_startup_timeout_without_a_tracker_the_subtask_uses_its_own_minimum():  # W10
     clock = StoppedClock()
     made = alignment(10, UnreachableTracker(parallelism=2), clock)
     queued(made, "a", 5, 16)
@@ -139,7 +139,7 @@ def test_out_of_patience_with_a_tracker_that_does_not_answer_the_subtask_gates_o
     assert made.select_next()[1] == 1
 
 
-def test_patience_begins_when_the_job_is_opened():  # W10
+def test_the_startup_timeout_begins_when_the_job_is_opened():  # W10
     clock = StoppedClock()
     made = Alignment(InProcessTracker(parallelism=2), 0, 0, 1_000, clock)
     clock.seconds = 500.0
@@ -155,7 +155,7 @@ def test_a_bound_is_a_ceiling_of_its_own():
     assert made.select_next() == (one, 2)
 
 
-def test_time_at_the_gate_is_kept():  # A1
+def test_the_time_held_back_is_measured():  # A1
     clock = StoppedClock()
     made = alignment(0, clock=clock)
     queued(made, "a", 1)
@@ -169,13 +169,13 @@ def test_time_at_the_gate_is_kept():  # A1
     assert (late.held_since, late.held_seconds) == (None, 3.0)
 
 
-def test_who_waits_for_the_first_value_is_held():  # P6
+def test_a_shard_that_waits_for_the_first_value_is_held():  # P6
     made = alignment(0, InProcessTracker(parallelism=2))
 
     assert queued(made, "a", 1).held_since is not None
 
 
-def test_a_forgotten_shard_holds_nobody():
+def test_a_removed_shard_holds_no_other():
     made = alignment(0)
     one = queued(made, "a", 5)
     made.update(entry("gone"))

@@ -9,11 +9,11 @@ from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTra
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
 from recordpublisher.testing.virtual_time import run_virtual
 
-from fakes.scripted_source import RecordingSink, ScriptedSource, a_fetcher
+from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
 
 
 def spread_of(rows):
-    """How far any written event time ran ahead of the lowest one still to be written."""
+    """How far any written event time was ahead of the lowest one not written yet."""
     lowest_left = [time for _, time in rows]
     for index in range(len(rows) - 2, -1, -1):
         lowest_left[index] = min(lowest_left[index], lowest_left[index + 1])
@@ -21,7 +21,7 @@ def spread_of(rows):
 
 
 async def read_all(source, sink, properties, bounds=None, **parts):
-    fetcher = a_fetcher(source, sink, properties, **parts)
+    fetcher = make_fetcher(source, sink, properties, **parts)
     await fetcher.open()
     result = await fetcher.run_bounded(bounds or Bounds(stop_at_tip=True, max_time=10_000))
     return fetcher, result
@@ -73,7 +73,7 @@ def test_a_silent_shard_holds_the_others_until_it_is_idle():  # W2, W3, W9
     properties = {"flink.watermark.lookahead.millis": 5_000, "flink.shard.idle.interval": 10_000}
 
     async def job():
-        fetcher = a_fetcher(source, sink, properties)
+        fetcher = make_fetcher(source, sink, properties)
         await fetcher.open()
         early = await fetcher.run_bounded(Bounds(max_time=8))
         late = await fetcher.run_bounded(Bounds(max_time=20))
@@ -86,13 +86,13 @@ def test_a_silent_shard_holds_the_others_until_it_is_idle():  # W2, W3, W9
     assert metrics["subtask"]["idleShards"] == 2
 
 
-def test_idle_interval_off_waits_for_every_shard_until_it_speaks():  # W2
+def test_idle_interval_off_waits_for_every_shard_until_it_has_records():  # W2
     source, sink = ScriptedSource(), RecordingSink()
     source.add("busy", *range(0, 100_000, 1_000))
     silent = source.add("silent", 0)
 
     async def job():
-        fetcher = a_fetcher(source, sink, {"flink.watermark.lookahead.millis": 5_000})
+        fetcher = make_fetcher(source, sink, {"flink.watermark.lookahead.millis": 5_000})
         await fetcher.open()
         await fetcher.run_bounded(Bounds(max_time=1_000))
         held = len(sink.rows)
@@ -113,7 +113,7 @@ def test_an_idle_shard_that_resumes_far_ahead_is_emitted():  # FLINK-29099
     properties = {"flink.watermark.lookahead.millis": 1_000, "flink.shard.idle.interval": 2_000}
 
     async def job():
-        fetcher = a_fetcher(source, sink, properties)
+        fetcher = make_fetcher(source, sink, properties)
         await fetcher.open()
         asyncio.get_running_loop().call_later(60, lambda: source.shards["s/a"].put(900_000_000))
         await fetcher.run_bounded(Bounds(max_records=2, max_time=100))
@@ -163,7 +163,7 @@ def test_the_sinks_watermark_never_falls_and_never_passes_what_was_written():  #
             assert all((written[shard] - 1) * step - 100 >= what for shard, step in steps.items())
 
 
-def test_sinks_hear_once_that_the_subtask_turned_idle():  # W1
+def test_the_sink_is_notified_once_that_the_subtask_became_idle():  # W1
     source, sink = ScriptedSource(), RecordingSink()
     source.add("a", 1)
 
@@ -203,7 +203,7 @@ def test_subtasks_of_one_job_are_aligned_with_each_other():  # W6, W9a
     async def job():
         shared = {"tracker": tracker, "parallelism": 2, "assigner": lambda shard, n: "ab".index(shard.shard_id)}
         fetchers = [
-            a_fetcher(source, Ordered(), {"flink.watermark.lookahead.millis": 1_000}, subtask=i, **shared)
+            make_fetcher(source, Ordered(), {"flink.watermark.lookahead.millis": 1_000}, subtask=i, **shared)
             for i in range(2)
         ]
         for fetcher in fetchers:

@@ -1,4 +1,4 @@
-"""W1: what sinks hear: the minimum of what was emitted, never falling, never above the global value."""
+"""W1: the sink's watermark: the lowest emitted one, never falling, never above the global one."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,14 +54,14 @@ def test_what_is_queued_is_not_emitted():
     assert made.advance(100) == 5
 
 
-def test_the_same_value_is_told_once():
+def test_the_same_value_is_returned_once():
     made = local(a=5)
 
     assert [made.advance(100), made.advance(100)] == [5, None]
     assert made.value == 5
 
 
-def test_idleness_is_told_once_each_time():
+def test_idleness_is_returned_once_each_time():
     made, one = LocalWatermark(), entry("a", watermark=5)
     told = []
     for idle in (True, True, False, True):
@@ -73,7 +73,7 @@ def test_idleness_is_told_once_each_time():
     assert told == [True, False, False, True]
 
 
-def test_a_forgotten_shard_holds_nothing():
+def test_a_removed_shard_holds_no_watermark():
     made = local(a=5, b=None)
     made.remove("s/b")
 

@@ -10,7 +10,7 @@ from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTra
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.testing.virtual_time import run_virtual
 
-from fakes.scripted_source import RecordingSink, ScriptedSource, a_fetcher
+from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
 from fakes.shard_entries import StoppedClock
 
 SECONDS = 60_000
@@ -18,11 +18,11 @@ DISORDER = 500
 
 
 def run_to_rest(source, properties, script=None, seconds=200, **parts):
-    """Run while `script` plays; answers the rows written, and how many records are queued at the end."""
+    """Run while `script` runs; returns the rows written, and how many records are queued at the end."""
     sink = RecordingSink()
 
     async def job():
-        fetcher = a_fetcher(source, sink, properties, **parts)
+        fetcher = make_fetcher(source, sink, properties, **parts)
         await fetcher.open()
         playing = asyncio.create_task(script()) if script else None
         running = asyncio.create_task(fetcher.run_bounded(Bounds()))
@@ -47,7 +47,7 @@ def skewed(disorder=0):
 
 
 def spread(rows):
-    """How far any written event time lay above the lowest one written later."""
+    """How far any written event time was above the lowest one written later."""
     lowest, widest = float("inf"), 0
     for _, time in reversed(rows):
         lowest = min(lowest, time)
@@ -78,7 +78,7 @@ def test_without_alignment_the_same_skew_spreads_far():
 
 
 @pytest.mark.parametrize("ends", [False, True], ids=["speaks", "ends"])
-def test_idle_interval_off_waits_with_a_warning_until_the_silent_shard_speaks_or_ends(ends, caplog):  # W2, W10
+def test_idle_interval_off_waits_with_a_warning_until_the_silent_shard_has_records_or_ends(ends, caplog):  # W2, W10
     caplog.set_level(logging.WARNING)
     source = ScriptedSource()
     source.add("busy", *range(0, SECONDS, 1_000))
@@ -143,7 +143,7 @@ def test_one_subtask_of_a_group_whose_others_have_left_goes_on():
     source.add("a", 0, 10**9)
 
     async def script():
-        other = a_fetcher(
+        other = make_fetcher(
             source, RecordingSink(), tracker=tracker, subtask=1, parallelism=2, assigner=lambda shard, _: 0
         )
         await other.open()

@@ -1,4 +1,4 @@
-"""W5: an ended shard holds the minimum until its child was taken over by its owner, at most for the tracker timeout."""
+"""W5: an ended shard holds the watermark until its children have readers, at most for the tracker timeout."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from recordpublisher.fetcher.shards.shard_table import ShardTable
 from recordpublisher.fetcher.watermarks.reshard_handover import ReshardHandover
 from recordpublisher.testing.virtual_time import run_virtual
 
-from fakes.scripted_source import RecordingSink, ScriptedSource, a_fetcher
+from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
 from fakes.shard_entries import START, StoppedClock, shard
 
 
@@ -59,7 +59,7 @@ def test_it_holds_at_most_for_the_tracker_timeout():
     assert not scene.holds()
 
 
-def test_a_parent_that_waits_for_its_sibling_does_not_hold():  # W9 wins
+def test_a_parent_that_waits_for_its_sibling_does_not_hold():  # W9 takes precedence
     scene = Scene()
     scene.table.add_listed([shard("b"), shard("c", "a", "b")])
     assert not scene.holds()
@@ -68,7 +68,7 @@ def test_a_parent_that_waits_for_its_sibling_does_not_hold():  # W9 wins
     assert scene.holds(), "now the child may start, and somebody must stand for it"
 
 
-def test_children_that_nobody_has_told_of_yet_are_waited_for():
+def test_children_that_were_not_listed_yet_are_waited_for():
     scene = Scene()
     assert scene.holds()
     scene.handover.on_listing("s", [scene.a.shard])
@@ -89,7 +89,7 @@ def test_a_shard_of_a_finite_source_has_no_children():
     assert not Scene(closed=True).holds()
 
 
-def test_a_forgotten_shard_is_not_waited_for():
+def test_a_removed_shard_is_not_waited_for():
     scene = Scene()
     scene.table.remove("s/a")
     scene.handover.update()
@@ -104,7 +104,7 @@ async def _split_across_subtasks(source, sinks, seconds):
         "assigner": lambda shard, _: "ab".index(shard.shard_id[0]),
     }
     properties = {"flink.shard.discovery.intervalmillis": 2_000}
-    fetchers = [a_fetcher(source, sink, properties, subtask=i, **shared) for i, sink in enumerate(sinks)]
+    fetchers = [make_fetcher(source, sink, properties, subtask=i, **shared) for i, sink in enumerate(sinks)]
     for fetcher in fetchers:
         await fetcher.open()
     await asyncio.gather(*(fetcher.run_bounded(Bounds(max_time=seconds)) for fetcher in fetchers))
@@ -141,13 +141,13 @@ def test_after_a_restart_a_child_begins_at_its_parents_watermark():  # W5, W6
     busy = source.add("a-busy", *range(0, 2_000, 10))
 
     async def job():
-        first = a_fetcher(source, RecordingSink())
+        first = make_fetcher(source, RecordingSink())
         await first.open()
         source.close_shard("a")
         await first.run_bounded(Bounds(max_records=300))
         source.close_shard("a", source.add("b", parents=("a",)).shard)
         busy.put(*range(2_000, 9_000, 10))
-        second = a_fetcher(source, sinks[0], restore=(first.snapshot(),))
+        second = make_fetcher(source, sinks[0], restore=(first.snapshot(),))
         await second.open()
         return second
 

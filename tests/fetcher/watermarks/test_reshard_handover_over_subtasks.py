@@ -1,4 +1,4 @@
-"""S5: when the parallelism changes, no snapshot takes away what another subtask has not read yet, whoever starts first or dies."""
+"""S5: when the parallelism changes, no snapshot drops state that another subtask still needs, whichever starts first or fails."""
 
 import itertools
 import random
@@ -15,14 +15,14 @@ def owner(key, parallelism):
 
 
 class Store:
-    """A place for each subtask number, as every store and sink has; `done` is what was truly written."""
+    """One snapshot for each subtask number, as in every store and sink; `done` is what was really written."""
 
     def __init__(self):
         self.places = {}
         self.done = dict.fromkeys(SHARDS, 0)
 
     def start(self, subtask, parallelism):
-        """A subtask opens: it reads what is there, stores what it found, goes on by one, and stores that."""
+        """A subtask opens: it loads the snapshots, stores its own, advances by one, and stores that."""
         found = list(self.places.values())
         restored = merge_snapshots(found)
         own = [key for key in SHARDS if owner(key, parallelism) == subtask]

@@ -1,4 +1,4 @@
-"""W12: a shard far behind that holds the whole job is shown, and left out when the job says so."""
+"""W12: a shard far behind that blocks the whole job is shown by metrics, and excluded if the job is set so."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ from recordpublisher.fetcher.shards.shard_table import ShardTable
 from recordpublisher.fetcher.watermarks.stragglers import StragglerDetector
 from recordpublisher.testing.virtual_time import run_virtual
 
-from fakes.scripted_source import RecordingSink, ScriptedSource, a_fetcher
+from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
 from fakes.shard_entries import entry, watermarked
 
 HOUR = 3_600_000
@@ -34,7 +34,7 @@ class Scene:
         return [each.shard.shard_id for each in self.table if each.is_excluded]
 
 
-def test_a_shard_further_behind_than_the_lag_is_left_out():
+def test_a_shard_further_behind_than_the_lag_is_excluded():
     scene = Scene(100, late=9, close=100, ahead=110)
 
     assert scene.excluded == ["late"]
@@ -55,7 +55,7 @@ def test_off_means_that_everybody_is_waited_for():
     assert Scene(None, late=0, ahead=10**12).excluded == []
 
 
-def test_a_shard_that_has_not_spoken_is_not_far_behind():  # W2
+def test_a_shard_without_a_watermark_is_not_far_behind():  # W2
     assert Scene(100, silent=None, ahead=1_000).excluded == []
 
 
@@ -67,7 +67,7 @@ def test_an_idle_shard_is_no_measure():
     assert scene.excluded == []
 
 
-def test_the_furthest_shard_may_be_in_another_subtask():
+def test_the_highest_watermark_may_be_in_another_subtask():
     scene = Scene(100, late=9)
     scene.tracker.report(SubtaskReport(1, SubtaskStatus.ACTIVE, 5, max_shard_watermark=500))
     scene.stragglers.update()
@@ -84,7 +84,7 @@ def one_shard_behind():
 
 def run_for(seconds, properties, sink, source=None):
     async def job():
-        fetcher = a_fetcher(source or one_shard_behind(), sink, {**ALIGNED, **properties})
+        fetcher = make_fetcher(source or one_shard_behind(), sink, {**ALIGNED, **properties})
         await fetcher.open()
         await fetcher.run_bounded(Bounds(max_time=seconds))
         return fetcher.metrics()
@@ -104,7 +104,7 @@ def test_without_max_lag_one_shard_holds_the_job_and_the_metric_shows_it():
     assert metrics["subtask"]["alignmentLagMs"] > 20 * HOUR
 
 
-def test_a_job_that_crawls_says_so_once_a_minute(caplog):
+def test_slow_alignment_is_logged_once_a_minute(caplog):
     caplog.set_level(logging.WARNING)
     slow = ScriptedSource(per_read=1)
     slow.add("behind", *DAYS_BEHIND)
@@ -128,7 +128,7 @@ def test_max_lag_lets_the_others_go_and_reads_the_one_behind_to_its_end():
     assert first_now < 300, "they go on at once"
 
 
-def test_a_shard_left_out_takes_turns_with_the_others():  # P7
+def test_an_excluded_shard_takes_turns_with_the_others():  # P7
     source, sink = ScriptedSource(per_read=1_000), RecordingSink(cost=0.5)
     source.add("behind", *DAYS_BEHIND)
     source.add("now", *range(120 * HOUR, 121 * HOUR, 500))
@@ -138,7 +138,7 @@ def test_a_shard_left_out_takes_turns_with_the_others():  # P7
     assert 4 <= writes[:12].count("now") <= 8
 
 
-def test_subtasks_measure_themselves_against_each_other():
+def test_stragglers_are_measured_against_other_subtasks():
     source, sinks = one_shard_behind(), (RecordingSink(), RecordingSink())
     tracker = InProcessTracker(parallelism=2)
     names = ["behind", "now"]
@@ -146,7 +146,7 @@ def test_subtasks_measure_themselves_against_each_other():
     async def job():
         properties = {**ALIGNED, "flink.watermark.alignment.max.lag": HOUR}
         shared = {"tracker": tracker, "parallelism": 2, "assigner": lambda shard, _: names.index(shard.shard_id)}
-        fetchers = [a_fetcher(source, sink, properties, subtask=i, **shared) for i, sink in enumerate(sinks)]
+        fetchers = [make_fetcher(source, sink, properties, subtask=i, **shared) for i, sink in enumerate(sinks)]
         for fetcher in fetchers:
             await fetcher.open()
         await asyncio.gather(*(fetcher.run_bounded(Bounds(max_time=100)) for fetcher in fetchers))

@@ -57,7 +57,7 @@ class CheckpointScheduler:
         self._stopping.clear()
 
     def request(self) -> None:
-        """Request a checkpoint soon: a shard ended, and its children in other subtasks wait until that is stored (S2); or a sink asks."""
+        """Request a checkpoint soon: for the children of an ended shard in other subtasks, which wait for it (S2), or for a sink."""
         self._requested.set()
 
     def stop(self) -> None:

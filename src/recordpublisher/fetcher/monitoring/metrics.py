@@ -35,7 +35,7 @@ class Metric(Generic[V]):
 
 
 def _counted(name: str, unit: str, description: str) -> Metric[ShardView]:
-    """A counter of `ShardMetrics`: counted where a shard is read and watermarked."""
+    """A counter of `ShardMetrics`, which publisher and consumer of a shard increment."""
     attribute = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
     return Metric(name, COUNTER, unit, description, lambda view: getattr(view.entry.metrics, attribute))
 

@@ -1,4 +1,4 @@
-"""RetentionTimes: how long each stream keeps its records; asked once an hour."""
+"""RetentionTimes: how long each stream keeps its records; requested once an hour."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RetentionTimes:
         return self._known.get(stream)
 
     async def run(self) -> None:
-        """Ask now and then once an hour, since retention can be changed."""
+        """Request it now and then once an hour, since it can be changed."""
         if self._dependencies.retention_ms is None:
             return
         await asyncio.sleep(self._dependencies.subtask * SPREAD_SECONDS)

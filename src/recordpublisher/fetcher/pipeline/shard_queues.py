@@ -1,4 +1,4 @@
-"""ShardQueues: puts what readers bring into the shard's queue, and notes what each read says about idleness, tip and memory."""
+"""ShardQueues: puts what readers bring into the shard's queue, and derives idleness, distance to the tip and memory use from each read."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class ShardState:
         return self.position is not None and self.position.is_inside_aggregate
 
     def to_json(self) -> dict[str, Any]:
-        """A plain dict; None and False are left out."""
+        """A plain dict, without None and False."""
         entries = {
             "start": start_to_json(self.start),
             "position": None if self.position is None else self.position.sequence,

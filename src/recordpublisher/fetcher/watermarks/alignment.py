@@ -114,7 +114,7 @@ class Alignment:
     def select_next(self) -> tuple[ShardEntry, int] | None:
         """Select the shard that emits next, and how many records of its first batch. None: all are held back or empty.
 
-        Reports to the tracker, and tells it which global watermark the shard waits for, so that the subtask is notified (W9a).
+        Reports to the tracker, and requests a notification for the global watermark that the shard waits for (W9a).
         """
         first = self._next_shards.lowest()
         if first is None:
