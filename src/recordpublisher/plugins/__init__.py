@@ -1,1 +1,1 @@
-"""Floor 3: names, adapters, start button."""
+"""Layer 3: adapters, and what puts the layers together: sinks, stores, trackers, Spark, jobs. Start at `runtime/data_fetcher.py`."""
