@@ -17,7 +17,7 @@ from recordpublisher.publishers.errors import (
     TransientError,
 )
 from recordpublisher.publishers.fanout import FanOutRecordPublisher, FanOutRecordPublisherFactory
-from recordpublisher.publishers.fanout.consumer_refcount import ConsumerRefCounts
+from recordpublisher.publishers.fanout.registration.consumer_refcount import ConsumerRefCounts
 from recordpublisher.publishers.kinesis.ports import ConsumerDescription, ReadResponse
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord

@@ -22,7 +22,7 @@ from recordpublisher.plugins.runtime.data_fetcher import batch_decorator_factory
 from recordpublisher.plugins.runtime.stream_lister import StreamLister
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
-from recordpublisher.publishers.fanout.consumer_refcount import ConsumerRefCounts
+from recordpublisher.publishers.fanout.registration.consumer_refcount import ConsumerRefCounts
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.kinesis.ports import Transport

@@ -6,13 +6,13 @@ from typing import Any
 
 from recordpublisher.publishers import errors
 from recordpublisher.publishers.base import RunResult
-from recordpublisher.publishers.fanout import consumer_lifecycle as registration
-from recordpublisher.publishers.fanout import consumer_registrar as registrar
 from recordpublisher.publishers.fanout import publisher as fan_out_publisher
 from recordpublisher.publishers.fanout import resubscribe_policy as fan_out_pacing
-from recordpublisher.publishers.fanout.consumer_lifecycle import ConsumerLifecycle
 from recordpublisher.publishers.fanout.open_subscription import OpenSubscription
 from recordpublisher.publishers.fanout.publisher import FanOutRecordPublisher
+from recordpublisher.publishers.fanout.registration import consumer_lifecycle as registration
+from recordpublisher.publishers.fanout.registration import consumer_registrar as registrar
+from recordpublisher.publishers.fanout.registration.consumer_lifecycle import ConsumerLifecycle
 from recordpublisher.publishers.fanout.resubscribe_policy import ResourceNotFoundResolver, ResubscribePolicy
 
 from .patches import Patches, nothing, raise_error, replace_attribute

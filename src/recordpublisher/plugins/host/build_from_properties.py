@@ -15,12 +15,12 @@ from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTra
 from recordpublisher.fetcher.coordination.watermark_tracker import WatermarkTracker
 from recordpublisher.fetcher.shards.assignment import ShardAssigner
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.plugins.stores.by_location import back_end_of
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import Properties
 
+from ..stores.by_location import back_end_of
 from .registry import Registry
 
 _SINK_PREFIX = "flink.sink."

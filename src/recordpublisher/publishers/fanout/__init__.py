@@ -4,9 +4,9 @@ Public: wrap `FanOutRecordPublisherFactory` to change what fan-out reads or wher
 """
 
 from .config import FanOutConfig
-from .eager_registration import register_eagerly
 from .factory import FanOutRecordPublisherFactory
 from .publisher import FanOutRecordPublisher, FanOutService
+from .registration.eager_registration import register_eagerly
 
 __all__ = [
     "FanOutConfig",

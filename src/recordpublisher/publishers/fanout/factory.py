@@ -16,10 +16,10 @@ from ..properties.table import ENDPOINT
 from ..shard_metrics import ShardMetrics
 from ..shards import Shard
 from .config import FanOutConfig
-from .consumer_refcount import PROCESS_REF_COUNTS, ConsumerRefCounts
-from .consumer_registrar import ConsumerRegistrar
-from .eager_registration import register_eagerly
 from .publisher import FanOutRecordPublisher, FanOutService
+from .registration.consumer_refcount import PROCESS_REF_COUNTS, ConsumerRefCounts
+from .registration.consumer_registrar import ConsumerRegistrar
+from .registration.eager_registration import register_eagerly
 
 
 class FanOutRecordPublisherFactory(RecordPublisherFactory):

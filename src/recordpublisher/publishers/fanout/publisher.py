@@ -19,8 +19,8 @@ from ..retry import call_with_retries
 from ..shard_metrics import ShardMetrics
 from ..shards import Shard
 from .config import FanOutConfig
-from .consumer_registrar import ConsumerRegistrar
 from .open_subscription import OpenSubscription
+from .registration.consumer_registrar import ConsumerRegistrar
 from .resubscribe_policy import ResourceNotFoundResolver, ResubscribePolicy
 
 

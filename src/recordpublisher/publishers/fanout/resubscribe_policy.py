@@ -22,8 +22,8 @@ from ..retry import RetryPolicy, call_with_retries
 from ..shard_metrics import ShardMetrics
 from ..shards import Shard, is_listing_older_than
 from .config import FanOutConfig
-from .consumer_registrar import ConsumerRegistrar
 from .preemption_detector import SubscriptionPreemptionDetector
+from .registration.consumer_registrar import ConsumerRegistrar
 
 log = logging.getLogger(__name__)
 

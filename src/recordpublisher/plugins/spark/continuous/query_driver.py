@@ -8,11 +8,11 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Protocol
 
-from recordpublisher.plugins.spark.options import SparkOptions
-from recordpublisher.plugins.spark.python_worker import WorkerLoop
 from recordpublisher.plugins.stores.object_store import ObjectStore
 from recordpublisher.publishers.clock import Clock
 
+from ..options import SparkOptions
+from ..python_worker import WorkerLoop
 from .back_pressure import BackPressure
 from .row_file import StoredFile
 from .wal_fetcher import WalFetcher

@@ -8,12 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from recordpublisher.plugins.spark.arrow_rows import ARROW_SCHEMA, ROWS_PER_BATCH, ArrowRows
-from recordpublisher.plugins.spark.python_worker import WorkerLoop
 from recordpublisher.plugins.stores.object_store import ObjectStore
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.records import RecordBatch
 
+from ..arrow_rows import ARROW_SCHEMA, ROWS_PER_BATCH, ArrowRows
+from ..python_worker import WorkerLoop
 from .wal_names import IDENTITY
 
 

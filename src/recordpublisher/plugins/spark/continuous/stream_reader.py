@@ -9,12 +9,12 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from recordpublisher.plugins.spark.options import SparkOptions
-from recordpublisher.plugins.spark.python_worker import log_to_stderr, worker_loop
 from recordpublisher.plugins.stores.by_location import object_store_of
 from recordpublisher.plugins.stores.object_store import ObjectStore
 from recordpublisher.publishers.clock import SystemClock
 
+from ..options import SparkOptions
+from ..python_worker import log_to_stderr, worker_loop
 from .query_driver import QueryDriver, query_driver
 from .row_file import StoredFile, rows_of
 from .wal_identity import check_location

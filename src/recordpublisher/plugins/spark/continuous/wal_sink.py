@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
 from recordpublisher.plugins.sinks.commit_guard import CommitGuard
-from recordpublisher.plugins.spark.continuous_options import ContinuousSettings
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.records import RecordBatch
 
+from ..continuous_options import ContinuousSettings
 from .back_pressure import BackPressure
 from .row_file import PendingRows
 from .wal_writer import WalWriter

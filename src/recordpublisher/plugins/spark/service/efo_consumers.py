@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.fanout.config import FanOutConfig
-from recordpublisher.publishers.fanout.consumer_lifecycle import ConsumerLifecycle
-from recordpublisher.publishers.fanout.eager_registration import register_eagerly
+from recordpublisher.publishers.fanout.registration.consumer_lifecycle import ConsumerLifecycle
+from recordpublisher.publishers.fanout.registration.eager_registration import register_eagerly
 from recordpublisher.publishers.kinesis import KinesisClient, run_sync
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import CONSUMER_ARN, REGISTRATION

@@ -8,10 +8,11 @@ import random
 from collections import defaultdict
 from collections.abc import Callable
 
-from ..clock import Clock
-from ..errors import ConsumerError, ImpossibleStateError, RecordPublisherError
-from ..kinesis.ports import RegistrationPort
-from .config import FanOutConfig, RegistrationType
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import ConsumerError, ImpossibleStateError, RecordPublisherError
+from recordpublisher.publishers.kinesis.ports import RegistrationPort
+
+from ..config import FanOutConfig, RegistrationType
 from .consumer_lifecycle import ConsumerLifecycle
 from .consumer_refcount import PROCESS_REF_COUNTS, ConsumerKey, ConsumerRefCounts
 

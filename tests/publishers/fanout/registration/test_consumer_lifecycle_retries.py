@@ -4,7 +4,7 @@ import pytest
 
 from recordpublisher.publishers.errors import RetriesExhaustedError
 from recordpublisher.publishers.fanout.config import FanOutConfig
-from recordpublisher.publishers.fanout.consumer_lifecycle import ConsumerLifecycle
+from recordpublisher.publishers.fanout.registration.consumer_lifecycle import ConsumerLifecycle
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 

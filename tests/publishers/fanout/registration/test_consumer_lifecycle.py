@@ -13,7 +13,7 @@ from recordpublisher.publishers.errors import (
     StreamNotFoundError,
 )
 from recordpublisher.publishers.fanout.config import FanOutConfig
-from recordpublisher.publishers.fanout.consumer_lifecycle import ConsumerLifecycle
+from recordpublisher.publishers.fanout.registration.consumer_lifecycle import ConsumerLifecycle
 from recordpublisher.publishers.kinesis.ports import ConsumerDescription
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual

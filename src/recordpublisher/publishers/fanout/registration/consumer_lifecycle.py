@@ -7,8 +7,8 @@ import logging
 import random
 from collections.abc import Callable
 
-from ..clock import Clock
-from ..errors import (
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import (
     ConsumerError,
     ImpossibleStateError,
     ResourceInUseError,
@@ -16,9 +16,10 @@ from ..errors import (
     RetriesExhaustedError,
     ThrottledError,
 )
-from ..kinesis.ports import ConsumerDescription, RegistrationPort
-from ..retry import call_with_retries
-from .config import FanOutConfig
+from recordpublisher.publishers.kinesis.ports import ConsumerDescription, RegistrationPort
+from recordpublisher.publishers.retry import call_with_retries
+
+from ..config import FanOutConfig
 
 log = logging.getLogger(__name__)
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..clock import Clock, SystemClock
-from ..kinesis import KinesisClient, run_sync
-from ..properties.properties import Properties
-from ..properties.table import CONSUMER_ARN
-from .config import FanOutConfig, RegistrationType, name_of_stream
+from recordpublisher.publishers.clock import Clock, SystemClock
+from recordpublisher.publishers.kinesis import KinesisClient, run_sync
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import CONSUMER_ARN
+
+from ..config import FanOutConfig, RegistrationType, name_of_stream
+from ..publisher import FanOutService
 from .consumer_refcount import ConsumerRefCounts
 from .consumer_registrar import ConsumerRegistrar
-from .publisher import FanOutService
 
 
 def register_eagerly(
