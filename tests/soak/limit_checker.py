@@ -89,7 +89,7 @@ class _ObservedResponse:
     def __init__(self, response: Any, limit_checker: LimitChecker) -> None:
         self.content = SimpleNamespace(readany=self._read)
         self._response = response
-        self._etiquette = limit_checker
+        self._limit_checker = limit_checker
         self._idle_since: float | None = None
 
     @property
@@ -105,10 +105,10 @@ class _ObservedResponse:
         try:
             data: bytes = await self._response.content.readany()
         finally:
-            self._idle_since = self._etiquette._clock.monotonic()
+            self._idle_since = self._limit_checker._clock.monotonic()
         return data
 
     def _end_idle_time(self) -> None:
         if self._idle_since is not None:
-            self._etiquette.unread(self._etiquette._clock.monotonic() - self._idle_since)
+            self._limit_checker.unread(self._limit_checker._clock.monotonic() - self._idle_since)
         self._idle_since = None
