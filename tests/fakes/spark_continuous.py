@@ -237,7 +237,7 @@ class Query:
 
 async def no_shards():
     """The state of a job that has read nothing."""
-    return {"version": 1, "generation": 1, "subtask": 0, "parallelism": 1, "pinnedStart": None, "shards": {}}
+    return {"version": 2, "generation": 1, "subtask": 0, "parallelism": 1, "pinnedStartMs": None, "shards": {}}
 
 
 async def opened(store: ObjectStore, shards: list[Shard], **more) -> Fetcher:

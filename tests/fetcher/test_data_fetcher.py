@@ -217,7 +217,7 @@ def test_the_pinned_start_is_stored_before_the_first_read():  # P3
 
     assert source.created == []
     assert [flushed.state for flushed in sink.flushed] == store.kept
-    assert store.kept[0]["pinnedStart"] == EPOCH_MS
+    assert store.kept[0]["pinnedStartMs"] == EPOCH_MS
     assert store.kept[0]["shards"]["s/a"]["start"] == {"type": "AT_TIMESTAMP", "timestamp": EPOCH_MS}
 
 

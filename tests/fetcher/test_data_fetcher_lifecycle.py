@@ -127,7 +127,7 @@ def test_a_tip_seen_in_time_is_no_gap():  # S5
         return EPOCH_MS + 3_600_000
 
     run_virtual(opened(source, sink, restore=(kept,), oldest_retained=after_the_record))
-    assert kept["shards"]["s/a"]["tip"] > EPOCH_MS + 7_000_000
+    assert kept["shards"]["s/a"]["tipMs"] > EPOCH_MS + 7_000_000
 
 
 def test_a_sink_that_lets_a_cancellation_escape_ends_the_run():
@@ -193,7 +193,7 @@ def test_a_sink_without_a_store_gets_its_checkpoints_too():  # S6: a sink that s
 def test_what_the_sink_stored_wins_for_its_own_shards():  # S5
     class Storing(RecordingSink):
         async def open(self, context):
-            return {"version": 1, "generation": 1, "shards": {"s/a": {"start": "TRIM_HORIZON", "position": "2"}}}
+            return {"version": 2, "generation": 1, "shards": {"s/a": {"start": "TRIM_HORIZON", "position": "2"}}}
 
     source, sink = ScriptedSource(), Storing()
     source.add("a", *range(5))
@@ -201,7 +201,7 @@ def test_what_the_sink_stored_wins_for_its_own_shards():  # S5
     both = {key: {"start": "TRIM_HORIZON", "position": "0"} for key in ("s/a", "s/b")}
 
     async def job():
-        fetcher = await opened(source, sink, restore=({"version": 1, "generation": 5, "shards": both},))
+        fetcher = await opened(source, sink, restore=({"version": 2, "generation": 5, "shards": both},))
         await fetcher.run_bounded(Bounds(stop_at_tip=True, max_time=10))
 
     run_virtual(job())

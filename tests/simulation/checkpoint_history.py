@@ -49,7 +49,7 @@ class CheckpointHistory:
         """After how many records of each shard a restart begins: the newest generation wins, then the highest; computed independently."""
         found: dict[str, tuple[int, int]] = {}
         for snapshot in self.snapshots():
-            for part in [snapshot, *snapshot.get("earlier", [])]:
+            for part in [snapshot, *snapshot.get("statesForOthers", [])]:
                 for key, entries in part["shards"].items():
                     rank = (part["generation"], _count(ShardState.from_json(entries), stream))
                     found[key] = max(found.get(key, rank), rank)

@@ -31,17 +31,23 @@ class Snapshotter:
         self._checkpoint_lock = asyncio.Lock()
         self._generation = 0
         self._pinned_ms: int | None = None
-        self._earlier: Sequence[State] = ()
+        self._states_for_others: Sequence[State] = ()
 
     def resume_from(self, opened: OpenedJob) -> None:
         """Take over what the job starts from: it is part of all later snapshots."""
-        self._generation, self._pinned_ms, self._earlier = opened.generation, opened.pinned_ms, opened.earlier
+        self._generation, self._pinned_ms, self._states_for_others = (
+            opened.generation,
+            opened.pinned_ms,
+            opened.states_for_others,
+        )
 
     def snapshot(self) -> dict[str, Any]:
         """The state of exactly the records for which `write` has returned (S1). Raises: StateError before the job was opened."""
         subtask, parallelism = self._dependencies.subtask, self._dependencies.parallelism
         states = self._table.states()
-        return snapshot_to_json(states, self._pinned_ms, self._generation, subtask, parallelism, self._earlier)
+        return snapshot_to_json(
+            states, self._pinned_ms, self._generation, subtask, parallelism, self._states_for_others
+        )
 
     async def checkpoint(self) -> dict[str, Any]:
         """Take a snapshot, flush the sink, then store the snapshot: never state that the sink has not confirmed (S6).

@@ -34,7 +34,7 @@ class OpenedJob:
     - `listed`: every shard; `states`: the state of each by `Shard.key`.
     - `start`: where new shards start; `pinned_ms`: the time that LATEST became, if it was pinned (P3).
     - `generation`: higher than that of every snapshot found.
-    - `earlier`: states that this subtask stored for shards which other subtasks own now and have not stored yet (S5).
+    - `states_for_others`: states that this subtask stored for shards which other subtasks own now and have not stored yet (S5).
     """
 
     listed: Sequence[Shard]
@@ -42,7 +42,7 @@ class OpenedJob:
     start: StartingPosition
     pinned_ms: int | None
     generation: int
-    earlier: Sequence[State] = ()
+    states_for_others: Sequence[State] = ()
 
     @property
     def lowest_watermark(self) -> int | None:
@@ -69,8 +69,8 @@ async def open_job(dependencies: FetcherDependencies, context: SinkContext) -> O
     start, pinned_ms = await _pinned_start(restored, job)
     states = initial_states(listed, restored, start)
     of_others = {shard.key for shard in listed if job.assigner(shard, job.parallelism) != job.subtask}
-    earlier = states_for_other_subtasks([*stored, *in_sink], job.subtask, of_others)
-    return OpenedJob(listed, states, start, pinned_ms, max(generation, restored.generation + 1), earlier)
+    for_others = states_for_other_subtasks([*stored, *in_sink], job.subtask, of_others)
+    return OpenedJob(listed, states, start, pinned_ms, max(generation, restored.generation + 1), for_others)
 
 
 async def _list_shards(restored: RestoredState, dependencies: FetcherDependencies) -> Sequence[Shard]:

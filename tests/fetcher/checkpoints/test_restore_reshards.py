@@ -145,7 +145,7 @@ async def restored(step: Step, at: float, family: Family, parallelism: int, **mo
 def test_a_snapshot_at_every_step_restores_exactly(parallelism, family, given):  # S1, S2, S5, P2, F6
     steps = run_virtual(read(family, parallelism, **given)).steps
     assert len(steps) > 30
-    assert any('"sub"' in json.dumps(step.snapshots) for step in steps) == (family.aggregate > 1)
+    assert any('"subSequenceNumber"' in json.dumps(step.snapshots) for step in steps) == (family.aggregate > 1)
 
     for number, step in enumerate(steps):
         late = (1 + number % 3, LONG_AFTER)

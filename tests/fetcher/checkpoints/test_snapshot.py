@@ -85,7 +85,7 @@ def test_sequence_numbers_that_are_not_numbers_are_ordered_by_the_factory():
     assert merge_snapshots(parts, lambda each: int(each[2:])).shards["s/a"].position.sequence == "x-10"
 
 
-def test_what_a_sink_stored_wins_shard_by_shard():
+def test_what_a_sink_stored_takes_precedence_shard_by_shard():
     below, above = (
         merge_snapshots([snapshot({"s/a": at(9), "s/b": at(1)}, 3)]),
         merge_snapshots([snapshot({"s/a": at(2)}, 1, pinned=7)]),
@@ -95,18 +95,22 @@ def test_what_a_sink_stored_wins_shard_by_shard():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({}, "not a snapshot"),
         ({"version": "x", "generation": 1, "shards": {}}, "not a snapshot"),
-        ({"version": 2, "generation": 1, "shards": {}}, "upgrade"),
-        ({"version": 1, "generation": 1, "shards": []}, "not a mapping"),
-        ({"version": 1, "generation": 1, "shards": {"s/a": {}}}, "cannot be read"),
+        (
+            {"version": 1, "generation": 1, "shards": {}},
+            "version 1, this release reads version 2 only: start the job without",
+        ),
+        ({"version": 3, "generation": 1, "shards": {}}, "version 3, this release reads version 2 only: upgrade"),
+        ({"version": 2, "generation": 1, "shards": []}, "not a mapping"),
+        ({"version": 2, "generation": 1, "shards": {"s/a": {}}}, "cannot be read"),
         (snapshot({"s/a": ShardState(START, SequenceNumber("x"))}), "cannot be read"),
     ],
 )
-def test_what_cannot_be_read_is_a_state_error(wrong, told):
-    with pytest.raises(StateError, match=told):
+def test_what_cannot_be_read_is_a_state_error(wrong, message):
+    with pytest.raises(StateError, match=message):
         merge_snapshots([wrong, wrong])
 
 

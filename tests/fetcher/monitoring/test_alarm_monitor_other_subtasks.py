@@ -17,7 +17,7 @@ def others(source, stored, during=None, tips=None, subtask=0, checkpoint_ms=1_00
     async def told(fetcher):
         fetcher._dependencies.tracker._group.join(1, 0)
         if stored:
-            stored.snapshots[1] = {"version": 1, "generation": 1, "shards": {"s/b": {"start": "TRIM_HORIZON"}}}
+            stored.snapshots[1] = {"version": 2, "generation": 1, "shards": {"s/b": {"start": "TRIM_HORIZON"}}}
         await during(fetcher) if during else None
 
     return alarms_of(
@@ -49,7 +49,7 @@ def test_a_subtask_that_stores_progress_raises_no_alarm():
     async def advances(fetcher):
         for number in range(30):
             stored.snapshots[1] = {
-                "version": 1,
+                "version": 2,
                 "generation": 1,
                 "shards": {"s/b": {"start": "TRIM_HORIZON", "position": str(number)}},
             }
@@ -114,7 +114,7 @@ def test_a_child_that_waits_for_a_parent_elsewhere_is_none_while_that_one_is_rea
     async def needs_more_reads(fetcher):
         for number in range(30):
             shards = {"s/b": {"start": "TRIM_HORIZON", "position": str(number)}}
-            stored.snapshots[1] = {"version": 1, "generation": 1, "shards": shards}
+            stored.snapshots[1] = {"version": 2, "generation": 1, "shards": shards}
             await asyncio.sleep(1)
         fetcher.stop()
 

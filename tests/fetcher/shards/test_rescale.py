@@ -67,6 +67,6 @@ def test_states_kept_for_others_are_dropped_once_their_owner_has_stored_them():
         await job.read_all()
         for subtask in (0, 1, 0):
             await job.start(subtask, 2)
-        return [each.get("earlier") for each in await job.store.load()]
+        return [each.get("statesForOthers") for each in await job.store.load()]
 
     assert run_virtual(job()) == [None, None]

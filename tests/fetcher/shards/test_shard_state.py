@@ -54,7 +54,8 @@ def test_inside_an_aggregate_the_rest_of_the_record_comes_first():  # P2
 
 
 @pytest.mark.parametrize(
-    "entries", [{}, {"start": "NOWHERE"}, {"start": 5}, {"start": "LATEST", "position": 1, "sub": "x"}, None]
+    "entries",
+    [{}, {"start": "NOWHERE"}, {"start": 5}, {"start": "LATEST", "position": 1, "subSequenceNumber": "x"}, None],
 )
 def test_what_does_not_fit_is_a_state_error(entries):
     with pytest.raises(StateError, match="cannot be read"):

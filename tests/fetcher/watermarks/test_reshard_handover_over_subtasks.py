@@ -39,13 +39,13 @@ class Store:
                 self.done[key] += progress
                 entries[key] = {"start": "TRIM_HORIZON"} | ({"position": str(self.done[key])} if self.done[key] else {})
             self.places[subtask] = {
-                "version": 1,
+                "version": 2,
                 "generation": restored.generation + 1,
                 "subtask": subtask,
                 "parallelism": parallelism,
-                "pinnedStart": None,
+                "pinnedStartMs": None,
                 "shards": entries,
-                **({"earlier": carried} if carried else {}),
+                **({"statesForOthers": carried} if carried else {}),
             }
 
 
@@ -75,8 +75,8 @@ def test_what_everybody_has_read_is_carried_no_further():
     for parallelism in (2, 3):
         for subtask in range(parallelism):
             store.start(subtask, parallelism)
-    assert any("earlier" in place for place in store.places.values())
+    assert any("statesForOthers" in place for place in store.places.values())
 
     for subtask in range(3):
         store.start(subtask, 3)
-    assert not any("earlier" in place for place in store.places.values())
+    assert not any("statesForOthers" in place for place in store.places.values())

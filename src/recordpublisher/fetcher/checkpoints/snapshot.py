@@ -11,7 +11,7 @@ from recordpublisher.publishers.errors import StateError
 from ..shards.shard_state import ShardState
 from ..sink import State
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ def snapshot_to_json(
     generation: int,
     subtask: int,
     parallelism: int,
-    earlier: Sequence[State] = (),
+    states_for_others: Sequence[State] = (),
 ) -> dict[str, Any]:
     """A snapshot of one subtask, with the states that it keeps for other subtasks (see `states_for_other_subtasks`).
 
@@ -42,13 +42,13 @@ def snapshot_to_json(
     """
     if generation < 1 and not shards:
         raise StateError("the fetcher is not open yet and has no shards")
-    kept = {"earlier": list(earlier)} if earlier else {}
+    kept = {"statesForOthers": list(states_for_others)} if states_for_others else {}
     return {
         "version": VERSION,
         "generation": generation,
         "subtask": subtask,
         "parallelism": parallelism,
-        "pinnedStart": pinned_ms,
+        "pinnedStartMs": pinned_ms,
         "shards": {key: state.to_json() for key, state in shards.items()},
         **kept,
     }
@@ -57,7 +57,7 @@ def snapshot_to_json(
 def merge_snapshots(snapshots: Iterable[State], order_of: Callable[[str], Any] = int) -> RestoredState:
     """Merge snapshots: for each shard the state of the newest generation is used, then the one with the highest position.
 
-    Raises: StateError for a snapshot that cannot be read or was written by a newer version.
+    Raises: StateError for a snapshot that cannot be read or has another version.
     """
     best: dict[str, tuple[int, ShardState]] = {}
     pinned: list[int] = []
@@ -65,9 +65,9 @@ def merge_snapshots(snapshots: Iterable[State], order_of: Callable[[str], Any] =
     for snapshot in snapshots:
         generation = _checked_generation(snapshot)
         newest = max(newest, generation)
-        if snapshot.get("pinnedStart") is not None:
-            pinned.append(int(snapshot["pinnedStart"]))
-        for part in (snapshot, *snapshot.get("earlier", ())):
+        if snapshot.get("pinnedStartMs") is not None:
+            pinned.append(int(snapshot["pinnedStartMs"]))
+        for part in (snapshot, *snapshot.get("statesForOthers", ())):
             for key, entries in part["shards"].items():
                 found = (int(part["generation"]), ShardState.from_json(entries))
                 other = best.get(key)
@@ -84,12 +84,12 @@ def states_for_other_subtasks(snapshots: Iterable[State], subtask: int, keys: Co
     """
     snapshots = list(snapshots)
     newest: dict[str, int] = {}
-    for part in (part for snapshot in snapshots for part in (snapshot, *snapshot.get("earlier", ()))):
+    for part in (part for snapshot in snapshots for part in (snapshot, *snapshot.get("statesForOthers", ()))):
         for key in part["shards"]:
             newest[key] = max(newest.get(key, 0), int(part["generation"]))
     mine = [snapshot for snapshot in snapshots if snapshot.get("subtask") == subtask]
     kept: list[State] = []
-    for part in (part for snapshot in mine for part in (snapshot, *snapshot.get("earlier", ()))):
+    for part in (part for snapshot in mine for part in (snapshot, *snapshot.get("statesForOthers", ()))):
         generation = int(part["generation"])
         shards = {k: state for k, state in part["shards"].items() if k in keys and newest[k] == generation}
         if shards:
@@ -111,10 +111,9 @@ def _checked_generation(snapshot: State) -> int:
         version, generation, shards = int(snapshot["version"]), int(snapshot["generation"]), snapshot["shards"]
     except (KeyError, TypeError, ValueError) as error:
         raise StateError(f"this is not a snapshot of recordpublisher: {str(snapshot)[:200]}") from error
-    if version > VERSION:
-        raise StateError(
-            f"the snapshot has version {version}, this release reads versions up to {VERSION}: upgrade recordpublisher"
-        )
+    if version != VERSION:
+        advice = "upgrade recordpublisher" if version > VERSION else "start the job without it"
+        raise StateError(f"the snapshot has version {version}, this release reads version {VERSION} only: {advice}")
     if not isinstance(shards, Mapping):
         raise StateError("the snapshot's entry 'shards' is not a mapping")
     return generation

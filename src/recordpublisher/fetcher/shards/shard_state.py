@@ -46,16 +46,16 @@ class ShardState:
         entries = {
             "start": start_to_json(self.start),
             "position": None if self.position is None else self.position.sequence,
-            "sub": self.position.sub_sequence
+            "subSequenceNumber": self.position.sub_sequence
             if self.position is not None and self.position.is_inside_aggregate
             else None,
             "continuation": self.continuation,
             "watermark": self.watermark,
             "ended": self.ended or None,
-            "arrival": self.arrival_ms,
-            "tip": self.tip_ms,
+            "arrivalMs": self.arrival_ms,
+            "tipMs": self.tip_ms,
             "parents": list(self.parents) or None,
-            "waiting": self.waiting or None,
+            "waitingForParents": self.waiting or None,
         }
         return {name: value for name, value in entries.items() if value is not None}
 
@@ -68,14 +68,14 @@ class ShardState:
                 start=start_from_json(entries["start"]),
                 position=None
                 if sequence is None
-                else SequenceNumber(str(sequence), int(entries.get("sub", WHOLE_RECORD))),
+                else SequenceNumber(str(sequence), int(entries.get("subSequenceNumber", WHOLE_RECORD))),
                 continuation=entries.get("continuation"),
                 watermark=entries.get("watermark"),
                 ended=bool(entries.get("ended", False)),
-                arrival_ms=entries.get("arrival"),
-                tip_ms=entries.get("tip"),
+                arrival_ms=entries.get("arrivalMs"),
+                tip_ms=entries.get("tipMs"),
                 parents=tuple(entries.get("parents", ())),
-                waiting=bool(entries.get("waiting", False)),
+                waiting=bool(entries.get("waitingForParents", False)),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StateError(f"a shard's state cannot be read: {entries!r}: {error}") from error

@@ -16,7 +16,7 @@ from fakes.batches import batch
 
 
 def state(position):
-    return {"version": 1, "generation": 1, "shards": {"orders/shardId-0": {"position": str(position)}}}
+    return {"version": 2, "generation": 1, "shards": {"orders/shardId-0": {"position": str(position)}}}
 
 
 class Jsonl:

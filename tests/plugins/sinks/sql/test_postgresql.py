@@ -15,7 +15,7 @@ from recordpublisher.plugins.stores.sql.database import Database
 
 from fakes.batches import batch
 
-STATE = {"version": 1, "generation": 1, "shards": {}}
+STATE = {"version": 2, "generation": 1, "shards": {}}
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from recordpublisher.plugins.sinks.sql import SqlSink
 
 from fakes.batches import batch
 
-STATE = {"version": 1, "generation": 1, "shards": {"orders/shardId-0": {"position": "2"}}}
+STATE = {"version": 2, "generation": 1, "shards": {"orders/shardId-0": {"position": "2"}}}
 
 
 @pytest.fixture

@@ -136,7 +136,7 @@ async def test_p3_latest_means_when_the_job_was_started_for_every_start(stream, 
     await asyncio.sleep(1.1)  # the service's clock comes in whole seconds
     await take_over(options, store)
     _, entry = await last_entry(store)
-    assert entry.state["pinnedStart"]
+    assert entry.state["pinnedStartMs"]
     stream.put(70)
     query = Query(store)
     await query.start()

@@ -40,7 +40,7 @@ async def opened_sink(store: MemoryObjects, asked: Asked, **settings) -> WalSink
 
 def checkpoint(position: str | None = None, **more: object) -> Checkpoint:
     entry = {"start": "TRIM_HORIZON", **({"position": position} if position else {}), **more}
-    return Checkpoint({"version": 1, "generation": 2, "shards": {"s/a": entry}})
+    return Checkpoint({"version": 2, "generation": 2, "shards": {"s/a": entry}})
 
 
 def entries(store: MemoryObjects) -> list[WalEntry]:

@@ -31,7 +31,7 @@ class HandClock:
 
 def state(*keys: str) -> dict:
     shards = {key: {"start": "TRIM_HORIZON", "position": "5"} for key in keys}
-    return {"version": 1, "generation": 2, "subtask": 0, "parallelism": 1, "shards": shards}
+    return {"version": 2, "generation": 2, "subtask": 0, "parallelism": 1, "shards": shards}
 
 
 async def writer_of(store: MemoryObjects) -> WalWriter:

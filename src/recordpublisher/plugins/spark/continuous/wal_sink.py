@@ -105,6 +105,6 @@ class WalSink(Sink):
 def _progress(state: State) -> dict[str, object]:
     """What of a state cannot wait: records and ends. Where an empty read stood is logged now and then."""
     return {
-        key: (entry.get("position"), entry.get("sub"), entry.get("ended"), entry.get("waiting"))
+        key: (entry.get("position"), entry.get("subSequenceNumber"), entry.get("ended"), entry.get("waitingForParents"))
         for key, entry in state["shards"].items()
     }
