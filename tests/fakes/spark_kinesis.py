@@ -1,4 +1,4 @@
-"""Kinesis in memory for the planner: shards with records, a reader that keeps the bounds, a driver that runs batches without Spark."""
+"""Kinesis in memory for the planner: shards with records, a reader within bounds, and a driver that runs batches without Spark."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class MemoryClaims(ClaimStore):
 
 
 @dataclass
-class StillClock:
-    """A wall clock that moves when told."""
+class ManualClock:
+    """A wall clock that the test moves."""
 
     ms: int = NOW
 
@@ -74,9 +74,9 @@ class SimulatedShard:
 
 @dataclass
 class SimulatedKinesis:
-    """The Service port and the way tasks read, over shards in memory. `out_of_orderness` in ms."""
+    """The PlanningService port and the way tasks read, over shards in memory. `out_of_orderness` in ms."""
 
-    clock: StillClock = field(default_factory=StillClock)
+    clock: ManualClock = field(default_factory=ManualClock)
     shards: dict[str, SimulatedShard] = field(default_factory=dict)
     out_of_orderness: int = 0
     start: StartingPosition = field(default_factory=StartingPosition.trim_horizon)
@@ -84,7 +84,7 @@ class SimulatedKinesis:
     reads: list[tuple[str, list[str]]] = field(default_factory=list)
     oldest_ms: int | None = None
     watched: Mapping[Shard, ShardState] | None = None
-    crawl: dict[str, int] = field(default_factory=dict)
+    empty_seconds: dict[str, int] = field(default_factory=dict)
 
     def add(self, shard_id: str, times: list[int], parents: tuple[str, ...] = (), stream: str = "s") -> Shard:
         shard = Shard(stream, shard_id, parents)
@@ -95,7 +95,7 @@ class SimulatedKinesis:
         old = self.shards[f"s/{shard_id}"]
         old.closed, old.children = True, children
 
-    # the Service port
+    # the PlanningService port
 
     def list_shards(self, stream: str) -> list[Shard]:
         listed = [each.shard for each in self.shards.values() if each.shard.stream == stream]
@@ -110,12 +110,12 @@ class SimulatedKinesis:
 
     def wait_for_new_data(self, seconds: float) -> bool:
         self.clock.sleep(seconds)
-        return any(self._is_news(self.shards[shard.key], state) for shard, state in (self.watched or {}).items())
+        return any(self._has_new_data(self.shards[shard.key], state) for shard, state in (self.watched or {}).items())
 
     def stop_watching(self) -> None:
         self.watched = None
 
-    def _is_news(self, model: SimulatedShard, state: ShardState) -> bool:
+    def _has_new_data(self, model: SimulatedShard, state: ShardState) -> bool:
         return model.closed or self._first(state, model) < len(model.times)
 
     def server_time_ms(self, stream: str) -> int:
@@ -142,9 +142,9 @@ class SimulatedKinesis:
         model = self.shards[shard.key]
         first = self._first(state, model)
         taken, watermark, head = [], state.watermark, None
-        if self.crawl.get(shard.key, 0) > (
+        if self.empty_seconds.get(shard.key, 0) > (
             bounds.max_time or 0
-        ):  # so many seconds of empty answers before the next record
+        ):  # so many seconds of empty responses before the next record
             return ShardOutcome(shard, state, millis_behind_latest=10**6)
         limit = min(
             bounds.shard_limits.get(shard.key, 10**9), 10**9 if bounds.max_records is None else bounds.max_records
@@ -242,12 +242,12 @@ class SimulatedQuery:
             rows += list(zip(keys, columns["sequenceNumber"], times, strict=True))
         return rows
 
-    def run(self, batches: int = 200, patience: int = 30) -> None:
-        """Until nothing was planned `patience` times in a row (0.05 s each), or `batches` looks."""
+    def run(self, batches: int = 200, quiet_plans: int = 30) -> None:
+        """Until nothing was planned `quiet_plans` times in a row (0.05 s each), or `batches` times at all."""
         silent = 0
         for _ in range(batches):
             silent = 0 if self.batch() else silent + 1
-            if silent > patience:
+            if silent > quiet_plans:
                 return
 
     def delivered(self) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""format("killable"): the Kinesis source and sink, which stand still where a test wants to kill them."""
+"""format("killable"): the Kinesis source and sink, which pause where a test wants to kill them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from recordpublisher.plugins.stores.file import FolderStore
 from recordpublisher.plugins.stores.object_store import ObjectStore
 
 FOLDER = "killable.folder"
-"""Option: where the test says which place is armed, and the job which was reached."""
-LONGEST_STAND = 30.0
+"""Option: a folder in which the test arms places, and the job notes which it reached."""
+LONGEST_PAUSE = 30.0
 
 
 class KillableSource(KinesisSource):
@@ -37,33 +37,33 @@ class KillableSource(KinesisSource):
 
 
 class KillableReader(KinesisStreamReader):
-    """Reads as ever, and stands still between claim and first row, and between the last row and the end of the task."""
+    """Reads as usual, and pauses between claim and first row, and between the last row and the end of the task."""
 
     def read(self, partition: KinesisPartition) -> Iterator[Any]:
         folder = Path(str(self._options.properties[FOLDER]))
         rows = super().read(partition)  # when this returns the batch is claimed
-        stand(folder, "claimed")
+        pause_while_armed(folder, "claimed")
         yield from rows
-        stand(folder, "read")
+        pause_while_armed(folder, "read")
 
 
 class KillableWriter(KinesisStreamWriter):
-    """Writes as ever, and stands still when the rows of a task are acknowledged and Spark does not know it yet."""
+    """Writes as usual, and pauses when the rows of a task are acknowledged but Spark has not heard so."""
 
     def write(self, iterator: Iterator[Any]) -> TaskCommitMessage:
         written = super().write(iterator)
-        stand(Path(str(self._options.properties[FOLDER])), "written")
+        pause_while_armed(Path(str(self._options.properties[FOLDER])), "written")
         return written
 
 
 class KillableContinuousReader(ContinuousStreamReader):
-    """The same in mode CONTINUOUS; its fetcher stands still around an entry of the write-ahead log."""
+    """The same in mode CONTINUOUS; its fetcher pauses around an entry of the write-ahead log."""
 
     def read(self, partition: ContinuousPartition) -> Iterator[Any]:
         folder = Path(str(self._options.properties[FOLDER]))
-        stand(folder, "claimed")
+        pause_while_armed(folder, "claimed")
         yield from super().read(partition)
-        stand(folder, "read")
+        pause_while_armed(folder, "read")
 
     def _store(self) -> StandingFolder:
         folder = Path(str(self._options.properties[FOLDER]))
@@ -73,7 +73,7 @@ class KillableContinuousReader(ContinuousStreamReader):
 
 
 class StandingFolder(ObjectStore):
-    """Stands still between a file of rows and its entry, and behind the entry: in the process that plans the query."""
+    """Pauses between a file of rows and its entry, and behind the entry: in the process that plans the query."""
 
     def __init__(self, root: Path, folder: Path) -> None:
         super().__init__(FolderStore(root))
@@ -82,19 +82,19 @@ class StandingFolder(ObjectStore):
     async def put_if_absent(self, name: str, content: bytes) -> bytes:
         has_rows = name.startswith("entries/") and b'"file": "files/' in content
         if has_rows:
-            stand(self._stands_in, "file-written")
+            pause_while_armed(self._stands_in, "file-written")
         stored = await super().put_if_absent(name, content)
         if has_rows:
-            stand(self._stands_in, "entry-written")
+            pause_while_armed(self._stands_in, "entry-written")
         return stored
 
 
-def stand(folder: Path, place: str) -> None:
-    """Say that the place was reached, and by whom, and stay for as long as it is armed."""
+def pause_while_armed(folder: Path, place: str) -> None:
+    """Note that this process reached the place, and wait for as long as it is armed."""
     armed = folder / f"armed-{place}"
     if not armed.exists():
         return
     (folder / f"reached-{place}-{os.getpid()}").touch()
-    until = time.monotonic() + LONGEST_STAND
+    until = time.monotonic() + LONGEST_PAUSE
     while armed.exists() and time.monotonic() < until:
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""A Spark job in a process of its own: rows of a stream into files or a stream until killed, or, told to finish, until all was read."""
+"""A Spark job in a process of its own: rows of a stream into files or a stream until killed, or with `finish` until all was read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from spark_jobs.killable_format import KillableSource, stand
+from spark_jobs.killable_format import KillableSource, pause_while_armed
 
 ACTIONS = 3
 CONF = {
@@ -67,7 +67,7 @@ def act(batch: Any, number: int, folder: Path) -> None:
         except OSError:  # somebody was first: with the same rows, or the promise is broken
             assert rows_in(aside) == rows_in(done), f"batch {number} was read twice with different rows"
             shutil.rmtree(aside)
-    stand(folder, "acted")
+    pause_while_armed(folder, "acted")
 
 
 def rows_in(folder: Path) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Starting Spark jobs in processes of their own, and killing them where they stand or wherever they are."""
+"""Starting Spark jobs in processes of their own, and killing them at armed places or anywhere."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import pyspark
 from spark_jobs import killable_format, killable_job
 
 JOB = Path(killable_job.__file__)
-PATIENCE = 300.0
+WAIT_SECONDS = 300.0
 
 
 class Job:
@@ -56,7 +56,7 @@ class Job:
     def finish(self) -> None:
         """Run to the tip as of now."""
         with self.start(finish=True) as running:
-            assert running.process.wait(2 * PATIENCE) == 0, running.errors()
+            assert running.process.wait(2 * WAIT_SECONDS) == 0, running.errors()
 
     def numbers(self, spark: Any) -> list[list[int]]:
         """The numbers of the records in each output, sorted."""
@@ -95,11 +95,11 @@ class Running:
         self.kill()
 
     def wait_for_lines(self, count: int) -> None:
-        """Until so many lines were said: "started", then one for each batch."""
+        """Until so many lines were printed: "started", then one for each batch."""
         self.wait_until(lambda: len(self.lines) >= count, f"{count} lines")
 
-    def stand_at(self, place: str) -> list[int]:
-        """Arm a place and wait until it is reached; answers by which processes."""
+    def pause_at(self, place: str) -> list[int]:
+        """Arm a place and wait until it is reached. Returns the processes that did."""
         (self._folder / f"armed-{place}").touch()
         reached = lambda: list(self._folder.glob(f"reached-{place}-*"))  # noqa: E731
         self.wait_until(reached, place)
@@ -111,10 +111,12 @@ class Running:
             path.unlink()
 
     def wait_until(self, there: Any, what: str) -> None:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + WAIT_SECONDS
         while not there():
             assert self.process.poll() is None, f"the job ended by itself: {self.errors()}"
-            assert time.monotonic() < deadline, f"no {what} within {PATIENCE} s; said {self.lines}: {self.errors()}"
+            assert time.monotonic() < deadline, (
+                f"no {what} within {WAIT_SECONDS} s; printed {self.lines}: {self.errors()}"
+            )
             time.sleep(0.05)
 
     def signal(self, number: int) -> None:
@@ -144,7 +146,7 @@ def kill_at(job: Job, place: str, chance: random.Random) -> None:
         if place == "anywhere":
             time.sleep(chance.uniform(0, 3))
         else:
-            running.stand_at(place)
+            running.pause_at(place)
         assert running.process.poll() is None, running.errors()
         running.kill()
         running.disarm()

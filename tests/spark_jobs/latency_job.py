@@ -1,4 +1,4 @@
-"""A Spark job in a process of its own that says how long its records took: put by itself, ten a second, met in foreachBatch."""
+"""A Spark job in a process of its own that measures how long its records take: it puts ten a second and gets them in foreachBatch."""
 
 from __future__ import annotations
 

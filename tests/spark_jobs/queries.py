@@ -12,7 +12,7 @@ from typing import Any
 import recordpublisher as rp
 from recordpublisher.local.streams import resharding
 
-PATIENCE = 300
+WAIT_SECONDS = 300
 """Seconds: far more than anything takes, also on a machine that has other things to do. Waits end when what they wait for is there."""
 
 
@@ -106,11 +106,11 @@ def numbers(spark: Any, folder: Path) -> list[int]:
 
 def wait_for_rows(query: Any, count: int) -> None:
     """Wait until the query's batches have brought so many rows; raises what the query died of."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + WAIT_SECONDS
     while rows_so_far(query) < count:
         if query.exception() is not None:
             raise query.exception()
-        assert time.monotonic() < deadline, f"{rows_so_far(query)} of {count} rows after {PATIENCE} s"
+        assert time.monotonic() < deadline, f"{rows_so_far(query)} of {count} rows after {WAIT_SECONDS} s"
         time.sleep(0.2)
 
 
@@ -120,7 +120,7 @@ def rows_so_far(query: Any) -> int:
 
 def wait_until_quiet(query: Any) -> None:
     """Wait until the last batch brought nothing."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + WAIT_SECONDS
     while query.lastProgress["numInputRows"]:
         assert time.monotonic() < deadline, f"rows come and come: {query.lastProgress}"
         time.sleep(0.2)

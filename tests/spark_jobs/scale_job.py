@@ -1,4 +1,4 @@
-"""A Spark job that is measured: so many batches into the noop sink; says as JSON how long each took, the CPU that each kind of process had
+"""A measured Spark job: so many batches into the noop sink; prints as JSON how long each took, the CPU that each kind of process had
 used when it ended, and how large the source's driver-side process became."""
 
 from __future__ import annotations

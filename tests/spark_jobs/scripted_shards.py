@@ -16,7 +16,7 @@ PAYLOAD = b"x" * 200
 
 
 class ScriptedFactory(rp.RecordPublisherFactory):
-    """As many shards as the environment says."""
+    """As many shards as the environment variable gives."""
 
     def __init__(self, properties: rp.Properties) -> None:
         pass
@@ -29,7 +29,7 @@ class ScriptedFactory(rp.RecordPublisherFactory):
 
 
 class ScriptedPublisher(rp.RecordPublisher):
-    """Gives what came since, at most a second's worth after a rest, and stands at the tip."""
+    """Returns what arrived since, at most a second's worth after a pause, and is at the tip."""
 
     def __init__(self, shard: rp.Shard, last: int) -> None:
         self._shard = shard

@@ -13,9 +13,9 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.plugins.spark.service.efo_consumers import registered_consumers
 
-from spark_jobs.queries import PATIENCE, numbers, rows_so_far, to_parquet, wait_for_rows, wait_until_quiet
+from spark_jobs.queries import WAIT_SECONDS, numbers, rows_so_far, to_parquet, wait_for_rows, wait_until_quiet
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(3 * PATIENCE)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(3 * WAIT_SECONDS)]
 NOW = {"availableNow": True}
 
 
@@ -77,15 +77,15 @@ def test_every_record_once_by_fan_out_through_a_split(spark, kinesis, tmp_path):
     assert all("continuation" in shard["state"] for shard in ends)  # F6: quiet shards go on behind their last event
 
 
-def test_a_quiet_stream_runs_no_batches_and_a_record_ends_the_rest(spark, kinesis, tmp_path):
+def test_a_quiet_stream_runs_no_batches_and_a_record_ends_the_pause(spark, kinesis, tmp_path):
     stream = kinesis("quiet", 4)
     stream.put(100)
     query = to_parquet(stream.load(spark, tmp_path), tmp_path)
     wait_for_rows(query, 100)
     wait_until_quiet(query)
     wait_until_no_batch_is_run(query, 5)
-    told = json.loads(query.lastProgress["sources"][0]["latestOffset"])
-    assert (told["shards"], told["atTip"], told["records"], told["millisBehindLatest"]) == (4, 4, 100, 0)
+    figures = json.loads(query.lastProgress["sources"][0]["latestOffset"])
+    assert (figures["shards"], figures["atTip"], figures["records"], figures["millisBehindLatest"]) == (4, 4, 100, 0)
     stream.put(1)
     wait_for_rows(query, 101)
     query.stop()
@@ -226,7 +226,7 @@ def test_c2_an_unknown_stream_ends_the_query_with_its_name(spark, kinesis, tmp_p
     stream = kinesis("known")
     query = to_parquet(stream.load(spark, tmp_path, stream="unknown"), tmp_path)
     with pytest.raises(Exception, match=r"stream 'unknown' does not exist; existing streams: .*known"):
-        query.awaitTermination(PATIENCE)
+        query.awaitTermination(WAIT_SECONDS)
 
 
 def test_c2_a_metadata_location_that_cannot_hold_claims_ends_the_query(spark, kinesis, tmp_path):
@@ -234,7 +234,7 @@ def test_c2_a_metadata_location_that_cannot_hold_claims_ends_the_query(spark, ki
     (tmp_path / "file").write_text("in the way")
     query = to_parquet(stream.load(spark, tmp_path, metadataLocation=tmp_path / "file" / "claims"), tmp_path)
     with pytest.raises(Exception, match=r"metadataLocation.*claims cannot be kept there"):
-        query.awaitTermination(PATIENCE)
+        query.awaitTermination(WAIT_SECONDS)
 
 
 async def test_the_push_sink_hands_a_fetchers_rows_over_as_dataframes(spark, kinesis, tmp_path):
@@ -265,7 +265,7 @@ async def test_f8_a_consumer_is_deregistered_by_the_helper_and_not_by_the_query(
 
 def wait_until_no_batch_is_run(query, seconds):
     """For so long. A slow machine may need one more batch to reach the tips of all shards."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + WAIT_SECONDS
     batch, since = query.lastProgress["batchId"], time.monotonic()
     while time.monotonic() - since < seconds:
         assert time.monotonic() < deadline, f"batches go on and on: {batch}"

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from spark_jobs.queries import PATIENCE, numbers, rows_so_far, to_parquet, wait_for_rows
+from spark_jobs.queries import WAIT_SECONDS, numbers, rows_so_far, to_parquet, wait_for_rows
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(3 * PATIENCE)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(3 * WAIT_SECONDS)]
 NOW = {"availableNow": True}
 POLLING = {"mode": "continuous", "flink.stream.recordpublisher": "POLLING", "walRollInterval": 100}
 FAN_OUT = {**POLLING, "flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "continuous"}

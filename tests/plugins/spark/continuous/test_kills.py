@@ -22,7 +22,7 @@ def test_every_record_once_on_a_cluster_whose_executor_and_driver_are_killed(kin
     job = Job(stream.options(tmp_path, **FAN_OUT), tmp_path, "parquet", "local-cluster[2,1,1024]", **slots)
     with producing(stream), job.start() as running:
         wait_for_batches(running, 2)
-        kill_executor_of(running.stand_at("claimed")[0])
+        kill_executor_of(running.pause_at("claimed")[0])
         running.disarm()
         stream.split(0)
         wait_for_batches(running, 2)
@@ -41,7 +41,7 @@ def test_every_record_once_wherever_the_driver_is_killed(kinesis, spark, tmp_pat
         for number in range(rounds()):
             with job.start() as running:
                 wait_for_batches(running, chance.randint(1, 3))
-                running.stand_at(chance.choice(["file-written", "entry-written", "claimed", "read"]))
+                running.pause_at(chance.choice(["file-written", "entry-written", "claimed", "read"]))
                 running.kill()
                 running.disarm()
             stream.split(0) if number % 2 else stream.merge(0)

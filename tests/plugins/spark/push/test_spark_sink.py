@@ -17,7 +17,7 @@ from recordpublisher.publishers.shards import Shard
 
 
 class FakeSpark:
-    """`createDataFrame` answers the rows' sequence numbers."""
+    """`createDataFrame` returns the rows' sequence numbers."""
 
     def createDataFrame(self, table):  # noqa: N802
         return table.column("sequenceNumber").to_pylist()
@@ -96,7 +96,7 @@ async def test_what_was_taken_is_not_delivered_again_and_numbers_go_on(tmp_path)
 
 
 async def died_in_batch_0(path, *rows: int) -> None:
-    """Rows were written down, the callback had them, and nobody knows whether it was through."""
+    """The rows were noted and the callback had them; whether it finished is not known."""
 
     def die(frame, n):
         raise DiedError

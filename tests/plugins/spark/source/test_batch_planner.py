@@ -216,9 +216,9 @@ def test_bytes_of_a_batch_are_shared_by_its_tasks(kinesis, tmp_path):
     assert [plan.bounds.max_bytes for plan in job.planner.partitions(job.last)] == [500, 500]
 
 
-def test_a_shard_that_no_window_brings_on_is_given_longer_ones_until_its_records_come(kinesis, tmp_path):
+def test_a_shard_without_progress_gets_longer_windows_until_its_records_come(kinesis, tmp_path):
     kinesis.add("sleepy", [1])
-    kinesis.crawl["s/sleepy"] = 20  # seconds of empty answers, thirteen windows long
+    kinesis.empty_seconds["s/sleepy"] = 20  # seconds of empty responses, thirteen windows long
     job = query(kinesis, tmp_path)
     job.run(10)
     assert job.delivered() == [("s/sleepy", "1")]

@@ -45,7 +45,7 @@ def test_w3_a_shard_is_idle_after_the_interval_of_evidence_and_w4_active_with_it
     kinesis.add("a", list(range(0, 100_000, 1000)))
     kinesis.add("silent", [])
     job = query(kinesis, tmp_path, **{LOOKAHEAD: 5000, IDLE: 3000})
-    job.run(patience=80)
+    job.run(quiet_plans=80)
     assert job.last.shards["s/silent"].idle
     assert len(job.delivered()) == 100
     kinesis.shards["s/silent"].times.append(200_000)

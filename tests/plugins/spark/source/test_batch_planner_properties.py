@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from recordpublisher.plugins.spark.source.batch_offset import BatchOffset
 from recordpublisher.publishers.shards import Shard
 
-from fakes.spark_kinesis import MemoryClaims, SimulatedKinesis, SimulatedQuery, StillClock
+from fakes.spark_kinesis import ManualClock, MemoryClaims, SimulatedKinesis, SimulatedQuery
 from fakes.spark_queries import IDLE, LOOKAHEAD, options, spread
 
 event_times = st.lists(st.integers(0, 20_000), max_size=25)
@@ -20,7 +20,7 @@ event_times = st.lists(st.integers(0, 20_000), max_size=25)
 @st.composite
 def worlds(draw: st.DrawFn, resharded: bool = True) -> SimulatedKinesis:
     """Some shards, some of them split or merged, event times out of order by up to 500 ms."""
-    kinesis = SimulatedKinesis(clock=StillClock(), out_of_orderness=500)
+    kinesis = SimulatedKinesis(clock=ManualClock(), out_of_orderness=500)
     roots = [f"r{n}" for n in range(draw(st.integers(1, 4)))]
     for name in roots:
         steps = draw(event_times)

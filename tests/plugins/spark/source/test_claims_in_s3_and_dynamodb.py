@@ -3,9 +3,9 @@
 import pytest
 
 from servers.moto_server import serve_moto
-from spark_jobs.queries import PATIENCE, numbers, to_parquet, wait_for_rows
+from spark_jobs.queries import WAIT_SECONDS, numbers, to_parquet, wait_for_rows
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(3 * PATIENCE)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(3 * WAIT_SECONDS)]
 
 
 @pytest.fixture(scope="module")

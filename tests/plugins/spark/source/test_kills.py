@@ -8,7 +8,7 @@ from itertools import cycle, islice
 
 import pytest
 
-from spark_jobs.kills import PATIENCE, Job, check_once, kill_at, kill_executor_of, producing, rounds, seeded
+from spark_jobs.kills import WAIT_SECONDS, Job, check_once, kill_at, kill_executor_of, producing, rounds, seeded
 
 pytestmark = [pytest.mark.spark, pytest.mark.kills, pytest.mark.timeout(3600)]
 POLLING = {"flink.stream.recordpublisher": "POLLING", "maxRecordsPerBatch": 5000}
@@ -43,13 +43,13 @@ def test_a_zombie_driver_that_wakes_after_its_replacement_does_no_harm(kinesis, 
     job = Job(stream.options(tmp_path, **POLLING), tmp_path, "foreach", LOCAL)
     with producing(stream), job.start() as zombie:
         zombie.wait_for_lines(2)
-        zombie.stand_at("claimed")
+        zombie.pause_at("claimed")
         zombie.signal(signal.SIGSTOP)
         zombie.disarm()
         with job.start() as replacement:
             replacement.wait_for_lines(4)
             zombie.signal(signal.SIGCONT)
-            assert zombie.process.wait(PATIENCE) != 0  # Spark finds that its log was continued by somebody else
+            assert zombie.process.wait(WAIT_SECONDS) != 0  # Spark finds that its log was continued by somebody else
             assert "oncurrent" in zombie.errors()
             replacement.wait_for_lines(len(replacement.lines) + 2)
     job.finish()
@@ -63,10 +63,10 @@ def test_every_record_once_on_a_cluster_whose_executors_are_killed(kinesis, spar
     with producing(stream), job.start() as running:
         for place in ("claimed", "read"):
             running.wait_for_lines(len(running.lines) + 2)
-            kill_executor_of(running.stand_at(place)[0])
+            kill_executor_of(running.pause_at(place)[0])
             running.disarm()
         running.wait_for_lines(len(running.lines) + 2)
-        running.stand_at("claimed")
+        running.pause_at("claimed")
         running.kill()  # the driver and, with it, the cluster
         running.disarm()
     job.finish()

@@ -1,4 +1,4 @@
-"""A quiet stream costs no batches, and news ends the rest at once."""
+"""A quiet stream costs no batches, and new data ends the pause at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def kinesis() -> SimulatedKinesis:
     return SimulatedKinesis()
 
 
-def rested(kinesis, tmp_path, **properties):
+def quiet_job(kinesis, tmp_path, **properties):
     """A job that has read everything there was."""
     kinesis.add("a", [1])
     kinesis.add("b", [2])
@@ -25,7 +25,7 @@ def rested(kinesis, tmp_path, **properties):
 
 
 def test_no_batch_is_planned_while_nothing_is_new(kinesis, tmp_path):
-    job = rested(kinesis, tmp_path)
+    job = quiet_job(kinesis, tmp_path)
     before = len(job.log)
     while kinesis.clock.ms < job.last.planned_ms + HOUR // 2:
         kinesis.clock.ms += 60_000
@@ -33,38 +33,38 @@ def test_no_batch_is_planned_while_nothing_is_new(kinesis, tmp_path):
     assert len(job.log) == before
 
 
-def test_a_query_rests_although_a_batch_looks_at_some_of_the_shards_only(kinesis, tmp_path):
-    job = rested(kinesis, tmp_path, max_records=1)
+def test_a_query_pauses_although_a_batch_reads_some_of_the_shards_only(kinesis, tmp_path):
+    job = quiet_job(kinesis, tmp_path, max_records=1)
     before = len(job.log)
     job.run()
     assert len(job.log) == before
     assert sorted(job.delivered()) == sorted(job.expected())
 
 
-def test_a_record_ends_the_rest_at_once(kinesis, tmp_path):
-    job = rested(kinesis, tmp_path)
+def test_a_record_ends_the_pause_at_once(kinesis, tmp_path):
+    job = quiet_job(kinesis, tmp_path)
     kinesis.shards["s/b"].times.append(3)
     assert job.batch()
     assert job.delivered()[-1] == ("s/b", "2")
     assert kinesis.watched is None
 
 
-def test_the_end_of_a_shard_ends_the_rest_and_its_child_is_read(kinesis, tmp_path):
-    job = rested(kinesis, tmp_path)
+def test_the_end_of_a_shard_ends_the_pause_and_its_child_is_read(kinesis, tmp_path):
+    job = quiet_job(kinesis, tmp_path)
     kinesis.close("a", kinesis.add("child", [9], ("a",)))
     job.run()
     assert job.delivered()[-1] == ("s/child", "1")
 
 
-def test_a_shard_that_discovery_found_ends_the_rest(kinesis, tmp_path):
-    job = rested(kinesis, tmp_path)
+def test_a_shard_that_discovery_found_ends_the_pause(kinesis, tmp_path):
+    job = quiet_job(kinesis, tmp_path)
     kinesis.discovered = [kinesis.add("new", [9])]
     job.run(200)
     assert job.delivered()[-1] == ("s/new", "1")
 
 
-def test_a_restarted_query_rests_on(kinesis, tmp_path):
-    job = rested(kinesis, tmp_path)
+def test_a_restarted_query_stays_paused(kinesis, tmp_path):
+    job = quiet_job(kinesis, tmp_path)
     before = len(job.log)
     job.restart()
     kinesis.clock.ms += 10_000
@@ -73,7 +73,7 @@ def test_a_restarted_query_rests_on(kinesis, tmp_path):
 
 
 def test_tips_are_confirmed_once_an_hour_so_that_a_long_silence_is_not_taken_for_a_gap(kinesis, tmp_path):
-    job = rested(kinesis, tmp_path)
+    job = quiet_job(kinesis, tmp_path)
     kinesis.clock.ms += HOUR
     assert job.batch()
     assert not job.batch()

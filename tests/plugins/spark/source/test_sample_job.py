@@ -1,4 +1,4 @@
-"""What is wrong with a job is said when its stream is loaded, on the driver, and not by tasks that fail one after the other (C2)."""
+"""A wrong job fails when its stream is loaded, on the driver, and not in tasks that fail one after the other (C2)."""
 
 from __future__ import annotations
 

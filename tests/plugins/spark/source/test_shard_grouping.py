@@ -17,13 +17,13 @@ def planned(shards: int, tasks: int) -> BatchOffset:
     return BatchOffset("query", "plan", 0, 0, {entry.key: entry for entry in entries}, tasks=tasks)
 
 
-def test_a_shard_stays_with_its_task_and_every_one_begins_once_in_a_round():
+def test_a_shard_stays_with_its_task_and_each_comes_first_once_in_a_round():
     offsets = [replace(planned(6, 2), batch=batch) for batch in range(3)]
-    dealt = [[[entry.shard.shard_id for entry in group] for group in task_groups(offset)] for offset in offsets]
+    grouped = [[[entry.shard.shard_id for entry in group] for group in task_groups(offset)] for offset in offsets]
 
-    assert {tuple(sorted(first)) for first, _ in dealt} == {("shard-0", "shard-2", "shard-4")}
-    assert sorted(first[0] for first, _ in dealt) == ["shard-0", "shard-2", "shard-4"]
-    assert dealt[0] == [[entry.shard.shard_id for entry in group] for group in task_groups(offsets[0])]
+    assert {tuple(sorted(first)) for first, _ in grouped} == {("shard-0", "shard-2", "shard-4")}
+    assert sorted(first[0] for first, _ in grouped) == ["shard-0", "shard-2", "shard-4"]
+    assert grouped[0] == [[entry.shard.shard_id for entry in group] for group in task_groups(offsets[0])]
 
 
 def test_an_entry_reaches_its_task_as_it_was_planned():

@@ -1,4 +1,4 @@
-"""Columns: found without case, others left out, what is wrong is said with column, type and what is valid."""
+"""Columns are found without regard to case, others are ignored; errors name column, type and what is valid."""
 
 from __future__ import annotations
 

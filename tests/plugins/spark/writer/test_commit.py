@@ -1,4 +1,4 @@
-"""The writers as the driver has them: pickled for the tasks, told of what they did. Without a running Spark."""
+"""The writers on the driver: pickled for the tasks, and committed with their messages. Without a running Spark."""
 
 from __future__ import annotations
 

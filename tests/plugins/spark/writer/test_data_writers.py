@@ -1,4 +1,4 @@
-"""`format("kinesis")` as a sink on a real Spark: every row at least once, and what is put again can be told."""
+"""`format("kinesis")` as a sink on a real Spark: every row at least once, and repeats can be recognised."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from recordpublisher.plugins.spark.data_source import KinesisSource
 from recordpublisher.plugins.spark.writer.data_writers import KinesisStreamWriter
 from recordpublisher.plugins.spark.writer.write_options import WriteOptions
 
-from spark_jobs.queries import PATIENCE, Kinesis, dropped_repeats, write_rows, write_stream
+from spark_jobs.queries import WAIT_SECONDS, Kinesis, dropped_repeats, write_rows, write_stream
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(3 * PATIENCE)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(3 * WAIT_SECONDS)]
 NOW = {"availableNow": True}
 
 

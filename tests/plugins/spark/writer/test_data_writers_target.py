@@ -17,10 +17,10 @@ class Port(FakeKinesis):
     def __init__(self, error: Exception | None = None, listing: Exception | None = None) -> None:
         super().__init__()
         self.error, self.listing = error, listing
-        self.looks = 0
+        self.calls = 0
 
     async def stream_summary(self, stream):
-        self.looks += 1
+        self.calls += 1
         if self.error is not None:
             raise self.error
         return self.summary
@@ -41,13 +41,13 @@ async def test_what_no_retry_can_help_is_raised_and_the_rest_is_the_tasks():
         await probe_target(Port(listing=FatalKinesisError("ListShards", "AccessDenied", "may not list")), "out")
 
 
-def test_it_is_looked_at_once_for_each_process_and_connection():
+def test_it_is_checked_once_for_each_process_and_connection():
     ports = {"a": Port(), "b": Port()}
     loop = WorkerLoop()
     for stream in ("a", "a", "b"):
         check_target(WriteOptions.parse({"stream": stream}), loop, ports.__getitem__)
     check_target(WriteOptions.parse({}), loop, ports.__getitem__)
-    assert [port.looks for port in ports.values()] == [1, 1]
+    assert [port.calls for port in ports.values()] == [1, 1]
 
 
 def test_a_region_that_is_missing_is_said_at_once(monkeypatch):

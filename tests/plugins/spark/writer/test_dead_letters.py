@@ -1,4 +1,4 @@
-"""What becomes of rows that cannot be put is said by two options, which are checked on the driver (C2, S7)."""
+"""Two options decide what happens to rows that cannot be put; they are checked on the driver (C2, S7)."""
 
 from __future__ import annotations
 

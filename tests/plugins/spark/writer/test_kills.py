@@ -22,11 +22,11 @@ def test_every_row_at_least_once_wherever_tasks_and_driver_are_killed(kinesis, t
     job = Job(options, tmp_path, "kinesis", "local[2,4]", target=put)  # a task may fail three times
     with producing(source), job.start() as running:
         running.wait_for_lines(2)
-        os.kill(running.stand_at("written")[0], signal.SIGKILL)  # the worker of a task: acknowledged, not reported
+        os.kill(running.pause_at("written")[0], signal.SIGKILL)  # the worker of a task: acknowledged, not reported
         running.disarm()
         running.wait_for_lines(len(running.lines) + 2)
         of_the_task = repeats(target)
-        running.stand_at("written")
+        running.pause_at("written")
         running.kill()  # the driver and all tasks
         running.disarm()
     job.finish()

@@ -1,4 +1,4 @@
-"""One task: takes rows as fast as they are acknowledged, says what it did, and leaves nothing half done behind."""
+"""One task: puts rows as fast as they are acknowledged, counts them, and leaves nothing half done."""
 
 from __future__ import annotations
 

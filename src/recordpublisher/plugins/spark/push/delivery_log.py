@@ -18,7 +18,7 @@ RowRange = tuple[int, str, int, str, int]
 
 @dataclass(frozen=True, slots=True)
 class DeliveryLog:
-    """What the file says.
+    """The content of the file.
 
     - `state`: a snapshot of the fetcher.
     - `delivered`: how many rows of each shard behind that snapshot were in the batches before `batch`.
@@ -48,7 +48,7 @@ class DeliveryLog:
 
     @classmethod
     def read(cls, path: Path) -> DeliveryLog | None:
-        """What the file says; None when there is no file. Raises: StateError when it cannot be read."""
+        """The content of the file; None when there is no file. Raises: StateError when it cannot be read."""
         try:
             plain = json.loads(path.read_text())
             return cls(plain["state"], plain["batch"], plain["delivered"], _ranges(plain["pending"].items()))

@@ -32,7 +32,7 @@ from .task_plans import task_plans
 
 LOG = logging.getLogger("recordpublisher.spark")
 POLL_SECONDS = 0.05
-"""How long to wait when there is nothing to plan; Spark itself asks again after 10 ms."""
+"""How long to wait when there is nothing to plan; Spark itself calls again after 10 ms."""
 
 
 class NoBatchReason(Enum):
@@ -78,7 +78,7 @@ class BatchPlanner:
         self._is_available_now = True
 
     def next_offset(self, start: BatchOffset, limit: int | None) -> BatchOffset | None:
-        """The plan of the next batch; None: nothing to plan now (Spark asks again) or, for AvailableNow, no more."""
+        """The plan of the next batch; None: nothing to plan now (Spark calls again) or, for AvailableNow, no more."""
         self._begin_run(start)
         if self._wait_in_pause(start):
             return None

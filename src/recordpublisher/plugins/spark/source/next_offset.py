@@ -58,7 +58,7 @@ def next_offset(offset: BatchOffset, reads: Mapping[str, ShardReadRange], inputs
 
     `reads` has the claimed range of each shard. A shard without one starts where it started before: it is read again, nothing is lost.
     """
-    # 1. Every shard stands where its claimed read ended.
+    # 1. Every shard moves to where its claimed read ended.
     shards = {key: _after_read(entry, reads.get(key), offset, inputs) for key, entry in offset.shards.items()}
 
     # 2. New shards join; children whose parents have ended take over from them.

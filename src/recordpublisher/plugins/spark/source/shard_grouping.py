@@ -30,7 +30,7 @@ def readable_shards(offset: BatchOffset, limited: bool = True) -> list[ShardOffs
 def task_groups(offset: BatchOffset) -> list[list[ShardOffset]]:
     """The shards to read, divided among the offset's tasks; no group is empty.
 
-    Another shard stands first in each batch, since a task's bytes may not be enough for one record of every shard.
+    Another shard comes first in each batch, since a task's bytes may not be enough for one record of every shard.
     """
     entries = readable_shards(offset)
     tasks = min(offset.tasks, len(entries))
@@ -47,7 +47,7 @@ def records_per_shard(offset: BatchOffset) -> int | None:
 def window_factor(group: list[ShardOffset]) -> int:
     """How many times longer than usual a task may read: doubled after each window that brought a shard neither records nor to its tip.
 
-    A shard that was silent for days gives many empty answers before its next record, and every window starts them again from the last
+    A shard that was silent for days gives many empty responses before its next record, and every window starts them again from the last
     record. With windows of one length it would never get there. The same holds for reads that wait because of throttling.
     """
     return 1 << min(MAX_DOUBLINGS, max(entry.empty_windows for entry in group))
