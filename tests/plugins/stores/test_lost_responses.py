@@ -1,0 +1,63 @@
+"""A write whose response is lost and that is sent again finds itself, and takes no other write for its own."""
+
+import pytest
+
+from recordpublisher.plugins.stores.aws_client import AwsService, ConditionFailedError
+from recordpublisher.plugins.stores.conditional_store import ConflictError
+from recordpublisher.plugins.stores.s3 import S3Store
+from recordpublisher.plugins.stores.sql.database import Database
+
+WRITES = ("PutObject", "UpdateItem")
+
+
+@pytest.fixture
+def every_write_is_sent_twice(monkeypatch):
+    """As the SDK and `Database.transaction` do when the first response did not come."""
+    call, transaction = AwsService.call, Database.transaction
+
+    async def call_twice(self, api, **parameters):
+        response = await call(self, api, **parameters)
+        return await call(self, api, **parameters) if api in WRITES else response
+
+    async def transaction_twice(self, work):
+        await transaction(self, work)
+        return await transaction(self, work)
+
+    monkeypatch.setattr(AwsService, "call", call_twice)
+    monkeypatch.setattr(Database, "transaction", transaction_twice)
+
+
+@pytest.mark.usefixtures("every_write_is_sent_twice")
+async def test_a_write_that_is_sent_twice_is_made_once(open_store):
+    store, other = open_store(), open_store()
+    first = await store.put_if_absent("a/1", b"same")
+    with pytest.raises(ConflictError):
+        await other.put_if_absent("a/1", b"same")  # equal values are not enough to be taken for one's own
+
+    second = await store.compare_and_set("a/1", b"2", first)
+    with pytest.raises(ConflictError):
+        await other.compare_and_set("a/1", b"2", first)
+
+    found = await store.get("a/1")
+    assert (found.value, found.version) == (b"2", second)
+    await store.close()
+    await other.close()
+
+
+async def test_s3_a_refusal_that_changed_nothing_is_tried_again(aws, tmp_path, monkeypatch):
+    """S3 returns 409 while another write goes on, which may fail then."""
+    call, refusals = AwsService.call, [1, 2]
+
+    async def refuse_at_first(self, api, **parameters):
+        if api == "PutObject" and refusals:
+            refusals.pop()
+            raise ConditionFailedError("ConditionalRequestConflict")
+        return await call(self, api, **parameters)
+
+    monkeypatch.setattr(AwsService, "call", refuse_at_first)
+    store = S3Store(f"s3://bucket/{tmp_path.name}", "uri", aws)
+    version = await store.put_if_absent("a/1", b"1")
+    refusals += [1]
+    await store.compare_and_set("a/1", b"2", version)
+    assert (await store.get("a/1")).value == b"2"
+    await store.close()
