@@ -26,9 +26,11 @@ class MemoryStore(ConditionalStore):
     async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
         return {name: self.values[name] for name in sorted(self.values) if name.startswith(prefix)}
 
-    async def list_versions(self, prefix: str, before: str | None = None) -> dict[str, str]:
-        found = await self.list(prefix)
-        return {name: entry.version for name, entry in found.items() if before is None or name < before}
+    async def list_versions(self, prefix: str) -> dict[str, str]:
+        return {name: entry.version for name, entry in (await self.list(prefix)).items()}
+
+    async def list_names(self, prefix: str, before: str | None = None) -> list[str]:
+        return [name for name in await self.list(prefix) if before is None or name < before]
 
     async def delete(self, *names: str) -> None:
         for name in names:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, EndReason, ShardOutcome
 from recordpublisher.fetcher.shards.shard_state import ShardState
@@ -14,7 +14,6 @@ from recordpublisher.plugins.spark.source.batch_offset import BatchOffset
 from recordpublisher.plugins.spark.source.batch_planner import BatchPlanner
 from recordpublisher.plugins.spark.source.read_task import TaskPlan, TaskRead
 from recordpublisher.plugins.stores.claim_store import ClaimStore
-from recordpublisher.plugins.stores.conditional_store import ConditionalStore
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
@@ -31,16 +30,9 @@ class MemoryClaims(ClaimStore):
 
     def __init__(self, probes: Iterable[tuple[str, str]] = ()) -> None:
         self._memory = MemoryStore()
-        super().__init__(lambda: self._memory)
+        super().__init__(lambda: self._memory, needs_loop=False)
         for query, token in probes:
             self.plant_probe(query, token)
-
-    def _call(self, work: Callable[[ConditionalStore], Coroutine[Any, Any, T]]) -> T:
-        try:
-            work(self._memory).send(None)
-        except StopIteration as end:
-            return end.value
-        raise AssertionError("a store in memory waits for nothing")
 
     def lose_everything(self) -> None:
         self._memory.values.clear()

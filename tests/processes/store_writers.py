@@ -1,6 +1,7 @@
 """Writers of one conditional store that overlap; they run in threads or processes of their own."""
 
 import asyncio
+import uuid
 
 from recordpublisher import Properties
 from recordpublisher.plugins.stores.by_location import conditional_store_of
@@ -9,11 +10,14 @@ from recordpublisher.plugins.stores.conditional_store import ConflictError
 WRITES = 10
 
 
-def count(location, job):
-    """Raise a counter, so often; how often another writer was faster."""
+def count(location, job, writers):
+    """Raise a counter, so often, as soon as all writers are there; how often another writer was faster."""
 
     async def run():
         store, conflicts = conditional_store_of(location, "uri", Properties(), job=job), 0
+        await store.put_if_absent(f"ready/{uuid.uuid4().hex}", b"")
+        while len(await store.list_names("ready/")) < writers:  # noqa: ASYNC110 - other processes
+            await asyncio.sleep(0.01)
         for _ in range(WRITES):
             while True:
                 found = await store.get("a/counter")

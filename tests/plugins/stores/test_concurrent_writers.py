@@ -18,32 +18,36 @@ def location(request, tmp_path):
     return LOCATIONS[request.param].format(folder=tmp_path), "job"
 
 
-@pytest.fixture(params=["threads", "processes"])
-def pool(request):
-    if request.param == "threads":
-        made = ThreadPoolExecutor(WRITERS)
-    else:
-        made = ProcessPoolExecutor(WRITERS, mp_context=multiprocessing.get_context("forkserver"))
-    with made:
+@pytest.fixture
+def threads():
+    with ThreadPoolExecutor(WRITERS) as made:
         yield made
 
 
-def test_no_increment_of_a_shared_counter_is_lost(location, pool):
-    conflicts = [future.result() for future in [pool.submit(count, *location) for _ in range(WRITERS)]]
-    assert read(*location) == {"a/counter": b"%d" % (WRITERS * WRITES)}
+@pytest.fixture
+def processes():
+    with ProcessPoolExecutor(WRITERS, mp_context=multiprocessing.get_context("forkserver")) as made:
+        yield made
+
+
+@pytest.mark.parametrize("pool_name", ["threads", "processes"])
+def test_no_increment_of_a_shared_counter_is_lost(request, location, pool_name):
+    pool = request.getfixturevalue(pool_name)
+    conflicts = [future.result() for future in [pool.submit(count, *location, WRITERS) for _ in range(WRITERS)]]
+    assert read(*location)["a/counter"] == b"%d" % (WRITERS * WRITES)
     assert sum(conflicts) > 0, "the writers did not overlap"
 
 
-def test_every_name_has_one_first_writer(location, pool):
+def test_every_name_has_one_first_writer(location, threads):
     writers = [b"%d" % number for number in range(WRITERS)]
-    won = [future.result() for future in [pool.submit(put, *location, mine) for mine in writers]]
+    won = [future.result() for future in [threads.submit(put, *location, mine) for mine in writers]]
     assert sorted(number for numbers in won for number in numbers) == list(range(WRITES))
     for mine, numbers in zip(writers, won, strict=True):
         assert all(read(*location)[f"a/{number}/name"] == mine for number in numbers)
 
 
-def test_what_is_deleted_while_others_write_it_makes_no_other_error(location, pool):
+def test_what_is_deleted_while_others_write_it_makes_no_other_error(location, threads):
     writers = [b"writer %d " % number for number in range(WRITERS)]
-    for future in [pool.submit(put_and_delete, *location, mine) for mine in writers]:
+    for future in [threads.submit(put_and_delete, *location, mine) for mine in writers]:
         future.result()
     assert read(*location) == {}

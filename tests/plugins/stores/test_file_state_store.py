@@ -51,7 +51,7 @@ async def test_the_snapshot_is_one_readable_file(tmp_path):
     store = FileStateStore(tmp_path)
     await store.store(0, await store.open_generation(0), {"version": 1})
 
-    (file,) = tmp_path.glob("subtask-0/value-*")
+    (file,) = tmp_path.glob("subtask-0.versions/value-*")
     assert json.loads(file.read_text())["snapshot"] == {"version": 1}
 
 
@@ -59,7 +59,7 @@ async def test_a_store_that_died_while_writing_leaves_the_old_state(tmp_path):
     store = FileStateStore(tmp_path)
     generation = await store.open_generation(0)
     await store.store(0, generation, {"good": 1})
-    (tmp_path / "subtask-0" / "value-later").write_text('{"ha": ')
+    (tmp_path / "subtask-0.versions" / "value-later").write_text('{"ha": ')
     (tmp_path / ".aside").mkdir()
     (tmp_path / ".aside" / "value-first").write_text('{"ha": ')
 

@@ -1,4 +1,4 @@
-"""AwsService: one client of S3 or DynamoDB, with the job's credentials; the SDK's errors end here."""
+"""AwsService: one client of S3 or DynamoDB with the job's credentials. It translates the SDK's errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NOT_FOUND = {"NoSuchKey", "404", "ResourceNotFoundException"}
 
 
 class ConditionFailedError(Exception):
-    """A conditional write found something else than it expected."""
+    """The condition of a write did not hold, or the service could not tell because of another write at the same time."""
 
 
 class NotFoundError(Exception):
@@ -28,7 +28,7 @@ class NotFoundError(Exception):
 
 
 class AwsService:
-    """Owns an SDK client, opened at the first call on the loop of that call. `place` is what messages call it."""
+    """Owns an SDK client, opened by the first call on the event loop of that call. `place` is the location, as messages name it."""
 
     def __init__(self, service: str, place: str, properties: Properties) -> None:
         """Raises: ConfigurationError for wrong credentials or no region."""
@@ -38,16 +38,16 @@ class AwsService:
         self._endpoint = properties.value(STATE_ENDPOINT)
         self._seconds = properties.value(REQUEST_TIMEOUT) / 1000
         self._session = session_with_credentials(properties, self._region)
-        self._open = AsyncExitStack()
+        self._exit_stack = AsyncExitStack()
         self._client: Any = None
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
-        """One call; the SDK tries again what may pass, with jitter, five times at most.
+        """One call; the SDK retries what may pass, with jitter, in five attempts at most.
 
         Raises: ConditionFailedError, NotFoundError, StateError for everything else.
         """
         try:
-            answer: dict[str, Any] = await getattr(await self._opened(), xform_name(api))(**parameters)
+            response: dict[str, Any] = await getattr(await self._get_client(), xform_name(api))(**parameters)
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code", "")
             if code in _CONDITION_FAILED:
@@ -57,17 +57,17 @@ class AwsService:
             raise StateError(f"{api} at {self.place} failed with {code}: {error}") from error
         except (BotoCoreError, HTTPClientError, OSError) as error:
             raise StateError(f"{api} at {self.place} failed: {error}") from error
-        return answer
+        return response
 
     async def close(self) -> None:
-        """Close the client. May be used again, with a new one."""
+        """Close the client. The next call opens a new one."""
         self._client = None
-        await self._open.aclose()
+        await self._exit_stack.aclose()
 
-    async def _opened(self) -> Any:
+    async def _get_client(self) -> Any:
         if self._client is None:
             config = AioConfig(read_timeout=self._seconds, retries={"total_max_attempts": 5, "mode": "standard"})
-            self._client = await self._open.enter_async_context(
+            self._client = await self._exit_stack.enter_async_context(
                 self._session.create_client(
                     self._service, region_name=self._region, endpoint_url=self._endpoint, config=config
                 )

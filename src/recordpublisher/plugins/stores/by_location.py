@@ -61,7 +61,9 @@ def claim_store_of(location: str, properties: Properties) -> ClaimStore:
     def open_store() -> ConditionalStore:
         return conditional_store_of(location, CLAIMS_KEY, properties, ("FILE", "S3", "DYNAMODB"))
 
-    open_store()  # a wrong location fails here
+    store = open_store()  # a wrong location fails here
+    if isinstance(store, FolderStore):
+        return ClaimStore(lambda: FolderStore(store.place, in_thread=False), needs_loop=False)
     return ClaimStore(open_store)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError, ImpossibleStateError
 from recordpublisher.publishers.kinesis import run_sync
 
 from .conditional_store import ConditionalStore, ConflictError
@@ -37,11 +37,13 @@ class BatchId:
 class ClaimStore:
     """Claims by batch and name: `<query>/<batch>-<plan>/<name>`. All calls block and are safe from many threads and processes at once.
 
-    `open_store` makes a conditional store for each call: one with a client belongs to the event loop of its call.
+    `open_store` makes a conditional store for each call: one with a client belongs to the event loop of its call. A store that waits for
+    nothing (`needs_loop` is false) is called without an event loop.
     """
 
-    def __init__(self, open_store: Callable[[], ConditionalStore]) -> None:
+    def __init__(self, open_store: Callable[[], ConditionalStore], *, needs_loop: bool = True) -> None:
         self._open_store = open_store
+        self._run: Callable[[Coroutine[Any, Any, Any]], Any] = run_sync if needs_loop else _run_without_loop
 
     def put_if_absent(self, batch: BatchId, name: str, claim: bytes) -> bytes:
         """Store durably unless somebody was first; returns what is stored: the claim given, or the winner's."""
@@ -61,7 +63,7 @@ class ClaimStore:
         """Remove the claims of the query's batches with a number below `before`."""
 
         async def purge(store: ConditionalStore) -> None:
-            await store.delete(*await store.list_versions(f"{query}/", before=f"{query}/{max(before, 0):010d}"))
+            await store.delete(*await store.list_names(f"{query}/", before=f"{query}/{max(before, 0):010d}"))
 
         self._call(purge)
 
@@ -87,7 +89,17 @@ class ClaimStore:
             finally:
                 await store.close()
 
-        return run_sync(run())
+        result: T = self._run(run())
+        return result
+
+
+def _run_without_loop(coroutine: Coroutine[Any, Any, T]) -> T:
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise ImpossibleStateError("the store waits for something, and there is no event loop")
 
 
 async def _put_if_absent(store: ConditionalStore, name: str, value: bytes) -> bytes:

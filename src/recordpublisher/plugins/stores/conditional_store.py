@@ -6,7 +6,7 @@ import asyncio
 import random
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -37,7 +37,7 @@ class ConflictError(StateError):
 class ConditionalStore(ABC):
     """Values of one location by name. Safe for many processes at once; the calls of one store belong to one event loop.
 
-    A name is a path (`query/batch/group-0`), and no name is the folder of another one. Every write is durable when it returns. One
+    A name is a path (`query/batch/group-0`). Every write is durable when it returns. One
     whose response was lost is looked up by a mark of its own: ConflictError means that somebody else's value is there.
 
     Raises everywhere: StateError when the store cannot be reached, RetriesExhaustedError when a database is away.
@@ -67,8 +67,12 @@ class ConditionalStore(ABC):
         """Every value whose name begins so, by name in order. Not `consistent`: it may be a little old, for half the price."""
 
     @abstractmethod
-    async def list_versions(self, prefix: str, before: str | None = None) -> Mapping[str, str]:
-        """The versions alone, by name in order; with `before` those of names that sort before it."""
+    async def list_versions(self, prefix: str) -> Mapping[str, str]:
+        """The versions alone, by name in order: a cheap way to see who has written."""
+
+    @abstractmethod
+    async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
+        """The names alone, in order; with `before` those that sort before it."""
 
     @abstractmethod
     async def delete(self, *names: str) -> None:

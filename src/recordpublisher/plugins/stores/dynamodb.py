@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -58,13 +58,14 @@ class DynamoDbStore(ConditionalStore):
         """Query the job's items; an inconsistent query costs half."""
         return {_name(item): self._value(item) async for item in self._query(prefix, consistent=consistent)}
 
-    async def list_versions(self, prefix: str, before: str | None = None) -> dict[str, str]:
+    async def list_versions(self, prefix: str) -> dict[str, str]:
         """Query without the values."""
-        found = {}
-        async for item in self._query(prefix, ("#item", "#version"), before):
-            if before is None or _name(item) < before:
-                found[_name(item)] = self._version(item)
-        return found
+        return {_name(item): self._version(item) async for item in self._query(prefix, ("#item", "#version"))}
+
+    async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
+        """Query the keys."""
+        found = [_name(item) async for item in self._query(prefix, ("#item",), before)]
+        return [name for name in found if before is None or name < before]
 
     async def delete(self, *names: str) -> None:
         """Delete one by one."""

@@ -7,7 +7,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,7 +16,7 @@ from recordpublisher.publishers.errors import StateError
 from .conditional_store import ConditionalStore, ConflictError, VersionedValue, new_version
 
 T = TypeVar("T")
-_POINTER, _VALUE = "current-", "value-"
+_SUFFIX, _POINTER, _VALUE = ".versions", "current-", "value-"
 _PLAIN_FILE = "file"
 """The version of a plain file, as earlier formats have them: it is read, so that who knows the formats can refuse it, and never written."""
 _ATTEMPTS = 1000
@@ -24,46 +24,52 @@ _PAUSE_SECONDS = 0.001
 
 
 class FolderStore(ConditionalStore):
-    """Owns a folder for each name, with two files: `value-V` and the empty `current-V`, where V is the version.
+    """Owns a folder `NAME.versions` for each name, with two files: `value-V` and the empty `current-V`, where V is the version.
 
     A first value is a whole folder, renamed to its place: that fails if there is one. A later one is written beside, then `current-V` is
     renamed to `current-W`: that fails if somebody was faster, because the old name is gone. So nobody holds a lock, and a process that was
     suspended in the middle of a write stops nobody and overwrites nothing. It needs a file system with atomic renames, local or network.
     """
 
-    def __init__(self, root: str | Path) -> None:
+    def __init__(self, root: str | Path, *, in_thread: bool = True) -> None:
+        """Not `in_thread`: the calls block, for those who have no event loop."""
         self._root = Path(root)
+        self._uses_threads = in_thread
         self.place = str(root)
 
     async def get(self, name: str) -> VersionedValue | None:
         """Read the two files."""
-        return await self._in_thread(lambda: _read(self._path(name)))
+        return await self._run(lambda: _read(self._path(name)))
 
     async def put_if_absent(self, name: str, value: bytes) -> str:
         """Rename a folder to its place."""
-        return await self._in_thread(lambda: self._put_if_absent(name, value))
+        return await self._run(lambda: self._put_if_absent(name, value))
 
     async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
         """Rename the file that names the version."""
-        return await self._in_thread(lambda: self._compare_and_set(name, value, expected))
+        return await self._run(lambda: self._compare_and_set(name, value, expected))
 
     async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
         """Read the folders whose names begin so."""
 
         def values() -> dict[str, VersionedValue]:
-            found = {name: _read(self._path(name)) for name in sorted(self._names(prefix, None))}
+            found = {name: _read(self._path(name)) for name in self._names(prefix)}
             return {name: entry for name, entry in found.items() if entry is not None}
 
-        return await self._in_thread(values)
+        return await self._run(values)
 
-    async def list_versions(self, prefix: str, before: str | None = None) -> dict[str, str]:
+    async def list_versions(self, prefix: str) -> dict[str, str]:
         """List the folders whose names begin so."""
 
         def versions() -> dict[str, str]:
-            found = {name: _version(self._path(name)) for name in sorted(self._names(prefix, before))}
+            found = {name: _version(self._path(name)) for name in self._names(prefix)}
             return {name: version for name, version in found.items() if version is not None}
 
-        return await self._in_thread(versions)
+        return await self._run(versions)
+
+    async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
+        """List the folders above alone."""
+        return await self._run(lambda: self._names(prefix, before))
 
     async def delete(self, *names: str) -> None:
         """Rename each folder out of the way, then remove it: a late write finds no folder."""
@@ -72,15 +78,15 @@ class FolderStore(ConditionalStore):
             for name in names:
                 self._delete(name)
 
-        await self._in_thread(delete)
+        await self._run(delete)
 
     def _path(self, name: str) -> Path:
-        return self._root / name
+        return self._root / f"{name}{_SUFFIX}"
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
+    async def _run(self, work: Callable[[], T]) -> T:
         """A write that was begun is finished, also when nobody waits for it any more."""
         try:
-            return await asyncio.to_thread(work)
+            return await asyncio.to_thread(work) if self._uses_threads else work()
         except OSError as error:
             raise StateError(f"the folder {self.place} cannot be used: {error}") from error
 
@@ -124,21 +130,22 @@ class FolderStore(ConditionalStore):
         (path / f"{_VALUE}{expected}").unlink(missing_ok=True)
         return version
 
-    def _names(self, prefix: str, before: str | None) -> Iterator[str]:
-        folder, _, _ = prefix.rpartition("/")
-        waiting = [folder]
+    def _names(self, prefix: str, before: str | None = None) -> Sequence[str]:
+        """The names that begin so, sorted."""
+        found: list[str] = []
+        waiting = [prefix.rpartition("/")[0]]
         while waiting:
             above = waiting.pop()
-            for child in _children(self._root / above):
-                name = f"{above}/{child}" if above else child
-                if before is not None and name >= before:
-                    continue  # so are all names in it
-                if not name.startswith(prefix):
-                    continue
-                if _is_entry(self._root / name):
-                    yield name
+            for child, is_folder in _children(self._root / above):
+                path = f"{above}/{child}" if above else child
+                name = path.removesuffix(_SUFFIX)
+                if not name.startswith(prefix) or (before is not None and name >= before):
+                    continue  # what is in a folder that sorts behind `before` does so too
+                if is_folder and name == path:
+                    waiting.append(path)
                 else:
-                    waiting.append(name)
+                    found.append(name)
+        return sorted(found)
 
     def _delete(self, name: str) -> None:
         path = self._path(name)
@@ -158,7 +165,7 @@ def _read(path: Path) -> VersionedValue | None:
     """The current value: read again when it was replaced between the two files."""
     while (version := _version(path)) is not None:
         with contextlib.suppress(FileNotFoundError):
-            file = path if version == _PLAIN_FILE else path / f"{_VALUE}{version}"
+            file = path.with_suffix("") if version == _PLAIN_FILE else path / f"{_VALUE}{version}"
             return VersionedValue(file.read_bytes(), version)
     return None
 
@@ -169,9 +176,7 @@ def _version(path: Path) -> str | None:
         try:
             names = os.listdir(path)
         except FileNotFoundError:
-            return None
-        except NotADirectoryError:
-            return _PLAIN_FILE if path.is_file() else None
+            return _PLAIN_FILE if path.with_suffix("").is_file() else None
         versions = [name.removeprefix(_POINTER) for name in names if name.startswith(_POINTER)]
         if len(versions) == 1:
             return versions[0]
@@ -179,16 +184,13 @@ def _version(path: Path) -> str | None:
     raise StateError(f"{path} cannot be read: it has no file that names the current version")
 
 
-def _children(folder: Path) -> list[str]:
+def _children(folder: Path) -> list[tuple[str, bool]]:
+    """Each entry's name, and whether it is a folder."""
     try:
-        return [name for name in os.listdir(folder) if not name.startswith(".")]
+        with os.scandir(folder) as entries:
+            return [(entry.name, entry.is_dir()) for entry in entries if not entry.name.startswith(".")]
     except FileNotFoundError:
         return []
-
-
-def _is_entry(path: Path) -> bool:
-    """Whether this is the folder of a value and not one of further names."""
-    return path.is_file() or any(name.startswith((_POINTER, _VALUE)) for name in _children(path))
 
 
 def _make_folder(folder: Path) -> None:

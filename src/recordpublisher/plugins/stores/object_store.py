@@ -40,7 +40,7 @@ class ObjectStore:
 
     async def names(self, prefix: str) -> list[str]:
         """The names that begin so, sorted; the prefix has the whole folder."""
-        return list(await self._store.list_versions(prefix))
+        return list(await self._store.list_names(prefix))
 
     async def delete(self, names: Iterable[str]) -> None:
         """Remove objects; those that are gone already do not matter."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -52,7 +52,7 @@ class S3Store(ConditionalStore):
 
     async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
         """List, then read each object; several at a time."""
-        names = list(await self.list_versions(prefix))
+        names = await self.list_names(prefix)
         values: dict[str, VersionedValue] = {}
         for start in range(0, len(names), _CONCURRENCY):
             some = names[start : start + _CONCURRENCY]
@@ -60,14 +60,18 @@ class S3Store(ConditionalStore):
             values |= {name: value for name, value in zip(some, found, strict=True) if value is not None}
         return values
 
-    async def list_versions(self, prefix: str, before: str | None = None) -> dict[str, str]:
+    async def list_versions(self, prefix: str) -> dict[str, str]:
         """List; S3 does it by name in order."""
-        found: dict[str, str] = {}
-        async for name, version in self._listed(prefix):
+        return {name: version async for name, version in self._listed(prefix)}
+
+    async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
+        """List as far as needed."""
+        names = []
+        async for name, _ in self._listed(prefix):
             if before is not None and name >= before:
                 break
-            found[name] = version
-        return found
+            names.append(name)
+        return names
 
     async def delete(self, *names: str) -> None:
         """Delete one by one, several at a time."""

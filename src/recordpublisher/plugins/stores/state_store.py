@@ -142,7 +142,7 @@ def _name(subtask: int) -> str:
 
 
 class FileStateStore(ConditionalStateStore):
-    """State in a folder, local or on a network: a folder `subtask-0` for each subtask, with its snapshot as one file of JSON."""
+    """State in a folder, local or on a network: a folder `subtask-0.versions` for each subtask, with its snapshot as one file of JSON."""
 
     def __init__(self, folder: Path | str | Properties) -> None:
         """`folder` is made when missing; with properties it is `flink.state.uri`, a path or file:// URI. Raises: ConfigurationError."""

@@ -1,4 +1,4 @@
-"""SQL databases: one thread for each, transactions that are tried again, positions kept by generation. Needs the extra `sql`."""
+"""PostgreSQL and SQLite (extra `sql`): connection, retried transactions and the conditional store. Start at `sql_store.py`."""
 
 try:
     import sqlalchemy  # noqa: F401 - only to say what is missing

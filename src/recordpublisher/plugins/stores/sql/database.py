@@ -1,4 +1,4 @@
-"""Database: one connection in one thread; transactions, tried again when the database went away."""
+"""Database: one connection in one thread; transactions are retried when the connection is lost."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ T = TypeVar("T")
 class Database:
     """Owns an engine and the only thread that ever touches it.
 
-    A connection that is used from a pool of threads breaks in rare ways: a cancelled `asyncio.to_thread` leaves its thread at work, the
-    next call overlaps it on the same connection, and one commits or resets what the other is in the middle of. Here calls wait in
-    line behind the one that is going on, whether somebody still waits for that one or not.
+    A connection that is used from a pool of threads breaks in rare ways: a cancelled `asyncio.to_thread` leaves its thread running, the
+    next call overlaps it on the same connection, and one commits or rolls back the other's work. Here a call waits until the one before
+    it has ended, also when that one was cancelled.
     """
 
     def __init__(self, uri: str, key: str, properties: Properties) -> None:
-        """`key` is the property that the URI stood at; `session_name` is what the next connection will be called in PostgreSQL's list of
-        sessions. Raises: ConfigurationError."""
+        """`key` is the property that the URI stood at. `session_name` is the `application_name` of the next connection to PostgreSQL.
+
+        Raises: ConfigurationError.
+        """
         self.session_name = ""
         self._engine = engine_of(uri, key)
         on_connect(self._engine, self._name_session)
@@ -40,23 +42,23 @@ class Database:
         self._thread: ThreadPoolExecutor | None = None
 
     async def transaction(self, work: Callable[[Connection], T]) -> T:
-        """Run `work` in the thread, inside a transaction of its own, and answer its result; what it raises rolls everything back.
+        """Run `work` in the thread, in a transaction of its own; returns its result. An exception rolls everything back.
 
-        A lost connection or a lock that cannot be had is tried again by `flink.sql.transaction.*`: then nobody knows whether the commit
-        came through, so `work` must find out. Raises: RetriesExhaustedError, and whatever else `work` raises.
+        After a lost connection or a lock timeout `work` runs again, by `flink.sql.transaction.*`. The first commit may have come through
+        without its response, so `work` must find out. Raises: RetriesExhaustedError, and whatever else `work` raises.
         """
         return await call_with_retries(
-            lambda: self.in_thread(lambda: self._attempt(work)), self._policy, on_retry=_say_so
+            lambda: self.in_thread(lambda: self._attempt(work)), self._policy, on_retry=_log_retry
         )
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        """Run blocking work in the thread, behind everything that was asked for before."""
+        """Run blocking work in the thread, after all calls before it."""
         if self._thread is None:
             self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="recordpublisher-sql")
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     async def close(self) -> None:
-        """Close the connection, behind the work that is going on, and end the thread. May be used again, with new ones."""
+        """Close the connection after the running work, and end the thread. The next call makes new ones."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -74,13 +76,13 @@ class Database:
                 return work(connection)
         except DBAPIError as error:
             if error.connection_invalidated or isinstance(error, (OperationalError, InterfaceError, InternalError)):
-                raise TransientError("the transaction", type(error.orig).__name__, _words(error)) from error
+                raise TransientError("the transaction", type(error.orig).__name__, _message(error)) from error
             raise
 
 
-def _words(error: DBAPIError) -> str:
+def _message(error: DBAPIError) -> str:
     return " ".join(str(error.orig).split())
 
 
-def _say_so(error: TransientError) -> None:
+def _log_retry(error: TransientError) -> None:
     log.warning("%s; trying again", error)

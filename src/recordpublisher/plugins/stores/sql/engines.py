@@ -1,4 +1,4 @@
-"""Engines: which databases there are, and how their sessions are set up for short, fenced transactions."""
+"""Engines: which databases are supported, and how their sessions are set up for short, fenced transactions."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"
 _VALID = "postgresql://user@host/database or sqlite:////path/file.db"
 _CONNECT_SECONDS = 10
 _LOCK_SECONDS = 30
-_SILENCE_MS = 30_000
-"""A session that falls silent inside a transaction holds locks; the server ends it after so long. Successors do not wait for it: they end
-their predecessor's session (positions.py)."""
+_IDLE_TIMEOUT_MS = 30_000
+"""A session that is idle inside a transaction holds locks; the server ends it after so long. Successors do not wait for that: they end
+their predecessor's session (`sessions.py`)."""
 
 
 def engine_of(uri: str, key: str) -> Engine:
     """An engine with one connection, for one thread. Nothing is connected yet.
 
-    Raises: ConfigurationError for what is no URI, another database, or a missing driver; never with the password.
+    Raises: ConfigurationError for an invalid URI, another database or a missing driver; it never shows the password.
     """
     try:
         url = make_url(uri)
@@ -40,23 +40,23 @@ def engine_of(uri: str, key: str) -> Engine:
 def _engine(url: URL) -> Engine:
     dialect = url.get_backend_name()
     if dialect not in ("postgresql", "sqlite") or (dialect == "sqlite" and url.database in (None, "", ":memory:")):
-        raise ValueError(dialect)  # what is in memory survives no restart
+        raise ValueError(dialect)  # a database in memory survives no restart
     waiting = {"connect_timeout": _CONNECT_SECONDS} if dialect == "postgresql" else {"timeout": _LOCK_SECONDS}
-    # hide_parameters: rows are the user's data and stay out of messages and logs
+    # hide_parameters: rows are the user's data and must not appear in messages and logs
     engine = create_engine(
         url, pool_size=1, max_overflow=0, pool_pre_ping=True, hide_parameters=True, connect_args=waiting
     )
     if dialect == "sqlite":
-        _begin_at_once(engine)
+        _begin_immediately(engine)
     else:
-        _end_when_silent(engine)
+        _end_idle_transactions(engine)
     return engine
 
 
-def _begin_at_once(engine: Engine) -> None:
-    """SQLite: take the write lock when the transaction begins, so that what was read cannot change before what is written.
+def _begin_immediately(engine: Engine) -> None:
+    """SQLite: take the write lock when the transaction begins, so that nothing that was read changes before the write.
 
-    The driver's own transaction control is off: it would commit before savepoints and begin too late.
+    The driver's own transaction control is off: it would begin too late and commit before savepoints.
     """
 
     @event.listens_for(engine, "connect")
@@ -68,12 +68,12 @@ def _begin_at_once(engine: Engine) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
-def _end_when_silent(engine: Engine) -> None:
-    on_connect(engine, lambda cursor: cursor.execute(f"SET idle_in_transaction_session_timeout = {_SILENCE_MS}"))
+def _end_idle_transactions(engine: Engine) -> None:
+    on_connect(engine, lambda cursor: cursor.execute(f"SET idle_in_transaction_session_timeout = {_IDLE_TIMEOUT_MS}"))
 
 
 def on_connect(engine: Engine, work: Callable[[Any], object]) -> None:
-    """PostgreSQL: do this with a cursor of every new connection; nothing with SQLite."""
+    """PostgreSQL: call `work` with a cursor of every new connection. SQLite: nothing."""
     if engine.dialect.name != "postgresql":
         return
 

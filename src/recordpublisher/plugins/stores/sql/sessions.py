@@ -1,4 +1,4 @@
-"""Sessions of PostgreSQL: how those of a predecessor are ended with the locks they hold, and one lock for creating tables."""
+"""PostgreSQL sessions: a start ends those of its predecessor, with their locks; and one lock for creating tables."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def session_prefix(table: str, job: str) -> str:
 def end_sessions(connection: Connection, name: str, like: str | None = None, unlike: str | None = None) -> None:
     """End the sessions of that name; with patterns also those that are like the one and not like the other. Nothing with SQLite.
 
-    A process may be suspended in the middle of a commit; its locks would be held until it wakes up, for ever if need be. (The server ends
-    sessions that are silent between two statements, but not those that fell silent inside the sending of one.)
+    A process that is suspended in the middle of a commit would hold its locks until it resumes, possibly for ever. (The server ends
+    sessions that are idle between two statements, but not those that stopped while sending one.)
     """
     if connection.dialect.name != "postgresql":
         return

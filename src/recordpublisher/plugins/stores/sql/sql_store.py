@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from sqlalchemy import Column, Connection, LargeBinary, MetaData, String, Table, func, inspect, select, text
@@ -86,15 +86,20 @@ class SqlStore(ConditionalStore):
 
         return await self._transaction(values)
 
-    async def list_versions(self, prefix: str, before: str | None = None) -> dict[str, str]:
-        """Select names and versions. They are compared here: databases sort text by the rules of a language."""
+    async def list_versions(self, prefix: str) -> dict[str, str]:
+        """Select names and versions."""
         wanted = select(self._table.c.name, self._table.c.version).where(self._begins_with(prefix))
 
         def versions(connection: Connection) -> dict[str, str]:
-            rows = sorted((row.name, row.version) for row in connection.execute(wanted))
-            return {name: version for name, version in rows if before is None or name < before}
+            return dict(sorted((row.name, row.version) for row in connection.execute(wanted)))
 
         return await self._transaction(versions)
+
+    async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
+        """Select names. They are compared here: databases sort text by the rules of a language."""
+        wanted = select(self._table.c.name).where(self._begins_with(prefix))
+        names = await self._transaction(lambda connection: list(connection.scalars(wanted)))
+        return sorted(name for name in names if before is None or name < before)
 
     async def delete(self, *names: str) -> None:
         """Delete rows."""
