@@ -2,6 +2,7 @@
 
 from recordpublisher.fetcher.shards.shard_entry import ShardEntry, ShardStage
 from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
@@ -32,6 +33,20 @@ def watermarked(*watermarks: int, first: int = 0, shard_id: str = "a", behind: i
 def marker(sequence: str = "7") -> RecordBatch:
     """A batch without records: an empty event of a subscription (F6)."""
     return RecordBatch(shard(), [], 0, SequenceNumber(sequence, continuation=True))
+
+
+class AlwaysRunning:
+    """The running time of a process that is never suspended: that of its clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    @property
+    def running_seconds(self) -> float:
+        return self._clock.monotonic()
+
+    def check(self) -> None:
+        pass
 
 
 class StoppedClock:

@@ -112,6 +112,8 @@ class TrackerClient(RemoteTracker):
         self._process = process
         self._network = network
         self._server = server
+        self.answered_at = 0.0
+        """When the last answer came (virtual seconds)."""
 
     def send(self, request: HeartbeatRequest) -> None:
         if not self._process.is_dead:
@@ -120,6 +122,10 @@ class TrackerClient(RemoteTracker):
     def _reply(self, response: Any) -> None:
         if not self._process.is_dead:
             self._process.call_soon(self.handle_response, response)
+
+    def handle_response(self, response: Any) -> None:
+        self.answered_at = self._clock.monotonic()
+        super().handle_response(response)
 
 
 class InProcessTrackerClient(WatermarkTracker):

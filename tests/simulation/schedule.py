@@ -126,5 +126,5 @@ def _random_run(draw: random.Random, tracker: str) -> JobRun:
 
 
 def _random_fault(draw: random.Random, kinds: list[str], parallelism: int) -> Fault:
-    at = draw.choice([0.0, draw.uniform(0, FAULT_SECONDS)])
+    at = draw.choice([0.0, draw.uniform(0, 2.0), draw.uniform(0, FAULT_SECONDS)])  # also before the first global value
     return Fault(draw.choice(kinds), at, draw.choice([0.5, 4.0, 15.0, 40.0]), draw.randrange(parallelism))

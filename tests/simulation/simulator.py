@@ -91,6 +91,8 @@ class Process(asyncio.base_events.BaseEventLoop):
         self.pause = 0.0
         self.resumed_at = 0.0
         """When it last resumed after a suspension that it must notice."""
+        self.suspended_seconds = 0.0
+        """For how long it was suspended in all."""
         self.is_dead = False
         self.failures: list[BaseException] = []
         self.set_exception_handler(lambda loop, context: None)
@@ -135,7 +137,9 @@ class Process(asyncio.base_events.BaseEventLoop):
 
     def suspend(self, seconds: float) -> None:
         """Simulate SIGSTOP, and SIGCONT later."""
+        begins = max(self._runnable_at, self._simulator.now)
         self._runnable_at = max(self._runnable_at, self._simulator.now + seconds)
+        self.suspended_seconds += max(0.0, self._runnable_at - begins)
         if seconds >= MIN_NOTICED_SECONDS:
             self.resumed_at = self._runnable_at
 

@@ -27,6 +27,7 @@ from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
 from .checkpoint_history import CheckpointHistory, SimulatedStateStore
+from .network import TrackerClient
 from .rule_checker import RuleChecker
 from .schedule import JobRun
 from .simulated_stream import FUTURE_LIMIT_MS, SimulatedStream
@@ -151,9 +152,13 @@ class Subtask:
 
     @property
     def _is_without_tracker(self) -> bool:
-        """No tracker has ever answered, and the start-up timeout is over (W10)."""
-        is_over = self._simulator.now >= self._born + STARTUP_SECONDS
-        return is_over and self._tracker.current() is None and not self._tracker.is_reachable
+        """No value is known, the process ran for the start-up timeout, and asks in vain since it last resumed (W10)."""
+        if not isinstance(self._tracker, TrackerClient) or self._tracker.current() is not None:
+            return False
+        now, process = self._simulator.now, self.process
+        is_over = now - self._born - process.suspended_seconds >= STARTUP_SECONDS
+        asked_since = max(self._born, process.resumed_at, self._tracker.answered_at)
+        return is_over and now - asked_since >= self._tracker.config.response_timeout_ms / 1000
 
     def check_memory(self) -> None:
         if not self.process.is_dead:

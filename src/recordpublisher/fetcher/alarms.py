@@ -19,7 +19,7 @@ class AlarmKind(StrEnum):
 
     UNREAD = "a shard has unread records and emits none"
     STALLED = "the global watermark does not rise although there are records to emit"
-    TRACKER_UNREACHABLE = "the tracker was never reached, the subtask uses its own watermark"
+    TRACKER_UNREACHABLE = "the tracker gave no global watermark and does not respond: the subtask uses its own"
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,6 @@ class DataFetcher:
         await dependencies.tracker.open(dependencies.subtask, dependencies.parallelism)
         dependencies.tracker.start_at(opened.lowest_watermark)
         dependencies.tracker.on_advance(shards.emitter.wake)
-        shards.alignment.start()
         self._alarm_monitor.observer.start = opened.start
         self._status_logger = StatusLogger(
             dependencies.subtask,

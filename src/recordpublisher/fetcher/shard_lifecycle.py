@@ -45,7 +45,12 @@ class ShardLifecycle:
         self.table = ShardTable(tracker.is_finished)
         self.suspension = SuspensionDetector(clock, self.on_resume)
         self.alignment = Alignment(
-            tracker, dependencies.subtask, settings.lookahead_ms, settings.startup_timeout_ms, clock
+            tracker,
+            dependencies.subtask,
+            settings.lookahead_ms,
+            settings.startup_timeout_ms,
+            clock,
+            self.suspension,
         )
         self.queues = ShardQueues(
             MemoryBudget(settings.budget),
@@ -164,6 +169,7 @@ class ShardLifecycle:
     def on_resume(self, gap_seconds: float) -> None:
         """The process was suspended: no shard counts as idle before it was read again, and the global watermark is refreshed (W3, W7)."""
         log.warning("subtask %d was suspended for %.1f s", self._dependencies.subtask, gap_seconds)
+        self._dependencies.tracker.after_suspension()
         for entry in self.table:
             entry.idleness.on_suspension()
             if entry.idle:

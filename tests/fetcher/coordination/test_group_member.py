@@ -223,6 +223,16 @@ def test_one_that_was_suspended_since_its_start_does_not_displace_its_replacemen
     assert subtask.member.is_replaced
 
 
+def test_after_a_suspension_the_coordinator_is_asked_before_it_counts_as_unreachable(subtask):  # W10
+    subtask.reports(5, after=1_000)
+    subtask.now = 100_000
+    subtask.member.after_suspension(subtask.now)
+
+    assert subtask.reports(5) is not None, "it asks at once"
+    assert subtask.member.is_reachable(109_000)
+    assert not subtask.member.is_reachable(110_001)
+
+
 def test_it_is_answering_while_it_was_heard_of_lately(subtask):  # W10
     assert subtask.member.is_reachable(9_000)
     assert not subtask.member.is_reachable(10_001)

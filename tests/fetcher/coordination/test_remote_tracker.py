@@ -128,6 +128,28 @@ def test_without_a_tracker_each_uses_its_own_watermark_after_the_start_up_timeou
     assert took > 60
 
 
+@pytest.mark.parametrize("suspended_at", [0.01, 1.0, 30.0])
+def test_one_suspended_past_the_startup_timeout_asks_before_it_goes_alone(suspended_at, caplog):  # W10
+    source, network, order = two_shards(), Network(), []
+
+    async def job():
+        fetcher = make_fetcher(
+            source, OrderedSink(order), ALIGNED, tracker=network.tracker(ALIGNED), subtask=0, parallelism=2
+        )
+        await fetcher.open()
+        running = asyncio.create_task(fetcher.run_bounded(Bounds()))
+        await asyncio.sleep(suspended_at)
+        asyncio.get_running_loop().suspend(100)
+        await asyncio.sleep(20)  # the other subtask has not joined, and its start-up timeout is not over
+        fetcher.stop()
+        await running
+
+    run_virtual(job())
+
+    assert order == []
+    assert "is not aligned" not in caplog.text
+
+
 def test_a_network_failure_holds_the_subtasks_until_it_ends():  # W10
     source, network = two_shards(), Network()
 

@@ -14,7 +14,7 @@ from recordpublisher.fetcher.watermarks.alignment import Alignment
 from recordpublisher.fetcher.watermarks.local_watermark import LocalWatermark
 from recordpublisher.publishers.errors import ConfigurationError
 
-from fakes.shard_entries import START, StoppedClock, shard, watermarked
+from fakes.shard_entries import START, AlwaysRunning, StoppedClock, shard, watermarked
 
 
 class Scene:
@@ -22,8 +22,7 @@ class Scene:
 
     def __init__(self, parallelism=1):
         self.clock, self.tracker, self.table = StoppedClock(), InProcessTracker(parallelism=parallelism), ShardTable()
-        self.alignment = Alignment(self.tracker, 0, 0, 30_000, self.clock)
-        self.alignment.start()
+        self.alignment = Alignment(self.tracker, 0, 0, 30_000, self.clock, AlwaysRunning(self.clock))
         self.logger = StatusLogger(0, self.table, self.alignment, LocalWatermark(), self.tracker, self.clock)
         for name in ("late", "quiet"):
             self.table.add(shard(name), ShardState(START)).stage = ShardStage.READING
@@ -36,6 +35,11 @@ class Scene:
         for _ in range(seconds):
             self.clock.seconds += 1
             self.logger.check()
+
+    def heartbeats(self, seconds):
+        for _ in range(seconds):
+            self.alignment.report()
+            self.run_for(1)
 
 
 @pytest.fixture
@@ -84,16 +88,19 @@ def test_a_timed_out_subtask_is_named_once(caplog):  # W6
 def test_a_subtask_without_a_tracker_is_logged(scene, caplog):  # W10
     class NeverReached(InProcessTracker):
         is_reachable = False
+        response_age_ms = None
 
-    alone = NeverReached(parallelism=2)
-    scene.logger._alignment = Alignment(alone, 0, 0, 30_000, scene.clock)
-    scene.logger._alignment.start()
-    scene.run_for(29)
+        def missing_subtasks(self):
+            return []
+
+    alone = scene.tracker = scene.logger._tracker = NeverReached(parallelism=2)
+    scene.alignment = scene.logger._alignment = Alignment(alone, 0, 0, 30_000, scene.clock, AlwaysRunning(scene.clock))
+    scene.heartbeats(30)
     assert "not aligned" not in caplog.text
-    scene.run_for(60)
-    assert caplog.text.count("subtask 0 is not aligned") == 1
+    scene.heartbeats(60)
+    assert caplog.text.count("subtask 0 is not aligned: the tracker was never reached") == 1
     alone.is_reachable = True
-    scene.run_for(1)
+    scene.heartbeats(1)
 
     assert "subtask 0 is aligned again" in caplog.text
 

@@ -43,8 +43,8 @@ class Scene:
         clock = clock or VirtualClock()
         self.sink, self.ended = sink or Journal(), []
         self.termination = TerminationCondition(Bounds(**bounds))
-        self.alignment = Alignment(InProcessTracker(), 0, None, 60_000, clock)
         budget, suspension = MemoryBudget(BudgetLimits(10**6, 10**6, 100)), SuspensionDetector(clock, lambda gap: None)
+        self.alignment = Alignment(InProcessTracker(), 0, None, 60_000, clock, suspension)
         queues = ShardQueues(budget, -1, clock, suspension, lambda _: None, lambda _: None)
         self.emitter = Emitter(
             self.sink, self.alignment, queues, clock, suspension, emit_interval_ms, self.ended.append, self.poisoned

@@ -62,6 +62,20 @@ def test_between_runs_nothing_is_lost():
     assert (gaps, made.lost_seconds) == ([], 0.0)
 
 
+def test_running_time_counts_neither_suspension_nor_the_time_between_runs():  # W10
+    clock = StoppedClock()
+    made, _ = suspension(clock)
+    for _ in range(4):
+        clock.seconds += BEAT_SECONDS
+        made.beat()
+    clock.seconds += 100  # suspended
+    made.beat()
+    clock.seconds += 100  # between two runs
+    made.reset()
+
+    assert made.running_seconds == 5 * BEAT_SECONDS
+
+
 async def beat(seconds, starve=0.0):
     made, gaps = suspension(VirtualClock())
     running = asyncio.create_task(made.run())

@@ -5,15 +5,15 @@ from hypothesis import strategies as st
 
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus
+from recordpublisher.fetcher.pipeline.suspension import BEAT_SECONDS, SuspensionDetector
 from recordpublisher.fetcher.watermarks.alignment import Alignment
 
-from fakes.shard_entries import StoppedClock, entry, marker, watermarked
+from fakes.shard_entries import AlwaysRunning, StoppedClock, entry, marker, watermarked
 
 
-def alignment(lookahead=None, tracker=None, clock=None):
-    made = Alignment(tracker or InProcessTracker(), 0, lookahead, 60_000, clock or StoppedClock())
-    made.start()
-    return made
+def alignment(lookahead=None, tracker=None, clock=None, running_time=None):
+    clock = clock or StoppedClock()
+    return Alignment(tracker or InProcessTracker(), 0, lookahead, 60_000, clock, running_time or AlwaysRunning(clock))
 
 
 def queued(made, shard_id, *watermarks, **more):
@@ -132,6 +132,7 @@ def test_after_the_startup_timeout_without_a_tracker_the_subtask_uses_its_own_mi
     clock = StoppedClock()
     made = alignment(10, UnreachableTracker(parallelism=2), clock)
     queued(made, "a", 5, 16)
+    made.report()
     clock.seconds = 59.9
     assert made.select_next() is None
     clock.seconds = 60.0
@@ -139,12 +140,44 @@ def test_after_the_startup_timeout_without_a_tracker_the_subtask_uses_its_own_mi
     assert made.select_next()[1] == 1
 
 
-def test_the_startup_timeout_begins_when_the_job_is_opened():  # W10
+def test_the_startup_timeout_begins_with_the_first_report():  # W10
     clock = StoppedClock()
-    made = Alignment(InProcessTracker(parallelism=2), 0, 0, 1_000, clock)
+    made = alignment(0, InProcessTracker(parallelism=2), clock)
     clock.seconds = 500.0
-
+    made.report()
     assert not made.is_startup_timeout_over
+    clock.seconds = 560.0
+
+    assert made.is_startup_timeout_over
+
+
+def test_the_startup_timeout_counts_no_time_in_which_the_process_was_suspended():  # W10
+    clock = StoppedClock()
+    suspension = SuspensionDetector(clock, lambda gap: None)
+    made = alignment(10, UnreachableTracker(parallelism=2), clock, suspension)
+    queued(made, "a", 5, 16)
+    made.report()
+    clock.seconds += 1_000
+
+    assert made.select_next() is None
+    assert not made.is_without_tracker
+
+
+def test_a_suspension_is_detected_before_the_trackers_silence_is_judged():  # W10
+    clock = StoppedClock()
+    tracker = UnreachableTracker(parallelism=2)
+    suspension = SuspensionDetector(clock, lambda gap: setattr(tracker, "is_reachable", True))
+    made = alignment(10, tracker, clock, suspension)
+    queued(made, "a", 5, 16)
+    for _ in range(130):
+        made.report()
+        clock.seconds += BEAT_SECONDS
+        suspension.beat()
+    made.report()
+    assert made.is_without_tracker
+    clock.seconds += 20
+
+    assert made.select_next() is None
 
 
 def test_a_bound_is_a_ceiling_of_its_own():

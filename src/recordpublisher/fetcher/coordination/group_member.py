@@ -119,6 +119,10 @@ class GroupMember:
         """Milliseconds since the coordinator's last response (A1); None: it never responded."""
         return self._requests.response_age_ms(now)
 
+    def after_suspension(self, now: float) -> None:
+        """This process did not run for a while: the coordinator counts as reachable until it leaves the next requests unanswered (W10)."""
+        self._requests.after_suspension(now)
+
     def reset_connection(self) -> None:
         """The connection is new: what was in flight is lost."""
         self._requests.reset_connection()

@@ -23,7 +23,7 @@ class HeartbeatRequests:
         """Whether the last request has to be repeated at once, with another number or generation."""
         self._number = self._first_number = first_number
         self._started_at = now
-        self._sent_at = self._responded_at = float("-inf")
+        self._sent_at = self._responded_at = self._resumed_at = float("-inf")
         self._in_flight = 0
 
     @property
@@ -36,8 +36,8 @@ class HeartbeatRequests:
         return now - self._sent_at >= 0.9 * sync_interval_ms
 
     def is_answered_within(self, timeout_ms: float, now: float) -> bool:
-        """Whether the coordinator responded within the timeout (W10)."""
-        return now - self._responded_at < timeout_ms
+        """Whether the coordinator responded within the timeout, or may still do so after a suspension of this process (W10)."""
+        return now - max(self._responded_at, self._resumed_at) < timeout_ms
 
     def response_age_ms(self, now: float) -> int | None:
         """Milliseconds since the last response (A1); None: there was none."""
@@ -54,6 +54,10 @@ class HeartbeatRequests:
         self._responded_at = now
         if request_number >= self._in_flight:
             self._in_flight = 0
+
+    def after_suspension(self, now: float) -> None:
+        """This process was suspended until now; the next heartbeat is due at once."""
+        self._resumed_at, self._sent_at = now, float("-inf")
 
     def reset_connection(self) -> None:
         """The connection is new: what was in flight is lost, and the next heartbeat is due at once."""

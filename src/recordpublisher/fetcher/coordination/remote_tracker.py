@@ -68,6 +68,10 @@ class RemoteTracker(WatermarkTracker):
         """Milliseconds since the coordinator's last response."""
         return self.member.response_age_ms(self.now())
 
+    def after_suspension(self) -> None:
+        """The coordinator has its response timeout again."""
+        self.member.after_suspension(self.now())
+
     def start_at(self, watermark: int | None) -> None:
         """The lowest watermark in the restored state."""
         self.member.start_at(watermark)

@@ -41,6 +41,9 @@ class WatermarkTracker(ABC):
         """Milliseconds since the tracker's last response (A1); None: it never responded. Default: 0, for a tracker in the same process."""
         return 0
 
+    def after_suspension(self) -> None:  # noqa: B027 - optional on purpose
+        """This process did not run for a while: before it asked again, the tracker's silence shows nothing (W10). Default: nothing."""
+
     def start_at(self, watermark: int | None) -> None:  # noqa: B027 - optional on purpose
         """Begin a new generation at the lowest watermark in the restored state (W6)."""
 

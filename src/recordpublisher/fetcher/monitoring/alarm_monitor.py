@@ -13,7 +13,7 @@ from ..sink import Sink
 from ..watermarks.alignment import Alignment
 from .shard_observer import ShardObserver
 from .stall_detector import UnchangedTimer, WatermarkStallDetector
-from .status_log import blocked_by
+from .status_log import blocked_by, last_response
 from .unread_shards import UnreadShardDetector
 
 log = logging.getLogger("recordpublisher.alarm")
@@ -88,12 +88,12 @@ class AlarmMonitor:
         return [Alarm(AlarmKind.STALLED, "global watermark", round(seconds * 1000), reason)]
 
     def _tracker_alarms(self) -> list[Alarm]:
-        """The tracker was never reached (W10): raised at once, since records are emitted unaligned."""
+        """The tracker gave no value and does not respond (W10): raised at once, since records are emitted unaligned."""
         if not self._alignment.is_without_tracker:
             self._without_tracker.reset()
             return []
         seconds = self._without_tracker.observe(True, self._dependencies.clock.monotonic())
-        reason = "records are not aligned with those of other subtasks"
+        reason = f"{last_response(self._dependencies.tracker)}, records are not aligned with those of other subtasks"
         return [Alarm(AlarmKind.TRACKER_UNREACHABLE, "tracker", round(seconds * 1000), reason)]
 
     def _blocked_by(self) -> str:

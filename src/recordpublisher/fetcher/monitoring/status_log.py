@@ -90,10 +90,10 @@ class StatusLogger:
         if self._alignment.is_without_tracker != self._was_without_tracker:
             self._was_without_tracker = not self._was_without_tracker
             if self._was_without_tracker:
-                line = "subtask %d is not aligned: the tracker was never reached, the subtask uses its own watermark"
+                line = "subtask %d is not aligned: %s, the subtask uses its own watermark"
+                log.warning(line, self._subtask, last_response(self._tracker))
             else:
-                line = "subtask %d is aligned again: the tracker was reached"
-            log.warning(line, self._subtask)
+                log.warning("subtask %d is aligned again: it waits for the tracker", self._subtask)
 
     def _log_status(self, held: int) -> None:
         entries = [entry for entry in self._table if entry.is_open]
@@ -133,6 +133,14 @@ class StatusLogger:
 
     def _blocked_by(self) -> str:
         return blocked_by(self._tracker, self._alignment.blocking_shard, self._subtask)
+
+
+def last_response(tracker: WatermarkTracker) -> str:
+    """When a tracker that does not respond was last reached."""
+    age_ms = tracker.response_age_ms
+    return (
+        "the tracker was never reached" if age_ms is None else f"the tracker last responded {age_ms / 1000:.0f} s ago"
+    )
 
 
 def blocked_by(tracker: WatermarkTracker, blocking_shard: str | None, subtask: int) -> str:

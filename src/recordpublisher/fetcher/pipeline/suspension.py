@@ -24,7 +24,7 @@ class SuspensionDetector:
     def __init__(self, clock: Clock, on_resume: Callable[[float], None]) -> None:
         self._clock = clock
         self._on_resume = on_resume
-        self._lost = 0.0
+        self._lost = self._ran = 0.0
         self.lag_ms = 0
         """How late the last beat was (A1)."""
         self.reset()
@@ -33,6 +33,11 @@ class SuspensionDetector:
     def lost_seconds(self) -> float:
         """The total time so far in which the process should have run and did not."""
         return self._lost
+
+    @property
+    def running_seconds(self) -> float:
+        """The total time in which this process ran: not while it was suspended or starved, nor between two runs (W10)."""
+        return self._ran + min(self._clock.monotonic() - self._beat_at, BEAT_SECONDS)
 
     def reset(self) -> None:
         """Start measuring now; the time between two runs is not lost."""
@@ -45,8 +50,13 @@ class SuspensionDetector:
             due = self._clock.monotonic() + BEAT_SECONDS
             await asyncio.sleep(BEAT_SECONDS)
             self.lag_ms = max(0, round((self._clock.monotonic() - due) * 1000))
-            self.check()
-            self.reset()
+            self.beat()
+
+    def beat(self) -> None:
+        """The loop runs."""
+        self.check()
+        self._ran = self.running_seconds
+        self.reset()
 
     def check(self) -> None:
         """Detect a gap now. Whatever runs first after a suspension calls this, before it judges idleness or emits."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from bisect import bisect_right
+from typing import Protocol
 
 from recordpublisher.publishers.clock import Clock
 
@@ -17,6 +18,19 @@ from ..shards.shard_entry import ShardEntry
 BEFORE_ALL_WATERMARKS = -math.inf
 
 
+class RunningTime(Protocol):
+    """Measures for how long this process ran."""
+
+    @property
+    def running_seconds(self) -> float:
+        """The total time in which it was not suspended."""
+        ...
+
+    def check(self) -> None:
+        """Detect a suspension now."""
+        ...
+
+
 class Alignment:
     """Owns the next watermark of every shard, and what this subtask reports to the tracker.
 
@@ -26,14 +40,21 @@ class Alignment:
     """
 
     def __init__(
-        self, tracker: WatermarkTracker, subtask: int, lookahead_ms: int | None, startup_timeout_ms: int, clock: Clock
+        self,
+        tracker: WatermarkTracker,
+        subtask: int,
+        lookahead_ms: int | None,
+        startup_timeout_ms: int,
+        clock: Clock,
+        running_time: RunningTime,
     ) -> None:
         self._tracker = tracker
         self._subtask = subtask
         self._lookahead = lookahead_ms
         self._clock = clock
         self._startup_timeout_seconds = startup_timeout_ms / 1000
-        self._startup_ends_at = math.inf
+        self._startup_ends_at: float | None = None
+        self._running_time = running_time
         self._active = ActiveMinimum()
         self._next_shards = IndexedMinHeap()
         """The shards that may emit, in the order in which they do: by next watermark, or by turn."""
@@ -43,20 +64,13 @@ class Alignment:
         """The event-time bound of a bounded run (epoch ms)."""
         self.max_watermark: int | None = None
         """The highest watermark of this subtask's active shards (epoch ms): other subtasks measure their stragglers against it (W12)."""
-
-    def start(self) -> None:
-        """The job was opened: the start-up timeout for the first global watermark begins (W10)."""
-        self._startup_ends_at = self._clock.monotonic() + self._startup_timeout_seconds
+        self.is_without_tracker = False
+        """Whether the subtask uses its own minimum: the last report found no value and a tracker that does not respond (W10)."""
 
     @property
     def is_startup_timeout_over(self) -> bool:
-        """Whether the start-up timeout is over (W6, W10)."""
-        return self._clock.monotonic() >= self._startup_ends_at
-
-    @property
-    def is_without_tracker(self) -> bool:
-        """Whether the subtask uses its own minimum, since the tracker was never reached within the start-up timeout (W10)."""
-        return self.is_startup_timeout_over and self._tracker.current() is None and not self._tracker.is_reachable
+        """Whether this process ran for the start-up timeout since its first report (W6, W10)."""
+        return self._startup_ends_at is not None and self._running_time.running_seconds >= self._startup_ends_at
 
     @property
     def global_watermark(self) -> int | None:
@@ -98,8 +112,13 @@ class Alignment:
 
     def report(self) -> int | None:
         """Report this subtask's status and watermark to the tracker, also while idle (W7). Returns the global watermark."""
+        self._running_time.check()  # or the silence of a suspension would count as the tracker's (W10)
+        if self._startup_ends_at is None:
+            self._startup_ends_at = self._running_time.running_seconds + self._startup_timeout_seconds
         status, watermark = self._active.status()
-        return self._tracker.report(SubtaskReport(self._subtask, status, watermark, self.max_watermark))
+        value = self._tracker.report(SubtaskReport(self._subtask, status, watermark, self.max_watermark))
+        self.is_without_tracker = value is None and self.is_startup_timeout_over and not self._tracker.is_reachable
+        return value
 
     def report_and_get(self) -> int | None:
         """Report, and return the global watermark, or the own minimum where there is no tracker (W10).

@@ -145,7 +145,7 @@ TRACKER_TIMEOUT = integer(
 )
 STARTUP_TIMEOUT = integer(
     "flink.watermark.startup.timeout",
-    "How long the first value waits for every expected subtask (W6, W10).",
+    "How long the first value waits for every expected subtask, in time in which this process runs (W6, W10).",
     60_000,
     1,
     unit="ms",
