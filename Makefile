@@ -8,9 +8,9 @@ STAMP := .venv/.installed
 FOREIGN := tests/local/foreign
 BELOW := tests/publishers tests/consumer tests/fetcher tests/conformance
 CORE := tests/publishers tests/consumer tests/fetcher tests/local tests/testing
-LONG := kills or sinks or time or simulation or faults or benchmark
+LONG := kills or sinks or time or simulation or faults or hostile or benchmark
 
-.PHONY: demo minimums test test-below test-above test-beside lint types imports check kills sinks sinks-soak time outage-pictures simulation nightly faults soak soak-spark mutation peers bench bench-spark report flames coverage docs pins clean servers
+.PHONY: demo minimums test test-below test-above test-beside lint types imports check kills sinks sinks-soak time outage-pictures simulation nightly faults hostile soak soak-spark mutation peers bench bench-spark report flames coverage docs pins clean servers
 
 demo: $(STAMP)  ## the main job, live: PUBLISHER=EFO (default) or POLLING
 	$(BIN)/recordpublisher demo --publisher $(PUBLISHER)
@@ -51,6 +51,9 @@ outage-pictures: $(STAMP)  ## the same, and draws the pictures of docs/explanati
 
 faults: $(STAMP)  ## random faults, reshards and restarts: 600 seeds in memory, 24 over sockets; prints the faults (three minutes)
 	$(BIN)/pytest -m faults -s tests/soak
+
+hostile: $(STAMP)  ## a million hostile records, each read, skipped or a dead letter: RECORDS=1000000 (half an hour)
+	$(BIN)/pytest -q -s -m hostile tests/hostile
 
 soak: $(STAMP)  ## the same for as long as you like: make soak SEEDS=50000 FIRST=600
 	cd tests && ../$(BIN)/python -m soak.sweep --seeds $(SEEDS) --first $(FIRST)

@@ -6,6 +6,7 @@ from recordpublisher.consumer.event_time import (
     ArrivalTimestamps,
     FunctionTimestamps,
     JsonFieldTimestamps,
+    check_times,
     timestamp_assigner_for,
 )
 from recordpublisher.publishers.errors import ConfigurationError
@@ -61,3 +62,16 @@ def test_a_function_that_returns_no_number_raises():
 def test_a_field_that_the_decoder_cannot_name_is_a_bad_property(field):
     with pytest.raises(ConfigurationError, match=r"flink\.watermark\.timestamp\.field"):
         timestamp_assigner_for(Properties({"flink.watermark.timestamp.field": field}), None)
+
+
+@pytest.mark.parametrize("times", [[-62_135_596_800_000], [253_402_300_799_999], [0, 5]])
+def test_w12_the_years_1_to_9999_are_valid(times):
+    check_times(times)
+
+
+@pytest.mark.parametrize(
+    "time", [-62_135_596_800_001, 253_402_300_800_000, 2**63, -(2**63), 10**300, 10**5000], ids=int.bit_length
+)
+def test_w12_a_time_outside_the_years_1_to_9999_raises(time):
+    with pytest.raises(ValueError, match="outside the years 1 to 9999"):
+        check_times([0, time, 1])

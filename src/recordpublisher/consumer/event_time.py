@@ -13,9 +13,17 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import TIMESTAMP_FIELD
 from recordpublisher.publishers.records import Record, RecordBatch
 
+EARLIEST_MS = -62_135_596_800_000
+"""0001-01-01T00:00:00Z."""
+LATEST_MS = 253_402_300_799_999
+"""9999-12-31T23:59:59.999Z."""
+
 
 class TimestampAssigner(Protocol):
-    """Returns the event time of each record of a batch (epoch ms). Any exception makes the record a poisoned record (S7)."""
+    """Returns the event time of each record of a batch (epoch ms).
+
+    Any exception makes the record a poisoned record (S7), and so does a time outside the years 1 to 9999 (W12).
+    """
 
     def timestamps(self, batch: RecordBatch) -> Sequence[int]:
         """One event time for each record."""
@@ -57,6 +65,15 @@ class JsonFieldTimestamps:
             raise ValueError(f"no event time in field '{self._field}' ({TIMESTAMP_FIELD.key}): {error}") from error
 
 
+def check_times(times: Sequence[int]) -> None:
+    """Raises: ValueError for a time outside the years 1 to 9999 (UTC): sinks, Spark and trackers cannot hold it (W12)."""
+    for time in (min(times), max(times)):
+        if not EARLIEST_MS <= time <= LATEST_MS:
+            raise ValueError(
+                f"{_short(time)} ms is outside the years 1 to 9999 (UTC): valid is {EARLIEST_MS} to {LATEST_MS}"
+            )
+
+
 def timestamp_assigner_for(properties: Properties, assigner: Callable[[Record], int] | None) -> TimestampAssigner:
     """The user's function, else the JSON field of the properties, else arrival. Raises: ConfigurationError for an invalid name."""
     field = properties.value(TIMESTAMP_FIELD)
@@ -67,6 +84,10 @@ def timestamp_assigner_for(properties: Properties, assigner: Callable[[Record], 
     except ValueError as error:
         valid = "a name without quotes, backslashes and control characters"
         raise ConfigurationError(TIMESTAMP_FIELD.key, field, valid) from error
+
+
+def _short(number: int) -> str:
+    return str(number) if abs(number) < 10**20 else f"a number of {number.bit_length()} bits"
 
 
 def _millis(at: float | str) -> int:

@@ -13,7 +13,7 @@ from recordpublisher.publishers.shards import Shard
 
 from .bad_records import OnPoison, PoisonPolicy
 from .deserialization import Deserializer
-from .event_time import TimestampAssigner
+from .event_time import TimestampAssigner, check_times
 from .watermark_strategies import WatermarkStrategy, cap_future_event_times
 
 
@@ -63,6 +63,11 @@ class BatchDecorator:
         strategy_times = self.strategy.times(batch)
         if len(strategy_times) != len(batch):
             raise ValueError(f"{len(batch)} records have {len(strategy_times)} times for their watermark")
+        arrivals = batch.arrival_millis
+        if event_times is not arrivals:
+            check_times(event_times)
+        if strategy_times is not event_times and strategy_times is not arrivals:
+            check_times(strategy_times)
         # For now the watermark column has the strategy's times; `_with_watermarks` replaces them by watermarks.
         return batch.with_columns(watermarks=strategy_times)
 

@@ -7,7 +7,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 MAX_HASH_KEY = 2**128 - 1
+_HASH_KEY_DIGITS = 39
 _NUMBERED = re.compile(r"shardId-\d{12}")
+
+
+def hash_key_from(text: str) -> int | None:
+    """A hash key as a number; None for text that is no decimal number below 2^128. Longer text is not converted at all."""
+    if len(text) > _HASH_KEY_DIGITS or not (text.isascii() and text.isdecimal()):
+        return None
+    hash_key = int(text)
+    return hash_key if hash_key <= MAX_HASH_KEY else None
 
 
 @dataclass(frozen=True, slots=True)

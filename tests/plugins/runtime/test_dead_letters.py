@@ -131,3 +131,23 @@ async def test_the_policy_is_also_the_sinks(tmp_path, monkeypatch, policy, count
 def test_dead_letters_need_a_sink():  # C2
     with pytest.raises(rp.ConfigurationError, match=r"flink\.deadletter\.sink.*needed by flink\.deserializer\.error"):
         rp.DataFetcher(["orders"], {**GIVEN, "flink.deserializer.error": "DEAD_LETTER"}, sink=rp.MemorySink())
+
+
+@pytest.mark.parametrize("time", ["1e300", "253402300800000", "9300000000000000", "-9223372036854775808"])
+async def test_w12_an_event_time_outside_the_years_1_to_9999_is_skipped(monkeypatch, time):
+    install(monkeypatch, {"a": [GOOD[0], b'{"at": %s}' % time.encode(), GOOD[1]]}, closed=True)
+    sink, state, metrics = await run("SKIP")
+    assert [record.value["at"] for record in sink.records] == [5, 7]
+    assert (metrics["skippedRecords"], state["watermark"]) == (1, 7)
+
+
+async def test_w12_a_watermark_function_is_held_to_the_same_years():
+    sink = rp.MemorySink()
+    given = {**PROPERTIES, "flink.deserializer.error": "SKIP"}
+    fetcher = rp.DataFetcher(
+        ["orders"], given, sink=sink, watermark_assigner=lambda record: 10**300 * (record.data == b"{")
+    )
+    async with fetcher:
+        await fetcher.run()
+        assert fetcher.metrics()["shards"]["orders/a"]["skippedRecords"] == 1
+    assert len(sink.records) == len(STREAM) - 1

@@ -130,6 +130,13 @@ async def test_s4_a_hash_key_that_is_no_number_leaves_the_partition_key_to_decid
     assert [(r.data, r.explicit_hash_key) for r in records] == [(b"1", "zero")]
 
 
+@pytest.mark.parametrize("text", ["1" * 4301, str(MAX_HASH_KEY + 1), "-1", "1_0", "٣", ""], ids=repr)
+async def test_s4_a_hash_key_outside_128_bits_leaves_the_partition_key_to_decide(text):
+    own = Shard("orders", "shardId-1", hash_range=HashRange(hash_of("a"), hash_of("a")))
+    records = await taken_apart(raw(aggregate(("a", b"1", text), ("b", b"2", text))), shard=own)
+    assert [(r.data, r.explicit_hash_key) for r in records] == [(b"1", text)]
+
+
 SUB_RECORDS = st.lists(
     st.one_of(
         st.tuples(st.text(max_size=4), st.binary(max_size=3)),

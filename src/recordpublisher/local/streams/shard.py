@@ -83,6 +83,7 @@ class Shard:
 
 
 HASH_KEYS = 1 << 128
+HASH_KEY_DIGITS = 39
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ def hash_of(partition_key: str) -> int:
 
 def explicit_hash(text: str) -> int:
     """Return an explicit hash key as a number; raises InvalidArgumentException outside the hash keys."""
-    if text.isdecimal() and int(text) < HASH_KEYS:
+    if text.isdecimal() and len(text) <= HASH_KEY_DIGITS and int(text) < HASH_KEYS:
         return int(text)
     raise invalid_argument(
         f"Invalid ExplicitHashKey. ExplicitHashKey must be in the range: [0, 2^128-1]. Specified value was {text}"

@@ -12,7 +12,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from ..records import UserRecord
-from ..shards import HashRange
+from ..shards import HashRange, hash_key_from
 
 try:  # CPython's own: for short keys five times as fast as OpenSSL's (which is faster for whole messages)
     from _md5 import md5  # type: ignore[import-not-found]
@@ -59,12 +59,16 @@ class Aggregate:
         return list(records if owned is None else compress(records, owned[first:stop]))
 
     def owned_by(self, own: HashRange) -> list[bool] | None:
-        """For each sub-record, whether its hash key is in the range; None when all are. Every key of the tables is hashed once."""
+        """For each sub-record, whether its hash key is in the range; None when all are. Every key of the tables is hashed once.
+
+        An explicit hash key that is no number below 2^128 is ignored: the partition key decides.
+        """
         start, end = own.start.to_bytes(16, "big"), own.end.to_bytes(16, "big")
         by_key = [start <= md5(key.encode()).digest() <= end for key in self.partition_keys]  # noqa: S324 - as the service does
         if self.hash_key_indexes is None:
             return None if all(by_key) else [by_key[index] for index in self.key_indexes]
-        by_hash_key = [int(key) in own if key.isdecimal() else None for key in self.explicit_hash_keys]
+        hash_keys = [hash_key_from(text) for text in self.explicit_hash_keys]
+        by_hash_key = [None if key is None else key in own for key in hash_keys]
         explicit = [None if at is None else by_hash_key[at] for at in self.hash_key_indexes]
         owned = [
             by_key[at] if own_key is None else own_key for at, own_key in zip(self.key_indexes, explicit, strict=True)
@@ -107,8 +111,9 @@ def encode_aggregate(parts: Sequence[tuple[str, str | None, bytes]]) -> bytes:
 
 def hash_key_of(partition_key: str, explicit_hash_key: str | None) -> int:
     """The 128-bit hash key that decides a record's shard."""
-    if explicit_hash_key and explicit_hash_key.isdecimal():
-        return int(explicit_hash_key)
+    explicit = hash_key_from(explicit_hash_key or "")
+    if explicit is not None:
+        return explicit
     return int.from_bytes(hashlib.md5(partition_key.encode(), usedforsecurity=False).digest(), "big")
 
 

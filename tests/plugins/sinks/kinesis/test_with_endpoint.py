@@ -11,6 +11,8 @@ from recordpublisher.local import LocalKinesis, Quotas
 from recordpublisher.local.streams.resharding import merge, split
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 
+from servers.kpl_aggregates import aggregate
+
 UNPACED = {"RateLimit": 1_000_000}
 
 
@@ -275,3 +277,18 @@ async def test_a_record_that_the_target_rejects_fails_the_job_or_goes_to_the_cal
             await fetcher.run_bounded(stop_at_tip=True)
         assert {2} <= set(payloads(await read_all(endpoint)))
     assert [len(record.data) for record in failed] == [2 * 2**20]
+
+
+async def test_s7_a_record_that_the_target_rejects_is_skipped_with_the_jobs_policy():
+    part = (b"1", b"2", b"3")
+    pill = aggregate(("k" * 257, part[0]), ("k", part[1], "9" * 4301), ("k", part[2], "007"))
+    async with LocalKinesis(streams={"in": 1, "out": 1}) as endpoint:
+        async with KinesisSink("in", endpoint.properties()) as source:
+            await source.put(pill, "k")
+        given = {**endpoint.properties(), "flink.stream.initpos": "TRIM_HORIZON", "flink.deserializer.error": "SKIP"}
+
+        async with rp.DataFetcher(["in"], given, sink=KinesisSink("out", given)) as fetcher:
+            await fetcher.run_bounded(stop_at_tip=True)
+            (metrics,) = fetcher.metrics()["shards"].values()
+        assert payloads(await read_all(endpoint)) == [2, 3]
+    assert metrics["skippedRecords"] == 1

@@ -137,6 +137,24 @@ async def test_bad_rows_are_given_away_by_name_and_the_others_are_written(path):
     assert query(path, "select checkpoint from recordpublisher_positions") == [(1,)]
 
 
+async def test_a_value_too_deep_for_json_text_is_given_away_by_name(path):  # S7
+    deep, rejected = [], []
+    for _ in range(200_000):
+        deep = [deep]
+
+    async def reject(record, reason):
+        rejected.append((record.sequence_numbers, reason[:14]))
+
+    sink = sink_on(path)
+    await sink.open(rp.SinkContext(reject=reject))
+    await sink.write(with_values({"n": 1}, deep, {"n": 2}))
+    await sink.flush(rp.Checkpoint(STATE))
+    await sink.close()
+
+    assert query(path, "select value from records") == [('{"n": 1}',), ('{"n": 2}',)]
+    assert rejected == [(["2"], "RecursionError")]
+
+
 async def test_without_a_policy_a_bad_row_fails_and_nothing_is_written(path):  # S7
     query(path, "create table t (n int not null)")
     sink = sink_on(path, **{"flink.sink.sql.table": "t"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from recordpublisher.publishers.aggregation.kpl_format import hash_key_of
-from recordpublisher.publishers.shards import MAX_HASH_KEY
+from recordpublisher.publishers.shards import hash_key_from
 
 MAX_KEY_LENGTH = 256
 """Characters of a partition key (service limit)."""
@@ -61,5 +61,4 @@ def rejection_reason(record: PendingRecord, max_record_bytes: int) -> str | None
 
 
 def _is_hash_key(text: str) -> bool:
-    is_decimal = text.isascii() and text.isdecimal() and (text == "0" or not text.startswith("0"))
-    return is_decimal and int(text) <= MAX_HASH_KEY
+    return hash_key_from(text) is not None and (text == "0" or not text.startswith("0"))

@@ -13,6 +13,7 @@ from recordpublisher.publishers.kinesis.ports import WritingPort
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import SINK_STREAM
 from recordpublisher.publishers.records import RecordBatch, UserRecord
+from recordpublisher.publishers.shards import hash_key_from
 
 from .failures import FailedRecord
 from .pending_record import PendingRecord, size_of
@@ -48,6 +49,7 @@ class KinesisSink(Sink):
     ) -> None:
         name, given = _stream_and_properties(stream, properties)
         settings = Settings.of(given, queue_limit, ordering, fail_on_error)
+        self._context = SinkContext()
         self._writer = KinesisWriter(port or _client(given, name), name, settings, clock or SystemClock(), on_failure)
 
     async def __aenter__(self) -> Self:
@@ -87,18 +89,27 @@ class KinesisSink(Sink):
 
     async def open(self, context: SinkContext) -> State | None:
         """As the sink of a job: read the stream's limits and shards. Raises: StreamNotFoundError, and errors that retries cannot fix."""
+        self._context = context
         await self._writer.open()
         return None
 
     async def write(self, batch: RecordBatch) -> None:
-        """As the sink of a job: put the batch's records with their keys, in order."""
-        await self._writer.put_all([_copy_of(record) for record in batch.records])
+        """As the sink of a job: put the batch's records with their keys, in order. The job decides about one that cannot be put (S7)."""
+
+        async def reject(index: int, reason: str) -> None:
+            await self._context.reject(batch.slice(index, index + 1), reason)
+
+        await self._writer.put_all([_copy_of(record) for record in batch.records], reject)
 
 
 def _copy_of(record: UserRecord) -> PendingRecord:
-    """A record to put from one that was read. Without a key (AUTO record distribution) the sequence number becomes the key."""
+    """A record to put from one that was read. Without a key (AUTO record distribution) the sequence number becomes the key.
+
+    A producer can write any text as an explicit hash key into an aggregate; one that is no number below 2^128 has decided nothing.
+    """
     key = record.partition_key or record.sequence_number
-    return PendingRecord(record.data, key, record.explicit_hash_key, size_of(record.data, key))
+    explicit = None if record.explicit_hash_key is None else hash_key_from(record.explicit_hash_key)
+    return PendingRecord(record.data, key, None if explicit is None else str(explicit), size_of(record.data, key))
 
 
 def _stream_and_properties(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from recordpublisher.publishers.clock import Clock
@@ -19,6 +19,7 @@ from .statistics import SinkMetrics
 from .waiters import FifoWaiters, Notifier
 
 NOT_OPEN = "is not open: use `async with`, or call open()"
+OnInvalid = Callable[[int, str], Awaitable[None]]
 RECORDS_PER_YIELD = 500
 """Records accepted before other tasks of the loop may run (F1): about a millisecond."""
 
@@ -71,14 +72,25 @@ class KinesisWriter:
             await self._wait_for_capacity(record)
         self._accept(record)
 
-    async def put_all(self, records: Sequence[PendingRecord]) -> None:
-        """Accept records in order, waiting like `put`. Those accepted before an error or cancellation stay accepted."""
+    async def put_all(self, records: Sequence[PendingRecord], on_invalid: OnInvalid | None = None) -> None:
+        """Accept records in order, waiting like `put`. Those accepted before an error or cancellation stay accepted.
+
+        With `failOnError` an invalid record goes to `on_invalid`, its index and the reason; without that function it is an error.
+        """
         self._raise_if_unusable()
-        for record in records:
+        for index, record in enumerate(records):
             if self._must_wait(record):
                 await self._wait_for_capacity(record)
-            if is_obviously_valid(record, self._max_record_bytes) or not self._reject_invalid(record):
+            if is_obviously_valid(record, self._max_record_bytes):
                 self._accept(record)
+            elif on_invalid is None or not self._fails_on_error:
+                if not self._reject_invalid(record):
+                    self._accept(record)
+            elif (reason := rejection_reason(record, self._max_record_bytes)) is None:
+                self._accept(record)
+            else:
+                self._metrics.num_records_out_errors += 1
+                await on_invalid(index, reason)
 
     async def flush(self) -> None:
         """Return when every record accepted before this call is acknowledged, or given up and passed to the callback (K3).

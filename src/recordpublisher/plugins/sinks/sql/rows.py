@@ -17,6 +17,10 @@ IDENTITY = ("stream", "shard_id", "sequence_number", "sub_sequence_number")
 """The columns that identify a record."""
 
 
+UNCONVERTIBLE = (ValueError, TypeError, ArithmeticError, RecursionError, OSError)
+"""What a conversion raises for a value that does not fit; OSError: a time that the platform cannot represent."""
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One record as a row: `values` by column, or the `reason` why it cannot be one."""
@@ -50,16 +54,28 @@ class RowBuilder:
 
     def rows(self, batch: RecordBatch) -> Iterator[Row]:
         """One row for each record, including those with a `reason`."""
-        metadata = [RECORD_COLUMNS[name](batch) for name in self._metadata_columns]
+        try:
+            metadata = [RECORD_COLUMNS[name](batch) for name in self._metadata_columns]
+        except UNCONVERTIBLE as error:
+            yield from self._rows_one_by_one(batch, error)
+            return
         for index, value in enumerate(batch.value_column):
             known = {name: column[index] for name, column in zip(self._metadata_columns, metadata, strict=True)}
             yield self._row(batch, index, value, known)
+
+    def _rows_one_by_one(self, batch: RecordBatch, error: Exception) -> Iterator[Row]:
+        """A value of the batch cannot be converted, so look at each record alone."""
+        if len(batch) == 1:
+            yield Row(batch, 0, {}, f"{type(error).__name__}: {error}")
+            return
+        for index in range(len(batch)):
+            yield from self.rows(batch.slice(index, index + 1))
 
     def _row(self, batch: RecordBatch, index: int, value: Any, known: dict[str, Any]) -> Row:
         fields = value if isinstance(value, dict) else {}
         try:
             named = {name: convert(fields[name]) for name, convert in self._conversions.items() if name in fields}
-        except (ValueError, TypeError, OverflowError, ArithmeticError) as error:
+        except UNCONVERTIBLE as error:
             return Row(batch, index, {}, f"{type(error).__name__}: {error}")
         if not named and not known:
             return Row(batch, index, {}, f"no column of the table matches its value, a {type(value).__name__}")
