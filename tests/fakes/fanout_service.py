@@ -18,7 +18,7 @@ from recordpublisher.publishers.errors import (
 )
 from recordpublisher.publishers.fanout import FanOutRecordPublisher, FanOutRecordPublisherFactory
 from recordpublisher.publishers.fanout.registration.consumer_refcount import ConsumerRefCounts
-from recordpublisher.publishers.kinesis.ports import ConsumerDescription, ReadResponse
+from recordpublisher.publishers.kinesis.ports import ConsumerDescription, ReadResponse, RecordDistribution
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
@@ -238,8 +238,8 @@ class ScriptedPorts:
             raise StreamNotFoundError(stream)
         return self.shards
 
-    async def distributes_by_key(self, stream: str) -> bool:
-        return self.do_distribute_by_key
+    async def record_distribution(self, stream: str) -> RecordDistribution:
+        return RecordDistribution(self.do_distribute_by_key, VirtualClock().now_ms())
 
     async def server_time_ms(self, stream: str) -> int:
         return VirtualClock().now_ms()

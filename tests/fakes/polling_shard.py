@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 
 from recordpublisher.publishers.errors import ExpiredIteratorError, StreamNotFoundError, ThrottledError
-from recordpublisher.publishers.kinesis.ports import ReadResponse
+from recordpublisher.publishers.kinesis.ports import ReadResponse, RecordDistribution
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shards import Shard
@@ -59,8 +59,8 @@ class FakeShard:
     async def server_time_ms(self, stream: str) -> int:
         return EPOCH_MS
 
-    async def distributes_by_key(self, stream: str) -> bool:
-        return True
+    async def record_distribution(self, stream: str) -> RecordDistribution:
+        return RecordDistribution(by_key=True, server_ms=EPOCH_MS)
 
     def add(self, *data: bytes) -> None:
         for one in data:

@@ -18,7 +18,7 @@ from recordpublisher.publishers.errors import FatalKinesisError
 from recordpublisher.publishers.kinesis.credentials import session_with_credentials
 from recordpublisher.publishers.kinesis.endpoint import endpoint_of, region_of
 from recordpublisher.publishers.kinesis.error_mapping import translate_errors
-from recordpublisher.publishers.kinesis.ports import ReadResponse
+from recordpublisher.publishers.kinesis.ports import ReadResponse, RecordDistribution
 from recordpublisher.publishers.properties.property_types import integer
 
 EMPTY_READS = integer(
@@ -85,8 +85,8 @@ class DynamoDbStreams:
     async def server_time_ms(self, stream: str) -> int:
         return int(time.time()) * 1000
 
-    async def distributes_by_key(self, stream: str) -> bool:
-        return True
+    async def record_distribution(self, stream: str) -> RecordDistribution:
+        return RecordDistribution(by_key=True)
 
     async def close(self) -> None:
         await self._open.aclose()

@@ -26,12 +26,19 @@ class StreamRequest(Request, frozen=True):
     stream_arn: Arn | None = msgspec.field(name="StreamARN", default=None)
 
 
+class StreamModeDetails(Request, frozen=True):
+    """The capacity mode; here it only decides whether AUTO record distribution is allowed."""
+
+    stream_mode: Literal["PROVISIONED", "ON_DEMAND"] = "PROVISIONED"
+
+
 class CreateStream(Request, frozen=True):
     """A new stream; the record size option is in KiB."""
 
     stream_name: Name
     shard_count: Count = 4
     max_record_size: Annotated[int, Meta(ge=1024, le=10_240)] = msgspec.field(name="MaxRecordSizeInKiB", default=1024)
+    stream_mode_details: StreamModeDetails = StreamModeDetails()
 
 
 class DeleteStream(StreamRequest, frozen=True):
@@ -91,6 +98,13 @@ class IncreaseStreamRetentionPeriod(ChangeRetention, frozen=True, kw_only=True):
 
 class DecreaseStreamRetentionPeriod(ChangeRetention, frozen=True, kw_only=True):
     """A shorter retention period."""
+
+
+class UpdateStreamRecordDistributionStrategy(Request, frozen=True):
+    """Whether keys decide the shard of new records."""
+
+    stream_arn: Arn = msgspec.field(name="StreamARN")
+    record_distribution_strategy: Literal["AUTO", "USER_PARTITION_KEY"]
 
 
 class Entry(msgspec.Struct, rename="pascal", gc=False):

@@ -31,6 +31,8 @@ class ShardMetrics:
     """Counter: shard iterators replaced because of age or expiry."""
     foreign_sub_records: int = 0
     """Counter: sub-records dropped because their hash key belongs to another shard (S4)."""
+    unchecked_sub_records: int = 0
+    """Counter: such sub-records that were kept, since the stream's record distribution cannot be asked (S4)."""
     skipped_records: int = 0
     """Counter: records without a readable value or time that were skipped (S7)."""
     dead_letters: int = 0

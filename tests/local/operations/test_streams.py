@@ -94,3 +94,29 @@ def test_retention_grows_and_shrinks_within_its_bounds(call):
     call("DecreaseStreamRetentionPeriod", StreamName="orders", RetentionPeriodHours=24)
     with pytest.raises(ApiError, match="InvalidArgumentException"):
         call("DecreaseStreamRetentionPeriod", StreamName="orders", RetentionPeriodHours=23)
+
+
+def test_records_go_to_every_shard_in_its_turn_with_auto_distribution(call, account):
+    call("CreateStream", StreamName="orders", ShardCount=2, StreamModeDetails={"StreamMode": "ON_DEMAND"})
+    described = call("DescribeStreamSummary", StreamName="orders")["StreamDescriptionSummary"]
+    assert described["RecordDistributionStrategy"] == "USER_PARTITION_KEY"
+    same_key = {"Data": "eA==", "PartitionKey": "k"}
+    before = call("PutRecords", StreamName="orders", Records=[same_key] * 4)["Records"]
+    call("UpdateStreamRecordDistributionStrategy", StreamARN=ARN, RecordDistributionStrategy="AUTO")
+    after = call("PutRecords", StreamName="orders", Records=[same_key] * 4)["Records"]
+    assert [len({record["ShardId"] for record in records}) for records in (before, after)] == [1, 2]
+    described = call("DescribeStreamSummary", StreamName="orders")["StreamDescriptionSummary"]
+    assert described["RecordDistributionStrategy"] == "AUTO"
+    call("UpdateStreamRecordDistributionStrategy", StreamARN=ARN, RecordDistributionStrategy="USER_PARTITION_KEY")
+    again = call("PutRecords", StreamName="orders", Records=[same_key] * 4)["Records"]
+    assert {record["ShardId"] for record in again} == {record["ShardId"] for record in before}
+
+
+def test_a_provisioned_stream_has_no_auto_distribution(call):
+    call("CreateStream", StreamName="orders", ShardCount=2)
+    assert (
+        "RecordDistributionStrategy"
+        not in call("DescribeStreamSummary", StreamName="orders")["StreamDescriptionSummary"]
+    )
+    with pytest.raises(ApiError, match="InvalidArgumentException"):
+        call("UpdateStreamRecordDistributionStrategy", StreamARN=ARN, RecordDistributionStrategy="AUTO")

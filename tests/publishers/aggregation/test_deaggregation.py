@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.publishers.aggregation.deaggregation import YIELD_AFTER_SUB_RECORDS, Deaggregator, records_after
+from recordpublisher.publishers.aggregation.record_distribution import ForeignSubRecords
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
@@ -182,29 +183,40 @@ def test_p2_a_restart_behind_any_record_of_a_mixed_batch_reads_exactly_the_rest(
 async def test_s4_with_auto_distribution_nothing_is_foreign_and_it_is_asked_once():
     asked = []
 
-    async def distributes_by_key():
-        asked.append(1)
-        return False
+    async def keep(arrival_ms):
+        asked.append(arrival_ms)
+        return ForeignSubRecords.KEEP
 
     nothing = Shard("orders", "shardId-1", hash_range=HashRange(0, 0))
     metrics = ShardMetrics()
     data = aggregate(("a", b"1"), ("b", b"2"))
     records = await taken_apart(
-        raw(data, "1"), raw(data, "2"), shard=nothing, metrics=metrics, distributes_by_key=distributes_by_key
+        raw(data, "1"), raw(data, "2"), shard=nothing, metrics=metrics, foreign_sub_records=keep
     )
     assert len(records) == 4
-    assert (asked, metrics.foreign_sub_records) == ([1], 0)
+    assert (asked, metrics.foreign_sub_records, metrics.unchecked_sub_records) == ([1500.0], 0, 0)
+
+
+async def test_s4_sub_records_that_nobody_may_judge_are_kept_and_counted():
+    async def keep_unchecked(arrival_ms):
+        return ForeignSubRecords.KEEP_UNCHECKED
+
+    nothing = Shard("orders", "shardId-1", hash_range=HashRange(0, 0))
+    metrics = ShardMetrics()
+    data = aggregate(("a", b"1"), ("b", b"2"))
+    records = await taken_apart(
+        raw(data, "1"), raw(data, "2"), shard=nothing, metrics=metrics, foreign_sub_records=keep_unchecked
+    )
+    assert len(records) == 4
+    assert (metrics.unchecked_sub_records, metrics.foreign_sub_records) == (4, 0)
 
 
 async def test_s4_nobody_is_asked_while_every_sub_record_is_at_home():
-    async def distributes_by_key():
+    async def never(arrival_ms):
         raise AssertionError("a call without need")
 
     almost_all = Shard("orders", "shardId-1", hash_range=HashRange(1, MAX_HASH_KEY))
-    assert (
-        len(await taken_apart(raw(aggregate(("a", b"1"))), shard=almost_all, distributes_by_key=distributes_by_key))
-        == 1
-    )
+    assert len(await taken_apart(raw(aggregate(("a", b"1"))), shard=almost_all, foreign_sub_records=never)) == 1
 
 
 async def test_p2_a_restart_inside_an_aggregate_drops_what_was_done():

@@ -37,13 +37,13 @@ APIS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "register_consumer": ("RegisterStreamConsumer", lambda client: client.register_consumer(ARN, "app")),
     "deregister_consumer": ("DeregisterStreamConsumer", lambda client: client.deregister_consumer(CONSUMER)),
     "stream_arn": ("DescribeStreamSummary", lambda client: client.stream_arn("orders")),
-    "distributes_by_key": ("DescribeStreamSummary", lambda client: client.distributes_by_key("orders")),
+    "record_distribution": ("DescribeStreamSummary", lambda client: client.record_distribution("orders")),
     "retention_ms": ("DescribeStreamSummary", lambda client: client.retention_ms("orders")),
     "list_shards": ("ListShards", lambda client: client.list_shards("orders")),
     "server_time_ms": ("ListShards", lambda client: client.server_time_ms("orders")),
     "list_streams": ("ListStreams", lambda client: client.list_streams()),
 }
-OF_STREAMS = {"stream_arn", "distributes_by_key", "retention_ms", "list_shards", "server_time_ms"}
+OF_STREAMS = {"stream_arn", "record_distribution", "retention_ms", "list_shards", "server_time_ms"}
 PAGE = b"<html><body>503 Service Unavailable</body></html>"
 
 

@@ -173,6 +173,7 @@ SHARD_METRICS: tuple[Metric[ShardView], ...] = (
     _counted("resubscribes", "subscriptions", "opened after the first (fan-out)"),
     _counted("iteratorRefreshes", "iterators", "replaced because of age or expiry (polling)"),
     _counted("foreignSubRecords", "records", "sub-records dropped because their hash key belongs to another shard"),
+    _counted("uncheckedSubRecords", "records", "such sub-records kept, since the record distribution cannot be asked"),
     _counted(
         "skippedRecords",
         "records",

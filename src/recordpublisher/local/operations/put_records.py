@@ -71,7 +71,7 @@ def _size(entry: requests.Entry, stream: Stream) -> int:
 def _target(stream: Stream, entry: requests.Entry) -> tuple[Shard, str]:
     key_hash, key_json, _ = _key_facts(entry.partition_key)
     explicit = entry.explicit_hash_key
-    return stream.shard_for(key_hash if explicit is None else explicit_hash(explicit)), key_json
+    return stream.target_of(key_hash if explicit is None else explicit_hash(explicit)), key_json
 
 
 def _error_entry(account: Account, stream: Stream, shard: Shard, size: int) -> str | None:

@@ -1,4 +1,4 @@
-"""CreateStream, DeleteStream, DescribeStream(Summary), ListStreams and the retention period."""
+"""CreateStream, DeleteStream, DescribeStream(Summary), ListStreams, the retention period and the record distribution."""
 
 from itertools import islice
 
@@ -24,6 +24,7 @@ def create_stream(account: Account, request: requests.CreateStream) -> object:
     """Create a stream; it is ACTIVE after the set delay."""
     stream = account.create_stream(request.stream_name, request.shard_count)
     stream.max_record_bytes = request.max_record_size * 1024
+    stream.mode = request.stream_mode_details.stream_mode
     return {}
 
 
@@ -52,7 +53,8 @@ def describe_stream_summary(account: Account, request: requests.DescribeStreamSu
     stream = account.find(request.stream_name, request.stream_arn)
     counts = {"OpenShardCount": len(stream.open_shards), "ConsumerCount": len(stream.consumers.all())}
     largest = {"MaxRecordSizeInKiB": stream.max_record_bytes // 1024}
-    return {"StreamDescriptionSummary": {**_common(stream), **counts, **largest}}
+    strategy = {"RecordDistributionStrategy": stream.distribution} if stream.mode == "ON_DEMAND" else {}
+    return {"StreamDescriptionSummary": {**_common(stream), **counts, **largest, **strategy}}
 
 
 def list_streams(account: Account, request: requests.ListStreams) -> object:
@@ -81,6 +83,16 @@ def decrease_retention(account: Account, request: requests.DecreaseStreamRetenti
     return _change_retention(account, request, lowest=DEFAULT_RETENTION_HOURS)
 
 
+def update_record_distribution(account: Account, request: requests.UpdateStreamRecordDistributionStrategy) -> object:
+    """Let keys decide the shard of new records, or not (AUTO): at once, and without a state of its own."""
+    stream = account.find(None, request.stream_arn)
+    if stream.mode != "ON_DEMAND":
+        raise invalid_argument(f"Stream {stream.name} is {stream.mode}; the record distribution needs ON_DEMAND.")
+    stream.require_active()
+    stream.distribution = request.record_distribution_strategy
+    return {}
+
+
 def _change_retention(account: Account, request: requests.ChangeRetention, lowest: int | None) -> object:
     stream = account.find(request.stream_name, request.stream_arn)
     now, wanted = stream.retention_hours, request.retention_period_hours
@@ -100,7 +112,7 @@ def _summary(stream: Stream) -> dict[str, object]:
         "StreamName": stream.name,
         "StreamARN": stream.arn,
         "StreamStatus": stream.status,
-        "StreamModeDetails": {"StreamMode": "PROVISIONED"},
+        "StreamModeDetails": {"StreamMode": stream.mode},
         "StreamCreationTimestamp": stream.created_ms / 1000,
     }
 

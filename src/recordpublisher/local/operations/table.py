@@ -51,6 +51,7 @@ OPERATIONS = _table(
     (requests.ListStreams, streams.list_streams),
     (requests.IncreaseStreamRetentionPeriod, streams.increase_retention),
     (requests.DecreaseStreamRetentionPeriod, streams.decrease_retention),
+    (requests.UpdateStreamRecordDistributionStrategy, streams.update_record_distribution),
     (requests.ListShards, shards.list_shards),
     (requests.SplitShard, shards.split_shard),
     (requests.MergeShards, shards.merge_shards),

@@ -27,6 +27,9 @@ class Stream:
         self.created_ms = clock.now_ms()
         self.retention_hours = DEFAULT_RETENTION_HOURS
         self.max_record_bytes = 1 << 20
+        self.mode = "PROVISIONED"
+        self.distribution = "USER_PARTITION_KEY"
+        self._next_target = 0
         self.consumers = ConsumerTable(arn, clock, consumer_delay_ms)
         self.shards: dict[str, Shard] = {}
         self._open: list[Shard] = []
@@ -100,6 +103,13 @@ class Stream:
         """Return the one open shard whose range holds the hash key."""
         return self._open[bisect_right(self._starts, hash_key) - 1]
 
+    def target_of(self, hash_key: int) -> Shard:
+        """Return the shard that takes a new record: the one of its hash key, or with AUTO record distribution each in its turn."""
+        if self.distribution != "AUTO":
+            return self.shard_for(hash_key)
+        self._next_target += 1
+        return self._open[self._next_target % len(self._open)]
+
     @property
     def account_id(self) -> str:
         """Account number in the stream's ARN."""
@@ -109,7 +119,7 @@ class Stream:
 
     def put(self, data: bytes, partition_key: str, hash_key: int | None = None) -> str:
         """Store one record directly, for tests and examples; returns its sequence number."""
-        shard = self.shard_for(hash_of(partition_key) if hash_key is None else hash_key)
+        shard = self.target_of(hash_of(partition_key) if hash_key is None else hash_key)
         key_json = msgspec.json.encode(partition_key).decode()
         size = len(data) + len(partition_key.encode())
         sequence_number = shard.log.append(b64encode(data).decode(), key_json, size, self.clock.now_ms())

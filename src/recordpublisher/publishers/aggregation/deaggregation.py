@@ -4,47 +4,39 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
 from ..positions import SequenceNumber, StartingPosition
 from ..records import UserRecord
 from ..shard_metrics import ShardMetrics
 from ..shards import HashRange, Shard
 from .kpl_format import MAGIC, Aggregate, parse_aggregate
+from .record_distribution import ForeignSubRecords
 
 YIELD_AFTER_SUB_RECORDS = 4096
 """Sub-records after which the event loop may run other tasks (F1): about 2 ms."""
 
 
-class DistributionPort(Protocol):
-    """The call to the service that de-aggregation needs."""
-
-    async def distributes_by_key(self, stream: str) -> bool:
-        """Whether the stream (name or ARN) distributes records by key: not with AUTO record distribution (S4)."""
-        ...
-
-
-async def _distributes_by_key() -> bool:
-    return True
+async def _drop_foreign(_arrival_ms: float) -> ForeignSubRecords:
+    return ForeignSubRecords.DROP
 
 
 class Deaggregator:
-    """Expands the aggregates of one shard, in order, and drops sub-records whose hash key belongs to another shard.
+    """Expands the aggregates of one shard, in order. Sub-records whose hash key belongs to another shard are dropped or kept.
 
-    `distributes_by_key` is called at the first such sub-record. If the stream does not distribute records by key (AUTO record
-    distribution), every sub-record is kept.
+    `foreign_sub_records` decides that for each record with such sub-records, by the record's arrival, epoch ms. Once keys do not decide
+    the shard (AUTO record distribution), every sub-record is kept without looking.
     """
 
     def __init__(
         self,
         shard: Shard,
         metrics: ShardMetrics,
-        distributes_by_key: Callable[[], Awaitable[bool]] = _distributes_by_key,
+        foreign_sub_records: Callable[[float], Awaitable[ForeignSubRecords]] = _drop_foreign,
     ) -> None:
         self._range = shard.hash_range
         self._takes_all = shard.hash_range == HashRange()
         self._metrics = metrics
-        self._distributes_by_key = distributes_by_key
+        self._foreign_sub_records = foreign_sub_records
         self._since_yield = 0
 
     async def user_records(self, raw: list[UserRecord], start: StartingPosition) -> list[UserRecord]:
@@ -65,7 +57,7 @@ class Deaggregator:
         return records_after(records, start.skip_through)
 
     async def _expand(self, record: UserRecord, aggregate: Aggregate, into: list[UserRecord]) -> None:
-        owned = await self._owned_sub_records(aggregate)
+        owned = await self._owned_sub_records(record, aggregate)
         for first in range(0, len(aggregate), YIELD_AFTER_SUB_RECORDS):
             stop = min(first + YIELD_AFTER_SUB_RECORDS, len(aggregate))
             into += aggregate.sub_records(record, first, stop, owned)
@@ -74,14 +66,19 @@ class Deaggregator:
                 self._since_yield = 0
                 await asyncio.sleep(0)
 
-    async def _owned_sub_records(self, aggregate: Aggregate) -> list[bool] | None:
-        """Which sub-records the shard owns by their hash keys (None: all). The KPL sends the others again, to their own shard."""
+    async def _owned_sub_records(self, record: UserRecord, aggregate: Aggregate) -> list[bool] | None:
+        """Which sub-records are kept (None: all). Where keys decide, the KPL sends foreign ones again, to their own shard."""
         owned = None if self._takes_all else aggregate.owned_by(self._range)
-        if owned is not None and not await self._distributes_by_key():
-            self._takes_all, owned = True, None
-        if owned is not None:
+        if owned is None:
+            return None
+        decision = await self._foreign_sub_records(record.arrival * 1000)
+        if decision is ForeignSubRecords.DROP:
             self._metrics.foreign_sub_records += owned.count(False)
-        return owned
+            return owned
+        self._takes_all = decision is ForeignSubRecords.KEEP
+        if decision is ForeignSubRecords.KEEP_UNCHECKED:
+            self._metrics.unchecked_sub_records += owned.count(False)
+        return None
 
 
 def records_after(records: list[UserRecord], done: SequenceNumber | None) -> list[UserRecord]:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar
 
+from ..aggregation.record_distribution import RecordDistributionChecks
 from ..base import RecordPublisherFactory
 from ..clock import Clock, SystemClock
 from ..errors import ImpossibleStateError
@@ -48,6 +49,7 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
         self._streams: tuple[str, ...] = ()
         self._ports = ports
         self._clock = clock or SystemClock()
+        self._distribution_checks = RecordDistributionChecks(self._config.retries.describe_stream, self._clock)
         self._ref_counts = ref_counts
         self._draw = draw
         self._own_client: KinesisClient | None = None
@@ -87,8 +89,9 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
         except Exception:
             registrar.keep_registered(shard.stream)
             raise
+        distribution = self._distribution_checks.of(ports, shard.stream_arn or shard.stream)
         return FanOutRecordPublisher(
-            shard, starting_position, metrics, self._config, ports, registrar, self._clock, self._draw
+            shard, starting_position, metrics, self._config, ports, registrar, self._clock, distribution, self._draw
         )
 
     async def close(self) -> None:

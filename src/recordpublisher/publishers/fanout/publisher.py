@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Protocol
 
-from ..aggregation.deaggregation import Deaggregator, DistributionPort
+from ..aggregation.deaggregation import Deaggregator
+from ..aggregation.record_distribution import DistributionPort, RecordDistributionCheck
 from ..base import BatchConsumer, RecordPublisher, RunResult
 from ..clock import Clock
 from ..errors import DataLossError, ImpossibleStateError, ResourceNotFoundError, StreamNotFoundError
 from ..kinesis.ports import ListingPort, ReadResponse, RegistrationPort, SubscriptionPort
 from ..positions import SequenceNumber, StartingPosition, next_position
 from ..records import RecordBatch
-from ..retry import call_with_retries
 from ..shard_metrics import ShardMetrics
 from ..shards import Shard
 from .config import FanOutConfig
@@ -48,6 +48,7 @@ class FanOutRecordPublisher(RecordPublisher):
         ports: FanOutService,
         registrar: ConsumerRegistrar,
         clock: Clock,
+        distribution: RecordDistributionCheck,
         draw: Callable[[], float] = random.random,
     ) -> None:
         self._shard = shard
@@ -59,7 +60,7 @@ class FanOutRecordPublisher(RecordPublisher):
         self._clock = clock
         self._resubscribe = ResubscribePolicy(shard, config, metrics, clock, draw)
         self._not_found = ResourceNotFoundResolver(registrar, ports, config.retries.list_shards)
-        self._deaggregator = Deaggregator(shard, metrics, self._distributes_by_key)
+        self._deaggregator = Deaggregator(shard, metrics, distribution.foreign_sub_records)
         self._subscriptions = 0
         self._is_running = False
         self._is_complete = False
@@ -187,12 +188,6 @@ class FanOutRecordPublisher(RecordPublisher):
         )
         self._count(batch)
         return batch
-
-    async def _distributes_by_key(self) -> bool:
-        stream = self._shard.stream_arn or self._shard.stream
-        return await call_with_retries(
-            lambda: self._ports.distributes_by_key(stream), self._config.retries.describe_stream
-        )
 
     def _count(self, batch: RecordBatch) -> None:
         metrics = self._metrics

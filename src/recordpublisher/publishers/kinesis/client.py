@@ -17,8 +17,16 @@ from .codec.sdk_parser import PUT, RAW_EVENTS, READ
 from .endpoint import is_arn, name_of
 from .error_mapping import reject_malformed
 from .event_subscription import READ_BUFFER_BYTES, EventSubscription
-from .listing import list_all_shards, list_all_streams, parse_server_time_ms, parse_shard
-from .ports import ConsumerDescription, PutEntry, PutRecordsResponse, ReadResponse, StreamSummary, Transport
+from .listing import list_all_shards, list_all_streams, parse_server_time_ms, parse_shard, server_time_ms_or_none
+from .ports import (
+    ConsumerDescription,
+    PutEntry,
+    PutRecordsResponse,
+    ReadResponse,
+    RecordDistribution,
+    StreamSummary,
+    Transport,
+)
 from .sdk_transport import SdkTransport
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -41,7 +49,6 @@ class KinesisClient:
         streams = tuple(streams)
         self._arns = {name_of(stream): stream for stream in streams if is_arn(stream)}
         self._transport: Transport = transport or SdkTransport(properties, streams)
-        self._distributes_by_key: dict[str, bool] = {}
         self._read_buffer = bytearray(READ_BUFFER_BYTES)
 
     async def __aenter__(self) -> Self:
@@ -137,12 +144,12 @@ class KinesisClient:
                 self._arns[stream] = _require_text(summary["StreamARN"])
         return self._arns[stream]
 
-    async def distributes_by_key(self, stream: str) -> bool:
-        """Whether the stream distributes records by key: not with AUTO record distribution (S4). One call for each stream."""
-        if stream not in self._distributes_by_key:
-            strategy = (await self._describe_stream(stream)).get("RecordDistributionStrategy")
-            self._distributes_by_key[stream] = strategy != "AUTO"
-        return self._distributes_by_key[stream]
+    async def record_distribution(self, stream: str) -> RecordDistribution:
+        """Whether the stream distributes records by key now: not with AUTO record distribution (S4)."""
+        response = await self._describe_stream_response(stream)
+        with reject_malformed("DescribeStreamSummary"):
+            by_key = response["StreamDescriptionSummary"].get("RecordDistributionStrategy") != "AUTO"
+        return RecordDistribution(by_key, server_time_ms_or_none(response))
 
     async def retention_ms(self, stream: str) -> int:
         """How long the stream keeps its records, ms (24 h to 365 days)."""
@@ -177,12 +184,15 @@ class KinesisClient:
         return await self._transport.call(api, **parameters)
 
     async def _describe_stream(self, stream: str) -> dict[str, Any]:
-        try:
-            response = await self._call("DescribeStreamSummary", **self._stream_parameter(stream))
-        except ResourceNotFoundError as error:
-            raise await self._stream_not_found(stream) from error
+        response = await self._describe_stream_response(stream)
         with reject_malformed("DescribeStreamSummary"):
             return dict(response["StreamDescriptionSummary"])
+
+    async def _describe_stream_response(self, stream: str) -> dict[str, Any]:
+        try:
+            return await self._call("DescribeStreamSummary", **self._stream_parameter(stream))
+        except ResourceNotFoundError as error:
+            raise await self._stream_not_found(stream) from error
 
     async def _stream_not_found(self, stream: str) -> StreamNotFoundError:
         """The error for a stream that does not exist. It names the existing streams if we may list them."""

@@ -74,3 +74,11 @@ def parse_server_time_ms(response: dict[str, Any]) -> int:
         raise FatalKinesisError(
             "ListShards", "NoDate", f"the response's Date header is {date!r}; set a start timestamp"
         ) from error
+
+
+def server_time_ms_or_none(response: dict[str, Any]) -> int | None:
+    """The service's wall clock at the response, epoch ms, if the response says it."""
+    try:
+        return parse_server_time_ms(response)
+    except (FatalKinesisError, KeyError):
+        return None

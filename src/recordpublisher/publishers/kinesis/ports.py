@@ -142,6 +142,14 @@ class StreamSummary:
     distributes_by_key: bool
 
 
+@dataclass(frozen=True, slots=True)
+class RecordDistribution:
+    """How a stream distributed its records when the service answered, at `server_ms` by its clock (None: not said) (S4)."""
+
+    by_key: bool
+    server_ms: int | None = None
+
+
 class WritingPort(Protocol):
     """The calls that a writer needs. Every method raises the errors of `errors.py` and does not retry."""
 

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Mapping, Sequence
 
 from ..aggregation.deaggregation import Deaggregator
+from ..aggregation.record_distribution import RecordDistributionChecks
 from ..base import RecordPublisherFactory
 from ..clock import Clock, SystemClock
 from ..kinesis import KinesisClient
@@ -35,8 +36,8 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
         """Read the properties. Raises: ConfigurationError."""
         self._properties = properties = properties if isinstance(properties, Properties) else Properties(properties)
         self._config = PollingConfig.of(properties)
-        self._describe_retries = DESCRIBE_STREAM_RETRIES.policy(properties)
         self._clock = clock or SystemClock()
+        self._distribution_checks = RecordDistributionChecks(DESCRIBE_STREAM_RETRIES.policy(properties), self._clock)
         self._service = service
         self._own_client: KinesisClient | None = None
         self._carried_states: dict[str, CarriedReaderState] = {}
@@ -55,11 +56,8 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
         """Make a publisher of `shard`. Nothing is read yet."""
         stream = shard.stream_arn or shard.stream
         service = self._service or self._client([stream])
-        deaggregator = Deaggregator(
-            shard,
-            metrics,
-            lambda: call_with_retries(functools.partial(service.distributes_by_key, stream), self._describe_retries),
-        )
+        distribution = self._distribution_checks.of(service, stream)
+        deaggregator = Deaggregator(shard, metrics, distribution.foreign_sub_records)
         position = await self._pin_latest(service, stream, starting_position)
         return PollingRecordPublisher(
             service, shard, position, self._config, metrics, self._clock, deaggregator, self._carried_states

@@ -8,7 +8,8 @@ from collections.abc import MutableMapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..aggregation.deaggregation import Deaggregator, DistributionPort
+from ..aggregation.deaggregation import Deaggregator
+from ..aggregation.record_distribution import DistributionPort
 from ..base import BatchConsumer, RecordPublisher, RunResult
 from ..clock import Clock
 from ..errors import ExpiredIteratorError, ResourceNotFoundError, ThrottledError, TransientError

@@ -1,0 +1,116 @@
+"""RecordDistributionCheck: whether keys decide the shard of a stream's records, asked anew whenever that matters (S4)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from enum import Enum
+from typing import Protocol
+
+from ..clock import Clock
+from ..errors import KinesisError, RetriesExhaustedError
+from ..kinesis.ports import RecordDistribution
+from ..retry import RetryPolicy, call_with_retries
+
+log = logging.getLogger(__name__)
+
+MIN_INTERVAL_SECONDS = 10.0
+"""Between two requests for one stream: an account has 20 DescribeStreamSummary calls a second."""
+REFUSED_INTERVAL_SECONDS = 600.0
+"""Between two requests after one that failed: the right may be granted later."""
+ARRIVAL_TOLERANCE_MS = 60_000
+"""How inaccurate an arrival time may be; the service guarantees nothing."""
+
+
+class DistributionPort(Protocol):
+    """The call to the service that de-aggregation needs."""
+
+    async def record_distribution(self, stream: str) -> RecordDistribution:
+        """How the stream (name or ARN) distributes its records now (DescribeStreamSummary)."""
+        ...
+
+
+class ForeignSubRecords(Enum):
+    """What happens to sub-records whose hash key belongs to another shard."""
+
+    DROP = "keys decide the shard: the producer puts them again, into their own shard"
+    KEEP = "keys do not decide the shard (AUTO record distribution)"
+    KEEP_UNCHECKED = "nobody may tell: a record twice is better than none"
+
+
+class RecordDistributionCheck:
+    """Owns what is known of one stream. AUTO is remembered for good: records of that time may still be read.
+
+    The distribution can change while the stream is read. That keys decide is therefore believed only for records that were put before
+    the request; it is asked again for later ones, at most every 10 s, and their shard waits for the answer.
+    """
+
+    def __init__(self, port: DistributionPort, stream: str, retries: RetryPolicy, clock: Clock) -> None:
+        self._port = port
+        self._stream = stream
+        self._retries = retries
+        self._clock = clock
+        self._asking = asyncio.Lock()
+        self._asked_at = self._refused_at = -math.inf
+        self._by_key_until_ms = -math.inf
+        self._is_auto = False
+        self._has_warned = False
+
+    async def foreign_sub_records(self, arrival_ms: float) -> ForeignSubRecords:
+        """What to do with foreign sub-records of a record that was just read and arrived then. Raises: StreamNotFoundError."""
+        read_at = self._clock.monotonic()
+        if self._is_known_by_key(read_at, arrival_ms):
+            return ForeignSubRecords.DROP
+        async with self._asking:
+            if not self._is_auto and not self._is_refused() and not self._is_known_by_key(read_at, arrival_ms):
+                await asyncio.sleep(max(0.0, self._asked_at + MIN_INTERVAL_SECONDS - self._clock.monotonic()))
+                await self._ask()
+        if self._is_auto:
+            return ForeignSubRecords.KEEP
+        return ForeignSubRecords.KEEP_UNCHECKED if self._is_refused() else ForeignSubRecords.DROP
+
+    def _is_known_by_key(self, read_at: float, arrival_ms: float) -> bool:
+        if self._is_auto or self._is_refused():
+            return False
+        return self._asked_at >= read_at or arrival_ms + ARRIVAL_TOLERANCE_MS <= self._by_key_until_ms
+
+    def _is_refused(self) -> bool:
+        return self._clock.monotonic() < self._refused_at + REFUSED_INTERVAL_SECONDS
+
+    async def _ask(self) -> None:
+        asked_at = self._clock.monotonic()
+        try:
+            found = await call_with_retries(lambda: self._port.record_distribution(self._stream), self._retries)
+        except (KinesisError, RetriesExhaustedError) as error:
+            self._refused_at = self._clock.monotonic()
+            self._warn_once(error)
+            return
+        self._asked_at, self._is_auto = asked_at, not found.by_key
+        if found.by_key and found.server_ms is not None:
+            self._by_key_until_ms = found.server_ms
+
+    def _warn_once(self, error: Exception) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            log.warning(
+                "cannot find out whether keys decide the shard of the records of %s, so sub-records with the key of another shard are "
+                "kept, and some may come twice: %s",
+                self._stream,
+                error,
+            )
+
+
+class RecordDistributionChecks:
+    """Owns the check of each stream that a factory reads."""
+
+    def __init__(self, retries: RetryPolicy, clock: Clock) -> None:
+        self._retries = retries
+        self._clock = clock
+        self._checks: dict[str, RecordDistributionCheck] = {}
+
+    def of(self, port: DistributionPort, stream: str) -> RecordDistributionCheck:
+        """The check of a stream (name or ARN), one for all its shards."""
+        if stream not in self._checks:
+            self._checks[stream] = RecordDistributionCheck(port, stream, self._retries, self._clock)
+        return self._checks[stream]

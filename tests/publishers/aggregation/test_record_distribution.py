@@ -1,0 +1,119 @@
+import asyncio
+
+import pytest
+
+from recordpublisher.publishers.aggregation.record_distribution import (
+    MIN_INTERVAL_SECONDS,
+    REFUSED_INTERVAL_SECONDS,
+    ForeignSubRecords,
+    RecordDistributionCheck,
+)
+from recordpublisher.publishers.errors import FatalKinesisError, StreamNotFoundError, TransientError
+from recordpublisher.publishers.kinesis.ports import RecordDistribution
+from recordpublisher.publishers.retry import RetryPolicy
+from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
+
+DENIED = FatalKinesisError("DescribeStreamSummary", "AccessDeniedException", "no")
+HOUR_MS = 3_600_000
+DROP, KEEP, UNCHECKED = ForeignSubRecords.DROP, ForeignSubRecords.KEEP, ForeignSubRecords.KEEP_UNCHECKED
+
+
+class Service:
+    """A stream that can be switched; or one that may not be described."""
+
+    def __init__(self, error=None):
+        self.clock = VirtualClock()
+        self.by_key, self.error, self.asked_at = True, error, []
+
+    async def record_distribution(self, stream):
+        self.asked_at.append(self.clock.monotonic())
+        await asyncio.sleep(0.1)
+        if self.error is not None:
+            raise self.error
+        return RecordDistribution(self.by_key, self.clock.now_ms())
+
+    def check(self):
+        return RecordDistributionCheck(self, "orders", RetryPolicy(2, 10, 10, 1.0), self.clock)
+
+
+def test_s4_a_record_of_before_the_request_needs_no_other_one():
+    async def run():
+        service = Service()
+        check = service.check()
+        old = service.clock.now_ms() - HOUR_MS
+        assert [await check.foreign_sub_records(old) for _ in range(3)] == [DROP] * 3
+        assert len(service.asked_at) == 1
+
+    run_virtual(run())
+
+
+def test_s4_a_switch_to_auto_is_seen_before_any_later_record_is_dropped():
+    async def run():
+        service = Service()
+        check = service.check()
+        assert await check.foreign_sub_records(service.clock.now_ms()) is DROP
+        service.by_key = False
+        assert await check.foreign_sub_records(service.clock.now_ms()) is KEEP
+        first, second = service.asked_at
+        assert second - first >= MIN_INTERVAL_SECONDS
+
+    run_virtual(run())
+
+
+def test_s4_after_a_switch_back_records_of_the_time_of_auto_are_still_kept():
+    async def run():
+        service = Service()
+        check = service.check()
+        service.by_key = False
+        assert await check.foreign_sub_records(service.clock.now_ms()) is KEEP
+        service.by_key = True
+        await asyncio.sleep(MIN_INTERVAL_SECONDS)
+        assert await check.foreign_sub_records(service.clock.now_ms() - HOUR_MS) is KEEP
+
+    run_virtual(run())
+
+
+def test_s4_many_shards_share_one_request():
+    async def run():
+        service = Service()
+        check = service.check()
+        now = service.clock.now_ms()
+        assert set(await asyncio.gather(*[check.foreign_sub_records(now) for _ in range(50)])) == {DROP}
+        assert len(service.asked_at) == 1
+
+    run_virtual(run())
+
+
+@pytest.mark.parametrize("error", [DENIED, TransientError("DescribeStreamSummary", "Slow", "down")])
+def test_s4_who_cannot_ask_keeps_such_sub_records_and_warns_once(error, caplog):
+    async def run():
+        service = Service(error)
+        check = service.check()
+        for _ in range(3):
+            assert await check.foreign_sub_records(service.clock.now_ms()) is UNCHECKED
+            await asyncio.sleep(REFUSED_INTERVAL_SECONDS + 1)
+
+    run_virtual(run())
+    assert len([one for one in caplog.records if one.levelname == "WARNING"]) == 1
+
+
+def test_s4_a_right_that_is_granted_later_is_used():
+    async def run():
+        service = Service(DENIED)
+        check = service.check()
+        assert await check.foreign_sub_records(service.clock.now_ms()) is UNCHECKED
+        service.error = None
+        assert await check.foreign_sub_records(service.clock.now_ms()) is UNCHECKED
+        assert len(service.asked_at) == 1
+        await asyncio.sleep(REFUSED_INTERVAL_SECONDS)
+        assert await check.foreign_sub_records(service.clock.now_ms()) is DROP
+
+    run_virtual(run())
+
+
+def test_a_stream_that_is_gone_is_said():
+    async def run():
+        with pytest.raises(StreamNotFoundError):
+            await Service(StreamNotFoundError("orders")).check().foreign_sub_records(0)
+
+    run_virtual(run())
