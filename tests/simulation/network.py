@@ -29,12 +29,27 @@ class Network:
         self._random = random.Random(seed)
         self.loss, self.max_delay = 0.0, 0.02
 
+    def draw_skew_ms(self) -> int:
+        """How far the wall clock of a new process is ahead of the others."""
+        return self._random.choice([0, 0, -8_000, 8_000, 60_000])
+
     def carry(self, deliver: Callable[[], None]) -> None:
         draw = self._random
         if draw.random() < self.loss:
             return
         for _ in range(2 if draw.random() < self.loss / 4 else 1):
             self._simulator.after(draw.uniform(0.001, self.max_delay), deliver)
+
+
+class SkewedClock(Clock):
+    """The clocks of a machine whose wall clock is ahead or behind."""
+
+    def __init__(self, simulator: Simulator, skew_ms: int) -> None:
+        super().__init__(simulator)
+        self._skew_ms = skew_ms
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self._skew_ms
 
 
 class TrackerServer:
@@ -108,7 +123,7 @@ class TrackerClient(RemoteTracker):
     def __init__(
         self, properties: Properties, simulator: Simulator, process: Process, network: Network, server: TrackerServer
     ) -> None:
-        super().__init__(properties, Clock(simulator))
+        super().__init__(properties, SkewedClock(simulator, network.draw_skew_ms()))
         self._process = process
         self._network = network
         self._server = server

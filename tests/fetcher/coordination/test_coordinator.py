@@ -60,6 +60,24 @@ def test_a_stale_request_is_rejected_and_changes_nothing(group):
     assert group.sends(1, 12).global_watermark == 12
 
 
+def test_a_stale_request_learns_when_the_other_process_joined_and_whether_it_is_gone(group):
+    group.starts(0, 5, number=500, at=1_000)
+    group.sends(0, 5, number=501, at=9_000)
+    there = group.starts(0, 5, number=200, at=9_500)
+    group.sends(0, number=502, status="LEFT", at=9_600)
+    left = group.starts(0, 5, number=201, at=9_700)
+
+    assert (there.rejection, there.joined_ms_ago, there.is_gone) == ("STALE_REQUEST", 8_500, False)
+    assert (left.joined_ms_ago, left.is_gone) == (8_700, True)
+
+
+def test_a_restarted_coordinator_does_not_know_when_a_running_process_joined():
+    group = Group()
+    group.sends(0, 5, number=500, generation=77)
+
+    assert group.starts(0, 5, number=200, at=9_000).joined_ms_ago is None
+
+
 def test_a_request_of_an_older_generation_is_rejected_and_learns_the_newer(group):
     newest = group.coordinator.generation
     response = group.sends(0, 7, generation=newest - 1)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from recordpublisher.fetcher.coordination.coordinator import Coordinator
 from recordpublisher.fetcher.coordination.group_member import GroupMember, MemberConfig
 from recordpublisher.fetcher.coordination.heartbeat_messages import MAX_KEY_CHARACTERS, HeartbeatResponse
 from recordpublisher.fetcher.coordination.heartbeat_requests import PREDECESSOR_LEAD
@@ -204,6 +205,61 @@ def test_a_start_whose_first_request_was_delayed_does_not_count_as_replaced():
 
     assert not subtask.member.is_replaced
     assert subtask.reports(5).request_number == 4_000_001 + PREDECESSOR_LEAD
+
+
+def test_a_restart_whose_clock_is_behind_and_that_reaches_the_tracker_late_is_accepted():
+    coordinator, config = Coordinator(7), MemberConfig("g", 0, 1)
+    predecessor, restarted = GroupMember(config, 11_000_000, 0), GroupMember(config, 1_000_000, 100_000)
+    for member, now in ((predecessor, 1_000), (restarted, 160_000), (restarted, 161_000)):
+        member.report(SubtaskReport(0, ACTIVE, 5))
+        member.handle_response(coordinator.handle_heartbeat(member.prepare_request(now), now), now)
+
+    assert not restarted.is_replaced
+    assert restarted.rejection is None
+
+
+def rejected_late(last_accepted, **more):
+    """A start that reaches the tracker after a minute, and that has not been accepted."""
+    subtask = Subtask()
+    subtask.now = 60_000
+    request = subtask.reports(5)
+    subtask.receives(request.request_number, None, rejection="STALE_REQUEST", last_accepted=last_accepted, **more)
+    return subtask
+
+
+@pytest.mark.parametrize("seconds_ahead", [1, 6, 30, 59, 61, 86_400])
+def test_one_that_joined_before_this_start_is_a_predecessor_whatever_the_clocks_say(seconds_ahead):
+    number = 1_000_000 + seconds_ahead * 1_000_000
+    subtask = rejected_late(number, joined_ms_ago=61_000)
+
+    assert not subtask.member.is_replaced
+    assert subtask.reports(5).request_number > number
+
+
+@pytest.mark.parametrize("seconds_ahead", [1, 6, 30, 59, 61, 86_400])
+def test_one_that_joined_after_this_start_is_the_replacement_whatever_the_clocks_say(seconds_ahead):
+    subtask = rejected_late(1_000_000 + seconds_ahead * 1_000_000, joined_ms_ago=30_000)
+
+    assert subtask.member.is_replaced
+
+
+def test_a_start_that_counts_as_replaced_goes_on_when_the_other_process_is_gone():
+    number = 31_000_000
+    subtask = rejected_late(number, joined_ms_ago=30_000)
+    request = subtask.reports(5, after=1_000)
+    subtask.receives(
+        request.request_number,
+        None,
+        rejection="STALE_REQUEST",
+        last_accepted=number,
+        joined_ms_ago=31_000,
+        is_gone=True,
+    )
+    request = subtask.reports(5)
+    subtask.receives(request.request_number, 3)
+
+    assert request.request_number > number
+    assert not subtask.member.is_replaced
 
 
 def test_a_key_that_is_too_long_for_a_message_is_ignored(subtask):

@@ -27,6 +27,9 @@ class Coordinator:
         self.generation = 0
         self._group: WatermarkGroup | None = None
         self._last_accepted: dict[int, int] = {}
+        self._joined_at: dict[
+            int, float | None
+        ] = {}  # when the subtask's process first reported; None: to an earlier coordinator
         self._awaited: IndexedMinHeap[int] = IndexedMinHeap()
         self._notified_of: dict[int, int] = {}
         self._timed_out: list[int] = []
@@ -53,7 +56,7 @@ class Coordinator:
         starts_generation = self._starts_generation(request)
         rejection = self._rejection(request, starts_generation)
         if rejection is not None:
-            return self._reject(request, rejection)
+            return self._reject(request, rejection, now)
         if starts_generation or self._group is None:
             group = self._open_generation(request, now)
         else:
@@ -62,6 +65,10 @@ class Coordinator:
             self.generation = max(self.generation, request.generation)
         subtask = request.subtask
         self._last_accepted[subtask] = request.request_number
+        if request.generation == 0:
+            self._joined_at[subtask] = now
+        else:
+            self._joined_at.setdefault(subtask, None)
         group.start_at(request.restored_watermark)
         group.raise_to(request.global_watermark)
         group.finished_shards.add(request.finished_shards)
@@ -152,13 +159,16 @@ class Coordinator:
         lowest = self._awaited.lowest()
         return None if lowest is None else int(lowest[0])
 
-    def _reject(self, request: HeartbeatRequest, rejection: Rejection) -> HeartbeatResponse:
+    def _reject(self, request: HeartbeatRequest, rejection: Rejection, now: float) -> HeartbeatResponse:
+        joined_at = self._joined_at.get(request.subtask)
         return HeartbeatResponse(
             self.coordinator_id,
             self.generation,
             request.request_number,
             rejection=rejection,
             last_accepted=self._last_accepted.get(request.subtask, 0),
+            joined_ms_ago=None if joined_at is None else round(now - joined_at),
+            is_gone=self._group is None or self._group.liveness.is_gone(request.subtask),
         )
 
     def _respond(

@@ -148,9 +148,9 @@ class GroupMember:
         if rejection == "STALE_REQUEST":
             if self._requests.is_overtaken(response.last_accepted):
                 return
-            # Another process of this subtask has a higher number. One that ended before we started had a clock ahead of ours: we count on
-            # from its number. In every other case it is our replacement: we must not report beside it.
-            if self._generation or not self._requests.is_from_predecessor(response.last_accepted, now):
+            # Another process of this subtask has a higher number. One that joined before we started had a clock ahead of ours: we count on
+            # from its number. In every other case it is our replacement: while it is there we must not report beside it.
+            if self._generation or not (response.is_gone or self._is_predecessor(response, now)):
                 self.is_replaced = True
             else:
                 self._requests.continue_after(response.last_accepted)
@@ -158,6 +158,12 @@ class GroupMember:
             self._follow(response)
             self._requests.must_resend = True
         self.rejection = rejection
+
+    def _is_predecessor(self, response: HeartbeatResponse, now: float) -> bool:
+        """Whether the other process joined before this one started. Only a restarted coordinator leaves that to the wall clocks."""
+        if response.joined_ms_ago is None:
+            return self._requests.is_from_predecessor(response.last_accepted, now)
+        return response.joined_ms_ago > self._requests.age_ms(now)
 
     def _follow(self, response: HeartbeatResponse) -> None:
         """Join the coordinator and generation of a response; new ones know nothing of this subtask."""

@@ -52,7 +52,8 @@ class HeartbeatResponse(msgspec.Struct, frozen=True, array_like=True, tag="heart
 
     `coordinator_id` changes when the coordinator restarts. `lowest_awaited` is the lowest global watermark that some subtask waits for,
     `finished_shards` are those of the queried ones that are finished. Rejections: STALE_REQUEST (`last_accepted` is the number of a later
-    request of that subtask), STALE_GENERATION, PARALLELISM_MISMATCH.
+    request of that subtask), STALE_GENERATION, PARALLELISM_MISMATCH. A rejection says how long ago (ms) the process that sent
+    `last_accepted` joined, None if this coordinator did not see it, and whether that process left or timed out.
     """
 
     coordinator_id: int
@@ -66,3 +67,5 @@ class HeartbeatResponse(msgspec.Struct, frozen=True, array_like=True, tag="heart
     rejection: Rejection | None = None
     last_accepted: int = 0
     max_shard_watermark: Millis | None = None
+    joined_ms_ago: int | None = None
+    is_gone: bool = False

@@ -68,6 +68,10 @@ class HeartbeatRequests:
         """Whether a request was rejected as stale only because a later one of ours arrived first."""
         return last_accepted <= self._number
 
+    def age_ms(self, now: float) -> float:
+        """For how long this process has existed."""
+        return now - self._started_at
+
     def is_from_predecessor(self, number: int, now: float) -> bool:
         """Whether a higher number was assigned before our start, by a clock that was ahead of ours.
 

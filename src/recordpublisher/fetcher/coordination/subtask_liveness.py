@@ -45,6 +45,11 @@ class SubtaskLiveness:
         known = self._subtasks.get(subtask)
         return known is not None and known.has_joined
 
+    def is_gone(self, subtask: int) -> bool:
+        """Whether the subtask left or timed out."""
+        known = self._subtasks.get(subtask)
+        return known is None or known.has_left or known.is_timed_out
+
     def is_empty(self, except_for: int | None = None) -> bool:
         """Whether all subtasks have left, timed out or lost their connection."""
         return not self._connected - {except_for}
