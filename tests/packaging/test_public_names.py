@@ -1,13 +1,15 @@
 """`import recordpublisher as rp`: every name is there, and nothing heavy comes with it."""
 
+import re
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
 
 import recordpublisher as rp
 
-from processes.command_line import process_environment
+from processes.command_line import ROOT, process_environment
 
 HEAVY = {
     "aiobotocore",
@@ -81,3 +83,42 @@ def modules_after(statement: str) -> set[str]:
         [sys.executable, "-c", script], env=process_environment(), capture_output=True, text=True, check=True
     )
     return set(done.stdout.split())
+
+
+PUBLIC_MODULES = {
+    "recordpublisher",
+    "recordpublisher.local",
+    "recordpublisher.plugins.spark",
+    "recordpublisher.publishers.fanout",
+    "recordpublisher.publishers.kinesis",
+    "recordpublisher.publishers.polling",
+    "recordpublisher.publishers.properties",
+    "recordpublisher.testing",
+}
+"""What users and authors of plugins import from. Everything else may move without notice."""
+
+
+@pytest.mark.parametrize("module", sorted(PUBLIC_MODULES))
+def test_a_public_module_lists_its_names(module):
+    public = import_module(module)
+
+    assert public.__doc__
+    assert [name for name in public.__all__ if not hasattr(public, name)] == []
+
+
+def test_the_architecture_page_lists_the_public_modules():
+    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    table = page.partition("## Public modules")[2].partition("\n## ")[0]
+
+    assert set(re.findall(r"`(recordpublisher[\w.]*)`", table)) == PUBLIC_MODULES
+
+
+def test_pages_and_examples_import_from_public_modules_only():
+    files = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.py")]
+    imports = re.compile(r"^\s*(?:from (recordpublisher[\w.]*) import|import (recordpublisher[\w.]*))", re.MULTILINE)
+    used = {
+        name for file in files for pair in imports.findall(file.read_text(encoding="utf-8")) for name in pair if name
+    }
+
+    assert used
+    assert used - PUBLIC_MODULES == set()

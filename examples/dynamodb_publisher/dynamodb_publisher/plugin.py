@@ -1,9 +1,8 @@
 """The publisher DYNAMODB: polling, over another service."""
 
 from recordpublisher import Properties, RecordPublisherFactory, Shard, hookimpl
+from recordpublisher.publishers.kinesis import LIST_SHARDS_RETRIES, call_with_retries
 from recordpublisher.publishers.polling import PollingRecordPublisherFactory
-from recordpublisher.publishers.properties.table import LIST_SHARDS_RETRIES
-from recordpublisher.publishers.retry import call_with_retries
 
 from .streams import DynamoDbStreams
 

@@ -14,12 +14,15 @@ from aiobotocore.config import AioConfig
 from botocore import xform_name
 
 import recordpublisher as rp
-from recordpublisher.publishers.errors import FatalKinesisError
-from recordpublisher.publishers.kinesis.credentials import session_with_credentials
-from recordpublisher.publishers.kinesis.endpoint import endpoint_of, region_of
-from recordpublisher.publishers.kinesis.error_mapping import translate_errors
-from recordpublisher.publishers.kinesis.ports import ReadResponse, RecordDistribution
-from recordpublisher.publishers.properties.property_types import integer
+from recordpublisher.publishers.kinesis import (
+    ReadResponse,
+    RecordDistribution,
+    endpoint_of,
+    region_of,
+    session_with_credentials,
+    translate_errors,
+)
+from recordpublisher.publishers.properties import integer
 
 EMPTY_READS = integer(
     "flink.dynamodb.tip.empty.reads",
@@ -105,7 +108,7 @@ class DynamoDbStreams:
             with translate_errors(api):
                 client = await self._opened()
                 return await getattr(client, xform_name(api))(**fields)
-        except FatalKinesisError as error:
+        except rp.FatalKinesisError as error:
             if error.code == "TrimmedDataAccessException":
                 raise rp.DataLossError(f"the changes lie more than 24 hours back: {error}") from error
             raise

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 import recordpublisher as rp
-from recordpublisher.publishers.properties.property_types import integer, text
+from recordpublisher.publishers.properties import integer, text
 
 FOLDER = text("flink.lines.folder", "The folder that holds one folder for each stream.", group="Lines")
 BATCH = integer("flink.lines.batch", "Lines in a batch.", 100, 1, unit="records", group="Lines")

@@ -1,1 +1,8 @@
-"""Properties: declared once, parsed and checked (C1). Start at `properties.py`; `table.py` imports the declarations of all groups."""
+"""Properties: declared once, parsed and checked (C1). Start at `properties.py`; `table.py` imports the declarations of all groups.
+
+Public: the functions that declare a property, for plugins with settings of their own.
+"""
+
+from .property_types import boolean, choice, integer, number, optional_integer, prefix, text
+
+__all__ = ["boolean", "choice", "integer", "number", "optional_integer", "prefix", "text"]
