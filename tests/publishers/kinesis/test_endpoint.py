@@ -83,3 +83,43 @@ def test_regions_are_taken(region):
 
 def test_behind_an_own_endpoint_a_region_is_any_word():
     assert region_of(Properties({"aws.region": "local", "aws.endpoint": "http://h"}), ["orders"]) == "local"
+
+
+def two_profiles(tmp_path, monkeypatch):
+    config = tmp_path / "config"
+    config.write_text("[default]\nregion=eu-west-1\n[profile other]\nregion=ap-south-1\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+PROFILE = "aws.credentials.provider.profile.name"
+
+
+def test_a_profile_chosen_by_property_brings_its_region(tmp_path, monkeypatch):
+    """Otherwise its keys would read a stream of the same name in the default profile's region."""
+    two_profiles(tmp_path, monkeypatch)
+    assert region_of(Properties({PROFILE: "other"})) == "ap-south-1"
+    assert region_of(Properties({})) == "eu-west-1"
+
+
+@pytest.mark.parametrize("variable", ["AWS_REGION", "AWS_DEFAULT_REGION"])
+def test_a_region_in_the_environment_comes_before_the_profiles(tmp_path, monkeypatch, variable):
+    two_profiles(tmp_path, monkeypatch)
+    monkeypatch.setenv(variable, "us-west-2")
+    assert region_of(Properties({PROFILE: "other"})) == "us-west-2"
+
+
+def test_a_region_in_the_credentials_file_of_a_property_counts(tmp_path, monkeypatch):
+    two_profiles(tmp_path, monkeypatch)
+    path = tmp_path / "elsewhere"
+    path.write_text("[third]\nregion=sa-east-1\naws_access_key_id=a\naws_secret_access_key=s\n")
+    chosen = {PROFILE: "third", "aws.credentials.provider.profile.path": str(path)}
+    assert region_of(Properties(chosen)) == "sa-east-1"
+
+
+def test_a_profile_that_does_not_exist_is_named_before_its_region_is_missed(tmp_path, monkeypatch):
+    two_profiles(tmp_path, monkeypatch)
+    with pytest.raises(ConfigurationError, match=PROFILE):
+        region_of(Properties({PROFILE: "nobody"}))

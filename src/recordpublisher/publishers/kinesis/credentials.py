@@ -40,13 +40,17 @@ def session_with_credentials(properties: Properties, region: str) -> AioSession:
 
     Raises: ConfigurationError when the provider needs a property that is not set.
     """
-    session = _profile_session(properties)
+    session = profile_session(properties)
     _CONFIGURE[provider_name(properties)](session, properties, region)
     return session
 
 
-def _profile_session(properties: Properties) -> AioSession:
-    """Raises: ConfigurationError for a profile that does not exist. The SDK would report it only later, at its first look-up."""
+def profile_session(properties: Properties) -> AioSession:
+    """Make an SDK session with the profile that the properties, or else the environment, name.
+
+    Raises: ConfigurationError for a profile that does not exist. The SDK would report it only
+    later, at its first look-up.
+    """
     session = AioSession(profile=properties.value(PROFILE_NAME))
     if (path := properties.value(PROFILE_PATH)) is not None:
         session.set_config_variable("credentials_file", path)
@@ -112,7 +116,7 @@ class _SourceCredentials:
     """The credentials with which the role is assumed: basic keys when set, else the profile, else the SDK's chain."""
 
     def __init__(self, properties: Properties) -> None:
-        self._session = _profile_session(properties)
+        self._session = profile_session(properties)
         if properties.is_set(ACCESS_KEY_ID):
             _basic(self._session, properties, "")
 

@@ -7,11 +7,10 @@ import re
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
-import botocore.session
-
 from ..errors import ConfigurationError
 from ..properties.properties import Properties
 from ..properties.table import ENDPOINT, REGION
+from .credentials import profile_session
 
 _ARN = re.compile(r"arn:[^:]+:kinesis:(?P<region>[^:]+):(?P<account>[^:]*):stream/(?P<name>[^/]+)$")
 _REGION = re.compile(r"[a-z]+(-[a-z]+)+-\d+")
@@ -41,13 +40,13 @@ def endpoint_of(properties: Properties) -> str | None:
 
 
 def region_of(properties: Properties, streams: Iterable[str] = ()) -> str:
-    """The region: as set, else of a stream's ARN, else of the environment or the SDK's profile. With `aws.endpoint` any region works.
+    """The region: as set, else of a stream's ARN, else of the environment or the profile. With `aws.endpoint` any region works.
 
     Raises: ConfigurationError when there is none, or when a stream's ARN is of another region.
     """
     given = properties.value(REGION)
     in_arns = {_parsed_arn(stream)["region"] for stream in streams if is_arn(stream)}
-    region = given or next(iter(in_arns), None) or _region_of_environment()
+    region = given or next(iter(in_arns), None) or _region_of_environment(properties)
     if region is None and properties.is_set(ENDPOINT):
         return _SIGNING_REGION
     if region is None:
@@ -69,8 +68,9 @@ def _is_http_url(text: str) -> bool:
         return False
 
 
-def _region_of_environment() -> str | None:
-    found: str | None = os.environ.get("AWS_REGION") or botocore.session.get_session().get_config_variable("region")
+def _region_of_environment(properties: Properties) -> str | None:
+    """As boto3: a profile chosen by property brings its region, and a region in the environment comes before that of any profile."""
+    found: str | None = os.environ.get("AWS_REGION") or profile_session(properties).get_config_variable("region")
     return found
 
 
