@@ -1,10 +1,15 @@
 """W6, W7, W9a, W10: when a subtask sends what, and what a response changes."""
 
+import msgspec
 import pytest
 
 from recordpublisher.fetcher.coordination.coordinator import Coordinator
 from recordpublisher.fetcher.coordination.group_member import GroupMember, MemberConfig
-from recordpublisher.fetcher.coordination.heartbeat_messages import MAX_KEY_CHARACTERS, HeartbeatResponse
+from recordpublisher.fetcher.coordination.heartbeat_messages import (
+    MAX_KEY_CHARACTERS,
+    HeartbeatRequest,
+    HeartbeatResponse,
+)
 from recordpublisher.fetcher.coordination.heartbeat_requests import PREDECESSOR_LEAD
 from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus
 
@@ -260,6 +265,26 @@ def test_a_start_that_counts_as_replaced_goes_on_when_the_other_process_is_gone(
 
     assert request.request_number > number
     assert not subtask.member.is_replaced
+
+
+@pytest.mark.parametrize("far", [2**62 + 1, 2**63 - 1, 2**100])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_whatever_is_set_a_request_can_be_read(far, sign):
+    member = GroupMember(MemberConfig("g", 0, 2, timeout_ms=2**62, startup_timeout_ms=2**62), 1_000_000, 0)
+    member.start_at(sign * far)
+    member.await_watermark(sign * far)  # an event time less the longest lookahead
+    member.report(SubtaskReport(0, ACTIVE, sign * far, sign * far))
+    request = member.prepare_request(0)
+
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(request), type=HeartbeatRequest) == request
+
+
+def test_an_awaited_watermark_beyond_every_message_is_sent_once(subtask):  # W9a
+    subtask.member.await_watermark(2**70)
+    assert subtask.reports(5) is not None
+    subtask.receives(subtask.member._requests.last.request_number, 3)
+
+    assert subtask.reports(5) is None
 
 
 def test_a_key_that_is_too_long_for_a_message_is_ignored(subtask):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .heartbeat_messages import HeartbeatRequest, HeartbeatResponse, Rejection, Status
+from .heartbeat_messages import HeartbeatRequest, HeartbeatResponse, Rejection, Status, to_millis
 from .heartbeat_requests import HeartbeatRequests
 from .shard_announcements import ShardAnnouncements
 from .watermark_tracker import SubtaskReport, SubtaskStatus
@@ -184,7 +184,7 @@ class GroupMember:
             return True
         awaited = self._unreached_watermark()
         return (
-            self._is_watermark_news(last.watermark, report.watermark)
+            self._is_watermark_news(last.watermark, to_millis(report.watermark))
             or (awaited is not None and awaited != last.awaited_watermark)
             or self.shards.has_unsent
         )
@@ -198,7 +198,7 @@ class GroupMember:
 
     def _unreached_watermark(self) -> int | None:
         """The global watermark that is awaited, unless it was reached."""
-        awaited = self._awaited_watermark
+        awaited = to_millis(self._awaited_watermark)
         return None if awaited is None or self.view.has_reached(awaited) else awaited
 
     def _request(self, report: SubtaskReport, now: float) -> HeartbeatRequest:
@@ -210,14 +210,14 @@ class GroupMember:
             self._generation,
             number,
             _STATUS_NAMES[report.status],
-            report.watermark,
-            self._restored_watermark,
+            to_millis(report.watermark),
+            to_millis(self._restored_watermark),
             self.view.global_watermark,
             self._unreached_watermark(),
             self.shards.take_unconfirmed(number),
             self.shards.take_queries(),
             config.timeout_ms,
             config.startup_timeout_ms,
-            report.max_shard_watermark,
+            to_millis(report.max_shard_watermark),
         )
         return request

@@ -10,9 +10,10 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-Millis = Annotated[int, Meta(ge=-(2**62), le=2**62)]
+MAX_MILLIS = 2**62
+Millis = Annotated[int, Meta(ge=-MAX_MILLIS, le=MAX_MILLIS)]
 Count = Annotated[int, Meta(ge=0, le=2**62)]
-Timeout = Annotated[int, Meta(ge=1, le=86_400_000)]
+Timeout = Annotated[int, Meta(ge=1, le=MAX_MILLIS)]
 
 Status = Literal["ACTIVE", "IDLE", "LEFT"]
 Rejection = Literal["STALE_REQUEST", "STALE_GENERATION", "PARALLELISM_MISMATCH"]
@@ -20,6 +21,11 @@ Rejection = Literal["STALE_REQUEST", "STALE_GENERATION", "PARALLELISM_MISMATCH"]
 MAX_SUBTASKS = 100_000
 MAX_KEY_CHARACTERS = 8_192
 """How many characters of shard keys one message carries; a longer list is split over several."""
+
+
+def to_millis(watermark: int | None) -> int | None:
+    """A watermark as a message can carry it. Event times always fit (W12), a bound or lookahead far beyond them need not."""
+    return None if watermark is None else min(max(watermark, -MAX_MILLIS), MAX_MILLIS)
 
 
 class HeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
