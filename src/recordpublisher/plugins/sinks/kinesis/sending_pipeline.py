@@ -134,6 +134,7 @@ class SendingPipeline:
             self._stream,
             summary.distributes_by_key,
             settings.retries,
+            self._clock,
             self._metrics,
             apply=self._apply_shard_map,
             acknowledge=completion.acknowledge,

@@ -79,7 +79,7 @@ class CompletionHandler:
         # so it is acknowledged only after the shards were listed again (ShardMapRefresher).
         misrouted_aggregates = [each for each in outcome.misrouted if each[0].parts]
         if outcome.misrouted:
-            self._on_misrouted(misrouted_aggregates)
+            self._on_misrouted(outcome.misrouted)
         self.acknowledge(_user_records(outcome.acknowledged, misrouted_aggregates))
 
     def _adapt_rate(self, batch: ShardBatch, outcome: PutOutcome) -> None:

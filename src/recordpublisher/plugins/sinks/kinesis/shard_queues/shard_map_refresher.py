@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 from collections.abc import Callable, Sequence
 
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import FatalKinesisError
 from recordpublisher.publishers.kinesis.ports import WritingPort
 from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
 
@@ -13,10 +17,14 @@ from ..statistics import SinkMetrics
 from ..waiters import Notifier
 from .shard_map import ShardMap
 
+log = logging.getLogger(__name__)
+
 MIN_REFRESH_INTERVAL_SECONDS = 0.5
 """A reshard closes shards one by one; they are not listed again for each."""
 PERIODIC_REFRESH_SECONDS = 60.0
 """Between two listings of a stream with AUTO record distribution: no shard is expected there, so nothing is ever misrouted."""
+MIN_DESCRIBE_INTERVAL_SECONDS = 10.0
+"""Between two questions whether keys decide: an account has 20 DescribeStreamSummary calls a second."""
 MisroutedRecord = tuple[PendingRecord, str]
 """An acknowledged record and the shard that took it, which is not the expected one."""
 
@@ -30,6 +38,7 @@ class ShardMapRefresher:
         stream: str,
         distributes_by_key: bool,
         retries: RetryPolicy,
+        clock: Clock,
         metrics: SinkMetrics,
         apply: Callable[[ShardMap], None],
         acknowledge: Callable[[Sequence[PendingRecord]], None],
@@ -40,18 +49,23 @@ class ShardMapRefresher:
         self._stream = stream
         self._keys_decide = distributes_by_key
         self._retries = retries
+        self._clock = clock
         self._metrics = metrics
         self._apply = apply
         self._acknowledge = acknowledge
         self._send_again = send_again
         self._on_change = on_change
         self._misrouted: list[MisroutedRecord] = []
+        self._last_misrouted: dict[str, int] = {}
+        self._described_at = -math.inf
         self._is_requested = False
         self._wakeup = Notifier()
 
-    def request_refresh(self, misrouted_aggregates: list[MisroutedRecord]) -> None:
-        """List the shards soon, since records reached other shards than expected; these are the aggregates among them."""
-        self._misrouted += misrouted_aggregates
+    def request_refresh(self, misrouted: list[MisroutedRecord]) -> None:
+        """List the shards soon, since these records reached other shards than expected. Aggregates among them are kept until then."""
+        self._misrouted += [each for each in misrouted if each[0].parts]
+        record, shard_id = misrouted[-1]
+        self._last_misrouted[shard_id] = record.hash_key
         self._is_requested = True
         self._wakeup.notify_all()
 
@@ -67,15 +81,41 @@ class ShardMapRefresher:
             listed = await call_with_retries(lambda: self._port.list_shards(self._stream), self._retries)
             self._metrics.shard_map_refreshes += 1
             shard_map = ShardMap.of(listed, self._keys_decide)
+            if self._keys_decide and self._shows_strays(shard_map) and not await self._keys_still_decide():
+                self._keys_decide = False
+                shard_map = ShardMap.of(listed, distributes_by_key=False)
             self._apply(shard_map)
             for aggregate, shard_id in misrouted:
                 self._complete_misrouted(aggregate, shard_id, shard_map)
             self._on_change()
             await asyncio.sleep(MIN_REFRESH_INTERVAL_SECONDS)
 
+    def _shows_strays(self, shard_map: ShardMap) -> bool:
+        """Whether a shard took a record whose own hash key lies outside its range: no reshard does that, since a range never changes."""
+        taken, self._last_misrouted = self._last_misrouted, {}
+        return any(shard in shard_map.ranges and key not in shard_map.ranges[shard] for shard, key in taken.items())
+
+    async def _keys_still_decide(self) -> bool:
+        """Ask anew, since the distribution can change at any time. Who may not ask believes the strays."""
+        await asyncio.sleep(max(0.0, self._described_at + MIN_DESCRIBE_INTERVAL_SECONDS - self._clock.monotonic()))
+        self._described_at = self._clock.monotonic()
+        try:
+            summary = await call_with_retries(lambda: self._port.stream_summary(self._stream), self._retries)
+        except FatalKinesisError as error:
+            log.warning(
+                "records of %s reach shards that their keys do not choose, so keys do not decide: %s",
+                self._stream,
+                error,
+            )
+            return False
+        return summary.distributes_by_key
+
     def _complete_misrouted(self, aggregate: PendingRecord, shard_id: str, shard_map: ShardMap) -> None:
         """Acknowledge the parts that belong to the shard, and send the others again: readers drop a part whose hash key lies outside
-        the range of the shard that has the aggregate (S4)."""
+        the range of the shard that has the aggregate, unless keys do not decide (S4)."""
+        if not self._keys_decide:
+            self._acknowledge(aggregate.parts)
+            return
         taken_by = shard_map.ranges.get(shard_id)
         foreign = [part for part in aggregate.parts if taken_by is None or part.hash_key not in taken_by]
         accepted = [part for part in aggregate.parts if taken_by is not None and part.hash_key in taken_by]
