@@ -29,6 +29,14 @@ class HashRange:
     def __contains__(self, hash_key: int) -> bool:
         return self.start <= hash_key <= self.end
 
+    @classmethod
+    def parse(cls, start: str, end: str) -> HashRange:
+        """The range between two hash keys as the service sends them. Raises: ValueError for text that is no hash key."""
+        first, last = hash_key_from(start), hash_key_from(end)
+        if first is None or last is None:
+            raise ValueError(f"not a range of hash keys: {start[:80]!r} to {end[:80]!r}")
+        return cls(first, last)
+
     @property
     def middle(self) -> int:
         """The middle key, by which shards are assigned to subtasks (S9)."""

@@ -165,3 +165,16 @@ def test_c3_secrets_show_nowhere():
     except RecordPublisherError as error:
         pytest.fail(str(error))
     assert "verysecret" not in repr(client) + repr(vars(client))
+
+
+@pytest.mark.parametrize("printed", ["no JSON", "[]", "null", "7"])
+async def test_a_credential_process_that_prints_no_json_object_is_an_error_of_ours(tmp_path, printed):
+    (tmp_path / "answer").write_text(printed)
+    (tmp_path / "config").write_text(f"[profile p]\ncredential_process = cat {tmp_path / 'answer'}\n")
+    given = {key: value for key, value in PROPERTIES.items() if not key.startswith(PREFIX)}
+    async with service() as stub:
+        properties = Properties({**given, "aws.endpoint": stub.url, PREFIX: "PROFILE", f"{PREFIX}.profile.name": "p"})
+        client = KinesisClient(properties, ["orders"])
+        with pytest.raises(RecordPublisherError, match="credential_process"):
+            await client.list_shards("orders")
+        await client.close()

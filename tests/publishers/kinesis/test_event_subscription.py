@@ -143,6 +143,28 @@ async def test_a_payload_that_is_no_event_is_transient():
             await anext(events)
 
 
+@pytest.mark.parametrize("hash_key", ["x", "-5", "9" * 5_000])
+async def test_a_child_with_an_invalid_hash_key_is_transient(hash_key):
+    children = [{"ShardId": "a", "HashKeyRange": {"StartingHashKey": hash_key, "EndingHashKey": "1"}}]
+    async with subscribed(initial_response(), an_event(continuation=None, ChildShards=children)) as events:
+        with pytest.raises(TransientError, match="not a range of hash keys"):
+            await anext(events)
+
+
+async def test_a_deeply_nested_event_is_transient():
+    headers = {":message-type": "event", ":event-type": "SubscribeToShardEvent"}
+    async with subscribed(initial_response(), frame(headers, b'{"x":' + b"[" * 200_000)) as events:
+        with pytest.raises(TransientError, match="RecursionError"):
+            await anext(events)
+
+
+async def test_a_deeply_nested_exception_is_raised_by_its_code():
+    headers = {":message-type": "exception", ":exception-type": "ResourceInUseException"}
+    async with subscribed(initial_response(), frame(headers, b"[" * 200_000)) as events:
+        with pytest.raises(ResourceInUseError):
+            await anext(events)
+
+
 async def test_a_missing_initial_response_does_no_harm():
     async with subscribed(an_event(continuation="7")) as events:
         assert [answer.continuation async for answer in events] == ["7"]

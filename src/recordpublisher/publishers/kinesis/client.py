@@ -76,7 +76,8 @@ class KinesisClient:
         """At most `limit` records (1..10,000) and 10 MiB from `iterator`."""
         arn = {key: value for key, value in self._parameter_of(shard).items() if key == "StreamARN"}
         response = await self._call("GetRecords", ShardIterator=iterator, Limit=limit, **arn)
-        return to_read_response(response[READ], shard)
+        with reject_malformed("GetRecords"):
+            return to_read_response(response[READ], shard)
 
     # --- fan-out ------------------------------------------------------------------------------------------------------------------
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from aiobotocore import credentials as aio
 from aiobotocore.session import AioSession
-from botocore.exceptions import ProfileNotFound
+from botocore.exceptions import CredentialRetrievalError, ProfileNotFound
 from botocore.utils import FileWebIdentityTokenLoader
 
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, RecordPublisherError
 from ..properties.properties import Properties, Property
 from ..properties.table import (
     ACCESS_KEY_ID,
@@ -51,7 +51,7 @@ def profile_session(properties: Properties) -> AioSession:
     Raises: ConfigurationError for a profile that does not exist. The SDK would report it only
     later, at its first look-up.
     """
-    session = AioSession(profile=properties.value(PROFILE_NAME))
+    session = _Session(profile=properties.value(PROFILE_NAME))
     if (path := properties.value(PROFILE_PATH)) is not None:
         session.set_config_variable("credentials_file", path)
     try:
@@ -110,6 +110,18 @@ _CONFIGURE = {
     "ASSUME_ROLE": _assume_role,
     "WEB_IDENTITY_TOKEN": _web_identity,
 }
+
+
+class _Session(AioSession):  # type: ignore[misc] # the SDK is untyped
+    """A session whose credentials fail with an error of the SDK. Its own lets those of a malformed `credential_process` pass."""
+
+    async def get_credentials(self) -> Any:
+        try:
+            return await super().get_credentials()
+        except (ValueError, AttributeError, TypeError, RecursionError) as error:
+            if isinstance(error, RecordPublisherError):
+                raise
+            raise CredentialRetrievalError(provider="credential_process or files", error_msg=repr(error)) from error
 
 
 class _SourceCredentials:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -56,8 +57,10 @@ EXACT: dict[str, type[KinesisError]] = {
     "ResourceNotFoundException": ResourceNotFoundError,
 }
 _LONGEST_MESSAGE = 500  # proxies and servers may respond with pages of HTML
+NOT_JSON = (msgspec.DecodeError, RecursionError)
+"""What decoding a body raises: RecursionError when it is nested too deeply."""
 BROKEN = (
-    msgspec.DecodeError,
+    *NOT_JSON,
     FrameError,
     ResponseParserError,
     TruncatedStreamError,
@@ -70,7 +73,13 @@ NETWORK = (
 )  # fmt: skip
 """Network errors: of the SDK, of aiohttp (which reads event streams), of urllib3 (of a user's own SDK), and of Python."""
 NO_CREDENTIALS = (sdk.NoCredentialsError, sdk.PartialCredentialsError, sdk.ProfileNotFound, sdk.NoAuthTokenError)
-REFRESH_FAILED = (sdk.CredentialRetrievalError, sdk.MetadataRetrievalError, sdk.TokenRetrievalError)
+REFRESH_FAILED = (
+    sdk.CredentialRetrievalError,
+    sdk.MetadataRetrievalError,
+    sdk.TokenRetrievalError,
+    json.JSONDecodeError,
+)
+"""The SDK lets the JSONDecodeError of a `credential_process` pass when it renews credentials."""
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import msgspec
 from ..shards import Shard
 from .codec.event_stream import Frame, FrameReader
 from .codec.read_response import decode_read, to_read_response
-from .error_mapping import error_for_code, translate_errors
+from .error_mapping import NOT_JSON, error_for_code, reject_malformed, translate_errors
 from .ports import ReadResponse
 from .tls import limit_read_ahead
 
@@ -84,17 +84,19 @@ class EventSubscription:
         headers = frame.headers
         kind = headers.get(":message-type")
         if kind == "exception":
-            raise error_for_code(API, headers.get(":exception-type", ""), _message(frame.payload))
+            raise error_for_code(API, str(headers.get(":exception-type", "")), _message(frame.payload))
         if kind == "error":
-            raise error_for_code(API, headers.get(":error-code", ""), headers.get(":error-message", ""))
+            raise error_for_code(API, str(headers.get(":error-code", "")), str(headers.get(":error-message", "")))
         if headers.get(":event-type") != "SubscribeToShardEvent":
             return None  # the initial response; others are for newer clients
-        return to_read_response(decode_read(frame.payload), self._shard)
+        body = decode_read(frame.payload)
+        with reject_malformed(API):
+            return to_read_response(body, self._shard)
 
 
 def _message(payload: memoryview) -> str:
     try:
         body = msgspec.json.decode(payload)
-    except msgspec.DecodeError:
+    except NOT_JSON:
         return bytes(payload).decode(errors="replace")
     return str(body.get("message") or body.get("Message") or "") if isinstance(body, dict) else str(body)

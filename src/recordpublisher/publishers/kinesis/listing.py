@@ -59,7 +59,7 @@ def parse_shard(described: dict[str, Any], stream: str, stream_arn: str | None) 
         stream=stream,
         shard_id=described["ShardId"],
         parents=tuple(parent for parent in parents if parent),
-        hash_range=HashRange(int(keys["StartingHashKey"]), int(keys["EndingHashKey"])),
+        hash_range=HashRange.parse(keys["StartingHashKey"], keys["EndingHashKey"]),
         closed="EndingSequenceNumber" in described.get("SequenceNumberRange", {}),
         stream_arn=stream_arn,
     )

@@ -4,10 +4,10 @@ import struct
 import zlib
 
 import pytest
-from botocore.eventstream import ChecksumMismatch, InvalidHeadersLength, InvalidPayloadLength
+from botocore.eventstream import ChecksumMismatch, InvalidHeadersLength, InvalidPayloadLength, ParserError
 
 from recordpublisher.publishers.kinesis.codec.event_stream import FrameReader
-from recordpublisher.publishers.kinesis.error_mapping import TruncatedStreamError
+from recordpublisher.publishers.kinesis.error_mapping import MalformedResponseError, TruncatedStreamError
 
 from servers.event_frames import frame
 
@@ -68,3 +68,11 @@ async def test_f3_lengths_that_cannot_be_are_noticed_before_their_bytes_come(len
 async def test_f2_a_body_that_ends_inside_a_frame_is_no_clean_end(kept):
     with pytest.raises(TruncatedStreamError):
         await frames_of(a_frame(0), a_frame(1)[:kept])
+
+
+@pytest.mark.parametrize("headers", [b"\x01a\x0b", b"\x01a\x04\x00", b"\x01a", b"\x09a", b"\x01\xff\x07\x00\x00"])
+async def test_cut_or_unknown_headers_are_malformed_though_the_checksums_are_right(headers):
+    prelude = struct.pack("!II", 16 + len(headers), len(headers))
+    sealed = prelude + struct.pack("!I", zlib.crc32(prelude)) + headers
+    with pytest.raises((MalformedResponseError, ParserError)):
+        await frames_of(sealed + struct.pack("!I", zlib.crc32(sealed)))

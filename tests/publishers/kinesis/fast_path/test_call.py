@@ -22,6 +22,15 @@ SHARD = Shard("orders", "shardId-000000000000")
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
 
 
+DEEP = b"[" * 200_000
+
+
+def child(hash_key):
+    """A child shard whose hash keys end with this one."""
+    keys = {"StartingHashKey": "0", "EndingHashKey": hash_key}
+    return json.dumps({"ShardId": "shardId-000000000001", "ParentShards": [], "HashKeyRange": keys}).encode()
+
+
 @asynccontextmanager
 async def stub_and_warm_client(**properties):
     """A client whose next GetRecords goes the short way; the stub has forgotten the first."""
@@ -53,6 +62,8 @@ async def said(started, answer):
         refusal("InternalFailure", "oh", 500),
         raw(b'{"Message": "a gateway said no"}', 403),
         raw(b'{"Records": [{"Data": 5}]}'),
+        raw(b'{"Records": [], "x": ' + DEEP),
+        raw(b'{"Records": [], "ChildShards": [%s]}' % child("x")),
         raw(b""),
         drop_connection,
     ],
@@ -246,3 +257,19 @@ async def test_calls_that_started_beside_the_first_do_not_spoil_the_short_way():
         await asyncio.gather(*(client.get_records(SHARD, "it", 1) for _ in range(50)))
         await client.get_records(SHARD, "it", 1)
     assert "amz-sdk-invocation-id" not in {name.lower() for name in stub.headers[-1]}
+
+
+@pytest.mark.parametrize("started", [stub_and_warm_client, stub_and_client])
+@pytest.mark.parametrize("hash_key", ["x", "-5", "9" * 5_000, str(2**128)], ids=["text", "negative", "digits", "large"])
+async def test_children_with_invalid_hash_keys_are_a_malformed_answer(started, hash_key):
+    kind, code, _ = await said(started(), raw(b'{"Records": [], "ChildShards": [%s]}' % child(hash_key)))
+    assert (kind, code) == (TransientError, "MalformedResponse")
+
+
+@pytest.mark.parametrize("started", [stub_and_warm_client, stub_and_client])
+@pytest.mark.parametrize(
+    ("status", "expected"), [(200, TransientError), (400, FatalKinesisError), (500, TransientError)]
+)
+async def test_deeply_nested_json_is_an_error_by_its_status(started, status, expected):
+    kind, _, _ = await said(started(), raw(b'{"x": ' + DEEP, status))
+    assert kind is expected

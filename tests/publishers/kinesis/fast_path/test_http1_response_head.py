@@ -56,6 +56,7 @@ def test_how_long_the_body_is(lines, length, chunked):
         ("HTTP/1.1 200 OK", "X : 1"),
         ("HTTP/1.1 200 OK", " folded: 1"),
         ("HTTP/1.1 200 OK", "Content-Length: -1"),
+        ("HTTP/1.1 200 OK", "Content-Length: " + "9" * 5_000),
         ("HTTP/1.1 200 OK", "Content-Length: 1_0"),
         ("HTTP/1.1 200 OK", "Content-Length: \xb2"),
         ("HTTP/1.1 200 OK", "Content-Length: 5", "Content-Length: 6"),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from functools import lru_cache
-from struct import Struct
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -15,10 +15,10 @@ from botocore.eventstream import (
     InvalidPayloadLength,
 )
 
-from ..error_mapping import TruncatedStreamError
+from ..error_mapping import MalformedResponseError, TruncatedStreamError
 
-_PRELUDE = Struct("!III")  # length of the frame, length of its headers, checksum of these two
-_CHECKSUM = Struct("!I")
+_PRELUDE = struct.Struct("!III")  # length of the frame, length of its headers, checksum of these two
+_CHECKSUM = struct.Struct("!I")
 _FRAME_OVERHEAD = _PRELUDE.size + _CHECKSUM.size
 _MAX_PAYLOAD_BYTES = 24 * 2**20  # as in the SDK
 
@@ -100,6 +100,9 @@ def _verify_checksum(data: bytes | memoryview, checksum: int) -> None:
 
 @lru_cache(maxsize=64)
 def _headers(packed: bytes) -> Mapping[str, Any]:
-    """Headers as the SDK parses them; those of all events are the same."""
-    headers: dict[str, Any] = EventStreamHeaderParser().parse(packed)
+    """Headers as the SDK parses them; those of all events are the same. Raises: MalformedResponseError, the SDK's header errors."""
+    try:
+        headers: dict[str, Any] = EventStreamHeaderParser().parse(packed)
+    except (KeyError, IndexError, ValueError, struct.error) as error:
+        raise MalformedResponseError(f"the headers of a frame are cut or of an unknown type: {error!r}") from error
     return headers

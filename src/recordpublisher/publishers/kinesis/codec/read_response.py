@@ -46,7 +46,10 @@ def decode_read(body: bytes | memoryview) -> ReadBody:
 
 
 def to_read_response(body: ReadBody, shard: Shard) -> ReadResponse:
-    """Make the port's response. The children belong to the stream of `shard`. A missing or empty continuation ends the shard."""
+    """Make the port's response. The children belong to the stream of `shard`. A missing or empty continuation ends the shard.
+
+    Raises: ValueError for the hash keys of a child that are no numbers below 2^128.
+    """
     return ReadResponse(
         records=body.Records,
         millis_behind_latest=body.MillisBehindLatest,
@@ -59,5 +62,5 @@ def to_read_response(body: ReadBody, shard: Shard) -> ReadResponse:
 
 def _child_of(shard: Shard, child: _ChildShard) -> Shard:
     keys = child.HashKeyRange
-    hash_range = HashRange(int(keys.StartingHashKey), int(keys.EndingHashKey)) if keys else HashRange()
+    hash_range = HashRange.parse(keys.StartingHashKey, keys.EndingHashKey) if keys else HashRange()
     return Shard(shard.stream, child.ShardId, child.ParentShards, hash_range, stream_arn=shard.stream_arn)

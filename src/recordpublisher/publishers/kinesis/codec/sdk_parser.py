@@ -41,7 +41,10 @@ class RecordParser(AioJSONParser):  # type: ignore[misc] # the SDK is untyped
 
     def _parse_body_as_json(self, body_contents: bytes) -> dict[str, Any]:
         """Parse the body of an error response. A proxy's may be any JSON, while the SDK expects an object."""
-        parsed = super()._parse_body_as_json(body_contents)
+        try:
+            parsed = super()._parse_body_as_json(body_contents)
+        except RecursionError:
+            parsed = {}
         return parsed if isinstance(parsed, dict) else {"message": str(parsed)}
 
 

@@ -10,7 +10,7 @@ from botocore.awsrequest import AWSPreparedRequest
 
 from ..codec.incremental_decoder import IncrementalReadDecoder
 from ..codec.sdk_parser import READ, RESPONSE_DECODERS
-from ..error_mapping import error_for_code
+from ..error_mapping import NOT_JSON, error_for_code
 from .http1_client import Http1Client
 from .http1_response import BodyReader, BufferedBody, ResponseHead
 from .sigv4 import SignedPost
@@ -84,7 +84,7 @@ def _error_from(api: str, status: int, headers: Any, body: bytes) -> Exception:
     """The error of a response in the JSON protocol: the code has a name-space prefix, the message key one of two spellings."""
     try:
         error = msgspec.json.decode(body)
-    except msgspec.DecodeError:
+    except NOT_JSON:
         error = {}
     if not isinstance(error, dict):
         error = {}

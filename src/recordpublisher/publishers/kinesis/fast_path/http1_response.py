@@ -11,6 +11,7 @@ from ..error_mapping import MalformedResponseError
 
 _SIZE = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(?:;.*)?\Z")
 _LONGEST_LINE = 8192
+_LENGTH_DIGITS = 19
 
 
 class BodyReader(Protocol):
@@ -136,6 +137,6 @@ def _is_chunked(headers: dict[str, str]) -> bool:
 def _length(headers: dict[str, str]) -> int | None:
     lengths = {length.strip() for length in headers.get("content-length", "").split(",")}
     length = lengths.pop()
-    if lengths or (length and not (length.isascii() and length.isdigit())):
+    if lengths or (length and not (length.isascii() and length.isdigit() and len(length) <= _LENGTH_DIGITS)):
         raise MalformedResponseError(f"not a content length: {headers['content-length'][:80]}")
     return int(length) if length else None
