@@ -2,11 +2,14 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from recordpublisher.fetcher.coordination.coordinator import Coordinator
+from recordpublisher.fetcher.coordination.heartbeat_messages import HeartbeatRequest
 from recordpublisher.fetcher.coordination.remote_tracker import RemoteTracker
 from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.publishers.errors import DeserializationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
@@ -27,6 +30,7 @@ class Network:
 
     def handle(self, tracker, request):
         self.requests += 1
+        request = msgspec.msgpack.decode(msgspec.msgpack.encode(request), type=HeartbeatRequest)
         self.carry(
             tracker.handle_response, self.coordinator.handle_heartbeat(request, VirtualClock().monotonic() * 1000)
         )
@@ -148,6 +152,27 @@ def test_one_suspended_past_the_startup_timeout_asks_before_it_goes_alone(suspen
 
     assert order == []
     assert "is not aligned" not in caplog.text
+
+
+def test_the_longest_lookahead_stops_nobody():  # C2, W8
+    given = {**ALIGNED, "flink.watermark.lookahead.millis": 2**62}
+    source = ScriptedSource(per_read=50)
+    source.add("a", -1_000, 5)
+    source.add("b", 5)
+    order, took = run_virtual(run_all(source, Network(), given, {"a": 0, "b": 1}))
+
+    assert len(order) == 3
+    assert took < 60
+
+
+@pytest.mark.parametrize("time", [-(2**63), -(2**62) - 1, 2**62 + 1, 2**63 - 1])
+def test_an_event_time_that_no_tracker_holds_fails_as_a_record_and_not_as_a_message(time):  # W12, S7
+    source = ScriptedSource(per_read=50)
+    source.add("a", time)
+    source.add("b", 5)
+
+    with pytest.raises(DeserializationError, match="outside the years 1 to 9999"):
+        run_virtual(run_all(source, Network(), ALIGNED, {"a": 0, "b": 1}))
 
 
 def test_a_network_failure_holds_the_subtasks_until_it_ends():  # W10
