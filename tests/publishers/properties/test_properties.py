@@ -164,6 +164,14 @@ def test_properties_travel_to_other_processes():
         ("postgresql://me@host:5432/db", "postgresql://me@host:5432/db"),
         ("http://127.0.0.1:4567", "http://127.0.0.1:4567"),
         ("s3://bucket/prefix", "s3://bucket/prefix"),
+        ("host=h user=me password=hunter2 dbname=d", "host=h user=me password=****** dbname=d"),
+        ("password = 'hun ter\\'2' host=h", "password = ****** host=h"),
+        ("postgresql://me:hunter2", "postgresql://me:******"),
+        ("postgresql://me:hunter2/db", "postgresql://me:******/db"),
+        ("mysql://host/db?passwd=hunter2&x=1", "mysql://host/db?passwd=******&x=1"),
+        ("postgresql://host/db?sslkey=/k.pem", "postgresql://host/db?sslkey=******"),
+        ("http://[::1]:4567/", "http://[::1]:4567/"),
+        ("http://h:4567/a?b=1", "http://h:4567/a?b=1"),
     ],
 )
 def test_passwords_of_uris_are_never_shown(uri, shown):  # C3

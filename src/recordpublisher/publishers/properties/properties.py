@@ -64,6 +64,17 @@ def declared_properties() -> list[Property[Any]]:
     return list(dict.fromkeys(_DECLARED.values()))
 
 
+_PASSWORDS = (
+    re.compile(r"(://[^:/?#\s]*:)[^\s]*(?=@)"),
+    # a user and a password without a host; digits alone are a port
+    re.compile(r"(://[^:/?#\s@\[]*:)(?!\d*(?:[/?#\s]|$))[^/?#\s@]+(?=[/?#\s]|$)"),
+    re.compile(
+        r"((?:^|[?&;\s])[^=&;\s]*(?:password|passwd|pwd|secret|token|sslkey)[^=&;\s]*\s*=\s*)(?:'(?:[^'\\]|\\.)*'|[^&\s]*)",
+        re.IGNORECASE,
+    ),
+)
+
+
 class Properties(Mapping[str, str]):
     """An immutable mapping of property keys to text, with typed and checked values.
 
@@ -150,13 +161,14 @@ def is_secret(key: str) -> bool:
     declared = _DECLARED.get(key.lower())
     if declared is not None:
         return declared.secret
-    return any(word in key.lower() for word in ("secret", "password", "token", "accesskey"))
+    return any(word in key.lower() for word in ("secret", "password", "passwd", "token", "accesskey"))
 
 
 def mask_passwords(text: str) -> str:
-    """The text with passwords of URIs masked, before the host and among the parameters (C3)."""
-    text = re.sub(r"(://[^:/?#\s]*:)[^\s]*@", rf"\1{MASK}@", text)
-    return re.sub(r"([?&][^=&\s]*(?:password|secret|token)[^=&\s]*=)[^&\s]*", rf"\1{MASK}", text, flags=re.IGNORECASE)
+    """The text with passwords of URIs and of `key=value` connection strings masked (C3)."""
+    for pattern in _PASSWORDS:
+        text = pattern.sub(rf"\1{MASK}", text)
+    return text
 
 
 def warn_if_unknown(key: str) -> None:
