@@ -178,3 +178,12 @@ async def test_a_credential_process_that_prints_no_json_object_is_an_error_of_ou
         with pytest.raises(RecordPublisherError, match="credential_process"):
             await client.list_shards("orders")
         await client.close()
+
+
+@pytest.mark.parametrize("name", ["accesskeyid", "secretkey", "sessiontoken"])
+def test_control_characters_in_basic_credentials_are_refused_at_construction(name):
+    given = {"aws.region": "eu-west-1", f"{PREFIX}.basic.accesskeyid": "a", f"{PREFIX}.basic.secretkey": "s"}
+    given[f"{PREFIX}.basic.{name}"] = "text\r\nX-Evil: 1"
+    with pytest.raises(ConfigurationError, match=f"basic.{name}") as raised:
+        KinesisClient(Properties(given))
+    assert "Evil" not in str(raised.value)

@@ -11,7 +11,7 @@ from botocore.exceptions import CredentialRetrievalError, ProfileNotFound
 from botocore.utils import FileWebIdentityTokenLoader
 
 from ..errors import ConfigurationError, RecordPublisherError
-from ..properties.properties import Properties, Property
+from ..properties.properties import MASK, Properties, Property
 from ..properties.table import (
     ACCESS_KEY_ID,
     CREDENTIALS_PROVIDER,
@@ -67,8 +67,10 @@ def _auto(session: AioSession, properties: Properties, region: str) -> None:
 
 
 def _basic(session: AioSession, properties: Properties, region: str) -> None:
-    token = properties.value(SESSION_TOKEN)
-    session.set_credentials(_required(properties, ACCESS_KEY_ID), _required(properties, SECRET_KEY), token)
+    keys = _required(properties, ACCESS_KEY_ID), _required(properties, SECRET_KEY)
+    for declared in (ACCESS_KEY_ID, SECRET_KEY, SESSION_TOKEN):
+        _check_header_text(properties, declared)
+    session.set_credentials(*keys, properties.value(SESSION_TOKEN))
 
 
 def _env_var(session: AioSession, properties: Properties, region: str) -> None:
@@ -174,6 +176,13 @@ def _token_loader(path: str) -> Any:
             raise ConfigurationError(WEB_IDENTITY_FILE.key, path, "a readable file", reason=str(error)) from error
 
     return load_checked
+
+
+def _check_header_text(properties: Properties, declared: Property[str | None]) -> None:
+    """Raises: ConfigurationError for a character that cannot stand in a header, such as the end of a line."""
+    value = properties.value(declared)
+    if value is not None and not (value.isascii() and value.isprintable()):
+        raise ConfigurationError(declared.key, MASK, "printable ASCII, without control characters")
 
 
 def _required(properties: Properties, declared: Property[str | None]) -> str:

@@ -236,3 +236,27 @@ async def test_parquet_keeps_columns_and_lets_the_records_go(tmp_path):  # S6
     assert held() is None
     await sink.flush(rp.Checkpoint(state(2)))
     assert len(all_data(tmp_path, Parquet)) == 2
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"shard_id": "../../elsewhere"},
+        {"shard_id": ".."},
+        {"shard_id": "/absolute"},
+        {"shard_id": "shard\n"},
+        {"stream": ".."},
+        {"sequence": "../1"},
+        {"sequence": "1\n"},
+    ],
+    ids=repr,
+)
+async def test_names_from_the_service_never_become_a_path_out_of_the_folder(kind, tmp_path, wrong):
+    sink = sink_in(tmp_path / "out", kind)
+    await sink.open(rp.SinkContext())
+    named = dict(wrong)
+    sequence = named.pop("sequence", "1")
+    made = batch(b"a", **named)
+    made.records[0].sequence_number = sequence
+    with pytest.raises(rp.SinkError, match="is not"):
+        await sink.write(made)

@@ -9,6 +9,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import ReadOnlyCredentials
 
+from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.kinesis.fast_path.sigv4 import SignedPost
 
 HEADERS = {
@@ -66,3 +67,19 @@ def test_the_host_is_sent_without_the_schemes_own_port():
     post = SignedPost("https://kinesis.eu-west-1.amazonaws.com:443", HEADERS, "kinesis", "eu-west-1")
     first, headers, _ = head_of(post.build(b"", credentials, NOW))
     assert (first, headers["Host"]) == ("POST / HTTP/1.1", "kinesis.eu-west-1.amazonaws.com")
+
+
+@pytest.mark.parametrize(
+    "credentials",
+    [ReadOnlyCredentials("AKID", "s", "token\r\nX-Evil: 1"), ReadOnlyCredentials("AK\r\nX-Evil: 1", "s", None)],
+)
+def test_control_characters_in_credentials_never_become_headers(credentials):
+    with pytest.raises(ConfigurationError, match="control characters") as raised:
+        SignedPost(URLS[0], HEADERS, "kinesis", "eu-west-1").build(b"{}", credentials, NOW)
+    assert "Evil" not in str(raised.value)
+
+
+def test_the_secret_is_not_in_the_repr():
+    post = SignedPost(URLS[0], HEADERS, "kinesis", "eu-west-1")
+    post.build(b"{}", ReadOnlyCredentials("AKID", "hunter2", None), NOW)
+    assert "hunter2" not in repr(post)

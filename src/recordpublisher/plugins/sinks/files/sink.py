@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -76,7 +77,8 @@ class FileSink(Sink):
             ) from error
 
     async def write(self, batch: RecordBatch) -> None:
-        """Keep the batch for the next checkpoint."""
+        """Keep the batch for the next checkpoint. Raises: SinkError when its shard or its numbers cannot be names of files."""
+        _check_names(batch)
         self._waiting.append(
             WaitingBatch(batch.stream, batch.shard_id, _row(batch, 0), _row(batch, -1), self.prepare(batch))
         )
@@ -125,6 +127,25 @@ class FileSink(Sink):
     def _name(self, parts: Sequence[WaitingBatch]) -> str:
         first, last = parts[0], parts[-1]
         return f"{first.stream}/{first.shard_id}/{first.first}-{last.last}{self.suffix}"
+
+
+_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,128}")
+_NUMBER = re.compile(r"[0-9]{1,129}")
+
+
+def _check_names(batch: RecordBatch) -> None:
+    """They come from the service and become a path, which must not leave the folder. Raises: SinkError."""
+    numbers = batch.sequence_numbers
+    for name in (batch.stream, batch.shard_id):
+        if not _NAME.fullmatch(name):
+            raise SinkError(
+                f"{name[:200]!r} is not the name of a stream or shard: letters, digits, _ . - are valid, 128 at most"
+            )
+    for number in (numbers[0], numbers[-1]):
+        if not _NUMBER.fullmatch(number):
+            raise SinkError(
+                f"{number[:200]!r} of {batch.stream}/{batch.shard_id} is not a sequence number: 1 to 129 digits"
+            )
 
 
 def _row(batch: RecordBatch, index: int) -> str:

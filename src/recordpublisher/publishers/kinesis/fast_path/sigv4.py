@@ -12,6 +12,10 @@ from urllib.parse import SplitResult, quote, urlsplit
 
 from botocore.utils import normalize_url_path
 
+from ...errors import ConfigurationError
+from ...properties.properties import MASK
+from ...properties.table import CREDENTIALS_PROVIDER
+
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -38,7 +42,7 @@ class SignedPost:
     _fixed: str = field(init=False)
     _start: str = field(init=False)
     _host: str = field(init=False)
-    _key: tuple[tuple[str, str], bytes] = field(init=False, default=(("", ""), b""))
+    _key: tuple[tuple[str, str], bytes] = field(init=False, repr=False, default=(("", ""), b""))
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
@@ -48,7 +52,11 @@ class SignedPost:
         self._start = f"POST {parts.path or '/'} HTTP/1.1\r\n" + "".join(f"{k}: {v}\r\n" for k, v in sent.items())
 
     def build(self, body: bytes, credentials: Credentials, now: float) -> bytes:
-        """Return the request, head and body, signed at `now` (epoch seconds)."""
+        """Return the request, head and body, signed at `now` (epoch seconds). Raises: ConfigurationError for unusable credentials."""
+        if not (credentials.access_key + (credentials.token or "")).isprintable():
+            raise ConfigurationError(
+                CREDENTIALS_PROVIDER.key, MASK, "an access key and a token without control characters"
+            )
         at = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
         signed = {
             "content-type": self.headers["Content-Type"],
