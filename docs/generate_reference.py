@@ -236,7 +236,7 @@ Nothing has to be set up, and asking costs no call to the service. A gauge of a 
 not vanish.
 
 Values are numbers, booleans or text; `null` (None) means: not known yet. Counters start at 0 with each start of the job. Names are
-Flink's where Flink has them. What to watch, and the alarms that need no metrics: [Watch a job](../how-to/watch-a-job.md). Spark shows
+Flink's where Flink has them. What to monitor, and the alarms that need no metrics: [Monitor a job](../how-to/watch-a-job.md). Spark shows
 its own in `query.lastProgress`: see [Spark](../spark.md)."""
 
 
