@@ -231,11 +231,11 @@ def _metrics_page() -> str:
     return "\n\n".join(["# Metrics", NOTE.replace("docstrings", "table of metrics"), METRICS_WORDS, *tables]) + "\n"
 
 
-METRICS_WORDS = """`fetcher.metrics()` answers a plain dict: `{"subtask": {...}, "shards": {"orders/shardId-000000000000": {...}}}`.
-Nothing has to be set up, and asking costs no call to the service. A gauge of a silent or held shard stays and keeps growing; it does
+METRICS_WORDS = """`fetcher.metrics()` returns a plain dict: `{"subtask": {...}, "shards": {"orders/shardId-000000000000": {...}}}`.
+You need not configure anything, and the call sends no request to the service. A gauge of a silent or held shard keeps growing; it does
 not vanish.
 
-Values are numbers, booleans or text; `null` (None) means: not known yet. Counters start at 0 with each start of the job. Names are
+Values are numbers, booleans or text; `null` (None) means that the value is not known yet. Counters start at 0 with each start of the job. Names are
 Flink's where Flink has them. What to monitor, and the alarms that need no metrics: [Monitor a job](../how-to/watch-a-job.md). Spark shows
 its own in `query.lastProgress`: see [Spark](../spark.md)."""
 
