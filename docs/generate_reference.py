@@ -235,9 +235,9 @@ METRICS_WORDS = """`fetcher.metrics()` returns a plain dict: `{"subtask": {...},
 You need not configure anything, and the call sends no request to the service. A gauge of a silent or held shard keeps growing; it does
 not vanish.
 
-Values are numbers, booleans or text; `null` (None) means that the value is not known yet. Counters start at 0 with each start of the job. Names are
-Flink's where Flink has them. What to monitor, and the alarms that need no metrics: [Monitor a job](../how-to/watch-a-job.md). Spark shows
-its own in `query.lastProgress`: see [Spark](../spark.md)."""
+Values are numbers, booleans or text; `null` (None) means that the value is not known yet. Counters start at 0 with each start of
+the job. Names are Flink's where Flink has them. What to monitor, and the alarms that need no metrics: [Monitor a
+job](../how-to/watch-a-job.md). Spark shows its own in `query.lastProgress`: see [Spark](../spark.md)."""
 
 
 def _command_line_page() -> str:
