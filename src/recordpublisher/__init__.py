@@ -56,13 +56,13 @@ if TYPE_CHECKING:
     from .plugins.sinks.memory import MemorySink
     from .plugins.sinks.reactive import ReactiveSink
     from .plugins.sinks.sql import SqlSink
-    from .plugins.stores.state_store import DynamoDbStateStore, FileStateStore, S3StateStore, SqlStateStore
+    from .plugins.stores.fenced_state_stores import DynamoDbStateStore, FileStateStore, S3StateStore, SqlStateStore
 
 _LAZY = {
-    "DynamoDbStateStore": ".plugins.stores.state_store",
-    "FileStateStore": ".plugins.stores.state_store",
-    "S3StateStore": ".plugins.stores.state_store",
-    "SqlStateStore": ".plugins.stores.state_store",
+    "DynamoDbStateStore": ".plugins.stores.fenced_state_stores",
+    "FileStateStore": ".plugins.stores.fenced_state_stores",
+    "S3StateStore": ".plugins.stores.fenced_state_stores",
+    "SqlStateStore": ".plugins.stores.fenced_state_stores",
     "CallbackSink": ".plugins.sinks.callback",
     "JsonlSink": ".plugins.sinks.files.jsonl",
     "ParquetSink": ".plugins.sinks.files.parquet",

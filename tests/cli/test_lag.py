@@ -10,7 +10,7 @@ import pytest
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import serve_in_thread
-from recordpublisher.plugins.stores.state_store import FileStateStore
+from recordpublisher.plugins.stores.fenced_state_stores import FileStateStore
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 
 from processes.command_line import command

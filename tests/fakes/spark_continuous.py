@@ -16,7 +16,7 @@ from recordpublisher.plugins.spark.continuous.wal_planner import Limits, WalPlan
 from recordpublisher.plugins.spark.continuous.wal_sink import WalSink
 from recordpublisher.plugins.spark.continuous.wal_writer import WalWriter
 from recordpublisher.plugins.spark.continuous_options import ContinuousSettings
-from recordpublisher.plugins.stores.object_store import ObjectStore
+from recordpublisher.plugins.stores.write_once_store import ObjectStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord

@@ -10,7 +10,7 @@ from typing import Any
 
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.stores.state_store import FileStateStore
+from recordpublisher.plugins.stores.fenced_state_stores import FileStateStore
 from recordpublisher.publishers.positions import StartingPosition
 
 from .processes import ReplayProcesses

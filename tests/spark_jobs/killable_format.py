@@ -14,7 +14,7 @@ from recordpublisher.plugins.spark.python_worker import worker_loop
 from recordpublisher.plugins.spark.writer.data_writers import KinesisStreamWriter, TaskCommitMessage
 from recordpublisher.plugins.spark.writer.write_options import WriteOptions
 from recordpublisher.plugins.stores.file import FolderStore
-from recordpublisher.plugins.stores.object_store import ObjectStore
+from recordpublisher.plugins.stores.write_once_store import ObjectStore
 
 FOLDER = "killable.folder"
 """Option: a folder in which the test arms places, and the job notes which it reached."""

@@ -12,7 +12,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-from .flights import Flight, all_flights
+from .flights_data_set import Flight, all_flights
 from .schedule import LAGGING, SHARDS, ProductionSchedule, route, split_hash_key
 
 TICK_SECONDS = 0.1

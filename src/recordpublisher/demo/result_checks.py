@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
-from .flights import flights_by_carrier
+from .flights_data_set import flights_by_carrier
 from .progress import DemoProgress, quarter_of
 from .schedule import DAY_MS, SILENT
 

@@ -11,7 +11,7 @@ from .dependencies import FetcherDependencies
 from .monitoring.alarm_monitor import AlarmMonitor
 from .monitoring.metric_views import SubtaskView
 from .monitoring.metrics import collect_metrics
-from .monitoring.retention import RetentionTimes
+from .monitoring.retention_periods import RetentionTimes
 from .monitoring.status_log import StatusLogger
 from .pipeline.bounds import BoundedResult, Bounds, EndReason, shard_outcome
 from .pipeline.termination import RunCompletion

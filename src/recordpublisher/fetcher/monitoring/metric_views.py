@@ -12,7 +12,7 @@ from ..shards.shard_entry import ShardEntry
 from ..shards.shard_table import ShardTable
 from ..watermarks.alignment import Alignment
 from .alarm_monitor import AlarmMonitor
-from .retention import RetentionTimes
+from .retention_periods import RetentionTimes
 
 STALE_READ_MS = 30_000
 """A read at the tip is valid for this long. After that the distance to the tip is unknown, and the gauge grows."""

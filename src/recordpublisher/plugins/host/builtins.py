@@ -44,10 +44,10 @@ def recordpublisher_register_trackers(registry: Registrar[WatermarkTracker]) -> 
 @hookimpl
 def recordpublisher_register_state_stores(registry: Registrar[StateStore]) -> None:
     """Checkpoints in a folder, a database, S3 or DynamoDB."""
-    registry.add("FILE", f"{PROJECT}.plugins.stores.state_store:FileStateStore")
-    registry.add("S3", f"{PROJECT}.plugins.stores.state_store:S3StateStore")
-    registry.add("DYNAMODB", f"{PROJECT}.plugins.stores.state_store:DynamoDbStateStore")
-    registry.add("SQL", f"{PROJECT}.plugins.stores.state_store:SqlStateStore")
+    registry.add("FILE", f"{PROJECT}.plugins.stores.fenced_state_stores:FileStateStore")
+    registry.add("S3", f"{PROJECT}.plugins.stores.fenced_state_stores:S3StateStore")
+    registry.add("DYNAMODB", f"{PROJECT}.plugins.stores.fenced_state_stores:DynamoDbStateStore")
+    registry.add("SQL", f"{PROJECT}.plugins.stores.fenced_state_stores:SqlStateStore")
 
 
 @hookimpl

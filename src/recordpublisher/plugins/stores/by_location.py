@@ -11,7 +11,7 @@ from .claim_store import KEY as CLAIMS_KEY
 from .claim_store import ClaimStore
 from .conditional_store import ConditionalStore
 from .file import FolderStore
-from .object_store import ObjectStore
+from .write_once_store import ObjectStore
 
 _BACK_ENDS = {"": "FILE", "file": "FILE", "s3": "S3", "dynamodb": "DYNAMODB"}
 _BACK_ENDS |= dict.fromkeys(("sqlite", "postgresql", "postgres"), "SQL")

@@ -3,9 +3,8 @@
 Public: what a publisher of another AWS service needs too, credentials, endpoints, retries and error translation.
 """
 
-from recordpublisher.publishers.properties.table import LIST_SHARDS_RETRIES
-from recordpublisher.publishers.retry import call_with_retries
-
+from ..properties.table import LIST_SHARDS_RETRIES
+from ..retry import call_with_retries
 from .client import KinesisClient
 from .credentials import session_with_credentials
 from .endpoint import endpoint_of, region_of

@@ -15,7 +15,7 @@ from recordpublisher.plugins.spark.continuous.wal_planner import WalPlanner
 from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.plugins.spark.python_worker import worker_loop
 from recordpublisher.plugins.stores.file import FolderStore
-from recordpublisher.plugins.stores.object_store import ObjectStore
+from recordpublisher.plugins.stores.write_once_store import ObjectStore
 from recordpublisher.publishers.errors import ConfigurationError, FencedError, StateError
 from recordpublisher.publishers.shards import Shard
 

@@ -18,7 +18,7 @@ from recordpublisher.plugins.spark.continuous.wal_fetcher import WalFetcher
 from recordpublisher.plugins.spark.continuous.wal_names import ENTRIES
 from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.plugins.stores.file import FolderStore
-from recordpublisher.plugins.stores.object_store import ObjectStore
+from recordpublisher.plugins.stores.write_once_store import ObjectStore
 from recordpublisher.publishers.errors import FencedError, StateError
 
 from fakes.spark_continuous import CLOCK, NO_LIMIT, Query

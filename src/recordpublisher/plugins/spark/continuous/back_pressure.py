@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from recordpublisher.plugins.stores.object_store import ObjectStore
+from recordpublisher.plugins.stores.write_once_store import ObjectStore
 
 from .wal_entry import entry_numbers, read_entries_without_state
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from recordpublisher.plugins.stores.object_store import ObjectStore
+from recordpublisher.plugins.stores.write_once_store import ObjectStore
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.records import RecordBatch
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recordpublisher.plugins.stores.object_store import ObjectStore
+from recordpublisher.plugins.stores.write_once_store import ObjectStore
 from recordpublisher.publishers.errors import StateError
 
 from .wal_entry import WalEntry, entry_numbers, read_entries_without_state

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 from recordpublisher.fetcher.sink import State
-from recordpublisher.plugins.stores.object_store import ObjectStore
+from recordpublisher.plugins.stores.write_once_store import ObjectStore
 from recordpublisher.publishers.errors import StateError
 
 from .wal_names import ENTRIES, entry_name, number_of

@@ -10,15 +10,15 @@ from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import State
 from recordpublisher.plugins.runtime.data_fetcher import DataFetcher
-from recordpublisher.plugins.stores.object_store import ObjectStore
+from recordpublisher.plugins.stores.write_once_store import ObjectStore
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.table import STATE_URI
 
+from ..checkpoint_streams import dropped_streams
 from ..options import SparkOptions
 from ..service.kinesis_service import KinesisService, task_properties
 from ..service.planning_service import PlanningService
-from ..stream_changes import dropped_streams
 from .back_pressure import BackPressure
 from .wal_entry import last_entry
 from .wal_identity import wal_id

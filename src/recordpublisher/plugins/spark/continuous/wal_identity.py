@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 
-from recordpublisher.plugins.stores.object_store import ObjectStore
+from recordpublisher.plugins.stores.write_once_store import ObjectStore
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 
 from .wal_names import IDENTITY, QUERY, VERSION_1_IDENTITY

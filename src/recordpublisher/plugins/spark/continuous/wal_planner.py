@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from recordpublisher.plugins.stores.object_store import ObjectStore
+from recordpublisher.plugins.stores.write_once_store import ObjectStore
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import StateError
 

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 
 from recordpublisher.fetcher.sink import State
-from recordpublisher.plugins.stores.object_store import ObjectStore
+from recordpublisher.plugins.stores.write_once_store import ObjectStore
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FencedError, ImpossibleStateError
 

@@ -14,13 +14,13 @@ from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.shards import Shard
 
+from ..checkpoint_streams import dropped_streams, name_of
 from ..options import SparkOptions
 from ..service.planning_service import PlanningService
-from ..stream_changes import dropped_streams, name_of
 from .batch_alignment import AlignmentSettings
-from .batch_claims import BatchClaims, StoreVisibilityCheck, load_batch_claims
 from .batch_offset import BatchOffset, ShardOffset
 from .batch_progress import progress_line
+from .batch_read_claims import BatchClaims, StoreVisibilityCheck, load_batch_claims
 from .next_offset import AvailableNow, PlanInputs, next_offset
 from .one_time_warnings import OneTimeWarnings
 from .planning_pause import PlanningPause, found_nothing_new, next_batch_due_ms

@@ -7,8 +7,8 @@ from collections.abc import Collection
 
 from ..options import SparkOptions
 from .batch_alignment import AlignmentSettings
-from .batch_claims import BatchClaims
 from .batch_offset import BatchOffset
+from .batch_read_claims import BatchClaims
 
 LOG = logging.getLogger("recordpublisher.spark")
 WARM_UP_BATCHES = 3

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .batch_alignment import AlignmentSettings
-from .batch_claims import BatchClaims
 from .batch_offset import BatchOffset, ShardOffset
+from .batch_read_claims import BatchClaims
 from .shard_grouping import readable_shards
 
 TIP_CONFIRMATION_MS = 3_600_000

@@ -16,7 +16,7 @@ from recordpublisher.plugins.sinks.kinesis.failures import VALIDATION_EXCEPTION,
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 
-from ..stream_changes import name_of
+from ..checkpoint_streams import name_of
 from .columns import WriteColumns, data_of
 from .row_ids import IdField, RowIds
 

@@ -12,9 +12,9 @@ from urllib.parse import SplitResult, quote, urlsplit
 
 from botocore.utils import normalize_url_path
 
-from ...errors import ConfigurationError
-from ...properties.properties import MASK
-from ...properties.table import CREDENTIALS_PROVIDER
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.properties import MASK
+from recordpublisher.publishers.properties.table import CREDENTIALS_PROVIDER
 
 _PORTS = {"http": 80, "https": 443}
 

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
+from recordpublisher.plugins.spark.checkpoint_streams import dropped_streams
 from recordpublisher.plugins.spark.options import SparkOptions
-from recordpublisher.plugins.spark.stream_changes import dropped_streams
 from recordpublisher.plugins.stores.by_location import claim_store_of
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties

@@ -8,7 +8,7 @@ from recordpublisher import ConfigurationError, FencedError, Properties, StateEr
 from recordpublisher.plugins.host.build_from_properties import build_state_store
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.stores.by_location import conditional_store_of
-from recordpublisher.plugins.stores.state_store import ConditionalStateStore
+from recordpublisher.plugins.stores.fenced_state_stores import ConditionalStateStore
 
 from fakes.memory_store import MemoryStore
 
