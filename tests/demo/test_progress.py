@@ -12,7 +12,7 @@ def progress(shards, rows=10, **offset):
 
 
 def entry(**more):
-    return {"id": "shardId-0", "range": QUARTER, "at": {"watermark": 86_400_000}, "records": 5, **more}
+    return {"id": "shardId-0", "range": QUARTER, "state": {"watermark": 86_400_000}, "records": 5, **more}
 
 
 def test_rows_are_those_of_all_batches_before_and_of_this_one():

@@ -35,6 +35,8 @@ from .simulator import EPOCH_MS, Clock, Process, Simulator
 from .source import SimulatedSource
 
 STARTUP_SECONDS = 20.0
+BEATS_SECONDS = 0.5
+"""How much more running time a process may count than it had: it measures by beats, and a suspension begins between two."""
 
 
 def owner_of(shard: Shard, parallelism: int) -> int:
@@ -156,7 +158,8 @@ class Subtask:
         if not isinstance(self._tracker, TrackerClient) or self._tracker.current() is not None:
             return False
         now, process = self._simulator.now, self.process
-        is_over = now - self._born - process.suspended_seconds >= STARTUP_SECONDS
+        running = now - self._born - process.suspended_seconds
+        is_over = running >= STARTUP_SECONDS - BEATS_SECONDS
         asked_since = max(self._born, process.resumed_at, self._tracker.answered_at)
         return is_over and now - asked_since >= self._tracker.config.response_timeout_ms / 1000
 

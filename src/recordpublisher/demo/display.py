@@ -67,7 +67,7 @@ class ProgressDisplay:
         lag = lag_days(self._progress, entry)
         bar = ProgressBar(total=LAG_BAR_DAYS, completed=min(lag, LAG_BAR_DAYS), width=24)
         rate = f"{self._rates.get(key, 0.0):,.0f}"
-        watermark = day(entry["at"].get("watermark"))
+        watermark = day(entry["state"].get("watermark"))
         return [key[-4:], role, bar, f"{lag:.0f}", f"{entry.get('records', 0):,}", rate, watermark, state_of(entry)]
 
     def _summary(self, elapsed: float) -> Text:
@@ -93,8 +93,8 @@ class ProgressDisplay:
 
 def lag_days(progress: DemoProgress, entry: dict[str, Any]) -> float:
     """How many days of event time a shard's watermark is behind the last record sent to it."""
-    watermark = entry["at"].get("watermark")
-    if watermark is None or entry["at"].get("ended") or entry["idle"]:
+    watermark = entry["state"].get("watermark")
+    if watermark is None or entry["state"].get("ended") or entry["idle"]:
         return 0.0
     behind: int = progress.sent_up_to[quarter_of(entry)] - watermark
     return max(0.0, behind / DAY_MS)
@@ -102,11 +102,13 @@ def lag_days(progress: DemoProgress, entry: dict[str, Any]) -> float:
 
 def state_of(entry: dict[str, Any]) -> Text:
     """Ended, idle, held back or reading."""
-    if entry["at"].get("ended"):
+    if entry["state"].get("ended"):
         return Text("ended", style="dim")
     if entry["idle"]:
         return Text("idle", style="cyan")
-    return Text("held back", style="yellow") if entry.get("head") is not None else Text("reading", style="green")
+    return (
+        Text("held back", style="yellow") if entry.get("nextWatermark") is not None else Text("reading", style="green")
+    )
 
 
 def day(millis: int | None) -> str:

@@ -50,7 +50,7 @@ class DemoProgress:
         """Keep the state of each shard; one that the offset no longer contains was read to its end."""
         for key, entry in self.shards.items():
             if key not in entries:
-                self.shards[key] = {**entry, "at": {**entry["at"], "ended": True}}
+                self.shards[key] = {**entry, "state": {**entry["state"], "ended": True}}
         for key, entry in entries.items():
             self.shards[key] = {"idle": False, **entry}
 

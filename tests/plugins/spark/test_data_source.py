@@ -233,7 +233,7 @@ def test_c2_a_metadata_location_that_cannot_hold_claims_ends_the_query(spark, ki
     stream = kinesis("no-claims")
     (tmp_path / "file").write_text("in the way")
     query = to_parquet(stream.load(spark, tmp_path, metadataLocation=tmp_path / "file" / "claims"), tmp_path)
-    with pytest.raises(Exception, match=r"metadataLocation.*claims cannot be kept there"):
+    with pytest.raises(Exception, match=r"metadataLocation.*claims cannot be stored there"):
         query.awaitTermination(WAIT_SECONDS)
 
 

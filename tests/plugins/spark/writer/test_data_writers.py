@@ -133,5 +133,5 @@ def test_c2_a_target_that_is_not_there_is_said_before_there_are_tasks(spark, kin
 
 
 def test_a_stream_cannot_be_overwritten(spark, kinesis):
-    with pytest.raises(Exception, match="a stream cannot take records back; valid: append"):
+    with pytest.raises(Exception, match="records cannot be removed from a stream; valid: append"):
         write_rows(spark.range(1).selectExpr("cast(id as string) data"), kinesis("overwritten"), mode="overwrite")

@@ -130,7 +130,7 @@ class FileSink(Sink):
 
 
 _NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,128}")
-_NUMBER = re.compile(r"[0-9]{1,129}")
+_NUMBER = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,129}")
 
 
 def _check_names(batch: RecordBatch) -> None:
@@ -144,7 +144,8 @@ def _check_names(batch: RecordBatch) -> None:
     for number in (numbers[0], numbers[-1]):
         if not _NUMBER.fullmatch(number):
             raise SinkError(
-                f"{number[:200]!r} of {batch.stream}/{batch.shard_id} is not a sequence number: 1 to 129 digits"
+                f"{number[:200]!r} of {batch.stream}/{batch.shard_id} is not a sequence number that fits into a file name: "
+                "letters, digits, _ . - are valid, 129 at most"
             )
 
 
