@@ -128,7 +128,7 @@ $(FOREIGN)/node_modules/.installed: $(FOREIGN)/package-lock.json
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venvs/minimums
 	$(BIN)/uv pip install --quiet --python .venvs/minimums/bin/python --resolution lowest-direct -e .
 	$(BIN)/uv pip freeze --quiet --python .venvs/minimums/bin/python --exclude-editable > .venvs/minimums/lowest.txt
-	$(BIN)/uv pip install --quiet --python .venvs/minimums/bin/python -c .venvs/minimums/lowest.txt boto3 cryptography h2 hypercorn hypothesis "moto[server]" pytest pytest-asyncio pytest-timeout
+	$(BIN)/uv pip install --quiet --python .venvs/minimums/bin/python -c .venvs/minimums/lowest.txt boto3 cryptography h2 hypercorn hypothesis "moto[server]" pytest pytest-asyncio pytest-timeout rich typer
 	touch $@
 
 .venvs/peers/.installed: tests/benchmarks/peers/constraints.txt
