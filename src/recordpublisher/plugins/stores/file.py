@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import shutil
 import time
@@ -19,6 +20,8 @@ T = TypeVar("T")
 _SUFFIX, _POINTER, _VALUE = ".versions", "current-", "value-"
 _PLAIN_FILE = "file"
 """The version of a plain file, as earlier formats have them: it is read, so that who knows the formats can refuse it, and never written."""
+_NAME_TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
+"""What a rename of a folder to a name that is taken fails with (POSIX allows both)."""
 _ATTEMPTS = 1000
 _PAUSE_SECONDS = 0.001
 
@@ -104,9 +107,9 @@ class FolderStore(ConditionalStore):
             except FileNotFoundError:  # an empty parent was removed by a delete just now
                 continue
             except OSError as error:
-                if not path.exists():
+                if error.errno not in _NAME_TAKEN:
                     raise
-                if (current := _read(path)) is not None:
+                if (current := _read(path)) is not None:  # else it was deleted since then
                     raise ConflictError(self.place, name, current) from error
             else:
                 _sync(path.parent)

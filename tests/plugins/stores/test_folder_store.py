@@ -1,0 +1,42 @@
+"""FolderStore: what happens between two of its calls to the file system."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from recordpublisher import StateError
+from recordpublisher.plugins.stores.file import FolderStore
+
+
+async def test_a_name_that_is_deleted_right_after_the_rename_failed_is_put(tmp_path, monkeypatch):
+    store = FolderStore(tmp_path)
+    await store.put_if_absent("name", b"earlier")
+    rename = Path.rename
+
+    def rename_then_delete(source, target):
+        try:
+            return rename(source, target)
+        except OSError:
+            shutil.rmtree(target)
+            raise
+
+    monkeypatch.setattr(Path, "rename", rename_then_delete)
+
+    version = await store.put_if_absent("name", b"later")
+
+    assert await store.list_versions("") == {"name": version}
+    assert (await store.get("name")).value == b"later"
+
+
+async def test_an_error_of_the_file_system_is_no_conflict(tmp_path, monkeypatch):
+    store = FolderStore(tmp_path)
+    await store.put_if_absent("name", b"earlier")
+
+    def full(source, target):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "rename", full)
+
+    with pytest.raises(StateError, match="No space left on device"):
+        await store.put_if_absent("name", b"later")
