@@ -1,7 +1,7 @@
 import pytest
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.kinesis.endpoint import endpoint_of, name_of, region_of
+from recordpublisher.publishers.kinesis.endpoint import endpoint_of, region_of
 from recordpublisher.publishers.properties.properties import Properties
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
@@ -58,14 +58,9 @@ def test_c2_a_stream_of_another_region_is_an_error():
         region_of(Properties({"aws.region": "us-east-1"}), [ARN])
 
 
-def test_names_of_streams():
-    assert name_of(ARN) == name_of("orders") == "orders"
-    assert name_of("arn:aws-cn:kinesis:cn-north-1:1:stream/a.b_c-d") == "a.b_c-d"
-
-
-def test_c2_an_arn_of_something_else_is_an_error():
+def test_c2_an_arn_of_another_resource_is_an_error():
     with pytest.raises(ConfigurationError, match="arn:aws:s3:::bucket"):
-        name_of("arn:aws:s3:::bucket")
+        region_of(Properties({"aws.region": "eu-west-1"}), ["arn:aws:s3:::bucket"])
 
 
 @pytest.mark.parametrize("region", ["wrongRegionId", "us-east", "us_east_1", "us-east-1a", "EU-WEST-1"])

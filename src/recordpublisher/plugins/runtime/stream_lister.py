@@ -26,6 +26,7 @@ from recordpublisher.publishers.properties.table import ENDPOINT, LIST_SHARDS_RE
 from recordpublisher.publishers.retry import call_with_retries
 from recordpublisher.publishers.shard_tip import TipDistance, measure_tip_distance
 from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.stream_arns import stream_name
 
 log = logging.getLogger("recordpublisher.discovery")
 T = TypeVar("T")
@@ -39,7 +40,7 @@ def stream_names(streams: str | Sequence[str]) -> dict[str, str]:
     given = [streams] if isinstance(streams, str) else list(streams) if isinstance(streams, Iterable) else []
     if not given or not all(isinstance(each, str) and each.strip() for each in given):
         raise ConfigurationError("streams", streams or None, "one or more stream names or ARNs")
-    names = {each.strip().rsplit("/", 1)[-1]: each.strip() for each in given}
+    names = {stream_name(each.strip()): each.strip() for each in given}
     if len(names) != len(given):
         raise ConfigurationError("streams", given, "each stream once")
     return names

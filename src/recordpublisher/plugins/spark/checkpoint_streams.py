@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.stream_arns import stream_name
 
 
 def dropped_streams(known: Iterable[str], streams: Iterable[str]) -> set[str]:
@@ -12,7 +13,7 @@ def dropped_streams(known: Iterable[str], streams: Iterable[str]) -> set[str]:
 
     Raises: ConfigurationError when none of the known streams is left: the checkpoint belongs to another job.
     """
-    known, wanted = set(known), {name_of(stream) for stream in streams}
+    known, wanted = set(known), {stream_name(stream) for stream in streams}
     if known and not known & wanted:
         names = ", ".join(sorted(known))
         valid = f"streams with {names} among them, or a new checkpointLocation and a new metadataLocation"
@@ -23,8 +24,3 @@ def dropped_streams(known: Iterable[str], streams: Iterable[str]) -> set[str]:
             reason=f"this query has read {names} so far, and positions are kept",
         )
     return known - wanted
-
-
-def name_of(stream: str) -> str:
-    """The name of a stream given by name or ARN (arn:aws:kinesis:region:account:stream/name)."""
-    return stream.rpartition("/")[2] if stream.startswith("arn:") else stream

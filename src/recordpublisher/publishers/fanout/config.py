@@ -27,6 +27,7 @@ from ..properties.table import (
     UNREAD_TIMEOUT,
 )
 from ..retry import RetryPolicy
+from ..stream_arns import ConsumerArn, stream_name
 from .recoverable_errors import RecoverableErrors
 
 _NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")  # the service's pattern of a ConsumerName
@@ -118,16 +119,11 @@ class FanOutConfig:
 
     def check_streams(self, streams: Iterable[str]) -> None:
         """Raises: ConfigurationError when NONE lacks the consumer's ARN for one of the streams (names or ARNs)."""
-        names = map(name_of_stream, streams)
+        names = map(stream_name, streams)
         missing = [CONSUMER_ARN.key + name for name in names if self.configured_arn(name) is None]
         if missing and not self.registers:
             reason = f"with registration NONE no consumer ARN is set for: {', '.join(missing)}"
             raise ConfigurationError(missing[0], None, "the ARN of a registered stream consumer", reason=reason)
-
-
-def name_of_stream(stream: str) -> str:
-    """A stream's name, given as name or ARN."""
-    return stream.rpartition("/")[2]
 
 
 def _consumer_name(properties: Properties, registration: RegistrationType) -> str | None:
@@ -147,30 +143,3 @@ def _consumer_arn(stream: str, text: str) -> ConsumerArn:
             CONSUMER_ARN.key + stream, text, f"arn:aws:kinesis:<region>:<account>:stream/{stream}/consumer/<name>:<id>"
         )
     return arn
-
-
-_PATTERN = re.compile(
-    r"(?P<stream_arn>arn:[^:]+:kinesis:[^:]*:[^:]*:stream/(?P<stream>[^/:]+))/consumer/(?P<name>[^/:]+)(:\d+)?"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerArn:
-    """A consumer's ARN: `<stream ARN>/consumer/<name>:<time of registration>`.
-
-    By the time, a consumer that was registered again is another consumer. Some servers leave it out.
-    """
-
-    text: str
-    stream_arn: str
-    stream: str
-    name: str
-
-    @classmethod
-    def parse(cls, text: str) -> ConsumerArn | None:
-        """None when the text is not the ARN of a stream consumer."""
-        found = _PATTERN.fullmatch(text)
-        return None if found is None else cls(text, found["stream_arn"], found["stream"], found["name"])
-
-    def __str__(self) -> str:
-        return self.text

@@ -11,10 +11,10 @@ from ..errors import KinesisError, ResourceNotFoundError, StreamNotFoundError, T
 from ..positions import PositionType, StartingPosition
 from ..properties.properties import Properties
 from ..shards import Shard
+from ..stream_arns import is_arn, stream_name
 from .codec.put_records import PLACEHOLDER, encode_put
 from .codec.read_response import to_read_response
 from .codec.sdk_parser import PUT, RAW_EVENTS, READ
-from .endpoint import is_arn, name_of
 from .error_mapping import reject_malformed
 from .event_subscription import READ_BUFFER_BYTES, EventSubscription
 from .listing import list_all_shards, list_all_streams, parse_server_time_ms, parse_shard, server_time_ms_or_none
@@ -47,7 +47,7 @@ class KinesisClient:
         Raises: ConfigurationError.
         """
         streams = tuple(streams)
-        self._arns = {name_of(stream): stream for stream in streams if is_arn(stream)}
+        self._arns = {stream_name(stream): stream for stream in streams if is_arn(stream)}
         self._transport: Transport = transport or SdkTransport(properties, streams)
         self._read_buffer = bytearray(READ_BUFFER_BYTES)
 
@@ -164,7 +164,7 @@ class KinesisClient:
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
         """Every shard still listed, or those after the shard id `after`. Raises: StreamNotFoundError with the existing streams."""
-        name, arn = name_of(stream), self._stream_parameter(stream).get("StreamARN")
+        name, arn = stream_name(stream), self._stream_parameter(stream).get("StreamARN")
         try:
             described = await list_all_shards(self._transport, self._stream_parameter(stream), after)
         except ResourceNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Endpoint and region of the service, checked before anything is sent; names and ARNs of streams."""
+"""Endpoint and region of the service, checked before anything is sent."""
 
 from __future__ import annotations
 
@@ -10,23 +10,11 @@ from urllib.parse import urlsplit
 from ..errors import ConfigurationError
 from ..properties.properties import Properties
 from ..properties.table import ENDPOINT, REGION
+from ..stream_arns import is_arn, region_of_arn
 from .credentials import profile_session
 
-_ARN = re.compile(r"arn:[^:]+:kinesis:(?P<region>[^:]+):(?P<account>[^:]*):stream/(?P<name>[^/]+)$")
 _REGION = re.compile(r"[a-z]+(-[a-z]+)+-\d+")
 _SIGNING_REGION = "us-east-1"
-
-
-def is_arn(stream: str) -> bool:
-    """Whether a stream was given as an ARN."""
-    return stream.startswith("arn:")
-
-
-def name_of(stream: str) -> str:
-    """A stream's name, given as name or ARN. Raises: ConfigurationError when it begins like an ARN and is not the ARN of a stream."""
-    if not is_arn(stream):
-        return stream
-    return _parsed_arn(stream)["name"]
 
 
 def endpoint_of(properties: Properties) -> str | None:
@@ -45,7 +33,7 @@ def region_of(properties: Properties, streams: Iterable[str] = ()) -> str:
     Raises: ConfigurationError when there is none, or when a stream's ARN is of another region.
     """
     given = properties.value(REGION)
-    in_arns = {_parsed_arn(stream)["region"] for stream in streams if is_arn(stream)}
+    in_arns = {region_of_arn(stream) for stream in streams if is_arn(stream)}
     region = given or next(iter(in_arns), None) or _region_of_environment(properties)
     if region is None and properties.is_set(ENDPOINT):
         return _SIGNING_REGION
@@ -72,10 +60,3 @@ def _region_of_environment(properties: Properties) -> str | None:
     """As boto3: a profile chosen by property brings its region, and a region in the environment comes before that of any profile."""
     found: str | None = os.environ.get("AWS_REGION") or profile_session(properties).get_config_variable("region")
     return found
-
-
-def _parsed_arn(stream: str) -> dict[str, str]:
-    found = _ARN.match(stream)
-    if found is None:
-        raise ConfigurationError("stream", stream, "a stream name, or arn:aws:kinesis:REGION:ACCOUNT:stream/NAME")
-    return found.groupdict()

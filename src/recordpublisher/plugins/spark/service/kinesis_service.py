@@ -23,6 +23,7 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.stream_arns import stream_name
 
 from ..options import SparkOptions
 from ..python_worker import worker_loop
@@ -47,17 +48,17 @@ class KinesisService:
 
     def list_shards(self, stream: str) -> list[Shard]:
         """Every listed shard, with the retries of ListShards. Raises: StreamNotFoundError, KinesisError."""
-        name = stream.rpartition("/")[2]
+        name = stream_name(stream)
         self._listed[name] = worker_loop().run(self._lister.list_shards(name))
         return self._listed[name]
 
     def server_time_ms(self, stream: str) -> int:
         """The service's time, epoch ms."""
-        return worker_loop().run(self._lister.server_time_ms(stream.rpartition("/")[2]))
+        return worker_loop().run(self._lister.server_time_ms(stream_name(stream)))
 
     def oldest_retained_ms(self, stream: str) -> int | None:
         """The arrival time before which records are past retention, epoch ms; None when the service does not tell."""
-        return worker_loop().run(self._lister.oldest_retained_ms(stream.rpartition("/")[2]))
+        return worker_loop().run(self._lister.oldest_retained_ms(stream_name(stream)))
 
     def starting_position(self) -> StartingPosition:
         """From `flink.stream.initpos`."""

@@ -13,8 +13,9 @@ from recordpublisher.plugins.stores.claim_store import ClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.stream_arns import stream_name
 
-from ..checkpoint_streams import dropped_streams, name_of
+from ..checkpoint_streams import dropped_streams
 from ..options import SparkOptions
 from ..service.planning_service import PlanningService
 from .batch_alignment import AlignmentSettings
@@ -201,7 +202,7 @@ class BatchPlanner:
         return StartingPosition.at_timestamp(self.service.server_time_ms(self.options.streams[0]))
 
     def _stream_names(self) -> set[str]:
-        return {name_of(stream) for stream in self.options.streams}
+        return {stream_name(stream) for stream in self.options.streams}
 
     def _without_dropped_streams(self, offset: BatchOffset) -> BatchOffset:
         names = self._stream_names()

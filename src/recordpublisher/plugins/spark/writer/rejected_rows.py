@@ -15,8 +15,8 @@ from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext
 from recordpublisher.plugins.sinks.kinesis.failures import VALIDATION_EXCEPTION, FailedRecord
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.stream_arns import stream_name
 
-from ..checkpoint_streams import name_of
 from .columns import WriteColumns, data_of
 from .row_ids import IdField, RowIds
 
@@ -89,7 +89,9 @@ class RejectedRows:
     def _letter(self, stream: str, failed: FailedRecord) -> RecordBatch:
         row_id = self._ids.id_of(stream, None, None, failed.data)
         record = UserRecord(failed.data, row_id, time.time(), failed.partition_key, failed.explicit_hash_key)
-        return dead_letter(Shard(name_of(stream), self._where.replace(" ", "-")), record, self._reason(stream, failed))
+        return dead_letter(
+            Shard(stream_name(stream), self._where.replace(" ", "-")), record, self._reason(stream, failed)
+        )
 
     def _reason(self, stream: str, failed: FailedRecord) -> str:
         return (

@@ -8,8 +8,9 @@ from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.kinesis import KinesisClient, run_sync
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import CONSUMER_ARN
+from recordpublisher.publishers.stream_arns import is_arn, stream_name
 
-from ..config import FanOutConfig, RegistrationType, name_of_stream
+from ..config import FanOutConfig, RegistrationType
 from ..publisher import FanOutService
 from .consumer_refcount import ConsumerRefCounts
 from .consumer_registrar import ConsumerRegistrar
@@ -39,9 +40,9 @@ async def _registered(
         # with reference counts of its own: this call uses the consumer no longer than it lasts
         registrar = ConsumerRegistrar(ports, config, clock, ref_counts=ConsumerRefCounts())
         for stream in streams:
-            await registrar.ensure(name_of_stream(stream), stream if stream.startswith("arn:") else None)
+            await registrar.ensure(stream_name(stream), stream if is_arn(stream) else None)
     finally:
         if given is None:
             await ports.close()
-    names = map(name_of_stream, streams)
+    names = map(stream_name, streams)
     return {CONSUMER_ARN.key + name: registrar.arn(name) for name in names}
