@@ -1,4 +1,4 @@
-# Everything a person or CI does here, by name: `make demo`, `make test`, `make check`, `make kills`, `make time`, `make faults`, `make bench`.
+# Every task of developers and CI: `make demo`, `make test`, `make check`, `make kills`, `make time`, `make faults`, `make bench`.
 PYTHON ?= python3
 PUBLISHER ?= EFO
 SEEDS ?= 5000
@@ -12,10 +12,10 @@ LONG := kills or sinks or time or simulation or faults or hostile or benchmark
 
 .PHONY: demo minimums test test-below test-above test-beside lint types imports check kills sinks sinks-soak time outage-pictures simulation nightly faults hostile soak soak-spark mutation peers bench bench-spark report flames coverage docs pins clean servers
 
-demo: $(STAMP)  ## the main job, live: PUBLISHER=EFO (default) or POLLING
+demo: $(STAMP)  ## a year of flights through Kinesis and Spark, live: PUBLISHER=EFO (default) or POLLING
 	$(BIN)/recordpublisher demo --publisher $(PUBLISHER)
 
-test: $(STAMP) servers  ## the whole suite, without the long runs; three parts side by side, since they mostly wait
+test: $(STAMP) servers  ## the whole suite without the long runs; three parts in parallel, since they mostly wait
 	+$(MAKE) --no-print-directory -j 3 test-below test-above test-beside
 
 test-below: $(STAMP)  ## publishers, consumer, fetcher
@@ -27,25 +27,25 @@ test-above: $(STAMP)  ## plugins, docs and the rest
 test-beside: $(STAMP) servers  ## what needs Spark or foreign servers
 	$(BIN)/pytest -p no:cacheprovider -m "(spark or servers) and not ($(LONG))"
 
-sinks: $(STAMP)  ## a job into PostgreSQL and into files, killed and cut off for three minutes
+sinks: $(STAMP)  ## jobs write to PostgreSQL and to files while processes are killed and connections broken (three minutes)
 	RECORDPUBLISHER_ROUNDS=1000 RECORDPUBLISHER_SECONDS=110 $(BIN)/pytest -m sinks -s
 
 sinks-soak: $(STAMP)  ## the same, 60 rounds (ten minutes)
 	RECORDPUBLISHER_ROUNDS=60 $(BIN)/pytest -m sinks -s
 
-simulation: $(STAMP)  ## random schedules on virtual time: SCHEDULES=2000 of them from FIRST on, or one SEED again
+simulation: $(STAMP)  ## random schedules on virtual time: SCHEDULES=2000 of them, from number FIRST; SEED=123 runs one again
 	$(BIN)/pytest -q -m simulation tests/simulation/test_simulation.py
 
 nightly: $(STAMP)  ## a hundred thousand of them (half an hour)
 	SCHEDULES=100000 $(BIN)/pytest -q -m simulation tests/simulation/test_simulation.py
 
-kills: $(STAMP)  ## real processes killed for real
+kills: $(STAMP)  ## tests that kill real processes
 	$(BIN)/pytest -m kills
 
-time: $(STAMP)  ## the outage replayed with real processes, by Flink's old rule and by ours (a minute)
+time: $(STAMP)  ## replays the outage with real processes, by Flink's old rule and by ours (a minute)
 	$(BIN)/pytest -m time
 
-outage-pictures: $(STAMP)  ## the same, and draws the pictures of docs/explanation/watermarks.md
+outage-pictures: $(STAMP)  ## replays the outage and draws the pictures of docs/explanation/watermarks.md
 	PYTHONPATH=tests $(BIN)/python -m outage.replay --rule flink --pictures docs/images
 	PYTHONPATH=tests $(BIN)/python -m outage.replay --rule ours --pictures docs/images
 
@@ -55,10 +55,10 @@ faults: $(STAMP)  ## random faults, reshards and restarts: 600 seeds in memory, 
 hostile: $(STAMP)  ## a million hostile records, each read, skipped or a dead letter: RECORDS=1000000 (half an hour)
 	$(BIN)/pytest -q -s -m hostile tests/hostile
 
-soak: $(STAMP)  ## the same for as long as you like: make soak SEEDS=50000 FIRST=600
+soak: $(STAMP)  ## random faults for as many seeds as you like: make soak SEEDS=50000 FIRST=600
 	cd tests && ../$(BIN)/python -m soak.sweep --seeds $(SEEDS) --first $(FIRST)
 
-mutation: $(STAMP)  ## removes each recovery rule in turn and says how many seeds the soak needs to fail (minutes)
+mutation: $(STAMP)  ## removes each recovery rule in turn and reports how many seeds the soak needs to fail (minutes)
 	cd tests && ../$(BIN)/python -m soak.mutation_testing --seeds 600
 
 soak-spark: $(STAMP)  ## many more kills of Spark jobs: KILL_ROUNDS=24 a job (half an hour)
@@ -83,14 +83,14 @@ peers: .venvs/peers/.installed  ## other clients, for benchmarks
 
 BENCHMARKS := PYTHONPATH=tests $(BIN)/python -m benchmarks
 
-bench: $(STAMP) peers  ## every figure beside its goal, then the tables and the picture of docs/explanation/performance.md (twenty minutes)
+bench: $(STAMP) peers  ## prints every figure with its goal, then writes the tables and the picture of docs/explanation/performance.md (twenty minutes)
 	-RECORDPUBLISHER_KEEP=1 $(BIN)/python -m pytest -m "benchmark and not spark" -s -v tests/benchmarks
 	$(BENCHMARKS).figures.report
 
-bench-spark: $(STAMP)  ## what a real Spark costs, printed only (minutes)
+bench-spark: $(STAMP)  ## measures a real Spark; the figures are only printed (minutes)
 	$(BIN)/python -m pytest -m "benchmark and spark" -s -v tests/benchmarks
 
-report: $(STAMP)  ## the same tables and picture, from the figures that are kept in docs/explanation/performance.json
+report: $(STAMP)  ## writes the same tables and picture from the figures in docs/explanation/performance.json
 	$(BENCHMARKS).figures.report
 
 flames: $(STAMP)  ## a flame graph for each path and the shares of layers (two minutes)
@@ -105,7 +105,7 @@ docs: $(STAMP)  ## the reference pages and the data-flow diagram, made from the 
 	$(BIN)/python docs/draw_data_flow.py
 	$(BIN)/recordpublisher properties --markdown > docs/reference/properties.md
 
-# exact pins: aiobotocore pins botocore narrowly and pip would otherwise backtrack for minutes
+# exact versions: aiobotocore allows few versions of botocore, and without pins pip could try many for minutes
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "recordpublisher needs Python 3.11 or newer; set PYTHON=...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -113,7 +113,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e ".[dev]"
 	touch $@
 
-servers: $(FOREIGN)/node_modules/.installed .venvs/ministack/.installed  ## foreign Kinesis servers that the embedded endpoint is compared with
+servers: $(FOREIGN)/node_modules/.installed .venvs/ministack/.installed  ## other local Kinesis servers, which the embedded endpoint is compared with
 
 $(FOREIGN)/node_modules/.installed: $(FOREIGN)/package-lock.json
 	@command -v npm >/dev/null || { echo "npm is missing (Node.js 20 or newer): tests against kinesis-local are skipped"; test "$(CI)" != true; }

@@ -1,4 +1,4 @@
-"""DynamoDB Streams in the words that polling knows: the five calls of a PollingService."""
+"""DynamoDB Streams as a PollingService: the five calls that polling needs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from recordpublisher.publishers.properties import integer
 
 EMPTY_READS = integer(
     "flink.dynamodb.tip.empty.reads",
-    "Empty answers in a row after which a shard counts as read to its tip: the service does not say.",
+    "Empty responses in a row after which a shard counts as read to its tip, since the service does not return how far behind a reader is.",
     10,
     1,
     unit="reads",
@@ -39,8 +39,8 @@ MOST_RECORDS = 1_000
 class DynamoDbStreams:
     """A stream is the name of a table; a record is one change, as JSON. Owns the client.
 
-    A shard iterator carries what the service does not keep: the time before which changes are passed over, since there is no
-    AT_TIMESTAMP here, and how many empty answers came in a row.
+    A shard iterator holds two numbers that the service does not keep: the time before which changes are skipped, since there is
+    no AT_TIMESTAMP here, and the number of empty responses in a row.
     """
 
     def __init__(self, properties: rp.Properties) -> None:
@@ -56,23 +56,23 @@ class DynamoDbStreams:
         kind, since = position.type.value, 0
         if position.type is rp.PositionType.AT_TIMESTAMP:
             kind, since = "TRIM_HORIZON", (position.timestamp_ms or 0) // 1000
-        place = {"SequenceNumber": position.sequence_number} if position.sequence_number else {}
+        at = {"SequenceNumber": position.sequence_number} if position.sequence_number else {}
         arn = await self._arn(shard.stream)
-        answer = await self._call(
-            "GetShardIterator", StreamArn=arn, ShardId=shard.shard_id, ShardIteratorType=kind, **place
+        response = await self._call(
+            "GetShardIterator", StreamArn=arn, ShardId=shard.shard_id, ShardIteratorType=kind, **at
         )
-        return f"{since} 0 {answer['ShardIterator']}"
+        return f"{since} 0 {response['ShardIterator']}"
 
     async def get_records(self, shard: rp.Shard, iterator: str, limit: int) -> ReadResponse:
         since, empty, own = iterator.split(" ", 2)
-        answer = await self._call("GetRecords", ShardIterator=own, Limit=min(limit, MOST_RECORDS))
-        changes = answer["Records"]
-        silent = 0 if changes else int(empty) + 1
-        following = answer.get("NextShardIterator")
+        response = await self._call("GetRecords", ShardIterator=own, Limit=min(limit, MOST_RECORDS))
+        changes = response["Records"]
+        empty_reads = 0 if changes else int(empty) + 1
+        following = response.get("NextShardIterator")
         return ReadResponse(
             [record for record in map(_record, changes) if record.arrival >= int(since)],
-            0 if silent >= self._empty_reads else None,
-            next_iterator=f"{since} {silent} {following}" if following else None,
+            0 if empty_reads >= self._empty_reads else None,
+            next_iterator=f"{since} {empty_reads} {following}" if following else None,
         )
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[rp.Shard]:
@@ -110,7 +110,7 @@ class DynamoDbStreams:
                 return await getattr(client, xform_name(api))(**fields)
         except rp.FatalKinesisError as error:
             if error.code == "TrimmedDataAccessException":
-                raise rp.DataLossError(f"the changes lie more than 24 hours back: {error}") from error
+                raise rp.DataLossError(f"the changes are older than 24 hours: {error}") from error
             raise
 
     async def _opened(self) -> Any:
@@ -125,12 +125,12 @@ class DynamoDbStreams:
 
 
 def _record(change: dict[str, Any]) -> rp.UserRecord:
-    """A change as a record: keyed by the item's key, its data the change in DynamoDB's JSON."""
+    """A change as a record: its partition key is the item's key, its data the change in DynamoDB's JSON."""
     item = change["dynamodb"]
     arrival = item["ApproximateCreationDateTime"].timestamp()
-    said = {**change, "dynamodb": {**item, "ApproximateCreationDateTime": arrival}}
+    data = {**change, "dynamodb": {**item, "ApproximateCreationDateTime": arrival}}
     key = json.dumps(item["Keys"], sort_keys=True, default=_base64)
-    return rp.UserRecord(json.dumps(said, default=_base64).encode(), item["SequenceNumber"], arrival, key)
+    return rp.UserRecord(json.dumps(data, default=_base64).encode(), item["SequenceNumber"], arrival, key)
 
 
 def _base64(value: bytes) -> str:
@@ -138,7 +138,7 @@ def _base64(value: bytes) -> str:
 
 
 def _shard(table: str, described: dict[str, Any]) -> rp.Shard:
-    """A shard; it has no hash range here, so that its id says which subtask reads it."""
+    """A shard; it has no hash range here, so its id decides which subtask reads it."""
     place = int.from_bytes(hashlib.md5(described["ShardId"].encode()).digest(), "big")
     parent = described.get("ParentShardId")
     closed = "EndingSequenceNumber" in described["SequenceNumberRange"]

@@ -1,4 +1,4 @@
-"""Reads a folder as a stream: every file is a shard that has ended, every line a record, the line's number its sequence number."""
+"""Reads a folder as a stream: every file is a closed shard, every line a record with its line number as sequence number."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class LinesFactory(rp.RecordPublisherFactory):
 
 
 class LinesPublisher(rp.RecordPublisher):
-    """Reads one file; owns the number of the last line that the consumer answered for."""
+    """Reads one file; owns the number of the last line that the consumer accepted."""
 
     def __init__(
         self, shard: rp.Shard, file: Path, starting_position: rp.StartingPosition, batch: int, metrics: rp.ShardMetrics
@@ -48,8 +48,8 @@ class LinesPublisher(rp.RecordPublisher):
 
     async def run(self, consumer: rp.BatchConsumer) -> rp.RunResult:
         while lines := await asyncio.to_thread(self._read):
-            answered = await consumer(self._batch_of(lines))
-            self._done = self._done if answered is None else int(answered.sequence)
+            position = await consumer(self._batch_of(lines))
+            self._done = self._done if position is None else int(position.sequence)
         return rp.RunResult.COMPLETE
 
     def _read(self) -> list[bytes]:
@@ -70,7 +70,7 @@ class LinesPublisher(rp.RecordPublisher):
 
 
 def _lines_done(position: rp.StartingPosition) -> int:
-    """How many lines lie behind a position; a file has no time, so that a start by time reads it whole."""
+    """How many lines come before a position; a file has no times, so a start by time reads all of it."""
     if position.type is rp.PositionType.AFTER_SEQUENCE_NUMBER:
         return int(position.sequence_number or 0)
     if position.type is rp.PositionType.AT_SEQUENCE_NUMBER:
