@@ -13,12 +13,13 @@ from recordpublisher.consumer.event_time import FunctionTimestamps
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
-from recordpublisher.fetcher.data_fetcher import DataFetcher
 from recordpublisher.fetcher.dependencies import FetcherDependencies
+from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.assignment import uniform
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.sink import Sink
+from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, RunResult
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
@@ -142,9 +143,23 @@ class RecordingSink(Sink):
 
 def make_fetcher(
     source: ScriptedSource, sink: Sink, properties: dict[str, Any] | None = None, **more: Any
-) -> DataFetcher:
+) -> SubtaskFetcher:
     """A fetcher over a scripted source; event times are the payloads."""
-    return DataFetcher(fetcher_dependencies(source, sink, properties, **more))
+    return SubtaskFetcher(fetcher_dependencies(source, sink, properties, **more))
+
+
+TIP = Bounds(stop_at_tip=True, max_time=600)
+
+
+async def read(
+    source: ScriptedSource, sink: Sink, bounds: Bounds = TIP, properties: dict[str, Any] | None = None, **more: Any
+) -> tuple[SubtaskFetcher, BoundedResult]:
+    """One run of a fetcher, from open to close."""
+    fetcher = make_fetcher(source, sink, properties, **more)
+    await fetcher.open()
+    result = await fetcher.run_bounded(bounds)
+    await fetcher.close()
+    return fetcher, result
 
 
 def fetcher_dependencies(

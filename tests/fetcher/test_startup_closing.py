@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
-from recordpublisher.fetcher.data_fetcher import DataFetcher
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
+from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.testing.virtual_time import run_virtual
 
@@ -51,7 +51,7 @@ def test_every_part_is_closed_whatever_the_others_do():
     )
 
     async def job():
-        fetcher = DataFetcher(parts)
+        fetcher = SubtaskFetcher(parts)
         await fetcher.open()
         with pytest.raises(OSError, match="factory cannot be closed"):
             await fetcher.close()
@@ -66,7 +66,7 @@ def test_closing_before_opening_is_nothing():
     parts = fetcher_dependencies(closing.watch(ScriptedSource(), "factory"), RecordingSink())
 
     async def job():
-        await DataFetcher(parts).close()
+        await SubtaskFetcher(parts).close()
 
     run_virtual(job())
 

@@ -14,12 +14,12 @@ from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.fetcher.checkpoints.store import SubtaskCheckpoints
 from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, WatermarkTracker
-from recordpublisher.fetcher.data_fetcher import DataFetcher
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.sink import Sink
+from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
@@ -117,7 +117,7 @@ class Subtask:
         self._tracker = tracker_of(properties, self.process)
         self._report_to_tracker, self._tracker.report = self._tracker.report, self._reports  # type: ignore[method-assign]
         self.sink = CheckedSink(self, job_run.sink_cost)
-        self.fetcher = DataFetcher(self._parts(properties, simulator, stream, checkpoints))
+        self.fetcher = SubtaskFetcher(self._parts(properties, simulator, stream, checkpoints))
         self.running = self.process.spawn(self._run())
 
     def stop(self) -> asyncio.Task[Any]:

@@ -10,12 +10,12 @@ from functools import cache
 from typing import Any
 
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
-from recordpublisher.fetcher.data_fetcher import DataFetcher
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.sink import Sink
+from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import Registry
 from recordpublisher.plugins.runtime.data_fetcher import batch_decorator_factory
@@ -101,7 +101,7 @@ class RunningJob:
         for limit_checker in self.limit_checkers:
             await limit_checker.close()
 
-    def _fetcher(self, subtask: int, restore: list[dict[str, Any]]) -> DataFetcher:
+    def _fetcher(self, subtask: int, restore: list[dict[str, Any]]) -> SubtaskFetcher:
         job_settings, job_run = self._job_settings, self._job_run
         given = Properties({**job_settings.properties, "flink.stream.recordpublisher": job_run.publisher})
         limit_checker = LimitChecker(job_settings.make_transport(), job_settings.clock, job_settings.tolerance)
@@ -130,7 +130,7 @@ def fetcher_over(
     ref_counts: ConsumerRefCounts | None = None,
     tracker: InProcessTracker | None = None,
     **more: Any,
-) -> DataFetcher:
+) -> SubtaskFetcher:
     """A fetcher as plugins/runtime/data_fetcher.py puts it together, with the real client over any transport."""
     client = KinesisClient(given, [stream], transport=transport)
     factory: Any
@@ -142,7 +142,7 @@ def fetcher_over(
         factory = PollingRecordPublisherFactory(given, service=client, clock=clock)
     lister = StreamLister(factory, given, {STREAM: stream}, clock, client)
     settings = FetcherSettings.of(given)
-    return DataFetcher(
+    return SubtaskFetcher(
         FetcherDependencies(
             factory=factory,
             discovery=ShardDiscovery(lister, [STREAM], settings.discovery_interval_ms),

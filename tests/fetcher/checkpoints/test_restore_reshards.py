@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 import pytest
 
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
-from recordpublisher.fetcher.data_fetcher import DataFetcher
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.sink import Sink
+from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.testing.virtual_time import run_virtual
 
@@ -107,11 +107,11 @@ class Job:
             self._written.add(row)
             self.rows.append(row)
 
-    def _fetcher(self, number: int, parallelism: int, after: Step, given: dict) -> DataFetcher:
+    def _fetcher(self, number: int, parallelism: int, after: Step, given: dict) -> SubtaskFetcher:
         sink = SlowSink(self._cost, self._write)
         properties = {"flink.shard.discovery.intervalmillis": 2_000, **given}
         parts = fetcher_dependencies(self._source, sink, properties, tracker=self._tracker)
-        return DataFetcher(
+        return SubtaskFetcher(
             replace(
                 parts,
                 assigner=lambda shard, count: ord(shard.shard_id) % count,

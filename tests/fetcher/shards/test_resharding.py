@@ -9,17 +9,7 @@ from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.publishers.positions import PositionType
 from recordpublisher.testing.virtual_time import run_virtual
 
-from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
-
-TIP = Bounds(stop_at_tip=True, max_time=600)
-
-
-async def read(source, sink, bounds=TIP, properties=None, **parts):
-    fetcher = make_fetcher(source, sink, properties, **parts)
-    await fetcher.open()
-    result = await fetcher.run_bounded(bounds)
-    await fetcher.close()
-    return fetcher, result
+from fakes.scripted_source import TIP, RecordingSink, ScriptedSource, make_fetcher, read
 
 
 def test_children_start_when_their_parents_last_record_was_emitted():  # S2

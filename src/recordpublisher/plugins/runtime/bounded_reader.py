@@ -7,13 +7,13 @@ from typing import Any
 
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
-from recordpublisher.fetcher.data_fetcher import DataFetcher
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Sink
+from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
@@ -52,7 +52,7 @@ class BoundedReader:
         Batches reach the sink with event times and watermarks. Raises: errors of the reads and of the sink.
         """
         keys = frozenset(shard.key for shard in shards)
-        fetcher = DataFetcher(self._parts(shards, sink, keys))
+        fetcher = SubtaskFetcher(self._parts(shards, sink, keys))
         await fetcher.open()
         try:
             return await fetcher.run_bounded(bounds)

@@ -1,7 +1,6 @@
 """`rp.DataFetcher`: checks its arguments and builds the parts of a job from properties.
 
-It is the only place that wires the layers together. The reading itself is done by `recordpublisher.fetcher.data_fetcher.DataFetcher`,
-imported here as `CoreDataFetcher`.
+It is the only place that wires the layers together. The reading itself is done by `recordpublisher.fetcher.subtask_fetcher.SubtaskFetcher`.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from recordpublisher.consumer.watermark_strategies import AssignedWatermarks, Wa
 from recordpublisher.fetcher.alarms import AlarmListener
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
 from recordpublisher.fetcher.checkpoints.store import StateStore, SubtaskCheckpoints
-from recordpublisher.fetcher.data_fetcher import DataFetcher as CoreDataFetcher
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.sink import Sink, State
+from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.properties import table
@@ -110,7 +109,7 @@ class DataFetcher:
         clock = clock or SystemClock()
         lister = StreamLister(factory, given, names, clock)
         self._lister = lister
-        self._fetcher = CoreDataFetcher(
+        self._fetcher = SubtaskFetcher(
             FetcherDependencies(
                 factory=factory,
                 discovery=ShardDiscovery(lister, list(names), settings.discovery_interval_ms),

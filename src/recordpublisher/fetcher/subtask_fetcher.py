@@ -1,4 +1,4 @@
-"""DataFetcher: reads the shards of one subtask in parallel, emits their records in order, and keeps exact state."""
+"""SubtaskFetcher: reads the shards of one subtask in parallel, emits their records in order, and keeps exact state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .snapshotter import Snapshotter
 from .startup import close_dependencies, open_job
 
 
-class DataFetcher:
+class SubtaskFetcher:
     """One subtask of a job. Owns the runs, and the background tasks of each run.
 
     What happens to a shard is decided in `shard_lifecycle.py`.

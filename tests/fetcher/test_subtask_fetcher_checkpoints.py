@@ -1,0 +1,95 @@
+"""Checkpoints of a whole fetcher: when they are stored, and from which state a start resumes."""
+
+import asyncio
+
+import pytest
+
+from recordpublisher.fetcher.checkpoints.store import StateStore, SubtaskCheckpoints
+from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.publishers.errors import FencedError
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.testing.virtual_time import EPOCH_MS, run_virtual
+
+from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher, read
+
+
+class MemoryStore(StateStore):
+    """A StateStore that records every snapshot, in order."""
+
+    def __init__(self):
+        self.kept = []
+        self.opened = 0
+
+    async def load(self):
+        return self.kept[-1:]
+
+    async def open_generation(self, subtask):
+        self.opened += 1
+        return self.opened
+
+    async def store(self, subtask, generation, state):
+        if generation != self.opened:
+            raise FencedError("replaced")
+        self.kept.append(state)
+
+
+def test_the_pinned_start_is_stored_before_the_first_read():  # P3
+    source, sink, store = ScriptedSource(), RecordingSink(), MemoryStore()
+    source.add("a", 1)
+
+    async def job():
+        latest = StartingPosition.latest()
+        fetcher = make_fetcher(source, sink, start=latest, checkpoints=SubtaskCheckpoints(store, 0))
+        await fetcher.open()
+
+    run_virtual(job())
+
+    assert source.created == []
+    assert [flushed.state for flushed in sink.flushed] == store.kept
+    assert store.kept[0]["pinnedStartMs"] == EPOCH_MS
+    assert store.kept[0]["shards"]["s/a"]["start"] == {"type": "AT_TIMESTAMP", "timestamp": EPOCH_MS}
+
+
+def test_checkpoints_are_stored_in_the_interval_and_flush_the_sink_first():  # S6
+    source, sink, store = ScriptedSource(per_read=1, latency=1.0), RecordingSink(), MemoryStore()
+    source.add("a", *range(100))
+
+    run_virtual(read(source, sink, Bounds(max_time=35), checkpoints=SubtaskCheckpoints(store, 0)))
+
+    positions = [int(state["shards"]["s/a"].get("position", -1)) for state in store.kept]
+    assert positions == sorted(positions)
+    assert len(positions) == 1 + 3 + 1
+    assert [flushed.state for flushed in sink.flushed] == store.kept
+
+
+def test_a_fenced_subtask_stops_emitting():  # S6
+    source, sink, store = ScriptedSource(per_read=1, latency=1.0), RecordingSink(), MemoryStore()
+    source.add("a", *range(100))
+
+    async def job():
+        fetcher = make_fetcher(source, sink, checkpoints=SubtaskCheckpoints(store, 0))
+        await fetcher.open()
+        asyncio.get_running_loop().call_later(15, setattr, store, "opened", 2)
+        with pytest.raises(FencedError):
+            await fetcher.run()
+        rows = len(sink.rows)
+        await asyncio.sleep(100)
+        return rows
+
+    assert run_virtual(job()) == len(sink.rows) <= 20
+
+
+def test_a_checkpoint_of_a_later_generation_wins_over_restore():  # S5
+    source, store = ScriptedSource(), MemoryStore()
+    source.add("a", *range(30))
+    first, second, third = RecordingSink(), RecordingSink(), RecordingSink()
+
+    async def job():
+        fetcher, _ = await read(source, first, Bounds(max_records=5))
+        seed = fetcher.snapshot()
+        await read(source, second, Bounds(max_records=10), restore=(seed,), checkpoints=SubtaskCheckpoints(store, 0))
+        await read(source, third, restore=(seed,), checkpoints=SubtaskCheckpoints(store, 0))
+
+    run_virtual(job())
+
+    assert [time for _, time in first.rows + second.rows + third.rows] == list(range(30))
