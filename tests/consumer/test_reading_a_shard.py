@@ -19,7 +19,8 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
-from fakes.fanout_service import Bench, event, in_use, network, shard_end
+from fakes.fanout_harness import FanOutHarness
+from fakes.fanout_service import event, in_use, network, shard_end
 from fakes.polling_shard import CHILD, SHARD, FakeShard
 from servers.kpl_aggregates import aggregate
 
@@ -71,13 +72,13 @@ def poll(fake, start=BEGINNING, **properties):
 
 
 def push(*subscriptions, start=BEGINNING):
-    """Read a shard of scripted subscriptions by fan-out; returns the output and the bench."""
-    bench = Bench(*subscriptions)
+    """Read a shard of scripted subscriptions by fan-out; returns the output and the harness."""
+    harness = FanOutHarness(*subscriptions)
 
     async def run():
-        return await consume(await bench.publisher(start), bench.metrics)
+        return await consume(await harness.publisher(start), harness.metrics)
 
-    return run_virtual(run()), bench
+    return run_virtual(run()), harness
 
 
 def texts(stop, first=0):
@@ -168,31 +169,31 @@ class TestPolling:
 
 class TestFanOut:
     def test_an_empty_shard_needs_one_subscription(self):
-        output, bench = push((shard_end(),))
-        assert (output.data, len(bench.ports.calls)) == ([], 1)
+        output, harness = push((shard_end(),))
+        assert (output.data, len(harness.ports.calls)) == ([], 1)
 
     def test_a_subscription_without_events_leaves_a_start_by_time_where_it_is(self):
         start = StartingPosition.at_timestamp(1_459_799_926_480)
-        output, bench = push((), (shard_end(1),), start=start)
+        output, harness = push((), (shard_end(1),), start=start)
         assert len(output.data) == 1
-        assert bench.ports.positions == [start, start]
+        assert harness.ports.positions == [start, start]
 
     def test_empty_events_move_a_start_by_time_by_their_continuation(self):
         """Unlike the connector, which subscribes again from a time that may be past retention by then (F6)."""
-        _, bench = push((event(go_on=7),), (shard_end(8),), start=StartingPosition.at_timestamp(1))
-        assert bench.ports.positions[1] == StartingPosition.after(SequenceNumber("7"))
+        _, harness = push((event(continuation=7),), (shard_end(8),), start=StartingPosition.at_timestamp(1))
+        assert harness.ports.positions[1] == StartingPosition.after(SequenceNumber("7"))
 
     def test_many_events_of_one_subscription(self):
-        output, bench = push((*[event(*range(10 * n, 10 * n + 10)) for n in range(5)], shard_end()))
+        output, harness = push((*[event(*range(10 * n, 10 * n + 10)) for n in range(5)], shard_end()))
         assert len(output.data) == 50
-        assert len(bench.ports.calls) == 1
+        assert len(harness.ports.calls) == 1
 
     def test_many_subscriptions(self):
         events = [event(*range(10 * n, 10 * n + 10)) for n in range(100)]
-        output, bench = push(*[tuple(events[n : n + 5]) for n in range(0, 100, 5)], (shard_end(),))
+        output, harness = push(*[tuple(events[n : n + 5]) for n in range(0, 100, 5)], (shard_end(),))
         assert [number for batch in output.batches for number in batch.sequence_numbers] == [*map(str, range(1000))]
-        assert len(bench.ports.calls) == 21
-        assert {position.type for position in bench.ports.positions[1:]} == {PositionType.AFTER_SEQUENCE_NUMBER}
+        assert len(harness.ports.calls) == 21
+        assert {position.type for position in harness.ports.positions[1:]} == {PositionType.AFTER_SEQUENCE_NUMBER}
 
     def test_aggregates(self):
         part = aggregate(*[("key", bytes(1))] * 100)
@@ -212,9 +213,9 @@ class TestFanOut:
 
     @pytest.mark.parametrize("trouble", [network(), in_use()])
     def test_trouble_in_every_subscription(self, trouble):
-        output, bench = push(*[(event(5 * n, 5 * n + 1), trouble) for n in range(3)], (shard_end(),))
+        output, harness = push(*[(event(5 * n, 5 * n + 1), trouble) for n in range(3)], (shard_end(),))
         assert len(output.data) == 6
-        starts = [position.sequence_number for position in bench.ports.positions]
+        starts = [position.sequence_number for position in harness.ports.positions]
         assert starts == [None, "1", "6", "11"]
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import (
     ResourceInUseError,
     ResourceNotFoundError,
@@ -16,14 +15,11 @@ from recordpublisher.publishers.errors import (
     ThrottledError,
     TransientError,
 )
-from recordpublisher.publishers.fanout import FanOutRecordPublisher, FanOutRecordPublisherFactory
-from recordpublisher.publishers.fanout.registration.consumer_refcount import ConsumerRefCounts
 from recordpublisher.publishers.kinesis.ports import ConsumerDescription, ReadResponse, RecordDistribution
-from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
-from recordpublisher.publishers.records import RecordBatch, UserRecord
-from recordpublisher.publishers.shard_metrics import ShardMetrics
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shards import Shard
-from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
+from recordpublisher.testing.virtual_time import VirtualClock
 
 STREAM_ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
 ARN = f"{STREAM_ARN}/consumer/app:1"
@@ -34,7 +30,7 @@ EFO: dict[str, object] = {"flink.stream.recordpublisher": "EFO", "flink.stream.e
 
 @dataclass(frozen=True)
 class Pause:
-    """Nothing for some seconds."""
+    """Nothing arrives for some seconds."""
 
     seconds: float
 
@@ -52,16 +48,18 @@ def record(sequence: int | str, data: bytes = b"data") -> UserRecord:
     return UserRecord(data, str(sequence), 1.0, "key")
 
 
-def event(*sequences: int, go_on: int | None = -1, behind: int = 0, children: tuple[Shard, ...] = ()) -> ReadResponse:
-    """An event; it goes on behind its last record unless `go_on` says otherwise (None: the end of the shard)."""
-    if go_on == -1:
-        go_on = sequences[-1]
-    continuation = None if go_on is None else str(go_on)
-    return ReadResponse([record(number) for number in sequences], behind, None, continuation, children)
+def event(
+    *sequences: int, continuation: int | None = -1, behind: int = 0, children: tuple[Shard, ...] = ()
+) -> ReadResponse:
+    """An event. Its continuation (None: the end of the shard) is by default its last record."""
+    following = sequences[-1] if continuation == -1 else continuation
+    return ReadResponse(
+        [record(number) for number in sequences], behind, None, None if following is None else str(following), children
+    )
 
 
 def shard_end(*sequences: int, children: tuple[Shard, ...] = ()) -> ReadResponse:
-    return event(*sequences, go_on=None, children=children)
+    return event(*sequences, continuation=None, children=children)
 
 
 def network(code: str = "ConnectionClosed") -> TransientError:
@@ -81,7 +79,7 @@ def not_found() -> ResourceNotFoundError:
 
 
 class ScriptedSubscription:
-    """Plays its items: answers, errors, Pause, SILENCE, or a callable to run; then it ends cleanly."""
+    """Yields its items in order: events, errors to raise, Pause, SILENCE, or a callable to run. Then it ends cleanly."""
 
     def __init__(self, items: tuple[Any, ...]) -> None:
         self._items = items
@@ -175,7 +173,7 @@ class Consumers:
 
 
 class ScriptedPorts:
-    """FanOutService. `subscriptions` are played in order: a tuple of items, or an error or SILENCE instead of a subscription."""
+    """FanOutService. `subscriptions` are opened in order: each a tuple of items, or an error or SILENCE instead of a subscription."""
 
     def __init__(self, *subscriptions: Any) -> None:
         self.script = list(subscriptions)
@@ -246,51 +244,3 @@ class ScriptedPorts:
 
     async def close(self) -> None:
         self.closed += 1
-
-
-Consumer = Callable[[RecordBatch], Awaitable[SequenceNumber | None]]
-
-
-class Bench:
-    """One shard, its publisher on a scripted service, and a consumer that takes and answers everything."""
-
-    def __init__(self, *subscriptions: Any, draw: float = 1.0, **properties: object) -> None:
-        self.ports = ScriptedPorts(*subscriptions)
-        self.metrics = ShardMetrics()
-        self.ref_counts = ConsumerRefCounts()
-        self.batches: list[RecordBatch] = []
-        self._draw = draw
-        self._properties: dict[str, object] = {**EFO, **properties}
-
-    @property
-    def sequences(self) -> list[str]:
-        return [number for batch in self.batches for number in batch.sequence_numbers]
-
-    def factory(self, **properties: object) -> FanOutRecordPublisherFactory:
-        return FanOutRecordPublisherFactory(
-            {**self._properties, **properties},
-            ports=self.ports,
-            clock=VirtualClock(),
-            ref_counts=self.ref_counts,
-            draw=lambda: self._draw,
-        )
-
-    async def publisher(self, position: StartingPosition | None = None) -> FanOutRecordPublisher:
-        """A publisher whose consumer is registered."""
-        self.made = self.factory()
-        return await self.made.create(SHARD, position or StartingPosition.trim_horizon(), self.metrics)
-
-    async def take(self, batch: RecordBatch) -> SequenceNumber | None:
-        self.batches.append(batch)
-        return batch.read_position
-
-    async def read(self, position: StartingPosition | None = None, consumer: Consumer | None = None) -> RunResult:
-        """Run again and again until the shard ends."""
-        publisher = await self.publisher(position)
-        result = RunResult.INCOMPLETE
-        while result is RunResult.INCOMPLETE:
-            result = await publisher.run(consumer or self.take)
-        return result
-
-    def read_all(self, position: StartingPosition | None = None, consumer: Consumer | None = None) -> RunResult:
-        return run_virtual(self.read(position, consumer))

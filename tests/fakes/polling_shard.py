@@ -1,20 +1,30 @@
-"""A shard in memory behind the polling ports, with the service's iterator life and quotas, on the running loop's time."""
+"""A shard in memory behind the polling ports, with the service's iterator expiry and quotas; its publisher, and a consumer."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 
-from recordpublisher.publishers.errors import ExpiredIteratorError, StreamNotFoundError, ThrottledError
+from recordpublisher.publishers.base import RunResult
+from recordpublisher.publishers.errors import (
+    ExpiredIteratorError,
+    ResourceNotFoundError,
+    StreamNotFoundError,
+    ThrottledError,
+    TransientError,
+)
 from recordpublisher.publishers.kinesis.ports import ReadResponse, RecordDistribution
+from recordpublisher.publishers.polling import PollingConfig, PollingRecordPublisher
 from recordpublisher.publishers.positions import PositionType, StartingPosition
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import UserRecord
+from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
-from recordpublisher.testing.virtual_time import EPOCH_MS
+from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, run_virtual
 
 SHARD = Shard("orders", "shardId-000000000000")
 CHILD = Shard("orders", "shardId-000000000001", parents=("shardId-000000000000",))
-ITERATOR_LIFE = 300.0
+ITERATOR_SECONDS = 300.0
 
 
 class FakeShard:
@@ -45,7 +55,7 @@ class FakeShard:
         self._fail("GetRecords")
         self._check_quotas(now)
         index, issued = iterator.split("@")
-        if now - float(issued) > ITERATOR_LIFE:
+        if now - float(issued) > ITERATOR_SECONDS:
             raise ExpiredIteratorError("GetRecords", "ExpiredIteratorException", "Iterator expired.")
         self.read_at.append(now)
         self.limits.append(limit)
@@ -92,3 +102,60 @@ class FakeShard:
     def _fail(self, api: str) -> None:
         if self.errors[api]:
             raise self.errors[api].popleft()
+
+
+BROKEN = TransientError("GetRecords", "InternalFailure", "oh")
+THROTTLED = ThrottledError("GetRecords", "ProvisionedThroughputExceededException", "slow down")
+NOT_FOUND = ResourceNotFoundError("GetRecords", "ResourceNotFoundException", "no such shard")
+
+
+class Reader:
+    """A consumer that records the batches. It returns the read position, or the next of `results`."""
+
+    def __init__(self, hold=0.0, results=None, stop_after=None):
+        self.batches = []
+        self.at = []
+        self._hold = hold
+        self._results = list(results or [])
+        self._stop_after = stop_after
+
+    async def __call__(self, batch):
+        self.batches.append(batch)
+        self.at.append(asyncio.get_running_loop().time())
+        if len(self.batches) == self._stop_after:
+            raise StopError
+        await asyncio.sleep(self._hold.pop(0) if isinstance(self._hold, list) and self._hold else self._hold or 0)
+        return self._results.pop(0) if self._results else batch.read_position
+
+    @property
+    def data(self):
+        return [record.data for batch in self.batches for record in batch.records]
+
+
+class StopError(Exception):
+    pass
+
+
+def publisher_of(fake, position=None, metrics=None, shard=SHARD, **properties):
+    prefixes = {"adaptivereads": "flink.shard."}
+    given = {prefixes.get(key, "flink.shard.getrecords.") + key: value for key, value in properties.items()}
+    config = PollingConfig.of(Properties(given))
+    position = position or StartingPosition.trim_horizon()
+    return PollingRecordPublisher(fake, shard, position, config, metrics or ShardMetrics(), VirtualClock())
+
+
+async def published(fake, consumer, **more):
+    return await publisher_of(fake, **more).run(consumer)
+
+
+def read(fake, reader=None, **more):
+    """Read to the shard's end, or until the reader stops."""
+    reader = reader or Reader()
+
+    async def run():
+        try:
+            return await publisher_of(fake, **more).run(reader)
+        except StopError:
+            return RunResult.CANCELLED
+
+    return reader, run_virtual(run())

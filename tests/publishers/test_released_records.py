@@ -7,9 +7,9 @@ import pytest
 
 from recordpublisher.testing.virtual_time import run_virtual
 
-from fakes.fanout_service import Bench, event, shard_end
-from fakes.polling_harness import published
-from fakes.polling_shard import FakeShard
+from fakes.fanout_harness import FanOutHarness
+from fakes.fanout_service import event, shard_end
+from fakes.polling_shard import FakeShard, published
 
 
 class Forgetful:
@@ -36,7 +36,7 @@ def polled(consumer):
 
 
 def pushed(consumer):
-    Bench((event(1, 2), event(3), shard_end())).read_all(consumer=consumer)
+    FanOutHarness((event(1, 2), event(3), shard_end())).read_all(consumer=consumer)
 
 
 @pytest.mark.parametrize("read", [polled, pushed])

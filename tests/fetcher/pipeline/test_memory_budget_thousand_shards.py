@@ -21,7 +21,7 @@ def test_a_thousand_shards_hold_no_more_than_the_budget(publisher, record_bytes,
     """Where the sink takes nothing. Each shard may always read one batch, which polling makes small enough and fan-out cannot."""
     arguments = [
         sys.executable,
-        str(ROOT / "tests/fakes/full_shards.py"),
+        str(ROOT / "tests/processes/full_shards.py"),
         publisher,
         "1000",
         str(BUDGET),

@@ -7,7 +7,8 @@ from recordpublisher.publishers.positions import PositionType, SequenceNumber, S
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.testing.virtual_time import run_virtual
 
-from fakes.fanout_service import SHARD, Bench, Pause, event, network, shard_end
+from fakes.fanout_harness import FanOutHarness
+from fakes.fanout_service import SHARD, Pause, event, network, shard_end
 
 END = (shard_end(),)
 
@@ -20,33 +21,33 @@ def after(sequence):
 
 
 def test_an_event_becomes_one_batch_with_its_position_behind_the_last_record():
-    bench = Bench((event(1, 2, 3, behind=123), shard_end()))
-    assert bench.read_all() is RunResult.COMPLETE
-    first = bench.batches[0]
+    harness = FanOutHarness((event(1, 2, 3, behind=123), shard_end()))
+    assert harness.read_all() is RunResult.COMPLETE
+    first = harness.batches[0]
     assert first.sequence_numbers == ["1", "2", "3"]
     assert first.read_position == SequenceNumber("3")
     assert (first.millis_behind_latest, first.raw_count, first.raw_bytes) == (123, 3, 12)
 
 
 def test_f6_an_empty_event_is_handed_over_and_moves_the_position_by_its_continuation():
-    bench = Bench((event(go_on=70),), END)
-    bench.read_all()
-    assert bench.batches[0].read_position == SequenceNumber("70", continuation=True)
-    assert bench.ports.positions == [StartingPosition.trim_horizon(), after(70)]
+    harness = FanOutHarness((event(continuation=70),), END)
+    harness.read_all()
+    assert harness.batches[0].read_position == SequenceNumber("70", continuation=True)
+    assert harness.ports.positions == [StartingPosition.trim_horizon(), after(70)]
 
 
 def test_records_arrive_once_and_in_order_over_many_subscriptions():
     subscriptions = [(event(n, n + 1), event(n + 2)) for n in range(0, 120, 3)]
-    bench = Bench(*subscriptions, END)
-    bench.read_all()
-    assert bench.sequences == [str(n) for n in range(120)]
-    assert len(bench.ports.calls) == 41
+    harness = FanOutHarness(*subscriptions, END)
+    harness.read_all()
+    assert harness.sequences == [str(n) for n in range(120)]
+    assert len(harness.ports.calls) == 41
 
 
 def test_a1_metrics_count_reads_records_bytes_and_subscriptions():
-    bench = Bench((event(1, 2, behind=50),), (event(3, behind=7), shard_end()))
-    bench.read_all()
-    metrics = bench.metrics
+    harness = FanOutHarness((event(1, 2, behind=50),), (event(3, behind=7), shard_end()))
+    harness.read_all()
+    metrics = harness.metrics
     assert (metrics.reads, metrics.number_of_aggregated_records, metrics.number_of_deaggregated_records) == (3, 3, 3)
     assert (metrics.bytes_read, metrics.bytes_per_read) == (12, 0)
     assert (metrics.resubscribes, metrics.subscribed, metrics.retries) == (1, 0, 0)
@@ -54,9 +55,9 @@ def test_a1_metrics_count_reads_records_bytes_and_subscriptions():
 
 def test_a1_subscribed_is_one_exactly_while_a_subscription_is_open():
     seen = []
-    bench = Bench((lambda: seen.append(bench.metrics.subscribed), event(1)), END)
-    bench.read_all()
-    assert (seen, bench.metrics.subscribed) == ([1], 0)
+    harness = FanOutHarness((lambda: seen.append(harness.metrics.subscribed), event(1)), END)
+    harness.read_all()
+    assert (seen, harness.metrics.subscribed) == ([1], 0)
 
 
 # --- where to go on (P1, P2, P4) ----------------------------------------------------------------------------------------------------
@@ -73,38 +74,38 @@ def test_a1_subscribed_is_one_exactly_while_a_subscription_is_open():
     ],
 )
 def test_p1_the_first_subscription_starts_where_it_is_told(position):
-    bench = Bench(END)
-    bench.read_all(position)
-    assert bench.ports.positions == [position]
+    harness = FanOutHarness(END)
+    harness.read_all(position)
+    assert harness.ports.positions == [position]
 
 
 def test_p1_the_next_subscription_starts_behind_the_answered_position_and_nothing_else():
-    bench = Bench((event(1, 2, go_on=999),), END)
-    bench.read_all()
-    assert bench.ports.positions[1] == after(2)
+    harness = FanOutHarness((event(1, 2, continuation=999),), END)
+    harness.read_all()
+    assert harness.ports.positions[1] == after(2)
 
 
 def test_p1_a_consumer_that_took_half_a_batch_gets_the_rest_again():
-    bench = Bench((event(1, 2, 3), event(4)), (event(2, 3), shard_end()))
+    harness = FanOutHarness((event(1, 2, 3), event(4)), (event(2, 3), shard_end()))
 
     async def half(batch):
-        await bench.take(batch)
-        return SequenceNumber("1") if len(bench.batches) == 1 else batch.read_position
+        await harness.take(batch)
+        return SequenceNumber("1") if len(harness.batches) == 1 else batch.read_position
 
-    bench.read_all(consumer=half)
-    assert bench.sequences == ["1", "2", "3", "2", "3"]
-    assert bench.ports.positions[1] == after(1)
+    harness.read_all(consumer=half)
+    assert harness.sequences == ["1", "2", "3", "2", "3"]
+    assert harness.ports.positions[1] == after(1)
 
 
 def test_p1_half_of_the_last_batch_taken_is_not_the_end_of_the_shard():
-    bench = Bench((shard_end(1, 2),), (shard_end(2),))
+    harness = FanOutHarness((shard_end(1, 2),), (shard_end(2),))
 
     async def half(batch):
-        await bench.take(batch)
-        return SequenceNumber("1") if len(bench.batches) == 1 else batch.read_position
+        await harness.take(batch)
+        return SequenceNumber("1") if len(harness.batches) == 1 else batch.read_position
 
-    assert bench.read_all(consumer=half) is RunResult.COMPLETE
-    assert bench.sequences == ["1", "2", "2"]
+    assert harness.read_all(consumer=half) is RunResult.COMPLETE
+    assert harness.sequences == ["1", "2", "2"]
 
 
 def test_p4_a_timestamp_start_survives_answers_of_none():
@@ -113,9 +114,9 @@ def test_p4_a_timestamp_start_survives_answers_of_none():
     async def keeps_nothing(batch):
         return None
 
-    bench = Bench((event(go_on=1), event(go_on=2)), (event(go_on=3),), END)
-    bench.read_all(start, keeps_nothing)
-    assert bench.ports.positions == [start, start, start]
+    harness = FanOutHarness((event(continuation=1), event(continuation=2)), (event(continuation=3),), END)
+    harness.read_all(start, keeps_nothing)
+    assert harness.ports.positions == [start, start, start]
 
 
 # --- how a subscription ends (F2, F9) -----------------------------------------------------------------------------------------------
@@ -123,46 +124,46 @@ def test_p4_a_timestamp_start_survives_answers_of_none():
 
 def test_f2_the_end_of_the_shard_completes_after_its_last_batch_was_taken():
     children = (Shard("orders", "shardId-000000000001", (SHARD.shard_id,)),)
-    bench = Bench((event(1), shard_end(2, children=children)))
-    assert bench.read_all() is RunResult.COMPLETE
-    assert bench.sequences == ["1", "2"]
-    assert bench.batches[-1].child_shards == children
-    assert bench.ports.opened[0].closed
+    harness = FanOutHarness((event(1), shard_end(2, children=children)))
+    assert harness.read_all() is RunResult.COMPLETE
+    assert harness.sequences == ["1", "2"]
+    assert harness.batches[-1].child_shards == children
+    assert harness.ports.opened[0].closed
 
 
 def test_f2_a_finished_shard_stays_finished_without_another_call():
-    bench = Bench(END)
+    harness = FanOutHarness(END)
 
     async def twice():
-        publisher = await bench.publisher()
-        return [await publisher.run(bench.take), await publisher.run(bench.take)]
+        publisher = await harness.publisher()
+        return [await publisher.run(harness.take), await publisher.run(harness.take)]
 
     assert run_virtual(twice()) == [RunResult.COMPLETE, RunResult.COMPLETE]
-    assert len(bench.ports.calls) == 1
+    assert len(harness.ports.calls) == 1
 
 
 def test_f2_a_clean_end_is_never_the_end_of_the_shard():
-    bench = Bench((event(1),))
+    harness = FanOutHarness((event(1),))
 
     async def once():
-        return await (await bench.publisher()).run(bench.take)
+        return await (await harness.publisher()).run(harness.take)
 
     assert run_virtual(once()) is RunResult.INCOMPLETE
 
 
 def test_f9_the_next_call_comes_five_seconds_after_the_last_success():
-    bench = Bench((event(1),), (event(2),), END)
-    bench.read_all()
-    assert bench.ports.gaps == [5, 5]
+    harness = FanOutHarness((event(1),), (event(2),), END)
+    harness.read_all()
+    assert harness.ports.gaps == [5, 5]
 
 
 def test_f9_after_five_minutes_the_next_call_comes_at_once():
-    bench = Bench((event(1), *[Pause(5), event(go_on=2)] * 60), END)
-    bench.read_all()
-    assert bench.ports.gaps == [300]
+    harness = FanOutHarness((event(1), *[Pause(5), event(continuation=2)] * 60), END)
+    harness.read_all()
+    assert harness.ports.gaps == [300]
 
 
 def test_f9_failed_calls_are_a_second_apart_however_short_the_backoff():
-    bench = Bench(network(), network(), END, draw=0.0)
-    bench.read_all()
-    assert bench.ports.gaps == [1, 1]
+    harness = FanOutHarness(network(), network(), END, draw=0.0)
+    harness.read_all()
+    assert harness.ports.gaps == [1, 1]

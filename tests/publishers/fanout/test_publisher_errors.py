@@ -18,7 +18,8 @@ from recordpublisher.publishers.errors import (
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.testing.virtual_time import run_virtual
 
-from fakes.fanout_service import ARN, SILENCE, Bench, event, in_use, network, not_found, shard_end, throttled
+from fakes.fanout_harness import FanOutHarness
+from fakes.fanout_service import ARN, SILENCE, event, in_use, network, not_found, shard_end, throttled
 
 END = (shard_end(),)
 
@@ -28,58 +29,58 @@ def after(sequence):
 
 
 def test_f3_a_broken_subscription_is_opened_again_from_the_answered_position():
-    bench = Bench((event(1), network("BadChecksum")), (event(2), shard_end()))
-    assert bench.read_all() is RunResult.COMPLETE
-    assert bench.ports.positions[1] == after(1)
-    assert (bench.metrics.retries, bench.ports.opened[0].closed > 0) == (1, True)
+    harness = FanOutHarness((event(1), network("BadChecksum")), (event(2), shard_end()))
+    assert harness.read_all() is RunResult.COMPLETE
+    assert harness.ports.positions[1] == after(1)
+    assert (harness.metrics.retries, harness.ports.opened[0].closed > 0) == (1, True)
 
 
 def test_f3_backoff_grows_with_each_failure_in_a_row():
-    bench = Bench(*[network()] * 4, END, **{"flink.shard.subscribetoshard.backoff.max": 60_000})
-    bench.read_all()
-    assert bench.ports.gaps == [1, 1.5, 2.25, 3.375]
+    harness = FanOutHarness(*[network()] * 4, END, **{"flink.shard.subscribetoshard.backoff.max": 60_000})
+    harness.read_all()
+    assert harness.ports.gaps == [1, 1.5, 2.25, 3.375]
 
 
 def test_f3_the_budget_ends_the_run_with_the_last_failure_as_cause():
     last = network("TheLast")
-    bench = Bench(*[network()] * 3, last, **{"flink.shard.subscribetoshard.maxretries": 3})
+    harness = FanOutHarness(*[network()] * 3, last, **{"flink.shard.subscribetoshard.maxretries": 3})
     with pytest.raises(RetriesExhaustedError, match="SubscribeToShard of orders/shardId-000000000000: 4 failures") as e:
-        bench.read_all()
+        harness.read_all()
     assert e.value.__cause__ is last
 
 
 def test_f3_any_event_resets_the_budget_an_empty_one_included():
-    failing = [(event(go_on=n), network()) for n in range(20)]
-    bench = Bench(*failing, END, **{"flink.shard.subscribetoshard.maxretries": 1})
-    assert bench.read_all() is RunResult.COMPLETE
-    assert bench.metrics.retries == 20
+    failing = [(event(continuation=n), network()) for n in range(20)]
+    harness = FanOutHarness(*failing, END, **{"flink.shard.subscribetoshard.maxretries": 1})
+    assert harness.read_all() is RunResult.COMPLETE
+    assert harness.metrics.retries == 20
 
 
 def test_f3_a_subscription_without_any_event_does_not_reset_the_budget():
-    bench = Bench(*[(network(),)] * 3, **{"flink.shard.subscribetoshard.maxretries": 2})
+    harness = FanOutHarness(*[(network(),)] * 3, **{"flink.shard.subscribetoshard.maxretries": 2})
     with pytest.raises(RetriesExhaustedError):
-        bench.read_all()
+        harness.read_all()
 
 
 def test_f3_throttling_is_retried_and_counted_apart():
-    bench = Bench(throttled(), (event(1), throttled()), END)
-    bench.read_all()
-    assert (bench.metrics.throttles, bench.metrics.retries) == (2, 2)
+    harness = FanOutHarness(throttled(), (event(1), throttled()), END)
+    harness.read_all()
+    assert (harness.metrics.throttles, harness.metrics.retries) == (2, 2)
 
 
 @pytest.mark.parametrize("script", ["refused", "in-stream"])
 def test_f3_access_denied_is_fatal_at_once(script):
     fatal = FatalKinesisError("SubscribeToShard", "AccessDeniedException", "no")
-    bench = Bench(fatal if script == "refused" else (event(1), fatal))
+    harness = FanOutHarness(fatal if script == "refused" else (event(1), fatal))
     with pytest.raises(FatalKinesisError, match="AccessDenied"):
-        bench.read_all()
-    assert (len(bench.ports.calls), bench.metrics.subscribed) == (1, 0)
-    assert all(subscription.closed for subscription in bench.ports.opened)
+        harness.read_all()
+    assert (len(harness.ports.calls), harness.metrics.subscribed) == (1, 0)
+    assert all(subscription.closed for subscription in harness.ports.opened)
 
 
 def test_f3_a_configured_error_is_retried_without_counting():
     fatal = FatalKinesisError("SubscribeToShard", "AccessDeniedException", "for a while")
-    bench = Bench(
+    harness = FanOutHarness(
         *[fatal] * 10,
         END,
         **{
@@ -88,59 +89,59 @@ def test_f3_a_configured_error_is_retried_without_counting():
             "flink.shard.consumer.error.recoverable[1].exception": "AccessDeniedException",
         },
     )
-    assert bench.read_all() is RunResult.COMPLETE
-    assert bench.metrics.retries == 10
+    assert harness.read_all() is RunResult.COMPLETE
+    assert harness.metrics.retries == 10
 
 
 def test_f3_in_use_waits_out_five_seconds_and_costs_no_budget():
-    bench = Bench(*[in_use()] * 3, END, draw=0.0, **{"flink.shard.subscribetoshard.maxretries": 0})
-    bench.read_all()
-    assert bench.ports.gaps == [5, 5, 5]
-    assert bench.metrics.retries == 0
+    harness = FanOutHarness(*[in_use()] * 3, END, draw=0.0, **{"flink.shard.subscribetoshard.maxretries": 0})
+    harness.read_all()
+    assert harness.ports.gaps == [5, 5, 5]
+    assert harness.metrics.retries == 0
 
 
 def test_f10_a_few_take_overs_are_a_restart():
     taken = [(event(n), in_use()) for n in range(4)]
-    bench = Bench(*taken, END)
-    assert bench.read_all() is RunResult.COMPLETE
-    assert bench.sequences == ["0", "1", "2", "3"]
+    harness = FanOutHarness(*taken, END)
+    assert harness.read_all() is RunResult.COMPLETE
+    assert harness.sequences == ["0", "1", "2", "3"]
 
 
 def test_f10_repeated_take_over_names_the_consumer():
-    bench = Bench(*[(event(n), in_use()) for n in range(5)])
+    harness = FanOutHarness(*[(event(n), in_use()) for n in range(5)])
     with pytest.raises(ConsumerError, match=f"taken over 5 times in a row.*{ARN}"):
-        bench.read_all()
+        harness.read_all()
 
 
 def test_f10_a_subscription_that_ends_otherwise_breaks_the_row():
     taken = [(event(n), in_use()) for n in range(4)]
-    bench = Bench(*taken, (event(4),), *taken, END)
-    assert bench.read_all() is RunResult.COMPLETE
+    harness = FanOutHarness(*taken, (event(4),), *taken, END)
+    assert harness.read_all() is RunResult.COMPLETE
 
 
 def test_f10_being_refused_for_a_minute_names_the_consumer():
-    bench = Bench(*[in_use()] * 20, draw=0.0)
+    harness = FanOutHarness(*[in_use()] * 20, draw=0.0)
     with pytest.raises(ConsumerError, match=ARN):
-        bench.read_all()
-    assert sum(bench.ports.gaps) == 55
+        harness.read_all()
+    assert sum(harness.ports.gaps) == 55
 
 
 def test_f11_an_expired_iterator_cannot_be():
-    bench = Bench(ExpiredIteratorError("SubscribeToShard", "ExpiredIteratorException", "?"))
+    harness = FanOutHarness(ExpiredIteratorError("SubscribeToShard", "ExpiredIteratorException", "?"))
     with pytest.raises(ImpossibleStateError, match="no iterator"):
-        bench.read_all()
+        harness.read_all()
 
 
 def test_f11_two_runs_at_once_cannot_be():
-    bench = Bench((SILENCE,))
+    harness = FanOutHarness((SILENCE,))
 
     async def two():
-        publisher = await bench.publisher()
+        publisher = await harness.publisher()
         async with asyncio.TaskGroup() as group:
-            first = group.create_task(publisher.run(bench.take))
+            first = group.create_task(publisher.run(harness.take))
             await asyncio.sleep(1)
             with pytest.raises(ImpossibleStateError, match="two runs"):
-                await publisher.run(bench.take)
+                await publisher.run(harness.take)
             first.cancel()
 
     run_virtual(two())
@@ -152,72 +153,74 @@ def test_an_error_of_the_consumer_comes_out_as_it_is_and_is_not_retried():
     async def failing(batch):
         raise own
 
-    bench = Bench((event(1), SILENCE))
+    harness = FanOutHarness((event(1), SILENCE))
     with pytest.raises(TransientError) as caught:
-        bench.read_all(consumer=failing)
+        harness.read_all(consumer=failing)
     assert caught.value is own
-    assert (len(bench.ports.calls), bench.ports.opened[0].closed > 0) == (1, True)
+    assert (len(harness.ports.calls), harness.ports.opened[0].closed > 0) == (1, True)
 
 
 @pytest.mark.parametrize("script", ["refused", "in-stream"])
 def test_f4_a_deleted_consumer_is_registered_again_and_read_on_with(script):
-    bench = Bench()
-    gone = not_found() if script == "refused" else (lambda: bench.ports.consumers.remove("app"), not_found())
-    bench.ports.script = [(event(1),), gone, (event(2), shard_end())]
+    harness = FanOutHarness()
+    gone = not_found() if script == "refused" else (lambda: harness.ports.consumers.remove("app"), not_found())
+    harness.ports.script = [(event(1),), gone, (event(2), shard_end())]
 
     async def read():
-        publisher = await bench.publisher()
-        await publisher.run(bench.take)
+        publisher = await harness.publisher()
+        await publisher.run(harness.take)
         if script == "refused":
-            bench.ports.consumers.remove("app")
-        while await publisher.run(bench.take) is RunResult.INCOMPLETE:
+            harness.ports.consumers.remove("app")
+        while await publisher.run(harness.take) is RunResult.INCOMPLETE:
             pass
 
     run_virtual(read())
-    assert bench.sequences == ["1", "2"]
-    assert [call.arn[-5:] for call in bench.ports.calls] == ["app:1", "app:1", "app:2"]
-    assert bench.ports.positions[2] == after(1)
+    assert harness.sequences == ["1", "2"]
+    assert [call.arn[-5:] for call in harness.ports.calls] == ["app:1", "app:1", "app:2"]
+    assert harness.ports.positions[2] == after(1)
 
 
 def test_f4_a_lost_subscription_is_closed_before_anybody_looks_closer():
-    bench = Bench((not_found(),), END)
+    harness = FanOutHarness((not_found(),), END)
     closed = []
-    bench.ports.consumers.called = lambda call: closed.append((call, [item.closed for item in bench.ports.opened]))
-    bench.read_all()
+    harness.ports.consumers.called = lambda call: closed.append((call, [item.closed for item in harness.ports.opened]))
+    harness.read_all()
     assert ("list", [1]) in closed
 
 
 def test_f4_a_consumer_deleted_under_registration_none_is_a_clear_error():
-    bench = Bench(not_found(), **{"flink.stream.efo.registration": "NONE", "flink.stream.efo.consumerarn.orders": ARN})
+    harness = FanOutHarness(
+        not_found(), **{"flink.stream.efo.registration": "NONE", "flink.stream.efo.consumerarn.orders": ARN}
+    )
     with pytest.raises(ConsumerError, match=f"not registered.*{ARN}.*NONE"):
-        bench.read_all()
-    assert bench.ports.consumers.count("register") == 0
+        harness.read_all()
+    assert harness.ports.consumers.count("register") == 0
 
 
 def test_f4_a_deleted_stream_is_told_as_such():
-    bench = Bench()
-    bench.ports.script = [(bench.ports.streams.clear, not_found())]
+    harness = FanOutHarness()
+    harness.ports.script = [(harness.ports.streams.clear, not_found())]
     with pytest.raises(StreamNotFoundError, match="orders"):
-        bench.read_all()
+        harness.read_all()
 
 
 def test_f4_a_shard_past_retention_is_data_loss_and_never_complete():
-    bench = Bench((not_found(),))
-    bench.ports.shards = []
+    harness = FanOutHarness((not_found(),))
+    harness.ports.shards = []
     with pytest.raises(DataLossError, match="orders/shardId-000000000000 is gone"):
-        bench.read_all()
+        harness.read_all()
 
 
 def test_f4_something_not_found_that_is_there_is_tried_again_within_the_budget():
-    bench = Bench(not_found(), (event(1), shard_end()))
-    assert bench.read_all() is RunResult.COMPLETE
-    bench = Bench(*[not_found()] * 3, **{"flink.shard.subscribetoshard.maxretries": 2})
+    harness = FanOutHarness(not_found(), (event(1), shard_end()))
+    assert harness.read_all() is RunResult.COMPLETE
+    harness = FanOutHarness(*[not_found()] * 3, **{"flink.shard.subscribetoshard.maxretries": 2})
     with pytest.raises(RetriesExhaustedError):
-        bench.read_all()
+        harness.read_all()
 
 
 def test_f4_a_consumer_that_vanishes_again_and_again_is_an_error():
-    bench = Bench()
-    bench.ports.script = [(lambda: bench.ports.consumers.remove("app"), not_found())] * 10
+    harness = FanOutHarness()
+    harness.ports.script = [(lambda: harness.ports.consumers.remove("app"), not_found())] * 10
     with pytest.raises(ConsumerError, match="vanished 6 times in a row"):
-        bench.read_all()
+        harness.read_all()

@@ -3,20 +3,21 @@
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.shards import Shard
 
-from fakes.fanout_service import Bench, event, shard_end
+from fakes.fanout_harness import FanOutHarness
+from fakes.fanout_service import event, shard_end
 
 CHILD = Shard("orders", "shardId-000000000001", parents=("shardId-000000000000",))
 
 
 def test_f2_children_end_the_shard_whatever_the_continuation_says():
-    bench = Bench((event(1), event(2, children=(CHILD,))))
+    harness = FanOutHarness((event(1), event(2, children=(CHILD,))))
 
-    assert bench.read_all() is RunResult.COMPLETE
-    assert bench.sequences == ["1", "2"]
-    assert bench.batches[-1].child_shards == (CHILD,)
+    assert harness.read_all() is RunResult.COMPLETE
+    assert harness.sequences == ["1", "2"]
+    assert harness.batches[-1].child_shards == (CHILD,)
 
 
 def test_f2_an_end_without_children_is_one_too():
-    bench = Bench((shard_end(1),))
+    harness = FanOutHarness((shard_end(1),))
 
-    assert bench.read_all() is RunResult.COMPLETE
+    assert harness.read_all() is RunResult.COMPLETE

@@ -11,7 +11,8 @@ from recordpublisher.publishers.errors import (
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.testing.virtual_time import VirtualLoop, run_virtual
 
-from fakes.fanout_service import SILENCE, Bench, Pause, event, network, shard_end
+from fakes.fanout_harness import FanOutHarness
+from fakes.fanout_service import SILENCE, Pause, event, network, shard_end
 
 END = (shard_end(),)
 
@@ -21,17 +22,17 @@ def after(sequence):
 
 
 def test_f5_silence_for_twenty_seconds_is_a_half_open_connection():
-    bench = Bench((event(1), SILENCE), (event(2), shard_end()))
-    bench.read_all()
-    assert bench.ports.gaps == [20 + 1]  # the deadline and the backoff
-    assert (bench.sequences, bench.metrics.retries) == (["1", "2"], 1)
-    assert bench.ports.opened[0].closed
+    harness = FanOutHarness((event(1), SILENCE), (event(2), shard_end()))
+    harness.read_all()
+    assert harness.ports.gaps == [20 + 1]  # the deadline and the backoff
+    assert (harness.sequences, harness.metrics.retries) == (["1", "2"], 1)
+    assert harness.ports.opened[0].closed
 
 
 def test_f5_an_event_every_nineteen_seconds_is_not_silence():
-    bench = Bench((*[Pause(19), event(go_on=1)] * 5, shard_end()))
-    bench.read_all()
-    assert len(bench.ports.calls) == 1
+    harness = FanOutHarness((*[Pause(19), event(continuation=1)] * 5, shard_end()))
+    harness.read_all()
+    assert len(harness.ports.calls) == 1
 
 
 def test_f5_a_suspended_process_reads_before_it_judges():
@@ -40,9 +41,9 @@ def test_f5_a_suspended_process_reads_before_it_judges():
         assert isinstance(loop, VirtualLoop)
         loop.call_later(5, loop.suspend, 600)
 
-    bench = Bench((suspended, Pause(606), event(1), shard_end()))
-    bench.read_all()
-    assert (bench.sequences, len(bench.ports.calls)) == (["1"], 1)
+    harness = FanOutHarness((suspended, Pause(606), event(1), shard_end()))
+    harness.read_all()
+    assert (harness.sequences, len(harness.ports.calls)) == (["1"], 1)
 
 
 def test_f5_the_deadline_does_not_run_while_the_consumer_works():
@@ -50,9 +51,9 @@ def test_f5_the_deadline_does_not_run_while_the_consumer_works():
         await asyncio.sleep(50)
         return batch.read_position
 
-    bench = Bench((event(1), Pause(15), event(2), shard_end()))
-    bench.read_all(consumer=slow)
-    assert len(bench.ports.calls) == 1
+    harness = FanOutHarness((event(1), Pause(15), event(2), shard_end()))
+    harness.read_all(consumer=slow)
+    assert len(harness.ports.calls) == 1
 
 
 def test_f1_nothing_is_read_while_the_consumer_works():
@@ -60,11 +61,11 @@ def test_f1_nothing_is_read_while_the_consumer_works():
 
     async def slow(batch):
         await asyncio.sleep(30)
-        read.append(bench.ports.opened[0].read)
+        read.append(harness.ports.opened[0].read)
         return batch.read_position
 
-    bench = Bench((event(1), event(2), event(3), shard_end()))
-    bench.read_all(consumer=slow)
+    harness = FanOutHarness((event(1), event(2), event(3), shard_end()))
+    harness.read_all(consumer=slow)
     assert read == [1, 2, 3, 4]
 
 
@@ -72,19 +73,21 @@ def test_f5_a_subscription_left_unread_for_a_minute_is_given_back_and_opened_whe
     closed = []
 
     async def very_slow(batch):
-        await bench.take(batch)
-        if len(bench.batches) == 1:
+        await harness.take(batch)
+        if len(harness.batches) == 1:
             await asyncio.sleep(59)
-            closed.append(bench.ports.opened[0].closed)
+            closed.append(harness.ports.opened[0].closed)
             await asyncio.sleep(61)
-            closed.append(bench.ports.opened[0].closed)
+            closed.append(harness.ports.opened[0].closed)
         return batch.read_position
 
-    bench = Bench((event(1), event(2)), (event(2), shard_end()), **{"flink.shard.subscribetoshard.maxretries": 0})
-    bench.read_all(consumer=very_slow)
+    harness = FanOutHarness(
+        (event(1), event(2)), (event(2), shard_end()), **{"flink.shard.subscribetoshard.maxretries": 0}
+    )
+    harness.read_all(consumer=very_slow)
     assert closed == [0, 1]
-    assert (bench.sequences, bench.ports.positions[1]) == (["1", "2"], after(1))
-    assert (bench.ports.gaps, bench.metrics.retries) == ([120], 0)
+    assert (harness.sequences, harness.ports.positions[1]) == (["1", "2"], after(1))
+    assert (harness.ports.gaps, harness.metrics.retries) == ([120], 0)
 
 
 def test_f5_a_break_after_our_own_back_pressure_costs_no_budget():
@@ -92,8 +95,8 @@ def test_f5_a_break_after_our_own_back_pressure_costs_no_budget():
         await asyncio.sleep(30)
         return batch.read_position
 
-    bench = Bench((event(1), network()), END, **{"flink.shard.subscribetoshard.maxretries": 0})
-    assert bench.read_all(consumer=slow) is RunResult.COMPLETE
+    harness = FanOutHarness((event(1), network()), END, **{"flink.shard.subscribetoshard.maxretries": 0})
+    assert harness.read_all(consumer=slow) is RunResult.COMPLETE
 
 
 def test_the_last_batch_of_a_shard_may_take_longer_than_the_unread_time_out():
@@ -101,17 +104,17 @@ def test_the_last_batch_of_a_shard_may_take_longer_than_the_unread_time_out():
         await asyncio.sleep(300)
         return batch.read_position
 
-    bench = Bench((shard_end(1),))
-    assert bench.read_all(consumer=slow) is RunResult.COMPLETE
+    harness = FanOutHarness((shard_end(1),))
+    assert harness.read_all(consumer=slow) is RunResult.COMPLETE
 
 
 def test_opening_a_subscription_has_a_deadline():
-    bench = Bench(SILENCE, END)
-    assert bench.read_all() is RunResult.COMPLETE
-    assert bench.ports.gaps == [61]
-    bench = Bench(SILENCE, **{"flink.shard.subscribetoshard.maxretries": 0})
+    harness = FanOutHarness(SILENCE, END)
+    assert harness.read_all() is RunResult.COMPLETE
+    assert harness.ports.gaps == [61]
+    harness = FanOutHarness(SILENCE, **{"flink.shard.subscribetoshard.maxretries": 0})
     with pytest.raises(RetriesExhaustedError, match="Timed out acquiring subscription - orders/shardId-000000000000"):
-        bench.read_all()
+        harness.read_all()
 
 
 @pytest.mark.parametrize(
@@ -125,13 +128,13 @@ def test_opening_a_subscription_has_a_deadline():
     ids=["subscribing", "reading", "consuming", "backing off"],
 )
 def test_cancelling_is_clean_at_every_await(script, cancel_after):
-    bench = Bench(script)
+    harness = FanOutHarness(script)
 
     async def slow(batch):
         await asyncio.sleep(1_000)
 
     async def read():
-        publisher = await bench.publisher()
+        publisher = await harness.publisher()
         while True:
             await publisher.run(slow)
 
@@ -144,21 +147,21 @@ def test_cancelling_is_clean_at_every_await(script, cancel_after):
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     run_virtual(cancelled())
-    assert all(subscription.closed for subscription in bench.ports.opened)
-    assert bench.metrics.subscribed == 0
+    assert all(subscription.closed for subscription in harness.ports.opened)
+    assert harness.metrics.subscribed == 0
 
 
 def test_cancelling_stops_between_two_batches_without_reading_more():
-    bench = Bench(tuple(event(n) for n in range(128)))
+    harness = FanOutHarness(tuple(event(n) for n in range(128)))
 
     async def read():
-        publisher = await bench.publisher()
+        publisher = await harness.publisher()
         task = asyncio.current_task()
         assert task is not None
 
         async def eighth_is_enough(batch):
-            await bench.take(batch)
-            if len(bench.batches) == 8:
+            await harness.take(batch)
+            if len(harness.batches) == 8:
                 task.cancel()
             await asyncio.sleep(0)
             return batch.read_position
@@ -167,24 +170,24 @@ def test_cancelling_stops_between_two_batches_without_reading_more():
 
     with pytest.raises(asyncio.CancelledError):
         run_virtual(read())
-    assert (len(bench.batches), bench.ports.opened[0].read) == (8, 8)
+    assert (len(harness.batches), harness.ports.opened[0].read) == (8, 8)
 
 
 def test_a_run_after_the_factory_closed_is_cancelled_without_a_call():
-    bench = Bench()
+    harness = FanOutHarness()
 
     async def closed():
-        publisher = await bench.publisher()
-        await bench.made.close()
-        return await publisher.run(bench.take)
+        publisher = await harness.publisher()
+        await harness.made.close()
+        return await publisher.run(harness.take)
 
     assert run_virtual(closed()) is RunResult.CANCELLED
-    assert bench.ports.calls == []
+    assert harness.ports.calls == []
 
 
 def test_f7_a_replaced_subscription_cannot_reach_us():
     """Events are pulled from the one open subscription: what an abandoned one would still say is never asked for."""
-    bench = Bench((event(1), SILENCE, event(66), network("late")), (event(2), shard_end()))
-    bench.read_all()
-    assert bench.sequences == ["1", "2"]
-    assert bench.ports.opened[0].read == 1
+    harness = FanOutHarness((event(1), SILENCE, event(66), network("late")), (event(2), shard_end()))
+    harness.read_all()
+    assert harness.sequences == ["1", "2"]
+    assert harness.ports.opened[0].read == 1

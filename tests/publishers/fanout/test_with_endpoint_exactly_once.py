@@ -9,7 +9,8 @@ from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
-from fakes.fanout_service import Bench, ScriptedPorts, ScriptedSubscription, event, in_use, network, throttled
+from fakes.fanout_harness import FanOutHarness
+from fakes.fanout_service import ScriptedPorts, ScriptedSubscription, event, in_use, network, throttled
 
 RECORDS = 30
 FATES = st.sampled_from(["event", "event", "event", "empty", "clean end", "network", "throttled", "pause", "silence"])
@@ -67,7 +68,7 @@ class _Serving(ScriptedSubscription):
                     self._next = some.stop
                     yield event(*[number * 10 for number in some])
                 case "empty":
-                    yield event(go_on=self._next * 10 - 3)
+                    yield event(continuation=self._next * 10 - 3)
                 case "clean end":
                     return
                 case "network":
@@ -78,7 +79,7 @@ class _Serving(ScriptedSubscription):
                     await asyncio.sleep(17)
                 case "silence":
                     await asyncio.get_running_loop().create_future()
-        yield event(go_on=None)
+        yield event(continuation=None)
 
 
 class Taker:
@@ -103,26 +104,26 @@ class Taker:
 @settings(max_examples=150, deadline=None)
 @given(st.lists(FATES, max_size=60), st.lists(st.integers(1, 8), max_size=40), st.lists(ANSWERS, max_size=40))
 def test_every_record_is_answered_for_once_and_in_order(fates, sizes, answers):
-    bench = Bench(draw=0.5, **{"flink.shard.subscribetoshard.maxretries": 100})
-    bench.ports = ModelShard(fates, sizes)
+    harness = FanOutHarness(draw=0.5, **{"flink.shard.subscribetoshard.maxretries": 100})
+    harness.ports = ModelShard(fates, sizes)
     taker = Taker(answers)
-    assert bench.read_all(consumer=taker) is RunResult.COMPLETE
+    assert harness.read_all(consumer=taker) is RunResult.COMPLETE
     assert taker.done == [str(number * 10) for number in range(1, RECORDS + 1)]
-    assert bench.ports.refused == 0
+    assert harness.ports.refused == 0
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(FATES, max_size=40), st.lists(ANSWERS, max_size=20), st.lists(st.floats(0.1, 200), max_size=8))
 def test_cancelling_at_any_moment_and_starting_again_loses_and_repeats_nothing(fates, answers, stops):
     """A stop between two batches: the next publisher starts from the last answered position, as a fetcher does."""
-    bench = Bench(draw=0.5, **{"flink.shard.subscribetoshard.maxretries": 100})
-    bench.ports = ModelShard(fates, [])
+    harness = FanOutHarness(draw=0.5, **{"flink.shard.subscribetoshard.maxretries": 100})
+    harness.ports = ModelShard(fates, [])
     taker = Taker(answers)
 
     async def read():
         for seconds in [*stops, 100_000]:
             start = StartingPosition.after(SequenceNumber(taker.done[-1])) if taker.done else None
-            task = asyncio.create_task(bench.read(start, taker))
+            task = asyncio.create_task(harness.read(start, taker))
             await asyncio.wait([task], timeout=seconds)
             if task.done():
                 return task.result()

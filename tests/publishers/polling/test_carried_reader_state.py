@@ -11,8 +11,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
-from fakes.polling_harness import Reader
-from fakes.polling_shard import SHARD, FakeShard
+from fakes.polling_shard import SHARD, FakeShard, Reader
 
 START = StartingPosition.trim_horizon()
 

@@ -16,8 +16,7 @@ from recordpublisher.publishers.positions import PositionType, SequenceNumber, S
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.testing.virtual_time import run_virtual
 
-from fakes.polling_harness import Reader, StopError, published, publisher_of, read
-from fakes.polling_shard import CHILD, SHARD, FakeShard
+from fakes.polling_shard import CHILD, SHARD, FakeShard, Reader, StopError, published, publisher_of, read
 from servers.kpl_aggregates import aggregate
 
 BROKEN = TransientError("GetRecords", "InternalFailure", "oh")
@@ -54,7 +53,7 @@ def test_p1_every_batch_carries_the_position_after_it_and_empty_ones_carry_none(
 
 def test_p1_reading_goes_on_from_the_answered_position_and_nothing_else():
     fake = FakeShard(b"1", b"2", b"3", closed=True)
-    reader, result = read(fake, Reader(answers=[SequenceNumber("1")]))
+    reader, result = read(fake, Reader(results=[SequenceNumber("1")]))
     assert reader.data == [b"1", b"2", b"3", b"2", b"3"]
     assert result is RunResult.COMPLETE
     assert fake.positions[1] == StartingPosition.after(SequenceNumber("1"))
@@ -91,7 +90,7 @@ def test_p2_a_restart_inside_an_aggregate_goes_on_behind_the_sub_record():
 
 def test_p2_a_consumer_may_answer_a_place_inside_an_aggregate():
     fake = FakeShard(aggregate(("a", b"1"), ("a", b"2")), closed=True)
-    reader, _ = read(fake, Reader(answers=[SequenceNumber("1", 0)]))
+    reader, _ = read(fake, Reader(results=[SequenceNumber("1", 0)]))
     assert reader.data == [b"1", b"2", b"2"]
 
 

@@ -14,8 +14,7 @@ from recordpublisher.publishers.positions import SequenceNumber, StartingPositio
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.testing.virtual_time import run_virtual
 
-from fakes.polling_harness import Reader, published, publisher_of, read
-from fakes.polling_shard import FakeShard
+from fakes.polling_shard import FakeShard, Reader, published, publisher_of, read
 
 BROKEN = TransientError("GetRecords", "InternalFailure", "oh")
 THROTTLED = ThrottledError("GetRecords", "ProvisionedThroughputExceededException", "slow down")

@@ -1,6 +1,6 @@
 """How much memory a thousand full shards take with a sink whose write never returns.
 
-Run as a process of its own: `fakes/full_shards.py POLLING|EFO SHARDS BUDGET_BYTES RECORD_BYTES`; prints one JSON object.
+Run as a process of its own: `processes/full_shards.py POLLING|EFO SHARDS BUDGET_BYTES RECORD_BYTES`; prints one JSON object.
 """
 
 from __future__ import annotations
