@@ -46,7 +46,8 @@ Written by `recordpublisher properties --markdown`: change the declarations in t
 
 A property has one key, compared without case. A job's properties are a mapping in Python, options in Spark, or a Java properties
 file (`Properties.from_file`). A value that does not parse is a `ConfigurationError` that names key, value and what is valid; an
-unknown key that begins with `flink.` or `aws.` is a warning with the nearest known key.
+unknown key is a warning with the nearest known key, also without its prefix (`initpos`, `region`). Only keys of another name space
+(`my.own.key`) are passed over without a word.
 
 Defaults: FLIP-128's for its keys, the Flink connector's for all others; where the connector's default differs, it stands behind ours.
 """

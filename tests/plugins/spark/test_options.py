@@ -69,6 +69,12 @@ def test_c1_an_unknown_option_is_a_warning_with_the_nearest_one():
         SparkOptions.parse({**GIVEN, "shardpertask": "4"})
 
 
+def test_an_unknown_option_is_told_once_and_sparks_own_never():
+    with pytest.warns(UnknownPropertyWarning) as told:
+        SparkOptions.parse({**GIVEN, "shardpertask": "4", "path": "/x", "checkpointlocation": "/c"})
+    assert len(told) == 1
+
+
 def test_c2_a_table_is_no_write_ahead_log_and_the_error_says_for_which_mode_it_is():
     with pytest.raises(
         ConfigurationError, match="'dynamodb://t/j'; DynamoDB keeps claims, of mode BATCH; valid: a folder"

@@ -85,6 +85,8 @@ def test_keys_below_a_prefix_come_without_case():
         "FLINK.STREAM.INITPOS",
         "flink.stream.efo.registrar",
         "my.own.key",
+        "spark.executor.memory",
+        "spring.datasource.url",
     ],
 )
 def test_known_keys_and_foreign_name_spaces_do_not_warn(key):
@@ -99,11 +101,33 @@ def test_known_keys_and_foreign_name_spaces_do_not_warn(key):
         ("flink.stream.recordpublishr", "flink.stream.recordpublisher"),
         ("flink.stream.EFO.consumer.name", "flink.stream.efo.consumername"),
         ("aws.regoin", "aws.region"),
+        ("initpos", "flink.stream.initpos"),
+        ("region", "aws.region"),
+        ("regoin", "aws.region"),
+        ("AWS_REGION", "aws.region"),
+        ("endpoint", "aws.endpoint"),
+        ("recordPublisher", "flink.stream.recordpublisher"),
+        ("stream.initpos", "flink.stream.initpos"),
+        ("watermark.lookahead.millis", "flink.watermark.lookahead.millis"),
+        ("flnk.stream.initpos", "flink.stream.initpos"),
     ],
 )
 def test_an_unknown_key_warns_with_the_nearest_known_one(key, nearest):
     with pytest.warns(UnknownPropertyWarning, match=f"'{key}' is ignored; did you mean '{nearest}'"):
         Properties({key: "x"}).check()
+
+
+def test_a_key_without_a_prefix_that_resembles_none_warns_too():
+    with pytest.warns(UnknownPropertyWarning, match="unknown property 'xyzzy' is ignored$"):
+        Properties({"xyzzy": "x"}).check()
+
+
+def test_a_caller_that_checks_keys_without_a_dot_itself_hears_of_the_others_only():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Properties({"path": "x"}).check(plain_keys=False)
+    with pytest.warns(UnknownPropertyWarning, match="'aws.regoin' is ignored"):
+        Properties({"aws.regoin": "x"}).check(plain_keys=False)
 
 
 def test_a_prefix_alone_is_not_a_key():

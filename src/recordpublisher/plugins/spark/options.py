@@ -169,7 +169,7 @@ class SparkOptions:
     def parse(cls, options: Mapping[str, str]) -> SparkOptions:
         """From the options that Spark passes (keys lower-cased). Raises: ConfigurationError with option, value and what is valid (C2)."""
         properties = Properties(options)
-        properties.check()
+        properties.check(plain_keys=False)
         warn_of_unknown_options(properties, _READ_OPTIONS)
         return cls(
             streams=_streams(properties),

@@ -16,6 +16,7 @@ T = TypeVar("T")
 
 _DECLARED: dict[str, Property[Any]] = {}
 _IGNORED: dict[str, str] = {}
+_PREFIXES = ("flink", "aws")
 MASK = "******"
 
 
@@ -130,13 +131,18 @@ class Properties(Mapping[str, str]):
         kept = {key: value for key, value in self._given.items() if key.lower() not in {k.lower() for k in mapping}}
         return Properties({**kept, **mapping})
 
-    def check(self) -> None:
-        """Parse every declared property that was given and warn of unknown `flink.*` and `aws.*` keys with the nearest known one (C2)."""
+    def check(self, plain_keys: bool = True) -> None:
+        """Parse every declared property that was given and warn of unknown keys with the nearest known one (C2).
+
+        Keys of another name space (`my.own.key`) do not warn. With `plain_keys=False` those without a dot do not warn either: the
+        caller checks them.
+        """
         for declared in declared_properties():
             if not declared.is_prefix:
                 self.value(declared)
         for key in self._given:
-            warn_if_unknown(key)
+            if plain_keys or "." in key:
+                warn_if_unknown(key)
 
     @classmethod
     def from_file(cls, path: str | Path) -> Properties:
@@ -172,9 +178,9 @@ def mask_passwords(text: str) -> str:
 
 
 def warn_if_unknown(key: str) -> None:
-    """Warn of a key in our name space that has no effect, with the reason if it is Flink's, else with the nearest known key."""
+    """Warn of a key that was meant for us and has no effect, with the reason if it is Flink's, else with the nearest known key."""
     lower_key = key.lower()
-    if not lower_key.startswith(("flink.", "aws.")) or _is_declared(lower_key):
+    if _is_declared(lower_key) or not _is_meant_for_us(lower_key):
         return
     foreign = next((reason for stem, reason in _IGNORED.items() if lower_key.startswith(stem.lower())), None)
     message = (
@@ -196,13 +202,30 @@ def _is_declared(lower_key: str) -> bool:
     return any(declared.is_prefix and lower_key.startswith(key) for key, declared in _DECLARED.items())
 
 
+def _is_meant_for_us(lower_key: str) -> bool:
+    """Whether a key has our prefix, a prefix that is nearly ours, or none (`initpos`, `stream.initpos`)."""
+    stem, dot, _ = lower_key.partition(".")
+    return not dot or bool(difflib.get_close_matches(stem, _PREFIXES, n=1, cutoff=0.8)) or bool(_ending_in(lower_key))
+
+
+def _ending_in(lower_key: str) -> list[str]:
+    """The known keys that are the given key behind a prefix, shortest first."""
+    return sorted((known for known in _DECLARED if known.endswith("." + lower_key)), key=len)
+
+
 def _hint(lower_key: str) -> str:
-    nearest = difflib.get_close_matches(lower_key, _DECLARED, n=1)
+    spelled = lower_key.replace("_", ".")  # as in AWS_REGION
+    complete = (f"{prefix}.{spelled}" for prefix in _PREFIXES)
+    nearest = _ending_in(spelled) or next(filter(None, map(_nearest, (spelled, *complete))), [])
     return f"; did you mean '{_DECLARED[nearest[0]].key}'?" if nearest else ""
 
 
+def _nearest(lower_key: str) -> list[str]:
+    return difflib.get_close_matches(lower_key, _DECLARED, n=1)
+
+
 class UnknownPropertyWarning(UserWarning):
-    """A property in the `flink.` or `aws.` name space is not known and has no effect."""
+    """A property is not known and has no effect."""
 
 
 def _as_text(value: object) -> str:

@@ -4,7 +4,7 @@ from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.plugins.sinks.kinesis.settings import Settings
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties, UnknownPropertyWarning
 
 
 def settings(given=None, **arguments):
@@ -58,6 +58,11 @@ def test_built_from_properties_the_stream_is_a_property():
     KinesisSink({"flink.sink.kinesis.stream": "out", "aws.region": "eu-west-1"})
     with pytest.raises(ConfigurationError, match=r"flink\.sink\.kinesis\.stream"):
         KinesisSink({"aws.region": "eu-west-1"})
+
+
+def test_c2_an_unknown_key_of_a_sink_on_its_own_is_a_warning():
+    with pytest.warns(UnknownPropertyWarning, match=r"'region' is ignored; did you mean 'aws\.region'"):
+        KinesisSink("out", {"region": "eu-west-1", "aws.region": "eu-west-1"})
 
 
 def test_it_is_registered_by_name():

@@ -117,6 +117,8 @@ def _stream_and_properties(
 ) -> tuple[str, Properties]:
     given = properties if isinstance(stream, str) else stream
     checked = given if isinstance(given, Properties) else Properties(given)
+    if isinstance(stream, str):  # the properties of a job were checked by the job
+        checked.check()
     name = stream if isinstance(stream, str) else checked.value(SINK_STREAM)
     if not name:
         raise ConfigurationError(SINK_STREAM.key, name, "the name or ARN of a stream")

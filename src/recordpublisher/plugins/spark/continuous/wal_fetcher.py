@@ -16,7 +16,7 @@ from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.table import STATE_URI
 
 from ..checkpoint_streams import dropped_streams
-from ..options import SparkOptions
+from ..options import SPARK_OPTIONS, SparkOptions
 from ..service.kinesis_service import KinesisService, task_properties
 from ..service.planning_service import PlanningService
 from .back_pressure import BackPressure
@@ -35,7 +35,8 @@ class WalFetcher:
         """`options.properties` are those that the fetcher reads with. Raises: ConfigurationError."""
         self._pressure = pressure
         self._sink = WalSink(writer, state, pressure, options.continuous, self._global_watermark)
-        properties = options.properties.merged({STATE_URI.key: None})  # the log has the state
+        # the log has the state; Spark's own options are unknown to a fetcher
+        properties = options.properties.merged(dict.fromkeys((STATE_URI.key, *SPARK_OPTIONS)))
         self._fetcher = DataFetcher(options.streams, properties, sink=self._sink)
 
     @classmethod

@@ -55,7 +55,7 @@ class WriteOptions:
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
         """From the options that Spark passes (keys lower-cased). Raises: ConfigurationError with option, value and what is valid (C2)."""
         properties = Properties(options)
-        properties.check()
+        properties.check(plain_keys=False)
         warn_of_unknown_options(properties, (STREAM, WRITE_TASKS, ID_FIELD, ON_FAILURE, DEAD_LETTERS))
         properties = with_dead_letters(properties)
         dead_letter_sink(properties)
