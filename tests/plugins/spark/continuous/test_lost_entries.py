@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from recordpublisher.plugins.spark.continuous.wal_names import ENTRIES
+from recordpublisher.plugins.spark.continuous.wal_entry import ENTRIES
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.shards import Shard
 

@@ -13,9 +13,8 @@ import pyarrow as pa
 import pytest
 
 from recordpublisher.plugins.spark.continuous.back_pressure import BackPressure
-from recordpublisher.plugins.spark.continuous.wal_entry import WalEntry, last_entry
+from recordpublisher.plugins.spark.continuous.wal_entry import ENTRIES, WalEntry, last_entry
 from recordpublisher.plugins.spark.continuous.wal_fetcher import WalFetcher
-from recordpublisher.plugins.spark.continuous.wal_names import ENTRIES
 from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.plugins.stores.file import FolderStore
 from recordpublisher.plugins.stores.write_once_store import ObjectStore

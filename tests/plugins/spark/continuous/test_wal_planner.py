@@ -6,9 +6,8 @@ import json
 
 import pytest
 
-from recordpublisher.plugins.spark.continuous.wal_entry import WalEntry
-from recordpublisher.plugins.spark.continuous.wal_identity import VERSION, wal_id
-from recordpublisher.plugins.spark.continuous.wal_names import ENTRIES, FILES, IDENTITY
+from recordpublisher.plugins.spark.continuous.wal_entry import ENTRIES, FILES, WalEntry
+from recordpublisher.plugins.spark.continuous.wal_identity import IDENTITY, VERSION, wal_id
 from recordpublisher.plugins.spark.continuous.wal_offset import WalOffset
 from recordpublisher.plugins.spark.continuous.wal_planner import MAX_QUIET_ENTRIES, Limits, WalPlanner, last_of_batch
 from recordpublisher.plugins.spark.source.batch_offset import BatchOffset

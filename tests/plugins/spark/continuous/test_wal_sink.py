@@ -8,8 +8,7 @@ import pytest
 
 from recordpublisher.fetcher.sink import Checkpoint, SinkContext
 from recordpublisher.plugins.spark.continuous.back_pressure import BackPressure
-from recordpublisher.plugins.spark.continuous.wal_entry import WalEntry
-from recordpublisher.plugins.spark.continuous.wal_names import ENTRIES
+from recordpublisher.plugins.spark.continuous.wal_entry import ENTRIES, WalEntry
 from recordpublisher.plugins.spark.continuous.wal_sink import WalSink
 from recordpublisher.plugins.spark.continuous.wal_writer import WalWriter
 from recordpublisher.plugins.spark.continuous_options import ContinuousSettings

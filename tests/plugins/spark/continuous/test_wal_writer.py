@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from recordpublisher.plugins.spark.continuous.wal_entry import WalEntry
-from recordpublisher.plugins.spark.continuous.wal_names import ENTRIES
+from recordpublisher.plugins.spark.continuous.wal_entry import ENTRIES, WalEntry
 from recordpublisher.plugins.spark.continuous.wal_writer import OWNERSHIP_CHECK_SECONDS, WalWriter
 from recordpublisher.publishers.errors import FencedError, ImpossibleStateError, StateError
 from recordpublisher.publishers.shards import Shard

@@ -14,7 +14,7 @@ from recordpublisher.publishers.records import RecordBatch
 
 from ..arrow_rows import ARROW_SCHEMA, ROWS_PER_BATCH, ArrowRows
 from ..python_worker import WorkerLoop
-from .wal_names import IDENTITY
+from .wal_identity import IDENTITY
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,13 @@
-"""An entry of the write-ahead log: rows and the position behind them, stored as one object. Both become part of the log or neither does."""
+"""Entries of the write-ahead log: their format and names, and how they are read and put.
+
+An entry has a file of rows and the position after them, stored as one object: both become part of the log, or neither does.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
@@ -11,8 +15,11 @@ from recordpublisher.fetcher.sink import State
 from recordpublisher.plugins.stores.write_once_store import ObjectStore
 from recordpublisher.publishers.errors import StateError
 
-from .wal_names import ENTRIES, entry_name, number_of
+from .wal_identity import START_ANEW
 
+ENTRIES = "entries/"
+FILES = "files/"
+_NUMBERED = re.compile(r"(?:entries|files)/(\d{10})(?:-[0-9a-f]+)?$")
 UNREADABLE = (KeyError, TypeError, ValueError, AttributeError)
 AT_ONCE = 16
 """How many entries are read at once."""
@@ -46,6 +53,22 @@ class WalEntry:
             return cls(**json.loads(stored))
         except UNREADABLE as error:
             raise StateError(f"an entry of the write-ahead log cannot be read: {stored[:200]!r}: {error}") from error
+
+
+def entry_name(number: int) -> str:
+    """An entry of the log."""
+    return f"{ENTRIES}{number:010d}"
+
+
+def file_name(number: int, writer: str) -> str:
+    """The file of rows of an entry. The writer's token is in the name, so that two writers never share a file."""
+    return f"{FILES}{number:010d}-{writer}"
+
+
+def number_of(name: str) -> int | None:
+    """The number of the entry that a name belongs to; None: the name is none of ours."""
+    found = _NUMBERED.match(name)
+    return None if found is None else int(found.group(1))
 
 
 async def entry_numbers(store: ObjectStore) -> list[int]:
@@ -85,3 +108,42 @@ async def put_entry(store: ObjectStore, number: int, entry: WalEntry) -> WalEntr
     content = entry.to_bytes()
     stored = await store.put_if_absent(entry_name(number), content)
     return entry if stored == content else WalEntry.from_bytes(stored)
+
+
+class UnreadEntries:
+    """Owns the entries that were fetched."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._fetched: dict[int, WalEntry] = {}
+
+    async def behind(self, read: int) -> dict[int, WalEntry]:
+        """The entries behind the last one that was read, in order and without a gap. Raises: StateError when one is gone.
+
+        A listing may miss what was put while it was made. Then what it has behind the gap comes with the next call.
+        """
+        listed = {number for number in await entry_numbers(self._store) if number > read}
+        end = read
+        while end + 1 in listed:
+            end += 1
+        # Entries are put one after the other: if a later one is listed, the next one was missed by the listing, or was removed.
+        if any(number > end for number in listed):
+            await check_entry(self._store, end + 1)
+        numbers = range(read + 1, end + 1)
+        missing = [number for number in numbers if number not in self._fetched]
+        self._fetched |= await read_entries_without_state(self._store, missing)
+        return {number: self._fetched[number] for number in numbers}
+
+    def forget(self, read: int) -> None:
+        """Drop everything up to an entry."""
+        self._fetched = {number: entry for number, entry in self._fetched.items() if number > read}
+
+
+async def check_entry(store: ObjectStore, number: int) -> None:
+    """Whether the log still has an entry; a query that needs one that is gone would wait for it for ever. Raises: StateError."""
+    if await store.get(entry_name(number)) is None:
+        raise StateError(
+            f"{entry_name(number)} of the write-ahead log is gone: the checkpoint is older than what the log keeps "
+            "(minBatchesToRetain), or files were removed by hand or by a lifecycle rule. What they had is lost for this query: "
+            f"{START_ANEW}"
+        )

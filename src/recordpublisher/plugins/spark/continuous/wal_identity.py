@@ -8,8 +8,10 @@ import uuid
 from recordpublisher.plugins.stores.write_once_store import ObjectStore
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 
-from .wal_names import IDENTITY, QUERY, VERSION_1_IDENTITY
-
+IDENTITY = "wal/id"
+QUERY = "wal/query"
+VERSION_1_IDENTITY = "spool/id"
+"""What a location of format version 1 has instead."""
 VERSION = 2
 START_ANEW = "begin with a new checkpointLocation, a new metadataLocation and flink.stream.initpos"
 

@@ -13,10 +13,8 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import StateError
 
 from .row_file import StoredFile
-from .unread_entries import UnreadEntries, check_entry
-from .wal_entry import WalEntry
+from .wal_entry import ENTRIES, FILES, UnreadEntries, WalEntry, check_entry, number_of
 from .wal_identity import START_ANEW, check_query, claim_for_query, wal_id
-from .wal_names import ENTRIES, FILES, number_of
 from .wal_offset import WalOffset
 
 LOG = logging.getLogger("recordpublisher.spark")

@@ -12,8 +12,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FencedError, ImpossibleStateError
 
 from .row_file import RowFile
-from .wal_entry import WalEntry, entry_numbers, last_entry, put_entry
-from .wal_names import file_name
+from .wal_entry import WalEntry, entry_numbers, file_name, last_entry, put_entry
 
 LOG = logging.getLogger("recordpublisher.spark")
 OWNERSHIP_CHECK_SECONDS = 10.0
