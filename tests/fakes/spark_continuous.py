@@ -16,7 +16,7 @@ from recordpublisher.plugins.spark.continuous.wal_planner import Limits, WalPlan
 from recordpublisher.plugins.spark.continuous.wal_sink import WalSink
 from recordpublisher.plugins.spark.continuous.wal_writer import WalWriter
 from recordpublisher.plugins.spark.continuous_options import ContinuousSettings
-from recordpublisher.plugins.stores.write_once_store import ObjectStore
+from recordpublisher.plugins.stores.write_once_store import WriteOnceStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord
@@ -33,7 +33,7 @@ class DiedError(Exception):
     """As if the process was killed."""
 
 
-class MemoryObjects(ObjectStore):
+class MemoryObjects(WriteOnceStore):
     """The store, shared by everybody."""
 
     def __init__(self) -> None:
@@ -63,10 +63,10 @@ class MemoryObjects(ObjectStore):
             await asyncio.sleep(0)
 
 
-class Mortal(ObjectStore):
+class Mortal(WriteOnceStore):
     """The store as one process sees it, which dies before or after its n-th write (None: it lives)."""
 
-    def __init__(self, store: ObjectStore, writes: int | None = None, is_done: bool = False) -> None:
+    def __init__(self, store: WriteOnceStore, writes: int | None = None, is_done: bool = False) -> None:
         self._store = store
         self._left = writes
         self._is_done = is_done
@@ -106,7 +106,7 @@ class Mortal(ObjectStore):
 class Sleepy(Mortal):
     """The store as a process sees it that is stopped before its n-th write, until it is woken."""
 
-    def __init__(self, store: ObjectStore, writes: int) -> None:
+    def __init__(self, store: WriteOnceStore, writes: int) -> None:
         super().__init__(store)
         self._until_sleep = writes
         self.awake = asyncio.Event()
@@ -125,7 +125,7 @@ class Fetcher:
 
     def __init__(
         self,
-        store: ObjectStore,
+        store: WriteOnceStore,
         shards: list[Shard],
         pressure: BackPressure | None = None,
         clock: Clock = CLOCK,
@@ -185,7 +185,7 @@ class Query:
 
     def __init__(
         self,
-        store: ObjectStore,
+        store: WriteOnceStore,
         retain: int = 1,
         limit: int | None = None,
         pressure: BackPressure | None = None,
@@ -240,6 +240,6 @@ async def no_shards():
     return {"version": 2, "generation": 1, "subtask": 0, "parallelism": 1, "pinnedStartMs": None, "shards": {}}
 
 
-async def opened(store: ObjectStore, shards: list[Shard], **more) -> Fetcher:
+async def opened(store: WriteOnceStore, shards: list[Shard], **more) -> Fetcher:
     """A fetcher that has taken the log over."""
     return await Fetcher(store, shards, **more).open()

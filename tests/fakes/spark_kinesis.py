@@ -32,7 +32,7 @@ class MemoryClaims(ClaimStore):
         self._memory = MemoryStore()
         super().__init__(lambda: self._memory, needs_loop=False)
         for query, token in probes:
-            self.plant_probe(query, token)
+            self.write_marker(query, token)
 
     def lose_everything(self) -> None:
         self._memory.values.clear()

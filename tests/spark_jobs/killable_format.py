@@ -13,8 +13,8 @@ from recordpublisher.plugins.spark.data_source import KinesisPartition, KinesisS
 from recordpublisher.plugins.spark.python_worker import worker_loop
 from recordpublisher.plugins.spark.writer.data_writers import KinesisStreamWriter, TaskCommitMessage
 from recordpublisher.plugins.spark.writer.write_options import WriteOptions
-from recordpublisher.plugins.stores.file import FolderStore
-from recordpublisher.plugins.stores.write_once_store import ObjectStore
+from recordpublisher.plugins.stores.folder import FolderStore
+from recordpublisher.plugins.stores.write_once_store import WriteOnceStore
 
 FOLDER = "killable.folder"
 """Option: a folder in which the test arms places, and the job notes which it reached."""
@@ -72,7 +72,7 @@ class KillableContinuousReader(ContinuousStreamReader):
         )
 
 
-class StandingFolder(ObjectStore):
+class StandingFolder(WriteOnceStore):
     """Pauses between a file of rows and its entry, and behind the entry: in the process that plans the query."""
 
     def __init__(self, root: Path, folder: Path) -> None:

@@ -41,7 +41,7 @@ def test_load_gives_every_claim_of_the_plan_and_of_no_other(store):
 
 
 def test_purge_forgets_older_batches_of_one_query(store):
-    store.plant_probe("query", "token")
+    store.write_marker("query", "token")
     for query in ("query", "other"):
         for number in (1, 2, 10):
             store.put_if_absent(BatchId(query, number, "plan"), "a", b"1")
@@ -50,20 +50,20 @@ def test_purge_forgets_older_batches_of_one_query(store):
     kept = [number for number in (1, 2, 10) if store.load(BatchId("query", number, "plan"))]
     assert kept == [10]
     assert store.load(BatchId("other", 1, "plan"))
-    store.see_probe("query", "token")
+    store.check_marker("query", "token")
 
 
 def test_a_probe_is_seen_where_it_was_planted_only(store):
-    store.plant_probe("query", "token")
-    store.plant_probe("query", "token")
-    store.see_probe("query", "token")
+    store.write_marker("query", "token")
+    store.write_marker("query", "token")
+    store.check_marker("query", "token")
     with pytest.raises(ConfigurationError, match="cannot see what the driver wrote"):
-        store.see_probe("query", "another")
+        store.check_marker("query", "another")
 
 
 def test_a_bucket_that_is_not_there_is_a_configuration_error(aws):
     with pytest.raises(ConfigurationError, match="NoSuchBucket") as raised:
-        claim_store_of("s3://no-such-bucket/x", aws).plant_probe("query", "token")
+        claim_store_of("s3://no-such-bucket/x", aws).write_marker("query", "token")
     assert "s3cr3t" not in str(raised.value)
 
 
@@ -89,4 +89,4 @@ def test_a_folder_without_renames_is_a_configuration_error(tmp_path, monkeypatch
 
     monkeypatch.setattr(Path, "rename", no_rename)
     with pytest.raises(ConfigurationError, match=r"claims cannot be stored there: .*Operation not permitted"):
-        claim_store_of(str(tmp_path), Properties()).plant_probe("query", "token")
+        claim_store_of(str(tmp_path), Properties()).write_marker("query", "token")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from recordpublisher import StateError
-from recordpublisher.plugins.stores.file import FolderStore
+from recordpublisher.plugins.stores.folder import FolderStore
 
 
 async def test_a_name_that_is_deleted_right_after_the_rename_failed_is_put(tmp_path, monkeypatch):

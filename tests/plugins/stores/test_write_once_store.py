@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from recordpublisher import ConfigurationError, Properties, StateError
-from recordpublisher.plugins.stores.by_location import object_store_of
+from recordpublisher.plugins.stores.by_location import write_once_store_of
 
 LOCATIONS = {"folder": "{folder}/spool", "file": "file://{folder}/spool", "s3": "s3://bucket/{name}/spool"}
 
@@ -13,7 +13,7 @@ LOCATIONS = {"folder": "{folder}/spool", "file": "file://{folder}/spool", "s3": 
 @pytest.fixture(params=LOCATIONS)
 async def store(request, tmp_path, aws):
     location = LOCATIONS[request.param].format(folder=tmp_path, name=tmp_path.name)
-    made = object_store_of(location, "metadataLocation", aws)
+    made = write_once_store_of(location, "metadataLocation", aws)
     yield made
     await made.close()
 
@@ -46,11 +46,11 @@ async def test_what_is_deleted_is_gone_and_what_is_gone_may_be_deleted(store):
 
 async def test_a_folder_that_cannot_be_written_says_so(tmp_path):
     (tmp_path / "file").write_text("in the way")
-    store = object_store_of(str(tmp_path / "file"), "metadataLocation", Properties())
+    store = write_once_store_of(str(tmp_path / "file"), "metadataLocation", Properties())
     with pytest.raises(StateError, match="cannot be used"):
         await store.put_if_absent("a/1", b"1")
 
 
 def test_another_location_says_what_is_right():
     with pytest.raises(ConfigurationError, match=r"property 'metadataLocation'.*a folder or s3://bucket/prefix"):
-        object_store_of("dynamodb://table/job", "metadataLocation", Properties())
+        write_once_store_of("dynamodb://table/job", "metadataLocation", Properties())

@@ -135,6 +135,6 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         if self._planner is None:
             log_to_stderr()
             store = claim_store_of(self._options.metadata_location, self._options.properties)
-            store.plant_probe("probe", "driver")  # a location that cannot hold claims fails here
+            store.write_marker("location-check", "driver")  # a location that cannot hold claims fails here
             self._planner = BatchPlanner(self._options, KinesisService(self._options), store)
         return self._planner

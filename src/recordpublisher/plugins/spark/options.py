@@ -19,7 +19,7 @@ from recordpublisher.publishers.properties.properties import (
 )
 from recordpublisher.publishers.properties.property_types import choice, integer, optional_integer, text
 
-from ..stores.by_location import claim_store_of, object_store_of
+from ..stores.by_location import claim_store_of, write_once_store_of
 from .continuous_options import CONTINUOUS_PROPERTIES, ContinuousSettings
 
 _GROUP = "Spark"
@@ -239,7 +239,7 @@ def _metadata_location(properties: Properties) -> str:
         reason = "DynamoDB keeps claims, of mode BATCH"
         raise ConfigurationError("metadataLocation", location, "a folder or s3://bucket/prefix", reason=reason)
     else:
-        object_store_of(location, "metadataLocation", properties)
+        write_once_store_of(location, "metadataLocation", properties)
     return location
 
 

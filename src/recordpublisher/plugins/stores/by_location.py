@@ -10,8 +10,8 @@ from recordpublisher.publishers.properties.properties import Properties, mask_pa
 from .claim_store import KEY as CLAIMS_KEY
 from .claim_store import ClaimStore
 from .conditional_store import ConditionalStore
-from .file import FolderStore
-from .write_once_store import ObjectStore
+from .folder import FolderStore
+from .write_once_store import WriteOnceStore
 
 _BACK_ENDS = {"": "FILE", "file": "FILE", "s3": "S3", "dynamodb": "DYNAMODB"}
 _BACK_ENDS |= dict.fromkeys(("sqlite", "postgresql", "postgres"), "SQL")
@@ -67,6 +67,6 @@ def claim_store_of(location: str, properties: Properties) -> ClaimStore:
     return ClaimStore(open_store)
 
 
-def object_store_of(location: str, key: str, properties: Properties) -> ObjectStore:
+def write_once_store_of(location: str, key: str, properties: Properties) -> WriteOnceStore:
     """The object store at a location that stood at the property `key`. Raises: ConfigurationError."""
-    return ObjectStore(conditional_store_of(location, key, properties, ("FILE", "S3")))
+    return WriteOnceStore(conditional_store_of(location, key, properties, ("FILE", "S3")))

@@ -67,17 +67,17 @@ class ClaimStore:
 
         self._call(purge)
 
-    def plant_probe(self, query: str, token: str) -> None:
-        """Store a token for `see_probe`. Raises: ConfigurationError when the location cannot hold claims."""
+    def write_marker(self, query: str, token: str) -> None:
+        """Store a token for `check_marker`. Raises: ConfigurationError when the location cannot hold claims."""
         try:
-            self._call(lambda store: _put_if_absent(store, _probe_name(query, token), token.encode()))
+            self._call(lambda store: _put_if_absent(store, _marker_name(query, token), token.encode()))
         except Exception as error:
             reason = f"claims cannot be stored there: {error}"
             raise ConfigurationError(KEY, self._open_store().place, _VALID, reason=reason) from error
 
-    def see_probe(self, query: str, token: str) -> None:
+    def check_marker(self, query: str, token: str) -> None:
         """Raises: ConfigurationError when the token is not there: this process looks at another store than the driver."""
-        if self._call(lambda store: store.get(_probe_name(query, token))) is None:
+        if self._call(lambda store: store.get(_marker_name(query, token))) is None:
             reason = "a task cannot see what the driver wrote there"
             raise ConfigurationError(KEY, self._open_store().place, _VALID, reason=reason)
 
@@ -110,5 +110,5 @@ async def _put_if_absent(store: ConditionalStore, name: str, value: bytes) -> by
     return value
 
 
-def _probe_name(query: str, token: str) -> str:
-    return f"{query}/probe-{token}"
+def _marker_name(query: str, token: str) -> str:
+    return f"{query}/marker-{token}"

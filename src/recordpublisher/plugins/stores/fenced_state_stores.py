@@ -15,7 +15,7 @@ from recordpublisher.publishers.properties.properties import Properties, mask_pa
 from recordpublisher.publishers.properties.table import JOB_NAME, STATE_URI
 
 from .conditional_store import ConditionalStore, ConflictError, VersionedValue, pause
-from .file import FolderStore
+from .folder import FolderStore
 
 FORMAT = 2
 _PREFIX = "subtask-"

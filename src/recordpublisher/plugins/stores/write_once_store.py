@@ -1,4 +1,4 @@
-"""ObjectStore: files and their manifests by name, each written once; over a conditional store that takes large values."""
+"""WriteOnceStore: files and their manifests by name, each written once; over a conditional store that takes large values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from .conditional_store import ConditionalStore, ConflictError
 
 
-class ObjectStore:
+class WriteOnceStore:
     """Objects named `folder/name`. Safe from many processes at once; the calls of one store belong to one event loop.
 
     Raises everywhere: StateError when the store cannot be reached or written.

@@ -14,8 +14,8 @@ from recordpublisher.plugins.spark.continuous.wal_offset import WalOffset
 from recordpublisher.plugins.spark.continuous.wal_planner import WalPlanner
 from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.plugins.spark.python_worker import worker_loop
-from recordpublisher.plugins.stores.file import FolderStore
-from recordpublisher.plugins.stores.write_once_store import ObjectStore
+from recordpublisher.plugins.stores.folder import FolderStore
+from recordpublisher.plugins.stores.write_once_store import WriteOnceStore
 from recordpublisher.publishers.errors import ConfigurationError, FencedError, StateError
 from recordpublisher.publishers.shards import Shard
 
@@ -27,7 +27,7 @@ SHARDS = [Shard("s", "a"), Shard("s", "b"), Shard("s", "c")]
 class ScriptedFetcher:
     """Stands for the fetcher beside the planning: appends at the second call, has ended at the third."""
 
-    def __init__(self, store: ObjectStore, error: Exception | None = None) -> None:
+    def __init__(self, store: WriteOnceStore, error: Exception | None = None) -> None:
         self._store = store
         self._error = error
         self.calls = 0
@@ -45,18 +45,18 @@ class ScriptedFetcher:
         return self.calls > 2
 
 
-async def fill(store: ObjectStore) -> None:
+async def fill(store: WriteOnceStore) -> None:
     fetcher = await opened(store, SHARDS)
     await fetcher.read_all(5)
     await fetcher.read_all(8)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> ObjectStore:
-    return ObjectStore(FolderStore(tmp_path))
+def store(tmp_path: Path) -> WriteOnceStore:
+    return WriteOnceStore(FolderStore(tmp_path))
 
 
-def driver_of(store: ObjectStore, fetcher: ScriptedFetcher | None = None, **more: object) -> QueryDriver:
+def driver_of(store: WriteOnceStore, fetcher: ScriptedFetcher | None = None, **more: object) -> QueryDriver:
     given = {"stream": "s", "metadataLocation": "/wal", "mode": "continuous", **more}
     options = SparkOptions.parse({key: str(value) for key, value in given.items()})
     pressure, planner = BackPressure(NO_LIMIT), WalPlanner(store, CLOCK, 1)
@@ -115,7 +115,7 @@ def test_a_commit_never_fails_the_query(store, caplog):
 def test_a_task_that_does_not_see_the_drivers_log_says_so(store, tmp_path):
     loop, files = worker_loop(), [StoredFile("files/x", 5)]
     with pytest.raises(ConfigurationError, match="a task cannot see the driver's write-ahead log"):
-        list(rows_of(files, ObjectStore(FolderStore(tmp_path / "elsewhere")), loop, "/wal"))
+        list(rows_of(files, WriteOnceStore(FolderStore(tmp_path / "elsewhere")), loop, "/wal"))
     driver_of(store).initial_offset()
     with pytest.raises(StateError, match="files/x of the write-ahead log is gone"):
         list(rows_of(files, store, loop, "/wal"))

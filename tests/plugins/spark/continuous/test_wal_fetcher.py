@@ -16,8 +16,8 @@ from recordpublisher.plugins.spark.continuous.back_pressure import BackPressure
 from recordpublisher.plugins.spark.continuous.wal_entry import ENTRIES, WalEntry, last_entry
 from recordpublisher.plugins.spark.continuous.wal_fetcher import WalFetcher
 from recordpublisher.plugins.spark.options import SparkOptions
-from recordpublisher.plugins.stores.file import FolderStore
-from recordpublisher.plugins.stores.write_once_store import ObjectStore
+from recordpublisher.plugins.stores.folder import FolderStore
+from recordpublisher.plugins.stores.write_once_store import WriteOnceStore
 from recordpublisher.publishers.errors import FencedError, StateError
 
 from fakes.spark_continuous import CLOCK, NO_LIMIT, Query
@@ -34,7 +34,7 @@ def stream(served):
 
 @pytest.fixture
 def store(tmp_path):
-    return ObjectStore(FolderStore(tmp_path / "metadata"))
+    return WriteOnceStore(FolderStore(tmp_path / "metadata"))
 
 
 def options_of(stream, tmp_path, **more) -> SparkOptions:
@@ -149,4 +149,4 @@ async def test_a_log_that_cannot_be_written_says_so(stream, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(StateError, match="cannot be used"):
-            await take_over(options_of(stream, tmp_path), ObjectStore(FolderStore(tmp_path / "file")))
+            await take_over(options_of(stream, tmp_path), WriteOnceStore(FolderStore(tmp_path / "file")))

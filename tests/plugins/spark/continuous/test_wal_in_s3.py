@@ -3,7 +3,7 @@
 import pytest
 
 from recordpublisher import Properties
-from recordpublisher.plugins.stores.by_location import object_store_of
+from recordpublisher.plugins.stores.by_location import write_once_store_of
 from recordpublisher.publishers.errors import FencedError
 from recordpublisher.publishers.shards import Shard
 
@@ -16,7 +16,7 @@ SHARDS = [Shard("s", "a"), Shard("s", "b")]
 async def test_every_record_once_through_two_starts_a_zombie_and_a_restart_of_the_query():
     with serve_moto() as endpoint:
         properties = Properties({"aws.region": "us-east-1", "flink.state.endpoint": endpoint, **KEYS})
-        store = object_store_of("s3://bucket/wal", "metadataLocation", properties)
+        store = write_once_store_of("s3://bucket/wal", "metadataLocation", properties)
         query = Query(store)
         await query.start()
         zombie = await opened(store, SHARDS)

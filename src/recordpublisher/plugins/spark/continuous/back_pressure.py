@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from recordpublisher.plugins.stores.write_once_store import ObjectStore
+from recordpublisher.plugins.stores.write_once_store import WriteOnceStore
 
 from .wal_entry import entry_numbers, read_entries_without_state
 
@@ -27,7 +27,7 @@ class BackPressure:
         self._is_over = False
         self._was_full = False
 
-    async def count_unread(self, store: ObjectStore) -> None:
+    async def count_unread(self, store: WriteOnceStore) -> None:
         """Count what earlier starts have left for the query. Raises: StateError."""
         left = [number for number in await entry_numbers(store) if number > self._read]
         entries = await read_entries_without_state(store, left)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Protocol
 
-from recordpublisher.plugins.stores.write_once_store import ObjectStore
+from recordpublisher.plugins.stores.write_once_store import WriteOnceStore
 from recordpublisher.publishers.clock import Clock
 
 from ..options import SparkOptions
@@ -36,7 +36,7 @@ class DriverFetcher:
     """Owns the fetcher on the loop of the driver's Python process, from `start` on. It dies with the process; the log has its state."""
 
     def __init__(
-        self, options: SparkOptions, store: ObjectStore, pressure: BackPressure, loop: WorkerLoop, clock: Clock
+        self, options: SparkOptions, store: WriteOnceStore, pressure: BackPressure, loop: WorkerLoop, clock: Clock
     ) -> None:
         self._options = options
         self._store = store
@@ -124,7 +124,7 @@ class QueryDriver:
         return await self._planner.next_offset(start, limits)
 
 
-def query_driver(options: SparkOptions, store: ObjectStore, loop: WorkerLoop, clock: Clock) -> QueryDriver:
+def query_driver(options: SparkOptions, store: WriteOnceStore, loop: WorkerLoop, clock: Clock) -> QueryDriver:
     """Put together for a query."""
     pressure = BackPressure(options.continuous.limit_bytes)
     planner = WalPlanner(store, clock, options.retain)

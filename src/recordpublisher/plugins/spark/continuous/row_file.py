@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from recordpublisher.plugins.stores.write_once_store import ObjectStore
+from recordpublisher.plugins.stores.write_once_store import WriteOnceStore
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.records import RecordBatch
 
@@ -65,7 +65,7 @@ def read_table(file: StoredFile, content: bytes) -> Any:
     return table
 
 
-def rows_of(files: Sequence[StoredFile], store: ObjectStore, loop: WorkerLoop, location: str) -> Iterator[Any]:
+def rows_of(files: Sequence[StoredFile], store: WriteOnceStore, loop: WorkerLoop, location: str) -> Iterator[Any]:
     """In a task: the files' rows as Arrow batches, the same for every attempt, action and restart.
 
     Raises: ConfigurationError when the driver's log is not seen here, StateError.
@@ -73,7 +73,7 @@ def rows_of(files: Sequence[StoredFile], store: ObjectStore, loop: WorkerLoop, l
     return _in_batches(_fetched(file, store, loop, location) for file in files)
 
 
-def _fetched(file: StoredFile, store: ObjectStore, loop: WorkerLoop, location: str) -> Any:
+def _fetched(file: StoredFile, store: WriteOnceStore, loop: WorkerLoop, location: str) -> Any:
     content = loop.run(store.get(file.name))
     if content is not None:
         return read_table(file, content)

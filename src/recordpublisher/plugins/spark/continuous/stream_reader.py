@@ -9,8 +9,8 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from recordpublisher.plugins.stores.by_location import object_store_of
-from recordpublisher.plugins.stores.write_once_store import ObjectStore
+from recordpublisher.plugins.stores.by_location import write_once_store_of
+from recordpublisher.plugins.stores.write_once_store import WriteOnceStore
 from recordpublisher.publishers.clock import SystemClock
 
 from ..options import SparkOptions
@@ -93,10 +93,10 @@ class ContinuousStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             self._query_driver = query_driver(self._options, store, worker_loop(), SystemClock())
         return self._query_driver
 
-    def _store(self) -> ObjectStore:
+    def _store(self) -> WriteOnceStore:
         """One for each process, with a client that stays open."""
         options = self._options
         return worker_loop().cached(
             ("wal", options.metadata_location, *sorted(options.properties.items())),
-            lambda: object_store_of(options.metadata_location, "metadataLocation", options.properties),
+            lambda: write_once_store_of(options.metadata_location, "metadataLocation", options.properties),
         )

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 from recordpublisher.fetcher.sink import State
-from recordpublisher.plugins.stores.write_once_store import ObjectStore
+from recordpublisher.plugins.stores.write_once_store import WriteOnceStore
 from recordpublisher.publishers.errors import StateError
 
 from .wal_identity import START_ANEW
@@ -71,12 +71,12 @@ def number_of(name: str) -> int | None:
     return None if found is None else int(found.group(1))
 
 
-async def entry_numbers(store: ObjectStore) -> list[int]:
+async def entry_numbers(store: WriteOnceStore) -> list[int]:
     """The numbers of the entries that are listed now, in order."""
     return [number for name in await store.names(ENTRIES) if (number := number_of(name)) is not None]
 
 
-async def last_entry(store: ObjectStore) -> tuple[int, WalEntry] | None:
+async def last_entry(store: WriteOnceStore) -> tuple[int, WalEntry] | None:
     """Where the log ends now, with the number; None: it is empty. Raises: StateError."""
     while numbers := await entry_numbers(store):
         stored = await store.get(entry_name(numbers[-1]))
@@ -85,7 +85,7 @@ async def last_entry(store: ObjectStore) -> tuple[int, WalEntry] | None:
     return None
 
 
-async def read_entry(store: ObjectStore, number: int) -> WalEntry:
+async def read_entry(store: WriteOnceStore, number: int) -> WalEntry:
     """An entry that is there. Raises: StateError."""
     stored = await store.get(entry_name(number))
     if stored is None:
@@ -93,7 +93,7 @@ async def read_entry(store: ObjectStore, number: int) -> WalEntry:
     return WalEntry.from_bytes(stored)
 
 
-async def read_entries_without_state(store: ObjectStore, numbers: Sequence[int]) -> dict[int, WalEntry]:
+async def read_entries_without_state(store: WriteOnceStore, numbers: Sequence[int]) -> dict[int, WalEntry]:
     """Many entries, some at once. Their states are dropped: each has one of all shards, and nobody needs them here. Raises: StateError."""
     found: dict[int, WalEntry] = {}
     for start in range(0, len(numbers), AT_ONCE):
@@ -103,7 +103,7 @@ async def read_entries_without_state(store: ObjectStore, numbers: Sequence[int])
     return found
 
 
-async def put_entry(store: ObjectStore, number: int, entry: WalEntry) -> WalEntry:
+async def put_entry(store: WriteOnceStore, number: int, entry: WalEntry) -> WalEntry:
     """Put an entry if there is none of that number; returns what stands there: the given one, or that of a writer who was first."""
     content = entry.to_bytes()
     stored = await store.put_if_absent(entry_name(number), content)
@@ -113,7 +113,7 @@ async def put_entry(store: ObjectStore, number: int, entry: WalEntry) -> WalEntr
 class UnreadEntries:
     """Owns the entries that were fetched."""
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: WriteOnceStore) -> None:
         self._store = store
         self._fetched: dict[int, WalEntry] = {}
 
@@ -139,7 +139,7 @@ class UnreadEntries:
         self._fetched = {number: entry for number, entry in self._fetched.items() if number > read}
 
 
-async def check_entry(store: ObjectStore, number: int) -> None:
+async def check_entry(store: WriteOnceStore, number: int) -> None:
     """Whether the log still has an entry; a query that needs one that is gone would wait for it for ever. Raises: StateError."""
     if await store.get(entry_name(number)) is None:
         raise StateError(

@@ -10,7 +10,7 @@ from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import State
 from recordpublisher.plugins.runtime.data_fetcher import DataFetcher
-from recordpublisher.plugins.stores.write_once_store import ObjectStore
+from recordpublisher.plugins.stores.write_once_store import WriteOnceStore
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.table import STATE_URI
@@ -41,7 +41,7 @@ class WalFetcher:
 
     @classmethod
     async def take_over(
-        cls, options: SparkOptions, store: ObjectStore, pressure: BackPressure, clock: Clock
+        cls, options: SparkOptions, store: WriteOnceStore, pressure: BackPressure, clock: Clock
     ) -> WalFetcher:
         """Take over the log. Fan-out consumers are registered here, and stay when the fetcher ends (F8). Raises: RecordPublisherError."""
         await wal_id(store)
@@ -85,7 +85,7 @@ def starting_state(options: SparkOptions, service: PlanningService) -> State:
     return snapshot_to_json(shards, pinned_ms, 1, 0, 1)
 
 
-async def _check_streams(options: SparkOptions, store: ObjectStore) -> None:
+async def _check_streams(options: SparkOptions, store: WriteOnceStore) -> None:
     """Raises: ConfigurationError when none of the streams that the log knows is read any more."""
     found = await last_entry(store)
     known = set() if found is None else {key.rpartition("/")[0] for key in found[1].state["shards"]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 
-from recordpublisher.plugins.stores.write_once_store import ObjectStore
+from recordpublisher.plugins.stores.write_once_store import WriteOnceStore
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 
 IDENTITY = "wal/id"
@@ -20,7 +20,7 @@ class WalVersionError(StateError):
     """The log has a format that this release does not read."""
 
 
-async def wal_id(store: ObjectStore) -> str:
+async def wal_id(store: WriteOnceStore) -> str:
     """The token of the log; whoever comes first draws it. Raises: StateError, also for a log of another format version."""
     stored = await store.get(IDENTITY)
     if stored is None:
@@ -38,20 +38,20 @@ async def wal_id(store: ObjectStore) -> str:
     return token
 
 
-async def check_query(store: ObjectStore, query: str) -> None:
+async def check_query(store: WriteOnceStore, query: str) -> None:
     """Raises: StateError when another query reads this log."""
     owner = await store.get(QUERY)
     if owner is not None and owner.decode() != query:
         raise _of_another_query()
 
 
-async def claim_for_query(store: ObjectStore, query: str) -> None:
+async def claim_for_query(store: WriteOnceStore, query: str) -> None:
     """From now on the log is read by this query alone. Raises: StateError when another query was first."""
     if (await store.put_if_absent(QUERY, query.encode())).decode() != query:
         raise _of_another_query()
 
 
-async def check_location(store: ObjectStore, location: str) -> None:
+async def check_location(store: WriteOnceStore, location: str) -> None:
     """When a query starts: whether a log can be kept there. A store that fails later is tried again.
 
     Raises: ConfigurationError; StateError for a log of another format version.

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from recordpublisher.plugins.stores.write_once_store import ObjectStore
+from recordpublisher.plugins.stores.write_once_store import WriteOnceStore
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import StateError
 
@@ -50,7 +50,7 @@ def last_of_batch(unread: Mapping[int, WalEntry], limits: Limits) -> int:
 class WalPlanner:
     """Owns what a query's driver remembers between batches; what must survive is in the offsets and in the log."""
 
-    store: ObjectStore
+    store: WriteOnceStore
     clock: Clock
     retain: int
     """So many committed batches can be read again."""
@@ -146,7 +146,7 @@ class WalPlanner:
         return end
 
 
-async def purge(store: ObjectStore, read: int) -> None:
+async def purge(store: WriteOnceStore, read: int) -> None:
     """Remove the entries before one that was read, and their files. That one stays: the log's last entry says where to go on.
 
     A writer that was shut out long ago may put an entry into the gap. It lies before every offset, so that nobody reads it, and the next

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 
 from recordpublisher.fetcher.sink import State
-from recordpublisher.plugins.stores.write_once_store import ObjectStore
+from recordpublisher.plugins.stores.write_once_store import WriteOnceStore
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FencedError, ImpossibleStateError
 
@@ -26,7 +26,7 @@ class WalWriter:
     before it then finds its next number taken, and has lost the log: whatever it still holds was never part of it (S6).
     """
 
-    def __init__(self, store: ObjectStore, clock: Clock) -> None:
+    def __init__(self, store: WriteOnceStore, clock: Clock) -> None:
         self.store = store
         self._clock = clock
         self._writer = ""

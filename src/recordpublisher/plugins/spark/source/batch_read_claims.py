@@ -95,12 +95,12 @@ class StoreVisibilityCheck:
         if offset.query not in self._tokens:
             self._tokens[offset.query] = offset.store_token if self.is_planning_store(offset) else uuid.uuid4().hex[:12]
         token = self._tokens[offset.query]
-        self._store.plant_probe(offset.query, token)
+        self._store.write_marker(offset.query, token)
         return token
 
     def _has_token(self, query: str, token: str) -> bool:
         try:
-            self._store.see_probe(query, token)
+            self._store.check_marker(query, token)
         except ConfigurationError:
             return False
         return True

@@ -104,7 +104,7 @@ class TaskRead:
         Raises: ConfigurationError when the driver's claim store is not seen here, StateError when a claim belongs to another plan,
         DataLossError when claimed records are no longer there.
         """
-        self.store.see_probe(self.plan.batch.query, self.plan.store_token)
+        self.store.check_marker(self.plan.batch.query, self.plan.store_token)
         stored = self.store.get(self.plan.batch, self.plan.name)
         if stored is None:
             rows, claim, is_ours = self._read_and_claim()
