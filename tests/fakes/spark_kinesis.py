@@ -28,10 +28,10 @@ ARRIVED = NOW - 1_000_000
 class MemoryClaims(ClaimStore):
     """Claims in a dict, without an event loop."""
 
-    def __init__(self, probes: Iterable[tuple[str, str]] = ()) -> None:
+    def __init__(self, markers: Iterable[tuple[str, str]] = ()) -> None:
         self._memory = MemoryStore()
         super().__init__(lambda: self._memory, needs_loop=False)
-        for query, token in probes:
+        for query, token in markers:
             self.write_marker(query, token)
 
     def lose_everything(self) -> None:

@@ -53,7 +53,7 @@ def test_purge_forgets_older_batches_of_one_query(store):
     store.check_marker("query", "token")
 
 
-def test_a_probe_is_seen_where_it_was_planted_only(store):
+def test_a_marker_is_found_only_where_it_was_written(store):
     store.write_marker("query", "token")
     store.write_marker("query", "token")
     store.check_marker("query", "token")

@@ -15,6 +15,7 @@ from typing import TypeVar
 from recordpublisher.publishers.errors import StateError
 
 from .conditional_store import ConditionalStore, ConflictError, VersionedValue, new_version
+from .durable_files import make_folder, sync, write_file
 
 T = TypeVar("T")
 _SUFFIX, _POINTER, _VALUE = ".versions", "current-", "value-"
@@ -98,11 +99,11 @@ class FolderStore(ConditionalStore):
         aside = path.parent / f".{version}"
         while True:
             try:
-                _make_folder(path.parent)
+                make_folder(path.parent)
                 aside.mkdir()
-                _write(aside / f"{_VALUE}{version}", value)
+                write_file(aside / f"{_VALUE}{version}", value)
                 (aside / f"{_POINTER}{version}").touch()
-                _sync(aside)
+                sync(aside)
                 aside.rename(path)
             except FileNotFoundError:  # an empty parent was removed by a delete just now
                 continue
@@ -112,7 +113,7 @@ class FolderStore(ConditionalStore):
                 if (current := _read(path)) is not None:  # else it was deleted since then
                     raise ConflictError(self.place, name, current) from error
             else:
-                _sync(path.parent)
+                sync(path.parent)
                 return version
             finally:
                 shutil.rmtree(aside, ignore_errors=True)
@@ -121,15 +122,15 @@ class FolderStore(ConditionalStore):
         path, version = self._path(name), new_version()
         written, pointer = path / f"{_VALUE}{version}", path / f"{_POINTER}{version}"
         try:
-            _write(written, value)
-            _sync(path)
+            write_file(written, value)
+            sync(path)
             (path / f"{_POINTER}{expected}").rename(pointer)
         except FileNotFoundError as error:
             if not pointer.exists():  # else a network file system has sent the rename twice
                 written.unlink(missing_ok=True)
                 raise ConflictError(self.place, name, _read(path)) from error
         with contextlib.suppress(FileNotFoundError):  # deleted since then
-            _sync(path)
+            sync(path)
         (path / f"{_VALUE}{expected}").unlink(missing_ok=True)
         return version
 
@@ -157,7 +158,7 @@ class FolderStore(ConditionalStore):
             path.rename(aside)
         except FileNotFoundError:
             return
-        _sync(path.parent)
+        sync(path.parent)
         shutil.rmtree(aside, ignore_errors=True)
         for folder in path.relative_to(self._root).parents[:-1]:
             with contextlib.suppress(OSError):  # not empty
@@ -194,28 +195,3 @@ def _children(folder: Path) -> list[tuple[str, bool]]:
             return [(entry.name, entry.is_dir()) for entry in entries if not entry.name.startswith(".")]
     except FileNotFoundError:
         return []
-
-
-def _make_folder(folder: Path) -> None:
-    """Make a folder and those above it, durably."""
-    if folder.is_dir():
-        return
-    _make_folder(folder.parent)
-    folder.mkdir(exist_ok=True)
-    _sync(folder.parent)
-
-
-def _write(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -142,7 +142,7 @@ def test_a_query_keeps_its_token_over_restarts(kinesis, tmp_path):
         job.batch()
         job.restart()
         job.run_again()
-    assert len(list((tmp_path / job.last.query).glob("probe-*"))) == 1
+    assert len(list((tmp_path / job.last.query).glob("marker-*"))) == 1
     assert job.rows[1] != []
 
 

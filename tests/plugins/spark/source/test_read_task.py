@@ -40,7 +40,7 @@ def sequences(task: TaskRead) -> list[str]:
 
 
 def test_the_claim_is_made_before_the_first_row_is_handed_over(kinesis):
-    store = MemoryClaims(probes={("query", "token")})
+    store = MemoryClaims(markers={("query", "token")})
     rows = TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock).rows()
     (stored,) = store.load(BATCH).values()
     claim = ReadClaim.from_bytes(stored).shards["s/a"]
@@ -49,7 +49,7 @@ def test_the_claim_is_made_before_the_first_row_is_handed_over(kinesis):
 
 
 def test_the_loser_of_a_race_hands_over_the_winners_rows(kinesis):
-    store = MemoryClaims(probes={("query", "token")})
+    store = MemoryClaims(markers={("query", "token")})
 
     def read_and_be_late(*arguments):
         result = kinesis.read(*arguments)
@@ -65,7 +65,7 @@ def test_the_loser_of_a_race_hands_over_the_winners_rows(kinesis):
 
 
 def test_a_replay_that_finds_other_records_fails(kinesis):
-    store = MemoryClaims(probes={("query", "token")})
+    store = MemoryClaims(markers={("query", "token")})
     assert sequences(TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock)) == ["1", "2", "3"]
     del kinesis.shards["s/a"].times[1:]
     with pytest.raises(DataLossError, match=r"3 records from .* were claimed, but reading them again gave 1"):
@@ -73,7 +73,7 @@ def test_a_replay_that_finds_other_records_fails(kinesis):
 
 
 def test_s5_a_replay_goes_on_with_the_claimed_records_that_are_left_if_told_so(kinesis, caplog):
-    store = MemoryClaims(probes={("query", "token")})
+    store = MemoryClaims(markers={("query", "token")})
     assert sequences(TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock)) == ["1", "2", "3"]
     kinesis.shards["s/a"].times += [4, 5]
 
@@ -87,7 +87,7 @@ def test_s5_a_replay_goes_on_with_the_claimed_records_that_are_left_if_told_so(k
 
 def test_s5_a_replay_of_a_shard_that_is_gone_gives_the_others_if_told_so(kinesis):
     kinesis.add("b", [1])
-    store = MemoryClaims(probes={("query", "token")})
+    store = MemoryClaims(markers={("query", "token")})
     assert len(sequences(TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock))) == 4
 
     def gone(*arguments):
@@ -100,14 +100,14 @@ def test_s5_a_replay_of_a_shard_that_is_gone_gives_the_others_if_told_so(kinesis
 
 def test_an_empty_claim_is_replayed_without_a_read(kinesis):
     kinesis.shards["s/a"].times.clear()
-    store = MemoryClaims(probes={("query", "token")})
+    store = MemoryClaims(markers={("query", "token")})
     for _ in range(2):
         assert sequences(TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock)) == []
     assert len(kinesis.reads) == 1
 
 
 def test_f9_a_second_first_read_polls_although_nothing_is_claimed_yet(kinesis):
-    store = MemoryClaims(probes={("query", "token")})
+    store = MemoryClaims(markers={("query", "token")})
 
     def killed(*arguments):
         kinesis.read(*arguments)
@@ -120,7 +120,7 @@ def test_f9_a_second_first_read_polls_although_nothing_is_claimed_yet(kinesis):
 
 
 def test_a_claim_of_the_version_before_is_refused_with_what_to_do(kinesis):
-    store = MemoryClaims(probes={("query", "token")})
+    store = MemoryClaims(markers={("query", "token")})
     store.put_if_absent(BATCH, "group-00000", b'{"shards": {}, "subscribed": false}')
     with pytest.raises(
         StateError, match=r"claim of version 1, and this release reads version 2 only: .* a new checkpointLocation"

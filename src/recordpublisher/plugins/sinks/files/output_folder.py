@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from recordpublisher.fetcher.sink import State
+from recordpublisher.plugins.stores.durable_files import make_folder, sync
 
 from .positions import FilePositions
 
@@ -51,15 +51,16 @@ class OutputFolder:
     def commit(self, contents: Mapping[str, Callable[[Path], None]], state: State) -> None:
         """Write files, given as names and functions that write them, and the positions. Raises: FencedError, OSError."""
         staged = self._staging_folder(self._generation)
-        staged.mkdir(parents=True, exist_ok=True)
+        make_folder(staged)
         self._checkpoints += 1
         files = []
         for number, (name, write) in enumerate(contents.items()):
             # unique names: the stored positions still name the staged files of the previous commit
             file = staged / f"{self._checkpoints}-{number}"
             write(file)
-            _sync(file)
+            sync(file)
             files.append([str(file.relative_to(self._path)), name])
+        sync(staged)
         self._store(state, files)
         self._finish({"files": files})
         self._forget_other_parallelisms()
@@ -72,12 +73,12 @@ class OutputFolder:
         """Rename the files that are still staged; another process may do the same at this moment."""
         for staged, name in entry["files"]:
             target = self._path / name
-            target.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(target.parent)
             try:
                 (self._path / staged).replace(target)
             except FileNotFoundError:
                 continue
-            _sync(target.parent)
+            sync(target.parent)
 
     def _drop_uncommitted(self, subtask: int) -> None:
         for folder in (self._path / _HIDDEN).glob(f"staged-{subtask}-*"):
@@ -92,11 +93,3 @@ class OutputFolder:
 
     def _staging_folder(self, generation: int) -> Path:
         return self._path / _HIDDEN / f"staged-{self._subtask}-{generation}"
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

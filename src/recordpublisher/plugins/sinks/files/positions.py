@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from recordpublisher.plugins.stores.durable_files import replace_file
 from recordpublisher.publishers.errors import FencedError, StateError
 
 Content = Mapping[str, Any]
@@ -32,7 +32,7 @@ class FilePositions:
             generation = known["last"] + 1
             known["last"] = generation
             known["subtasks"].update({str(subtask): generation for subtask in subtasks})
-            _replace(self.folder / "generations.json", known)
+            replace_file(self.folder / "generations.json", json.dumps(known).encode())
             return int(generation)
 
     def store(self, subtask: int, generation: int, content: Content) -> None:
@@ -43,7 +43,7 @@ class FilePositions:
                 raise FencedError(
                     f"generation {owner} of subtask {subtask} owns the state in {self.folder}; generation {generation} must stop"
                 )
-            _replace(self.folder / f"subtask-{subtask}.json", content)
+            replace_file(self.folder / f"subtask-{subtask}.json", json.dumps(content).encode())
 
     def forget(self, is_obsolete: Callable[[Content], bool]) -> None:
         """Remove the contents of which this is true."""
@@ -77,13 +77,3 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise StateError(f"the stored state {path} is not a JSON object")
     return content
-
-
-def _replace(path: Path, content: Content) -> None:
-    """Write beside and rename, so that a reader or a crash sees the old content or the new."""
-    beside = path.with_suffix(f".{os.getpid()}.tmp")
-    with beside.open("w", encoding="utf-8") as file:
-        json.dump(content, file)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)

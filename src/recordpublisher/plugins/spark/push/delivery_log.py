@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from recordpublisher.fetcher.sink import State
+from recordpublisher.plugins.stores.durable_files import replace_file
 from recordpublisher.publishers.errors import StateError
 
 RowRange = tuple[int, str, int, str, int]
@@ -38,13 +38,7 @@ class DeliveryLog:
 
     def write(self, path: Path) -> None:
         """Replace the file as a whole: a reader sees the old one or the new one."""
-        aside = path.with_suffix(".tmp")
-        with aside.open("w") as file:
-            json.dump(asdict(self), file)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-        _sync_folder(path.parent)
+        replace_file(path, json.dumps(asdict(self)).encode())
 
     @classmethod
     def read(cls, path: Path) -> DeliveryLog | None:
@@ -60,11 +54,3 @@ class DeliveryLog:
 
 def _ranges(entries: Iterable[tuple[str, Any]]) -> dict[str, RowRange]:
     return {key: (entry[0], entry[1], entry[2], entry[3], entry[4]) for key, entry in entries}
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,0 +1,40 @@
+"""Files that survive a crash: what these functions write is on the disk when they return."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def sync(path: Path) -> None:
+    """Flush a file, or the names in a folder, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file. Its name is durable only after `sync` of the folder."""
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a temporary file and rename it, so that a reader or a crash sees the old content or the new, never a part."""
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    write_file(temporary, content)
+    temporary.replace(path)
+    sync(path.parent)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and the missing ones above it."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    sync(folder.parent)
