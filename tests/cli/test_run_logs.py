@@ -3,7 +3,7 @@
 import json
 import logging
 
-from recordpublisher.cli.run import JsonLines
+from recordpublisher.cli.run_logs import JsonLines
 
 
 def line(message, *arguments, level=logging.INFO, error=None, **more):

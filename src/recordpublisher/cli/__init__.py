@@ -1,1 +1,1 @@
-"""The `recordpublisher` command, one file per subcommand. Start reading in app.py."""
+"""The `recordpublisher` command: `app.py` lists the subcommands, `commands/` holds them."""

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from . import demo, lag, local, plugins, properties, run, tail, tracker
+from .commands import demo, lag, local, plugins, properties, run, tail, tracker
 from .execution import Commands, show_warnings_in_one_line
 
 app = typer.Typer(

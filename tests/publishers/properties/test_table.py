@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordpublisher import ConfigurationError, Properties
-from recordpublisher.cli import properties
+from recordpublisher.cli.commands import properties
 from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import declared_properties
 

@@ -11,7 +11,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from recordpublisher import ConfigurationError
-from recordpublisher.cli.local import shards_by_stream
+from recordpublisher.cli.commands.local import shards_by_stream
 
 from processes.command_line import command, process_environment
 

@@ -15,8 +15,8 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import INITIAL_POSITION
 from recordpublisher.publishers.records import RecordBatch
 
-from .execution import run_until_signal
-from .options import Pairs, PropertiesFile, read_properties
+from ..execution import run_until_signal
+from ..options import Pairs, PropertiesFile, read_properties
 
 
 def tail(

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from recordpublisher.cli.tail import as_json
+from recordpublisher.cli.commands.tail import as_json
 
 from fakes.batches import batch
 

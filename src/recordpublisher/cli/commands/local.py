@@ -9,7 +9,7 @@ import typer
 
 from recordpublisher.publishers.errors import ConfigurationError
 
-from .execution import print_error, run_until_signal
+from ..execution import print_error, run_until_signal
 
 
 def local(

@@ -9,7 +9,7 @@ import typer
 
 from recordpublisher.publishers.errors import ConfigurationError
 
-from .execution import print_error
+from ..execution import print_error
 
 PUBLISHERS = ("EFO", "POLLING")
 

@@ -15,8 +15,8 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import ALARM_INTERVAL, CHECKPOINT_INTERVAL, STATE_URI
 
-from .execution import ALARM, print_error, run_until_signal
-from .options import Pairs, PropertiesFile, read_properties
+from ..execution import ALARM, print_error, run_until_signal
+from ..options import Pairs, PropertiesFile, read_properties
 
 MIN_GRACE_SECONDS = 30.0
 

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import logging
 import os
 import signal
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
-from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -23,20 +15,9 @@ from recordpublisher.plugins.runtime.jobs.progress import JobProgressMeter
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.properties.properties import Properties
 
-from .execution import exit_code, one_line
-from .options import Pairs, read_properties
-
-if TYPE_CHECKING:
-    from recordpublisher.plugins.runtime.jobs.progress import JobProgressMeter
-
-log = logging.getLogger("recordpublisher.run")
-
-
-class LogFormat(StrEnum):
-    """The format of log lines on stderr."""
-
-    TEXT = "text"
-    JSON = "json"
+from ..execution import exit_code, one_line
+from ..options import Pairs, read_properties
+from ..run_logs import LogFormat, configure_logging, log, progress_shown
 
 
 def run(
@@ -63,7 +44,7 @@ def run(
     except RecordPublisherError as error:
         if log_format is not LogFormat.JSON:
             raise
-        log.error("%s", one_line(error))  # noqa: TRY400 - one line, as for every command
+        log.error("%s", one_line(error))
         raise typer.Exit(exit_code(error)) from None
     except Exception as error:
         if isinstance(error, (ImportError, OSError)) or context.obj["debug"]:
@@ -81,7 +62,6 @@ def _run_as_subtask(subtask: int, parallelism: int) -> None:
 
 
 async def _run(properties: Properties, job: Path, parallelism: int, log_format: LogFormat, console: object) -> None:
-    from recordpublisher.plugins.runtime.jobs.progress import JobProgressMeter
     from recordpublisher.plugins.runtime.jobs.subtask import run_subtask, streams_of
 
     streams_of(properties)
@@ -102,72 +82,3 @@ async def _supervise(
     options = ["--parallelism", str(parallelism), "--log-format", log_format.value]
     async with with_local_tracker(properties) as job_properties:
         await Supervisor([*command, *options], job_properties, parallelism, meter.update).run()
-
-
-_LIVE_SECONDS, _LINE_SECONDS = 1.0, 10.0
-
-
-def configure_logging(log_format: str, verbose: bool) -> Any:
-    """Set up logging; returns rich's console on a terminal, else None."""
-    log.setLevel(logging.INFO)
-    root = logging.getLogger()
-    if log_format == "json":
-        root.handlers[0].setFormatter(JsonLines())
-        return None
-    if not sys.stderr.isatty() or verbose:
-        return None
-    from rich.console import Console
-    from rich.logging import RichHandler
-
-    console = Console(stderr=True)
-    root.handlers = [RichHandler(console=console, show_path=False)]
-    return console
-
-
-@contextmanager
-def progress_shown(meter: JobProgressMeter, console: Any) -> Iterator[None]:
-    """Show the meter while the block runs, inside a running loop."""
-    showing = asyncio.ensure_future(_lines(meter) if console is None else _live(meter, console))
-    try:
-        yield
-    finally:
-        showing.cancel()
-        _log_progress(meter)
-
-
-async def _lines(meter: JobProgressMeter) -> None:
-    while True:
-        await asyncio.sleep(_LINE_SECONDS)
-        _log_progress(meter)
-
-
-async def _live(meter: JobProgressMeter, console: Any) -> None:
-    with console.status("starting") as status:
-        while True:
-            await asyncio.sleep(_LIVE_SECONDS)
-            if meter.has_reports:
-                status.update(str(meter.sample(time.monotonic())))
-
-
-def _log_progress(meter: JobProgressMeter) -> None:
-    if not meter.has_reports:
-        return
-    total = meter.sample(time.monotonic())
-    log.info("%s", total, extra={"fields": {"progress": asdict(total)}})
-
-
-class JsonLines(logging.Formatter):
-    """Formats each log entry as one JSON object: time, level, logger, message, and the traceback where there is one."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The line."""
-        entry = {
-            "time": datetime.fromtimestamp(record.created, tz=UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname,
-            "logger": record.name,
-            "message": record.getMessage(),
-            **getattr(record, "fields", {}),
-        }
-        if record.exc_info:
-            entry["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(entry, default=str)

@@ -1,0 +1,1 @@
+"""The subcommands, one file each: a function with Typer options of the same name."""
