@@ -1,4 +1,4 @@
-"""Parents and ancestors of shards, by `Shard.key`."""
+"""Parents, ancestors and children of shards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def parent_keys(shard: Shard) -> list[str]:
 
 
 def ancestor_keys(shards: Iterable[Shard], listed: Mapping[str, Shard]) -> set[str]:
-    """Every ancestor of `shards`. Behind a shard that is not `listed` the line is not known."""
+    """`Shard.key` of every ancestor of `shards`. The parents of a shard that is not `listed` are unknown."""
     found: set[str] = set()
     to_visit = [parent for shard in shards for parent in parent_keys(shard)]
     while to_visit:
@@ -22,3 +22,8 @@ def ancestor_keys(shards: Iterable[Shard], listed: Mapping[str, Shard]) -> set[s
             found.add(key)
             to_visit += parent_keys(listed[key]) if key in listed else []
     return found
+
+
+def children_of(parent: Shard, listed: Iterable[Shard]) -> list[Shard]:
+    """The listed children of a shard."""
+    return [child for child in listed if child.stream == parent.stream and parent.shard_id in child.parents]

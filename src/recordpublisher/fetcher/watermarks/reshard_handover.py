@@ -9,6 +9,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.shards import Shard
 
 from ..coordination.watermark_tracker import WatermarkTracker
+from ..shards.lineage import children_of
 from ..shards.shard_entry import ShardEntry, ShardStage
 from ..shards.shard_table import ShardTable
 from ..watermark_rules import holds_after_end
@@ -103,8 +104,3 @@ class ReshardHandover:
         if child.key in self._table:
             return self._table[child.key].stage is not ShardStage.WAITING
         return self._tracker.is_started(child.key)
-
-
-def children_of(parent: Shard, listed: Iterable[Shard]) -> list[Shard]:
-    """The listed children of a shard."""
-    return [child for child in listed if child.stream == parent.stream and parent.shard_id in child.parents]
