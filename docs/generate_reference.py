@@ -18,7 +18,7 @@ import typer
 
 import recordpublisher as rp
 from recordpublisher.cli.app import app
-from recordpublisher.fetcher.monitoring.metrics import SHARD_METRICS, SUBTASK_METRICS
+from recordpublisher.fetcher.monitoring.metric_definitions import SHARD_METRICS, SUBTASK_METRICS
 from recordpublisher.publishers import errors
 from recordpublisher.publishers.kinesis import error_mapping as advice
 from recordpublisher.publishers.kinesis import error_mapping as translation

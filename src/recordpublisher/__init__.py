@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from .fetcher.alarms import Alarm, AlarmKind
-from .fetcher.checkpoints.store import StateStore
+from .fetcher.checkpoints.state_store import StateStore
 from .fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus, WatermarkTracker
 from .fetcher.sink import Checkpoint, Sink, SinkContext
 from .publishers.base import BatchConsumer, RecordPublisher, RecordPublisherFactory, RunResult

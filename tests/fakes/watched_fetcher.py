@@ -3,7 +3,7 @@
 import asyncio
 
 from recordpublisher.fetcher.alarms import AlarmKind
-from recordpublisher.fetcher.checkpoints.store import StateStore
+from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.publishers.shard_tip import TipDistance
 from recordpublisher.testing.virtual_time import run_virtual
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.store import StateStore, SubtaskCheckpoints
+from recordpublisher.fetcher.checkpoints.state_store import StateStore, SubtaskCheckpoints
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.publishers.errors import FencedError
 from recordpublisher.publishers.positions import StartingPosition

@@ -4,9 +4,9 @@ import asyncio
 import ssl
 from contextlib import asynccontextmanager, suppress
 
+from recordpublisher.publishers.kinesis.fast_path.body_read_scheduler import BodyReadScheduler
 from recordpublisher.publishers.kinesis.fast_path.http1_pool import Http1ConnectionPool
 from recordpublisher.publishers.kinesis.fast_path.http1_response import BufferedBody
-from recordpublisher.publishers.kinesis.fast_path.read_scheduler import BodyReadScheduler
 
 REQUEST = b"POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\nhi"
 READ_BUFFER_BYTES = 4096

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from .checkpoints.store import CheckpointScheduler
+from .checkpoints.checkpoint_scheduler import CheckpointScheduler
 from .coordination.watermark_tracker import SubtaskReport, SubtaskStatus
 from .dependencies import FetcherDependencies
 from .monitoring.alarm_monitor import AlarmMonitor
+from .monitoring.metric_definitions import collect_metrics
 from .monitoring.metric_views import SubtaskView
-from .monitoring.metrics import collect_metrics
 from .monitoring.retention_periods import RetentionTimes
 from .monitoring.status_log import StatusLogger
 from .pipeline.bounds import BoundedResult, Bounds, EndReason, shard_outcome

@@ -2,7 +2,7 @@
 
 import json
 
-from recordpublisher.fetcher.checkpoints.store import StateStore, SubtaskCheckpoints
+from recordpublisher.fetcher.checkpoints.state_store import StateStore, SubtaskCheckpoints
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.testing.virtual_time import run_virtual
 

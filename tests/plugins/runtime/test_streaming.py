@@ -8,7 +8,7 @@ from contextlib import aclosing
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.checkpoints.store import StateStore
+from recordpublisher.fetcher.checkpoints.state_store import StateStore
 
 from fakes.memory_streams import PROPERTIES, install
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .finished_shard_announcements import FinishedShardAnnouncements
 from .heartbeat_messages import HeartbeatRequest, HeartbeatResponse, Rejection, Status, to_millis
 from .heartbeat_requests import HeartbeatRequests
-from .shard_announcements import ShardAnnouncements
 from .watermark_tracker import SubtaskReport, SubtaskStatus
 
 _STATUS_NAMES: dict[SubtaskStatus, Status] = {
@@ -69,7 +69,7 @@ class GroupMember:
 
     def __init__(self, config: MemberConfig, first_number: int, now: float) -> None:
         self.view = GroupView()
-        self.shards = ShardAnnouncements()
+        self.shards = FinishedShardAnnouncements()
         self.is_replaced = False
         """Whether another process reports for this subtask; then the last global watermark is never updated."""
         self.rejection: Rejection | None = None

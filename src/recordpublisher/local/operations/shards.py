@@ -1,4 +1,4 @@
-"""ListShards: filters, pages, and page tokens that are valid for five minutes."""
+"""ListShards, SplitShard, MergeShards and UpdateShardCount."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from recordpublisher.consumer.deserialization import Deserializer
 from recordpublisher.consumer.watermark_strategies import WatermarkStrategy
-from recordpublisher.fetcher.checkpoints.store import StateStore
+from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.coordination.watermark_tracker import WatermarkTracker
 from recordpublisher.fetcher.shards.assignment import ShardAssigner

@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
-from recordpublisher.fetcher.checkpoints.store import StateStore
+from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.records import Record, RecordBatch

@@ -2,9 +2,9 @@
 
 import asyncio
 
+from recordpublisher.publishers.kinesis.fast_path.body_read_scheduler import BodyReadScheduler
 from recordpublisher.publishers.kinesis.fast_path.http1_connection import Http1Connection
 from recordpublisher.publishers.kinesis.fast_path.http1_response import BufferedBody
-from recordpublisher.publishers.kinesis.fast_path.read_scheduler import BodyReadScheduler
 
 from servers.scripted_http import READ_BUFFER_BYTES, ok
 

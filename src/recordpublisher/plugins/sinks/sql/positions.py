@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, String, Table, Text, func, select
 
 from recordpublisher.fetcher.sink import State
-from recordpublisher.plugins.stores.sql.sessions import end_sessions, lock_table_creation, session_prefix
+from recordpublisher.plugins.stores.sql.postgresql_sessions import end_sessions, lock_table_creation, session_prefix
 from recordpublisher.publishers.errors import FencedError, StateError
 
 

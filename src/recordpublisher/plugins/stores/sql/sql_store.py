@@ -12,7 +12,7 @@ from recordpublisher.publishers.properties.properties import Properties, mask_pa
 
 from ..conditional_store import ConditionalStore, ConflictError, VersionedValue, new_version
 from .database import Database
-from .sessions import end_sessions, lock_table_creation, session_prefix
+from .postgresql_sessions import end_sessions, lock_table_creation, session_prefix
 
 T = TypeVar("T")
 TABLE = "recordpublisher_state"

@@ -6,8 +6,8 @@ import ssl
 from typing import Any
 from urllib.parse import urlsplit
 
+from .body_read_scheduler import BodyReadScheduler
 from .http1_pool import Http1ConnectionPool
-from .read_scheduler import BodyReadScheduler
 
 READ_BUFFER_BYTES = 256 * 1024
 

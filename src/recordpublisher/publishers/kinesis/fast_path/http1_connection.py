@@ -8,8 +8,8 @@ from typing import Any
 
 from ..error_mapping import MalformedResponseError
 from ..tls import share_read_buffer
+from .body_read_scheduler import BodyReadScheduler
 from .http1_response import BodyReader, ChunkedDecoder, ResponseHead, parse_response_head
-from .read_scheduler import BodyReadScheduler
 
 _MAX_HEAD_BYTES = 64 * 1024
 _HEAD_END = b"\r\n\r\n"

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 import aiohappyeyeballs
 from botocore import exceptions as sdk
 
+from .body_read_scheduler import BodyReadScheduler
 from .http1_connection import Http1Connection, ReaderFactory
 from .http1_response import BodyReader, ResponseHead
-from .read_scheduler import BodyReadScheduler
 
 _IDLE_SECONDS = 12.0
 """As in the SDK: less than the time after which servers and load balancers close idle connections."""

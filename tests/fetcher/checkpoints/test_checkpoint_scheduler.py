@@ -2,7 +2,7 @@
 
 import asyncio
 
-from recordpublisher.fetcher.checkpoints.store import CheckpointScheduler, SubtaskCheckpoints
+from recordpublisher.fetcher.checkpoints.checkpoint_scheduler import CheckpointScheduler
 from recordpublisher.testing.virtual_time import run_virtual
 
 
@@ -48,29 +48,6 @@ def test_stopping_waits_for_the_one_that_is_going_on():
 
 def test_stopping_takes_no_other():
     assert keep(-1) == (10, [])
-
-
-def test_a_store_sees_this_starts_generation():  # S6
-    calls = []
-
-    class Store:
-        async def open_generation(self, subtask):
-            return 4
-
-        async def load(self):
-            return [{"old": 1}]
-
-        async def store(self, subtask, generation, state):
-            calls.append((subtask, generation, state))
-
-    async def job():
-        checkpoints = SubtaskCheckpoints(Store(), 2)
-        opened = await checkpoints.open()
-        await checkpoints.store({"new": 1})
-        return opened
-
-    assert run_virtual(job()) == (4, [{"old": 1}])
-    assert calls == [(2, 4, {"new": 1})]
 
 
 def test_simultaneous_requests_share_one_checkpoint():  # a thousand shards may end in the same second

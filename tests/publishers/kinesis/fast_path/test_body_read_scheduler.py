@@ -2,7 +2,7 @@
 
 import asyncio
 
-from recordpublisher.publishers.kinesis.fast_path.read_scheduler import BodyReadScheduler
+from recordpublisher.publishers.kinesis.fast_path.body_read_scheduler import BodyReadScheduler
 
 
 class Reader:

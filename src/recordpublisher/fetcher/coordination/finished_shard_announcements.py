@@ -1,4 +1,4 @@
-"""ShardAnnouncements: the shards that a subtask announced as finished, and those that others announced (S2)."""
+"""FinishedShardAnnouncements: the shards that a subtask announced as finished, and those that others announced (S2)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ KEY_OVERHEAD = 8
 """Allowance for the encoding of one key."""
 
 
-class ShardAnnouncements:
+class FinishedShardAnnouncements:
     """Owns the announced shards until the coordinator confirms them, the queries to send, and the finished shards known here."""
 
     def __init__(self) -> None:

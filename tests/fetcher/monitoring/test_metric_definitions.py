@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 
-from recordpublisher.fetcher.monitoring.metrics import SHARD_METRICS, SUBTASK_METRICS, MetricType
+from recordpublisher.fetcher.monitoring.metric_definitions import SHARD_METRICS, SUBTASK_METRICS, MetricType
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 A1_SHARD = [

@@ -1,0 +1,27 @@
+"""SubtaskCheckpoints: a subtask stores under the generation of its start (S6)."""
+
+from recordpublisher.fetcher.checkpoints.state_store import SubtaskCheckpoints
+from recordpublisher.testing.virtual_time import run_virtual
+
+
+def test_a_store_sees_this_starts_generation():  # S6
+    calls = []
+
+    class Store:
+        async def open_generation(self, subtask):
+            return 4
+
+        async def load(self):
+            return [{"old": 1}]
+
+        async def store(self, subtask, generation, state):
+            calls.append((subtask, generation, state))
+
+    async def job():
+        checkpoints = SubtaskCheckpoints(Store(), 2)
+        opened = await checkpoints.open()
+        await checkpoints.store({"new": 1})
+        return opened
+
+    assert run_virtual(job()) == (4, [{"old": 1}])
+    assert calls == [(2, 4, {"new": 1})]
