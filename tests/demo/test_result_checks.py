@@ -1,8 +1,10 @@
-"""Each check fails on wrong output."""
+"""Each check fails on wrong output; the output is read by the log of Spark's file sink."""
+
+import json
 
 from recordpublisher.demo import result_checks
 from recordpublisher.demo.progress import DemoProgress
-from recordpublisher.demo.result_checks import OutputRows
+from recordpublisher.demo.result_checks import OutputRows, files_by_batch
 
 
 def rows(ids=(0, 1, 2), batch=(1, 1, 2), shards=("p", "p", "c"), times=(10, 20, 30)):
@@ -41,3 +43,27 @@ def test_a_watermark_that_falls_is_found():
 
     progress.global_watermarks.append(("flights", 4))
     assert not result_checks._watermark_never_fell(progress).passed
+
+
+def log_entry(folder, name, *paths):
+    lines = ["v1", *(json.dumps({"path": f"file://{path}", "action": "add"}) for path in paths)]
+    (folder / name).write_text("\n".join(lines))
+
+
+def test_a_compacted_entry_adds_only_the_files_of_its_own_batch(tmp_path):
+    log_entry(tmp_path, "0", "/x/a.parquet")
+    log_entry(tmp_path, "1", "/x/b%20b.parquet")
+    log_entry(tmp_path, "2.compact", "/x/a.parquet", "/x/b%20b.parquet", "/x/c.parquet")
+    log_entry(tmp_path, "3", "/x/d.parquet")
+    (tmp_path / ".3.crc").write_bytes(b"\x00")
+
+    assert files_by_batch(tmp_path) == {
+        0: ["/x/a.parquet"],
+        1: ["/x/b b.parquet"],
+        2: ["/x/c.parquet"],
+        3: ["/x/d.parquet"],
+    }
+
+
+def test_no_log_means_no_files(tmp_path):
+    assert files_by_batch(tmp_path / "missing") == {}

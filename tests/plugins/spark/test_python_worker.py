@@ -1,16 +1,17 @@
-"""The loop of a worker process: one, warm, and never a forked copy."""
+"""The event loop of a Python worker process: one for each process, never a forked copy; and its log level."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import time
 
 import pytest
 
-from recordpublisher.plugins.spark.python_worker import WorkerLoop, worker_loop
-from recordpublisher.publishers.errors import StateError
+from recordpublisher.plugins.spark.python_worker import LOG_VARIABLE, WorkerLoop, log_to_stderr, worker_loop
+from recordpublisher.publishers.errors import ConfigurationError, StateError
 
 
 async def loop_of() -> object:
@@ -21,7 +22,7 @@ def test_one_process_has_one_loop():
     assert worker_loop().run(loop_of()) is worker_loop().run(loop_of())
 
 
-def test_an_error_on_the_loop_is_raised_here():
+def test_an_error_on_the_loop_is_raised_by_run():
     async def fail() -> None:
         raise ValueError("there")
 
@@ -29,12 +30,12 @@ def test_an_error_on_the_loop_is_raised_here():
         worker_loop().run(fail())
 
 
-def test_warm_things_are_made_once():
+def test_a_cached_object_is_made_once():
     made = [worker_loop().cached("key", object) for _ in range(2)]
     assert made[0] is made[1]
 
 
-def test_what_is_there_when_all_is_warm_is_not_looked_through_again():
+def test_the_heap_is_frozen_once_and_not_again():
     gc.unfreeze()
     loop = WorkerLoop()
     loop.freeze_heap()
@@ -56,7 +57,7 @@ def test_a_forked_process_makes_a_loop_of_its_own():
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_what_ends_work_in_the_background_is_a_sentence_in_the_log_if_it_is_one_of_ours(caplog):
+def test_background_errors_are_logged_our_own_without_a_traceback(caplog):
     async def fail(error: Exception) -> None:
         raise error
 
@@ -69,3 +70,23 @@ def test_what_ends_work_in_the_background_is_a_sentence_in_the_log_if_it_is_one_
     ours, bug = caplog.records
     assert (ours.getMessage(), ours.exc_info) == ("work in the background failed: StateError: no such folder", None)
     assert bug.exc_info is not None
+
+
+@pytest.fixture
+def log_level():
+    ours = logging.getLogger("recordpublisher")
+    before = ours.level
+    yield lambda: ours.level
+    ours.setLevel(before)
+
+
+def test_the_log_level_is_taken_from_the_environment(monkeypatch, log_level):
+    monkeypatch.setenv(LOG_VARIABLE, "info")
+    log_to_stderr()
+    assert log_level() == logging.INFO
+
+
+def test_c2_an_invalid_log_level_names_the_variable_and_what_is_valid(monkeypatch, log_level):
+    monkeypatch.setenv(LOG_VARIABLE, "verbose")
+    with pytest.raises(ConfigurationError, match=f"{LOG_VARIABLE}.*'verbose'.*DEBUG, INFO"):
+        log_to_stderr()

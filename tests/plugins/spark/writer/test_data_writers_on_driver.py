@@ -1,13 +1,22 @@
-"""The target is looked at on the driver, once, and trouble that may pass is left to the tasks."""
+"""What the writers do on the driver, without Spark: they check the target once, and log one line for each batch."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 from pyspark.sql.types import StringType, StructType
 
 from recordpublisher.plugins.spark.python_worker import WorkerLoop
-from recordpublisher.plugins.spark.writer.data_writers import KinesisStreamWriter, check_target, probe_target
+from recordpublisher.plugins.spark.writer.data_writers import (
+    KinesisStreamWriter,
+    abort_line,
+    check_target,
+    commit_line,
+    probe_target,
+)
 from recordpublisher.plugins.spark.writer.write_options import WriteOptions
+from recordpublisher.plugins.spark.writer.write_task import TaskFigures
 from recordpublisher.publishers.errors import ConfigurationError, FatalKinesisError, StreamNotFoundError, TransientError
 
 from fakes.writable_stream import FakeKinesis
@@ -55,3 +64,26 @@ def test_a_region_that_is_missing_is_said_at_once(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(ConfigurationError, match=r"'aws\.region' is not set"):
         KinesisStreamWriter(WriteOptions.parse({"stream": "a"}), StructType().add("data", StringType())).check()
+
+
+TASKS = [TaskFigures(0, 0, 10, 1000, 2, 1, 1, 0, 3, 0.5), TaskFigures(1, 1, 5, 500, 1, 0, 0, 1, 0, 2.04)]
+
+
+def test_a_batch_is_one_line_with_its_sums_and_its_slowest_task():
+    assert commit_line("batch 7", TASKS) == (
+        "batch 7: 15 records and 1500 bytes put by 2 tasks, as 3 Kinesis records; 1 sent again, 1 throttled, 1 given up, "
+        "3 waits because of back-pressure; the slowest task (1) took 2.0 s"
+    )
+
+
+def test_a_batch_without_tasks_and_one_that_failed():
+    assert commit_line("batch 0", []).endswith("no task wrote")
+    assert abort_line("batch 7", TASKS[:1]).startswith(
+        "batch 7 failed: 10 records of 1 finished tasks are in the stream"
+    )
+
+
+def test_dead_letters_are_counted_apart_from_skipped_rows():
+    skipped = TaskFigures(0, 0, 8, 800, 8, 0, 0, given_up=2, waits=0, seconds=1.0)
+    assert "2 given up, " in commit_line("batch 7", [skipped])
+    assert "4 given up (2 dead letters), " in commit_line("batch 7", [skipped, replace(skipped, dead_letters=2)])
