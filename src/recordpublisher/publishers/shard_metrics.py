@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .records import RecordBatch
+
 
 @dataclass(slots=True)
 class ShardMetrics:
@@ -32,7 +34,7 @@ class ShardMetrics:
     foreign_sub_records: int = 0
     """Counter: sub-records dropped because their hash key belongs to another shard (S4)."""
     unchecked_sub_records: int = 0
-    """Counter: such sub-records that were kept, since the stream's record distribution cannot be asked (S4)."""
+    """Counter: such sub-records that were kept, since the stream's record distribution is not known (S4)."""
     skipped_records: int = 0
     """Counter: records without a readable value or time that were skipped (S7)."""
     dead_letters: int = 0
@@ -41,3 +43,13 @@ class ShardMetrics:
     """Counter: event times too far ahead of their arrival to move the watermark (W12)."""
     subscribed: int = 0
     """Gauge: 1 while a fan-out subscription is open."""
+
+    def count_read(self, batch: RecordBatch) -> None:
+        """Count the batch of a successful read."""
+        self.reads += 1
+        self.bytes_read += batch.raw_bytes
+        self.bytes_per_read = batch.raw_bytes
+        self.number_of_aggregated_records += batch.raw_count
+        self.number_of_deaggregated_records += len(batch)
+        if batch.millis_behind_latest is not None:
+            self.millis_behind_latest = batch.millis_behind_latest

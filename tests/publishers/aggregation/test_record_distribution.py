@@ -3,8 +3,8 @@ import asyncio
 import pytest
 
 from recordpublisher.publishers.aggregation.record_distribution import (
+    FAILED_INTERVAL_SECONDS,
     MIN_INTERVAL_SECONDS,
-    REFUSED_INTERVAL_SECONDS,
     ForeignSubRecords,
     RecordDistributionCheck,
 )
@@ -91,7 +91,7 @@ def test_s4_who_cannot_ask_keeps_such_sub_records_and_warns_once(error, caplog):
         check = service.check()
         for _ in range(3):
             assert await check.foreign_sub_records(service.clock.now_ms()) is UNCHECKED
-            await asyncio.sleep(REFUSED_INTERVAL_SECONDS + 1)
+            await asyncio.sleep(FAILED_INTERVAL_SECONDS + 1)
 
     run_virtual(run())
     assert len([one for one in caplog.records if one.levelname == "WARNING"]) == 1
@@ -105,7 +105,7 @@ def test_s4_a_right_that_is_granted_later_is_used():
         service.error = None
         assert await check.foreign_sub_records(service.clock.now_ms()) is UNCHECKED
         assert len(service.asked_at) == 1
-        await asyncio.sleep(REFUSED_INTERVAL_SECONDS)
+        await asyncio.sleep(FAILED_INTERVAL_SECONDS)
         assert await check.foreign_sub_records(service.clock.now_ms()) is DROP
 
     run_virtual(run())

@@ -130,7 +130,7 @@ def _row(lag: ShardLag) -> tuple[str, ...]:
 
 
 def _idle(lag: ShardLag) -> str:
-    return f"{duration(lag.idle_ms)}" if lag.is_idle and lag.idle_ms is not None else _yes_no(lag.is_idle)
+    return duration(lag.idle_ms) if lag.is_idle and lag.idle_ms is not None else _yes_no(lag.is_idle)
 
 
 def _yes_no(flag: bool | None) -> str:

@@ -43,9 +43,8 @@ def tail(
 
 
 async def _print_records(stream: str, properties: Properties, limit: int | None, stop_at_tip: bool) -> None:
-    from recordpublisher.plugins.runtime.streaming import (
-        stream as read_stream,  # brings the AWS SDK, which the other commands do without
-    )
+    # imported here, since it imports the AWS SDK, which other commands do without
+    from recordpublisher.plugins.runtime.streaming import stream as read_stream
 
     left = sys.maxsize if limit is None else limit
     async with aclosing(read_stream([stream], properties, stop_at_tip=stop_at_tip)) as batches:

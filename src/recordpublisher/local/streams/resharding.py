@@ -1,4 +1,4 @@
-"""Splitting, merging and re-counting shards: parents close, children open, the ring stays covered."""
+"""Splits, merges and changes of the shard count. Parents close, children open, and each hash key always belongs to one open shard."""
 
 from ..api_errors import invalid_argument
 from .shard import HashRange, Shard, uniform_ranges
@@ -32,9 +32,9 @@ def merge(stream: Stream, shard: Shard, adjacent: Shard) -> Shard:
 
 
 def update_shard_count(stream: Stream, target: int) -> None:
-    """Re-count uniformly: split at every new boundary, then merge what lies between two of them.
+    """Change the shard count to uniform ranges: split at every new boundary, then merge the shards between two boundaries.
 
-    Shards may live for no time on the way, as the service's do; raises InvalidArgumentException past double or half.
+    A shard in between may be split or merged again at once, as in the service; raises InvalidArgumentException past double or half.
     """
     current = len(stream.open_shards)
     if target > current * 2 or target * 2 < current:

@@ -43,7 +43,7 @@ class ShardLog:
         return len(self._fragments)
 
     def mark(self, now_ms: int) -> int:
-        """Take the next counter without a record: what a heartbeat's continuation and a closed shard's end carry."""
+        """Take the next counter without a record: for the continuation of an empty event, or the end of a closed shard."""
         self._last_counter = max(self._last_counter + 1, now_ms * TICKS_PER_MS)
         return self._last_counter
 

@@ -104,7 +104,7 @@ class Stream:
         return self._open[bisect_right(self._starts, hash_key) - 1]
 
     def target_of(self, hash_key: int) -> Shard:
-        """Return the shard that takes a new record: the one of its hash key, or with AUTO record distribution each in its turn."""
+        """Return the shard that takes a new record: the one of its hash key; with AUTO record distribution, round robin."""
         if self.distribution != "AUTO":
             return self.shard_for(hash_key)
         self._next_target += 1

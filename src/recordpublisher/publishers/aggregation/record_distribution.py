@@ -1,4 +1,4 @@
-"""RecordDistributionCheck: whether keys decide the shard of a stream's records, asked anew whenever that matters (S4)."""
+"""RecordDistributionCheck: whether partition keys decide the shard of a stream's records, requested again when needed (S4)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ log = logging.getLogger(__name__)
 
 MIN_INTERVAL_SECONDS = 10.0
 """Between two requests for one stream: an account has 20 DescribeStreamSummary calls a second."""
-REFUSED_INTERVAL_SECONDS = 600.0
-"""Between two requests after one that failed: the right may be granted later."""
+FAILED_INTERVAL_SECONDS = 600.0
+"""Between two requests after one that failed: the permission may be granted later."""
 ARRIVAL_TOLERANCE_MS = 60_000
 """How inaccurate an arrival time may be; the service guarantees nothing."""
 
@@ -36,14 +36,14 @@ class ForeignSubRecords(Enum):
 
     DROP = "keys decide the shard: the producer puts them again, into their own shard"
     KEEP = "keys do not decide the shard (AUTO record distribution)"
-    KEEP_UNCHECKED = "nobody may tell: a record twice is better than none"
+    KEEP_UNCHECKED = "not known, the request failed: a duplicate is better than a lost record"
 
 
 class RecordDistributionCheck:
-    """Owns what is known of one stream. AUTO is remembered for good: records of that time may still be read.
+    """Owns what is known about one stream. AUTO is never forgotten: records that were put at that time may still be read.
 
-    The distribution can change while the stream is read. That keys decide is therefore believed only for records that were put before
-    the request; it is asked again for later ones, at most every 10 s, and their shard waits for the answer.
+    The distribution can change while the stream is read. So a response "by key" holds only for records that were put before the request.
+    For later records the request is sent again, at most every 10 s, and their shard waits for the response.
     """
 
     def __init__(self, port: DistributionPort, stream: str, retries: RetryPolicy, clock: Clock) -> None:
@@ -51,42 +51,42 @@ class RecordDistributionCheck:
         self._stream = stream
         self._retries = retries
         self._clock = clock
-        self._asking = asyncio.Lock()
-        self._asked_at = self._refused_at = -math.inf
+        self._request_lock = asyncio.Lock()
+        self._requested_at = self._failed_at = -math.inf
         self._by_key_until_ms = -math.inf
         self._is_auto = False
         self._has_warned = False
 
     async def foreign_sub_records(self, arrival_ms: float) -> ForeignSubRecords:
-        """What to do with foreign sub-records of a record that was just read and arrived then. Raises: StreamNotFoundError."""
+        """What to do with foreign sub-records of a record that was just read; `arrival_ms` is its arrival. Raises: StreamNotFoundError."""
         read_at = self._clock.monotonic()
         if self._is_known_by_key(read_at, arrival_ms):
             return ForeignSubRecords.DROP
-        async with self._asking:
-            if not self._is_auto and not self._is_refused() and not self._is_known_by_key(read_at, arrival_ms):
-                await asyncio.sleep(max(0.0, self._asked_at + MIN_INTERVAL_SECONDS - self._clock.monotonic()))
-                await self._ask()
+        async with self._request_lock:
+            if not self._is_auto and not self._has_failed_lately() and not self._is_known_by_key(read_at, arrival_ms):
+                await asyncio.sleep(max(0.0, self._requested_at + MIN_INTERVAL_SECONDS - self._clock.monotonic()))
+                await self._request()
         if self._is_auto:
             return ForeignSubRecords.KEEP
-        return ForeignSubRecords.KEEP_UNCHECKED if self._is_refused() else ForeignSubRecords.DROP
+        return ForeignSubRecords.KEEP_UNCHECKED if self._has_failed_lately() else ForeignSubRecords.DROP
 
     def _is_known_by_key(self, read_at: float, arrival_ms: float) -> bool:
-        if self._is_auto or self._is_refused():
+        if self._is_auto or self._has_failed_lately():
             return False
-        return self._asked_at >= read_at or arrival_ms + ARRIVAL_TOLERANCE_MS <= self._by_key_until_ms
+        return self._requested_at >= read_at or arrival_ms + ARRIVAL_TOLERANCE_MS <= self._by_key_until_ms
 
-    def _is_refused(self) -> bool:
-        return self._clock.monotonic() < self._refused_at + REFUSED_INTERVAL_SECONDS
+    def _has_failed_lately(self) -> bool:
+        return self._clock.monotonic() < self._failed_at + FAILED_INTERVAL_SECONDS
 
-    async def _ask(self) -> None:
-        asked_at = self._clock.monotonic()
+    async def _request(self) -> None:
+        requested_at = self._clock.monotonic()
         try:
             found = await call_with_retries(lambda: self._port.record_distribution(self._stream), self._retries)
         except (KinesisError, RetriesExhaustedError) as error:
-            self._refused_at = self._clock.monotonic()
+            self._failed_at = self._clock.monotonic()
             self._warn_once(error)
             return
-        self._asked_at, self._is_auto = asked_at, not found.by_key
+        self._requested_at, self._is_auto = requested_at, not found.by_key
         if found.by_key and found.server_ms is not None:
             self._by_key_until_ms = found.server_ms
 
@@ -95,7 +95,7 @@ class RecordDistributionCheck:
             self._has_warned = True
             log.warning(
                 "cannot find out whether keys decide the shard of the records of %s, so sub-records with the key of another shard are "
-                "kept, and some may come twice: %s",
+                "kept, and some may be read twice: %s",
                 self._stream,
                 error,
             )

@@ -77,11 +77,8 @@ class FanOutRecordPublisher(RecordPublisher):
         self._is_running = True
         try:
             return await self._run(consumer)
-        except (
-            StreamNotFoundError,
-            DataLossError,
-        ):  # the job may continue without this stream or shard, so the others may deregister
-            raise
+        except (StreamNotFoundError, DataLossError):
+            raise  # the job may continue without this stream or shard, so the consumer may still be deregistered at the end
         except Exception:
             self._registrar.keep_registered(self._shard.stream)
             raise
@@ -186,18 +183,8 @@ class FanOutRecordPublisher(RecordPublisher):
             len(raw),
             sum([len(record.data) for record in raw]),
         )
-        self._count(batch)
+        self._metrics.count_read(batch)
         return batch
-
-    def _count(self, batch: RecordBatch) -> None:
-        metrics = self._metrics
-        metrics.reads += 1
-        metrics.bytes_read += batch.raw_bytes
-        metrics.bytes_per_read = batch.raw_bytes
-        metrics.number_of_aggregated_records += batch.raw_count
-        metrics.number_of_deaggregated_records += len(batch)
-        if batch.millis_behind_latest is not None:
-            metrics.millis_behind_latest = batch.millis_behind_latest
 
 
 def _ends_the_shard(event: ReadResponse) -> bool:

@@ -17,10 +17,11 @@ from ..errors import (
     ThrottledError,
     TransientError,
 )
+from ..kinesis.listing import is_shard_listed
 from ..kinesis.ports import ListingPort
 from ..retry import RetryPolicy, call_with_retries
 from ..shard_metrics import ShardMetrics
-from ..shards import Shard, is_listing_older_than
+from ..shards import Shard
 from .config import FanOutConfig
 from .preemption_detector import SubscriptionPreemptionDetector
 from .registration.consumer_registrar import ConsumerRegistrar
@@ -179,12 +180,6 @@ class ResourceNotFoundResolver:
         """
         if self._registrar.arn(shard.stream) != arn:  # another shard's reader has registered it already
             return True
-        if not await call_with_retries(lambda: self._is_listed(shard), self._policy):
+        if not await call_with_retries(lambda: is_shard_listed(self._listing, shard), self._policy):
             raise DataLossError(f"{shard.key} is gone: it is past the stream's retention and was not read to its end")
         return await self._registrar.reregister_if_gone(shard.stream, arn)
-
-    async def _is_listed(self, shard: Shard) -> bool:
-        listed = await self._listing.list_shards(shard.stream_arn or shard.stream)
-        if is_listing_older_than(shard, listed):
-            raise TransientError("ListShards", "NotListedYet", f"{shard.key} is not found and not listed yet")
-        return any(one.shard_id == shard.shard_id for one in listed)

@@ -1,6 +1,6 @@
 """Calls to Amazon Kinesis: the only package here that knows the AWS SDK. Start at `client.py` and `ports.py`.
 
-Public: what a publisher of another AWS service needs too, credentials, endpoints, retries and error translation.
+Public: what a publisher of another AWS service needs too: credentials, endpoints, retries and error translation.
 """
 
 from ..properties.table import LIST_SHARDS_RETRIES

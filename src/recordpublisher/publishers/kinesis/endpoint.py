@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from ..errors import ConfigurationError
 from ..properties.properties import Properties
@@ -15,6 +15,7 @@ from .credentials import profile_session
 
 _REGION = re.compile(r"[a-z]+(-[a-z]+)+-\d+")
 _SIGNING_REGION = "us-east-1"
+DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def endpoint_of(properties: Properties) -> str | None:
@@ -46,6 +47,12 @@ def region_of(properties: Properties, streams: Iterable[str] = ()) -> str:
     if in_arns - {region} and not properties.is_set(ENDPOINT):
         raise ConfigurationError(REGION.key, region, f"the region of the streams' ARNs: {', '.join(sorted(in_arns))}")
     return region
+
+
+def host_header(url: SplitResult) -> str:
+    """The host of a URL as it is signed and sent: without the scheme's default port."""
+    host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname or ""
+    return host if url.port in (None, DEFAULT_PORTS[url.scheme]) else f"{host}:{url.port}"
 
 
 def _is_http_url(text: str) -> bool:

@@ -130,9 +130,8 @@ def error_for_code(api: str, code: str, message: str, http_status: int = 0) -> K
 def _kind_of(code: str, http_status: int) -> type[KinesisError]:
     if code in THROTTLED or http_status == 429:
         return ThrottledError
-    if (
-        code in TRANSIENT or http_status >= 500 or http_status == 408
-    ):  # a load balancer sends 408 before it closes an idle connection
+    # a load balancer sends 408 before it closes an idle connection
+    if code in TRANSIENT or http_status >= 500 or http_status == 408:
         return TransientError
     return FatalKinesisError
 

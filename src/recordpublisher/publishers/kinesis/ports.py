@@ -136,7 +136,7 @@ class PutRecordsResponse(msgspec.Struct, rename={"failed": "FailedRecordCount", 
 
 @dataclass(frozen=True, slots=True)
 class StreamSummary:
-    """What a writer needs to know of a stream: the largest record (bytes of data and key), and whether records go by key (S4)."""
+    """The properties of a stream that a writer needs: largest record (bytes of data and key), and whether keys decide the shard (S4)."""
 
     max_record_bytes: int
     distributes_by_key: bool
@@ -144,7 +144,7 @@ class StreamSummary:
 
 @dataclass(frozen=True, slots=True)
 class RecordDistribution:
-    """How a stream distributed its records when the service answered, at `server_ms` by its clock (None: not said) (S4)."""
+    """How a stream distributed its records at `server_ms`, the service's time of the response (None: not known) (S4)."""
 
     by_key: bool
     server_ms: int | None = None

@@ -96,9 +96,9 @@ class PollingRecordPublisher(RecordPublisher):
     async def _publish(self, response: ReadResponse, consumer: BatchConsumer) -> None:
         batch = await self._batch_of(response)
         position, next_iterator = batch.read_position, response.next_iterator
-        taking = consumer(batch)
+        consuming = consumer(batch)
         del response, batch  # free the records as soon as the consumer does, before the next read (P6)
-        self._advance(position, next_iterator, await taking)
+        self._advance(position, next_iterator, await consuming)
 
     def _resume(self, carried: CarriedReaderState) -> None:
         """Continue from the state of an earlier publisher of the shard. Its iterator is valid only for the same position."""
@@ -175,18 +175,8 @@ class PollingRecordPublisher(RecordPublisher):
         read_bytes = batch.raw_bytes + key_bytes_of(raw)
         self._next_read_at = next_read_at(self._read_at, self._responded_at, self._config.interval_seconds, read_bytes)
         self._size = self._size.after(batch, read_bytes)
-        self._count(batch)
+        self._metrics.count_read(batch)
         return batch
-
-    def _count(self, batch: RecordBatch) -> None:
-        metrics = self._metrics
-        metrics.reads += 1
-        metrics.number_of_aggregated_records += batch.raw_count
-        metrics.number_of_deaggregated_records += len(batch)
-        metrics.bytes_read += batch.raw_bytes
-        metrics.bytes_per_read = batch.raw_bytes
-        if batch.millis_behind_latest is not None:
-            metrics.millis_behind_latest = batch.millis_behind_latest
 
     def _advance(self, read: SequenceNumber | None, next_iterator: str | None, returned: SequenceNumber | None) -> None:
         """Resume only from the returned position (P1). `next_iterator` is valid only if that is `read`, the end of the batch."""

@@ -6,11 +6,12 @@ import functools
 
 from ..clock import Clock
 from ..errors import DataLossError, RecordPublisherError, ResourceInUseError, ResourceNotFoundError, TransientError
+from ..kinesis.listing import is_shard_listed
 from ..kinesis.ports import ListingPort, PollingPort
 from ..positions import StartingPosition
 from ..retry import RetryPolicy, call_with_retries, retry_counter
 from ..shard_metrics import ShardMetrics
-from ..shards import Shard, is_listing_older_than
+from ..shards import Shard
 from .rate_control import MAX_ITERATOR_AGE_SECONDS, retry_pause_seconds
 
 
@@ -73,12 +74,9 @@ async def explain_not_found(
 
     async def still_listed() -> bool:
         try:
-            listed = await listing.list_shards(shard.stream_arn or shard.stream)
+            return await is_shard_listed(listing, shard)
         except ResourceInUseError as busy:  # the stream is being created or deleted: list again
             raise TransientError(busy.api, busy.code, str(busy)) from busy
-        if is_listing_older_than(shard, listed):
-            raise TransientError(error.api, error.code, f"{shard.key} is not found and not listed yet")
-        return any(one.shard_id == shard.shard_id for one in listed)
 
     if await call_with_retries(still_listed, policy):
         return TransientError(error.api, error.code, f"{shard.key} is not found, though it is listed")

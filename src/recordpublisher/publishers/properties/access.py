@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from .property_types import choice, integer, text
 
-# access
 REGION = text("aws.region", "The AWS region; taken from a stream ARN or the environment when not set.", group="Access")
 ENDPOINT = text("aws.endpoint", "Another endpoint than the region's, for example an embedded one.", group="Access")
 CREDENTIALS_PROVIDER = choice(

@@ -42,12 +42,8 @@ class Http1Client:
         try:
             is_plain = self._session._proxy_config.proxy_url_for(url) is None and not urlsplit(url).query
             tls = self._session._sessions[None].connector._ssl
-        except (
-            AttributeError,
-            KeyError,
-            TypeError,
-        ):  # the SDK's session is being opened, or this version keeps it elsewhere
-            return None
+        except (AttributeError, KeyError, TypeError):
+            return None  # the SDK's session is being opened, or this version keeps it elsewhere
         if not is_plain or not isinstance(tls, ssl.SSLContext):
             return None
         return Http1ConnectionPool(

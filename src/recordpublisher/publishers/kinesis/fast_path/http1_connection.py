@@ -78,7 +78,7 @@ class Http1Connection(asyncio.BufferedProtocol):
             await self._drained.wait()
             if (
                 response.done()
-            ):  # failed before all was sent: the server would take the next request for the rest of this one
+            ):  # before the request was sent whole: the server would take the next request for the rest of it
                 self.abort()
                 return
             self._transport.write(request[start : start + _WRITE_BYTES])
@@ -137,7 +137,7 @@ class Http1Connection(asyncio.BufferedProtocol):
         self._fail(ConnectionResetError(str(exc or "closed by the server")))
         self._closed.set_result(None)
 
-    # --- for the scheduler and for writing -----------------------------------------------------------------------------------------------
+    # --- for the scheduler and for writing ----------------------------------------------------------------------------------------
 
     def pause(self) -> None:
         """Stop reading; the kernel buffers what comes."""

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import aiohappyeyeballs
 from botocore import exceptions as sdk
 
+from ..endpoint import DEFAULT_PORTS
 from .body_read_scheduler import BodyReadScheduler
 from .http1_connection import Http1Connection, ReaderFactory
 from .http1_response import BodyReader, ResponseHead
@@ -24,7 +25,6 @@ _SILENT_SECONDS = 1.0
 _ADDRESSES_SECONDS = 10.0
 """Addresses are cached for this long, so that a thousand shards that start at once resolve them once."""
 _SECOND_ADDRESS_SECONDS = 0.25
-_PORTS = {"http": 80, "https": 443}
 
 
 class Http1ConnectionPool:
@@ -171,7 +171,7 @@ class Http1ConnectionPool:
 
     async def _resolve(self) -> list[Any]:
         parts = urlsplit(self._url)
-        port = parts.port or _PORTS[parts.scheme]
+        port = parts.port or DEFAULT_PORTS[parts.scheme]
         return await asyncio.get_running_loop().getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
 
 

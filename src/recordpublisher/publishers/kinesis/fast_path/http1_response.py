@@ -63,7 +63,7 @@ class ChunkedDecoder:
             raise MalformedResponseError("a chunk without its size")
         return at
 
-    # --- handlers of a line, each of which sets the handler of the next ------------------------------------------------------------------
+    # --- handlers of a line, each of which sets the handler of the next -----------------------------------------------------------
 
     def _on_size(self, line: bytes) -> None:
         size = _SIZE.match(line)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Protocol
-from urllib.parse import SplitResult, quote, urlsplit
+from urllib.parse import quote, urlsplit
 
 from botocore.utils import normalize_url_path
 
@@ -16,7 +16,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import MASK
 from recordpublisher.publishers.properties.table import CREDENTIALS_PROVIDER
 
-_PORTS = {"http": 80, "https": 443}
+from ..endpoint import host_header
 
 
 class Credentials(Protocol):
@@ -46,7 +46,7 @@ class SignedPost:
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
-        self._host = _host_of(parts)
+        self._host = host_header(parts)
         self._fixed = f"POST\n{quote(normalize_url_path(parts.path), safe='/~')}\n\n"
         sent = {"Host": self._host, **self.headers, "Accept-Encoding": "identity"}
         self._start = f"POST {parts.path or '/'} HTTP/1.1\r\n" + "".join(f"{k}: {v}\r\n" for k, v in sent.items())
@@ -86,9 +86,3 @@ class SignedPost:
                 key = hmac.digest(key, part.encode(), "sha256")
             self._key = ((secret, day), key)
         return self._key[1]
-
-
-def _host_of(url: SplitResult) -> str:
-    """The host as signed and sent: without the scheme's default port."""
-    host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname or ""
-    return host if url.port in (None, _PORTS[url.scheme]) else f"{host}:{url.port}"

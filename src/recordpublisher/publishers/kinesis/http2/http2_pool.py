@@ -52,9 +52,8 @@ class Http2ConnectionPool:
     async def _open_another(self) -> None:
         if self._opening is None or self._opening.done():
             self._opening = asyncio.create_task(self._open())
-            self._opening.add_done_callback(
-                lambda task: task.cancelled() or task.exception()
-            )  # all waiters may be gone; this marks the exception as retrieved
+            # all waiters may be gone; this marks the exception as retrieved
+            self._opening.add_done_callback(lambda task: task.cancelled() or task.exception())
         opening = self._opening
         await asyncio.wait([opening])  # a cancelled waiter does not cancel it for the others
         if opening.cancelled():

@@ -7,6 +7,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from botocore.awsrequest import AWSPreparedRequest, HeadersDict
 
+from ..endpoint import host_header
 from .http2_pool import Http2ConnectionPool
 from .http2_stream import Http2Stream
 
@@ -75,11 +76,5 @@ def _headers(request: AWSPreparedRequest, url: SplitResult) -> list[tuple[str, s
         for name, value in request.headers.items()
     }
     path = f"{url.path or '/'}{f'?{url.query}' if url.query else ''}"
-    pseudo = {":method": request.method, ":authority": _authority(url), ":scheme": url.scheme, ":path": path}
+    pseudo = {":method": request.method, ":authority": host_header(url), ":scheme": url.scheme, ":path": path}
     return [*pseudo.items(), *((name, value) for name, value in given.items() if name not in _HTTP1_ONLY_HEADERS)]
-
-
-def _authority(url: SplitResult) -> str:
-    """Host and port as the SDK signs them: without the scheme's default port."""
-    host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname or ""
-    return host if url.port in (None, {"https": 443, "http": 80}[url.scheme]) else f"{host}:{url.port}"
