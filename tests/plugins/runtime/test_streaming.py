@@ -9,6 +9,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.fetcher.checkpoints.state_store import StateStore
+from recordpublisher.local import serve_in_thread
 
 from fakes.memory_streams import PROPERTIES, install
 
@@ -147,6 +148,18 @@ def test_bad_input_is_told_before_the_first_record(orders):
         consumed(max_records=-1)
     with pytest.raises(rp.ConfigurationError, match="no-such"):
         rp.consume(["orders"], {"flink.stream.recordpublisher": "no-such"})
+
+
+def test_without_a_start_everything_up_to_the_tip_is_read():
+    with serve_in_thread(streams={"orders": 1}) as served:
+        for number in range(3):
+            served.call(served.endpoint.stream("orders").put, b"%d" % number, "key")
+        properties = served.endpoint.properties()
+        start = "flink.stream.initpos"
+
+        assert start not in properties
+        assert [record.data for record in rp.consume("orders", properties, stop_at_tip=True)] == [b"0", b"1", b"2"]
+        assert list(rp.consume("orders", {**properties, start: "LATEST"}, stop_at_tip=True)) == []
 
 
 async def test_stream_gives_whole_batches(orders):

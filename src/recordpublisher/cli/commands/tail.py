@@ -12,7 +12,6 @@ import typer
 
 from recordpublisher.plugins.sinks.files.jsonl import as_json
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import INITIAL_POSITION
 from recordpublisher.publishers.records import RecordBatch
 
 from ..execution import run_until_signal
@@ -37,8 +36,6 @@ def tail(
     Starts where flink.stream.initpos says; when it is not set: at the end with --follow, at the oldest record with --no-follow.
     """
     properties = read_properties(file, pairs)
-    if not follow and not properties.is_set(INITIAL_POSITION):
-        properties = properties.merged({INITIAL_POSITION.key: "TRIM_HORIZON"})
     run_until_signal(_print_records(stream, properties, limit, stop_at_tip=not follow))
 
 

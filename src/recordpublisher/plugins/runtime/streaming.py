@@ -10,8 +10,11 @@ from typing import Any
 from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.sink import Sink, State
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import INITIAL_POSITION
 from recordpublisher.publishers.records import Record, RecordBatch
 
+from .arguments import checked_properties
 from .background_loop import BackgroundLoop
 from .data_fetcher import DataFetcher
 
@@ -36,13 +39,16 @@ def stream(
     """Batches as they are read: `async for batch in rp.stream(["orders"], properties)`.
 
     A batch is done when the next one is requested; a slow loop therefore slows down the reading. The iteration ends at a bound (seconds,
-    records, bytes, epoch ms, or `stop_at_tip`), otherwise never. Raises: ConfigurationError at once, other errors from the iteration.
+    records, bytes, epoch ms, or `stop_at_tip`), otherwise never. It starts where `flink.stream.initpos` says; when that is not set, at
+    the oldest record with `stop_at_tip` (what there is now), else at the tip (what comes from now on).
+
+    Raises: ConfigurationError at once, other errors from the iteration.
     """
     bounds = Bounds(max_time, max_records, max_bytes, until_event_time, stop_at_tip)
     sink = _IterationSink()
     fetcher = DataFetcher(
         streams,
-        properties,
+        _from_the_oldest(properties) if stop_at_tip else properties,
         sink=sink,
         deserializer=deserializer,
         timestamp_assigner=timestamp_assigner,
@@ -56,10 +62,18 @@ def stream(
 def consume(streams: str | Sequence[str], properties: Mapping[str, object], **options: Any) -> Iterator[Record]:
     """Records one by one, for scripts and notebooks: `for record in rp.consume(["orders"], properties)`.
 
-    Takes the options of `stream`. The event loop runs in a thread of its own, so this also works in notebooks. A batch is done when the
-    record after its last one is requested. Raises: ConfigurationError at once, other errors from the iteration.
+    Takes the options of `stream`, and starts where it starts. The event loop runs in a thread of its own, so this also works in notebooks.
+    A batch is done when the record after its last one is requested.
+
+    Raises: ConfigurationError at once, other errors from the iteration.
     """
     return _records(stream(streams, properties, **options))
+
+
+def _from_the_oldest(properties: Mapping[str, object]) -> Properties:
+    """The properties with TRIM_HORIZON where no start is given: from the tip to the tip there is nothing to read."""
+    given = checked_properties(properties)
+    return given if given.is_set(INITIAL_POSITION) else given.merged({INITIAL_POSITION.key: "TRIM_HORIZON"})
 
 
 class _IterationSink(Sink):
