@@ -19,6 +19,7 @@ from recordpublisher.publishers.errors import ConfigurationError, PluginError, R
 FAILED = 1
 BAD_CONFIGURATION = 2
 ALARM = 3
+PATIENCE_SECONDS = 5.0
 
 
 class Commands(TyperGroup):
@@ -88,14 +89,21 @@ T = TypeVar("T")
 
 def run_until_signal(work: Coroutine[Any, Any, T]) -> T | None:
     """Run `work` and return its result. SIGINT (Ctrl-C) and SIGTERM cancel it, so that it can close what it opened; the result is then
-    None, which is no error."""
+    None, which is no error. More of them wait for the closing, for `PATIENCE_SECONDS`; a later one breaks it off."""
     return asyncio.run(_run(work))
 
 
 async def _run(work: Coroutine[Any, Any, T]) -> T | None:
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
+    first: list[float] = []
+
+    def cancel() -> None:
+        if not first or loop.time() - first[0] > PATIENCE_SECONDS:
+            task.cancel()
+        first.append(loop.time())
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, task.cancel)
+        loop.add_signal_handler(number, cancel)
     await asyncio.wait([task])
     return None if task.cancelled() else task.result()

@@ -59,6 +59,56 @@ def test_an_interruption_cancels_and_waits(interruptible):
     assert ended == [True]
 
 
+def test_a_second_interruption_waits_until_the_first_has_closed_everything(interruptible):
+    ended, caller = [], threading.get_ident()
+
+    async def long():
+        try:
+            signal.pthread_kill(caller, signal.SIGINT)
+            await asyncio.sleep(100)
+        finally:
+            for _ in range(3):
+                signal.pthread_kill(caller, signal.SIGINT)
+                await asyncio.sleep(0.02)
+            ended.append(True)
+
+    with BackgroundLoop("test") as loop:
+        with pytest.raises(KeyboardInterrupt):
+            loop.run(long())
+        assert ended == [True]
+
+
+def test_an_interruption_while_closing_is_raised_when_it_is_closed(interruptible):
+    closed, caller = [], threading.get_ident()
+
+    async def close():
+        signal.pthread_kill(caller, signal.SIGINT)
+        await asyncio.sleep(0.02)
+        closed.append(True)
+
+    with BackgroundLoop("test") as loop:
+        with pytest.raises(KeyboardInterrupt):
+            loop.close(close())
+        assert closed == [True]
+
+
+def test_who_interrupts_again_after_some_seconds_waits_no_longer(interruptible):
+    caller, may_end = threading.get_ident(), threading.Event()
+
+    async def long():
+        try:
+            signal.pthread_kill(caller, signal.SIGINT)
+            await asyncio.sleep(100)
+        finally:
+            signal.pthread_kill(caller, signal.SIGINT)
+            await asyncio.to_thread(may_end.wait)
+
+    with BackgroundLoop("test", patience_seconds=-1) as loop:
+        with pytest.raises(KeyboardInterrupt):
+            loop.run(long())
+        may_end.set()
+
+
 class InterruptedOnce(threading.Event):
     """Where an interruption strikes that comes before what is waited for."""
 

@@ -139,6 +139,29 @@ def test_a_keyboard_interrupt_while_waiting_ends_everything(monkeypatch, interru
         next(consumed())
 
 
+class InterruptsClosing(KeptStates):
+    """Interrupts the thread that waits for the iteration a second time, while the job is closed."""
+
+    def __init__(self):
+        super().__init__()
+        self.caller, self.closed = threading.get_ident(), False
+
+    async def close(self):
+        signal.pthread_kill(self.caller, signal.SIGINT)
+        await asyncio.sleep(0.05)
+        self.closed = True
+
+
+def test_a_second_keyboard_interrupt_does_not_break_off_the_closing(monkeypatch, interruptible):
+    install(monkeypatch, {"a": InterruptsOnce()})
+    store = InterruptsClosing()
+
+    with pytest.raises(KeyboardInterrupt):
+        next(consumed(state_store=store))
+
+    assert store.closed
+
+
 def test_an_iteration_that_never_begins_leaves_nothing(orders):
     consumed()
 

@@ -143,7 +143,7 @@ def _records(batches: AsyncGenerator[RecordBatch, None]) -> Generator[Record, No
             while (batch := loop.run(_next(batches))) is not None:
                 yield from batch
         finally:
-            loop.run(batches.aclose())
+            loop.close(batches.aclose())
 
 
 async def _next(batches: AsyncGenerator[RecordBatch, None]) -> RecordBatch | None:
