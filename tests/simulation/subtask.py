@@ -36,7 +36,7 @@ from .source import SimulatedSource
 
 STARTUP_SECONDS = 20.0
 BEATS_SECONDS = 0.5
-"""How much more running time a process may count than it had: it measures by beats, and a suspension begins between two."""
+"""How much more running time a process may count than it had: it measures at ticks, and a suspension begins between two."""
 
 
 def owner_of(shard: Shard, parallelism: int) -> int:

@@ -30,8 +30,8 @@ log = logging.getLogger("recordpublisher.fetcher")
 class ShardLifecycle:
     """Owns the shards of a subtask and the parts that work on them. Its `on_...` methods are what these parts call.
 
-    Between the parts goes one thing, a ShardEntry: a reader queues its batches (`on_queue_changed`), which may wake the emitter
-    (`update`). When the emitter has written the last one (`on_ended`), the readers of its children start (`start_readers`).
+    The parts work on the same ShardEntry: a reader queues its batches (`on_queue_changed`), which may wake the emitter (`update`). When
+    the emitter has written the last one (`on_ended`), the readers of its children start (`start_readers`).
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class ShardLifecycle:
             self._completion.complete(EndReason.ALL_ENDED)
 
     def on_heartbeat(self) -> None:
-        """The sync interval is over: decide again about stragglers, report, start what may start."""
+        """A sync interval has passed: decide again about stragglers, report, and emit what is due."""
         self.stragglers.update()
         self.alignment.max_watermark = self.stragglers.max_watermark
         self.emitter.on_heartbeat()
@@ -122,7 +122,7 @@ class ShardLifecycle:
         self.owned.add_new(children)
 
     def on_queue_changed(self, entry: ShardEntry) -> None:
-        """A shard's reader started, queued a batch, or came to the shard's end."""
+        """A shard's reader started, queued a batch, or reached the shard's end."""
         self.update(entry)
         if not entry.queue and not entry.is_open:
             self.on_ended(entry)

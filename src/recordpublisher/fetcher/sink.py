@@ -25,7 +25,7 @@ class SinkContext:
     """What a sink receives when it is opened: its subtask, the parallelism, and the job's streams.
 
     - `request_checkpoint()` requests a checkpoint soon. A sink that keeps rows until the next checkpoint limits its memory with it.
-    - `await reject(batch, reason)` gives up a record, as a batch of one, that can never be written. Depending on
+    - `await reject(batch, reason)` reports a record, as a batch of one, that can never be written. Depending on
       `flink.deserializer.error` the job fails, the record is skipped and counted, or it goes to the dead-letter sink (S7). When it
       returns, the sink has no more to do with the record.
     """

@@ -170,6 +170,7 @@ class SubtaskFetcher:
         await asyncio.gather(*others, return_exceptions=True)
         await asyncio.shield(asyncio.gather(emitting, checkpointing, return_exceptions=True))
         is_past_event_time = self._shards.termination.is_past_event_time
+        # Both depend on the queues, which are dropped next.
         self._past_event_time = {entry.key: entry.next_watermark for entry in self._table if is_past_event_time(entry)}
         for entry in self._table:
             entry.at_tip = entry.at_tip and not entry.queue

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 
 def shard_watermark(next_watermark: int | None, emitted: int | None) -> int | None:
-    """The watermark with which a shard enters the global minimum: that of its next record, or of its last one when none waits (W1)."""
+    """The watermark with which a shard enters the global minimum: that of its next queued record, or else of its last one (W1)."""
     return emitted if next_watermark is None else next_watermark
 
 
@@ -28,8 +28,8 @@ def is_active(is_open: bool, is_idle: bool, has_next_record: bool) -> bool:
 def holds_after_end(has_children: bool, has_unread_child: bool, waited_ms: float, timeout_ms: float) -> bool:
     """Whether others wait for a shard that was read to its end (W5).
 
-    It stands for its children until they are read: while none is known, or while one could be read and is not yet. A child that still
-    waits for its other parent does not count, since that parent stands for it. After `timeout_ms` nobody waits any more.
+    It holds the watermark for its children: as long as no child is known, or one could be read and is not. A child that still waits for
+    its other parent does not count, since that parent holds the watermark for it. After `timeout_ms` nobody waits any more.
     """
     return waited_ms < timeout_ms and (has_unread_child or not has_children)
 

@@ -29,7 +29,7 @@ class Scene:
 
     async def put(self, batch, after=1.0):
         self.clock.seconds += after
-        self.suspension.reset()  # as if it beat all the time
+        self.suspension.reset()  # as if the loop ticked all the time
         return await self.queues.output_for(self.entry).put(batch)
 
 

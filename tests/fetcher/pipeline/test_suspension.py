@@ -2,7 +2,7 @@
 
 import asyncio
 
-from recordpublisher.fetcher.pipeline.suspension import BEAT_SECONDS, SuspensionDetector
+from recordpublisher.fetcher.pipeline.suspension import TICK_SECONDS, SuspensionDetector
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 from fakes.shard_entries import StoppedClock
@@ -29,8 +29,8 @@ def test_a_gap_is_detected_once_by_the_first_check():
     made.check()
     made.check()
 
-    assert gaps == [60 - BEAT_SECONDS]
-    assert made.lost_seconds == 60 - BEAT_SECONDS
+    assert gaps == [60 - TICK_SECONDS]
+    assert made.lost_seconds == 60 - TICK_SECONDS
 
 
 def test_a_machine_that_slept_shows_it_on_the_wall_clock_only():
@@ -66,17 +66,17 @@ def test_running_time_counts_neither_suspension_nor_the_time_between_runs():  # 
     clock = StoppedClock()
     made, _ = suspension(clock)
     for _ in range(4):
-        clock.seconds += BEAT_SECONDS
-        made.beat()
+        clock.seconds += TICK_SECONDS
+        made.tick()
     clock.seconds += 100  # suspended
-    made.beat()
+    made.tick()
     clock.seconds += 100  # between two runs
     made.reset()
 
-    assert made.running_seconds == 5 * BEAT_SECONDS
+    assert made.running_seconds == 5 * TICK_SECONDS
 
 
-async def beat(seconds, starve=0.0):
+async def ticks(seconds, starve=0.0):
     made, gaps = suspension(VirtualClock())
     running = asyncio.create_task(made.run())
     loop, end = asyncio.get_running_loop(), asyncio.get_running_loop().time() + seconds
@@ -88,13 +88,13 @@ async def beat(seconds, starve=0.0):
 
 
 def test_a_process_that_runs_loses_nothing():
-    lost, gaps = run_virtual(beat(20))
+    lost, gaps = run_virtual(ticks(20))
 
     assert (round(lost, 3), gaps) == (0, [])
 
 
 def test_a_quota_of_10_ms_in_100_shows_no_gap_and_yet_time_is_lost():
-    lost, gaps = run_virtual(beat(20, starve=0.087))
+    lost, gaps = run_virtual(ticks(20, starve=0.087))
 
     assert gaps == []
     assert lost > 0.5

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus
-from recordpublisher.fetcher.pipeline.suspension import BEAT_SECONDS, SuspensionDetector
+from recordpublisher.fetcher.pipeline.suspension import TICK_SECONDS, SuspensionDetector
 from recordpublisher.fetcher.watermarks.alignment import Alignment
 
 from fakes.shard_entries import AlwaysRunning, StoppedClock, entry, marker, watermarked
@@ -171,8 +171,8 @@ def test_a_suspension_is_detected_before_the_trackers_silence_is_judged():  # W1
     queued(made, "a", 5, 16)
     for _ in range(130):
         made.report()
-        clock.seconds += BEAT_SECONDS
-        suspension.beat()
+        clock.seconds += TICK_SECONDS
+        suspension.tick()
     made.report()
     assert made.is_without_tracker
     clock.seconds += 20

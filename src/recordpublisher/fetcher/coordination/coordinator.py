@@ -1,6 +1,6 @@
-"""Coordinator: serves one job's group by messages that may be lost, delayed, duplicated or sent by a replaced process (W6, W9a).
+"""Coordinator: keeps one job's group from heartbeats that may be lost, delayed, duplicated or sent by a replaced process (W6, W9a).
 
-No clock and no sockets: the caller that carries the messages hands in the time (ms that only grow).
+It has no clock and no sockets: its caller carries the messages and passes the time (monotonic ms).
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ class Coordinator:
         self.generation = 0
         self._group: WatermarkGroup | None = None
         self._last_accepted: dict[int, int] = {}
-        self._joined_at: dict[
-            int, float | None
-        ] = {}  # when the subtask's process first reported; None: to an earlier coordinator
+        self._joined_at: dict[int, float | None] = {}
+        """When each subtask's process first reported; None: it did so to an earlier coordinator."""
         self._awaited: IndexedMinHeap[int] = IndexedMinHeap()
         self._notified_of: dict[int, int] = {}
         self._timed_out: list[int] = []
@@ -61,7 +60,7 @@ class Coordinator:
             group = self._open_generation(request, now)
         else:
             group = self._group
-            # after a restart of this coordinator the subtasks may know a newer generation
+            # After a restart of this coordinator the subtasks may know a newer generation.
             self.generation = max(self.generation, request.generation)
         subtask = request.subtask
         self._last_accepted[subtask] = request.request_number
@@ -80,7 +79,7 @@ class Coordinator:
         return self._respond(group, subtask, request.request_number, finished)
 
     def expire(self, now: float) -> list[int]:
-        """Exclude silent subtasks; returns those that timed out since the last call. Call it several times a timeout (W6)."""
+        """Exclude silent subtasks; returns those that timed out since the last call. Call it several times in each timeout (W6)."""
         self._expire(now)
         timed_out, self._timed_out = self._timed_out, []
         return timed_out
@@ -91,7 +90,7 @@ class Coordinator:
             self._group.liveness.disconnect(subtask)
 
     def take_notifications(self) -> list[tuple[int, HeartbeatResponse]]:
-        """The unsolicited messages that are due since the last call: one batch for many requests (W9a).
+        """The notifications that became due since the last call, after any number of requests (W9a).
 
         A subtask is notified once when the watermark that it awaits was reached. The lowest subtasks are notified once of the watermark
         that others await.
@@ -114,9 +113,10 @@ class Coordinator:
             return True
         liveness, is_start = self._group.liveness, request.generation == 0
         if request.parallelism != self._group.parallelism:
-            # a rescaled job: a starting process decides; a running one only when no subtask of the other parallelism is there
+            # The job was rescaled. A process that starts has the new parallelism. One that runs may still have the old one: it opens a
+            # generation only when no subtask of the other parallelism is connected.
             return is_start or liveness.is_empty()
-        # a job that restarts: this subtask ran before, and all others are gone
+        # The job restarts: this subtask has joined before, and no other is connected.
         return is_start and liveness.has_joined(request.subtask) and liveness.is_empty(except_for=request.subtask)
 
     def _rejection(self, request: HeartbeatRequest, starts_generation: bool) -> Rejection | None:
@@ -130,7 +130,7 @@ class Coordinator:
         return "STALE_GENERATION" if 0 < request.generation < self.generation else None
 
     def _open_generation(self, request: HeartbeatRequest, now: float) -> WatermarkGroup:
-        """Forget watermarks, finished shards and who waits. Request numbers stay, so that delayed requests are still rejected."""
+        """Forget watermarks, finished shards and awaited watermarks. Request numbers stay, so that delayed requests are still rejected."""
         requested = request.generation or request.request_number
         self.generation = requested if self._group is None else max(self.generation + 1, requested)
         timeouts = GroupTimeouts(request.timeout_ms, request.startup_timeout_ms)

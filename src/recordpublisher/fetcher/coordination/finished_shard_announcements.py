@@ -15,7 +15,8 @@ class FinishedShardAnnouncements:
 
     def __init__(self) -> None:
         self._own: dict[str, None] = {}
-        self._unconfirmed: dict[str, int] = {}  # to the number of the request that carried it, 0: none yet
+        self._unconfirmed: dict[str, int] = {}
+        """Each announced shard with the number of the first request that carried it; 0: none did yet."""
         self._queries: dict[str, None] = {}
         self._finished: set[str] = set()
 
@@ -41,7 +42,7 @@ class FinishedShardAnnouncements:
             self._queries[shard] = None
 
     def take_queries(self) -> tuple[str, ...]:
-        """The queries for one request. They are sent once; the caller queries again if it still wants to know."""
+        """The queries for one request. They are sent once; the caller queries again if it still needs the result."""
         shards = _fitting(self._queries)
         for shard in shards:
             del self._queries[shard]

@@ -1,6 +1,6 @@
 """GroupMember: the subtask's side of the heartbeats: when to send which request, and what a response changes (W6, W7, W9a, W10).
 
-No clock and no sockets: the caller that carries the messages hands in the time (ms that only grow).
+It has no clock and no sockets: its caller carries the messages and passes the time (monotonic ms).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class GroupMember:
         self.view = GroupView()
         self.shards = FinishedShardAnnouncements()
         self.is_replaced = False
-        """Whether another process reports for this subtask; then the last global watermark is never updated."""
+        """Whether another process reports for this subtask; then the global watermark in `view` is not updated any more."""
         self.rejection: Rejection | None = None
         """Why the last request was not accepted."""
         self._config = config
@@ -113,14 +113,14 @@ class GroupMember:
 
     def is_reachable(self, now: float) -> bool:
         """Whether the coordinator responded recently (W10)."""
-        return self._requests.is_answered_within(self._config.response_timeout_ms, now)
+        return self._requests.has_response_within(self._config.response_timeout_ms, now)
 
     def response_age_ms(self, now: float) -> int | None:
         """Milliseconds since the coordinator's last response (A1); None: it never responded."""
         return self._requests.response_age_ms(now)
 
     def after_suspension(self, now: float) -> None:
-        """This process did not run for a while: the coordinator counts as reachable until it leaves the next requests unanswered (W10)."""
+        """This process was suspended: the coordinator counts as reachable until it does not respond to the next requests (W10)."""
         self._requests.after_suspension(now)
 
     def reset_connection(self) -> None:
@@ -148,8 +148,8 @@ class GroupMember:
         if rejection == "STALE_REQUEST":
             if self._requests.is_overtaken(response.last_accepted):
                 return
-            # Another process of this subtask has a higher number. One that joined before we started had a clock ahead of ours: we count on
-            # from its number. In every other case it is our replacement: while it is there we must not report beside it.
+            # Another process of this subtask has sent a higher number. If it joined before we started, or is gone, its clock was ahead of
+            # ours: we continue from its number. Otherwise it is our replacement, and we must not report while it runs.
             if self._generation or not (response.is_gone or self._is_predecessor(response, now)):
                 self.is_replaced = True
             else:
@@ -160,7 +160,7 @@ class GroupMember:
         self.rejection = rejection
 
     def _is_predecessor(self, response: HeartbeatResponse, now: float) -> bool:
-        """Whether the other process joined before this one started. Only a restarted coordinator leaves that to the wall clocks."""
+        """Whether the other process joined before this one started. A restarted coordinator does not know; then the wall clocks decide."""
         if response.joined_ms_ago is None:
             return self._requests.is_from_predecessor(response.last_accepted, now)
         return response.joined_ms_ago > self._requests.age_ms(now)

@@ -33,7 +33,7 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
 
     `generation` is 0 until the coordinator assigned one; `request_number` grows with every request. `restored_watermark` is the lowest
     one in the restored state, `global_watermark` the last one known, `awaited_watermark` the global one that a held record waits for.
-    `finished_shards` are announced, `queried_shards` are asked about.
+    `finished_shards` are announced; for `queried_shards` the response says which are finished.
     """
 
     group: Annotated[str, Meta(min_length=1, max_length=1024)]

@@ -1,11 +1,11 @@
-"""HeartbeatRequests: the numbers and times of one subtask's heartbeat requests, and which of them is unanswered."""
+"""HeartbeatRequests: the numbers and times of one subtask's heartbeat requests, and which of them has no response yet."""
 
 from __future__ import annotations
 
 from .heartbeat_messages import HeartbeatRequest
 
 PREDECESSOR_LEAD = 1_000_000_000
-"""A start counts on from here above its predecessor's number, when that machine's clock was ahead: 1,000 s in µs."""
+"""Added to a predecessor's number if the clock of its machine was ahead: 1,000 s in µs."""
 
 MAX_CLOCK_SKEW = 5_000_000
 """How far machines' clocks usually differ at most: 5 s in µs."""
@@ -14,7 +14,7 @@ MAX_CLOCK_SKEW = 5_000_000
 class HeartbeatRequests:
     """Owns the request number, the last request, and when it was sent and the coordinator last responded.
 
-    Numbers begin at the wall clock in µs, so that a process that starts later has higher ones. Times are ms that only grow.
+    Numbers begin at the wall clock in µs, so that a process that starts later has higher ones. Times are monotonic ms.
     """
 
     def __init__(self, first_number: int, now: float) -> None:
@@ -35,7 +35,7 @@ class HeartbeatRequests:
         """Whether a sync interval has passed; timers fire a little early or late."""
         return now - self._sent_at >= 0.9 * sync_interval_ms
 
-    def is_answered_within(self, timeout_ms: float, now: float) -> bool:
+    def has_response_within(self, timeout_ms: float, now: float) -> bool:
         """Whether the coordinator responded within the timeout, or may still do so after a suspension of this process (W10)."""
         return now - max(self._responded_at, self._resumed_at) < timeout_ms
 
@@ -69,13 +69,13 @@ class HeartbeatRequests:
         return last_accepted <= self._number
 
     def age_ms(self, now: float) -> float:
-        """For how long this process has existed."""
+        """Milliseconds since this process started."""
         return now - self._started_at
 
     def is_from_predecessor(self, number: int, now: float) -> bool:
-        """Whether a higher number was assigned before our start, by a clock that was ahead of ours.
+        """Whether `number` was assigned before this process started, by a clock that was ahead of ours.
 
-        Otherwise we were suspended, and a process that started meanwhile has replaced us.
+        Otherwise this process was suspended, and one that started meanwhile has replaced it.
         """
         expected_now = self._first_number + (now - self._started_at) * 1000
         return number < self._first_number + MAX_CLOCK_SKEW or number > expected_now

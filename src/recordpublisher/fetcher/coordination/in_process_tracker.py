@@ -14,8 +14,8 @@ from .watermark_tracker import SubtaskReport, WatermarkTracker
 class InProcessTracker(WatermarkTracker):
     """The global watermark of subtasks that share one process: up to date at every decision (W9a).
 
-    Owns the group of the running generation and the callbacks for a rise. A subtask that never joins is waited for: `missing_subtasks`
-    names it, and the start-up timeout makes that an error.
+    Owns the group of the running generation and the callbacks for a rise. It waits for a subtask that never joins; `missing_subtasks` names
+    it, and the fetchers fail at the start-up timeout.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class InProcessTracker(WatermarkTracker):
     async def open(self, subtask: int, parallelism: int) -> None:
         """Join. An expected subtask that has not reported keeps the global watermark from rising (W6).
 
-        When no subtask is there any more, one that joins again or with another parallelism opens a new, empty generation.
+        When no subtask is connected, one that joins again or with another parallelism opens a new, empty generation.
         """
         group = self._group
         group.expire(self._now())
@@ -71,7 +71,7 @@ class InProcessTracker(WatermarkTracker):
         self._callbacks.append(callback)
 
     def announce_finished(self, shards: Mapping[str, int | None]) -> None:
-        """Keep finished shards and call those who may wait for them."""
+        """Record finished shards, and call the `on_advance` callbacks: children may wait for these shards."""
         new = {key: watermark for key, watermark in shards.items() if key not in self._group.finished_shards}
         if new:
             self._group.finished_shards.add(new)
@@ -79,7 +79,7 @@ class InProcessTracker(WatermarkTracker):
             self._notify()
 
     def is_finished(self, shard: str) -> bool:
-        """Whether it was announced."""
+        """Whether the shard was announced."""
         return shard in self._group.finished_shards
 
     def final_watermark(self, shard: str) -> int | None:

@@ -20,7 +20,7 @@ class RemoteTracker(WatermarkTracker):
     """One subtask's tracker; extend it to carry messages in another way. Owns the subtask's `GroupMember`.
 
     A subclass implements `send`, which takes requests to the group's `Coordinator`, and passes each response to `handle_response`. Every
-    call returns at once. What cannot be sent now need not be kept: a later request carries the whole state again.
+    call returns at once. A request that cannot be sent now may be dropped: a later one carries the whole state again.
     """
 
     def __init__(self, properties: Properties, clock: Clock | None = None) -> None:
@@ -69,7 +69,7 @@ class RemoteTracker(WatermarkTracker):
         return self.member.response_age_ms(self.now())
 
     def after_suspension(self) -> None:
-        """The coordinator has its response timeout again."""
+        """The response timeout of the coordinator starts again."""
         self.member.after_suspension(self.now())
 
     def start_at(self, watermark: int | None) -> None:
@@ -132,5 +132,5 @@ class RemoteTracker(WatermarkTracker):
         self.report(SubtaskReport(self.config.subtask, SubtaskStatus.LEFT))
 
     def now(self) -> float:
-        """Milliseconds that only grow."""
+        """Monotonic milliseconds."""
         return self._clock.monotonic() * 1000

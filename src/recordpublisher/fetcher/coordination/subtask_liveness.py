@@ -23,7 +23,7 @@ class _Subtask:
 
 
 class SubtaskLiveness:
-    """Owns the last heartbeat of every subtask and decides who timed out. Times are ms that only grow, handed in by the caller."""
+    """Owns the last heartbeat of every subtask and decides who timed out. The caller passes the time (monotonic ms)."""
 
     def __init__(self, timeouts: GroupTimeouts, now: float) -> None:
         self.timed_out: tuple[int, ...] = ()
@@ -87,9 +87,9 @@ class SubtaskLiveness:
         self._connected.discard(subtask)
 
     def expire(self, now: float) -> list[int]:
-        """Mark the subtasks that were silent for too long, and return them. Call it several times a timeout.
+        """Mark the subtasks that were silent for too long, and return them. Call it several times in each timeout.
 
-        A gap of half a timeout between two calls means that this process was suspended: then everybody gets a fresh timeout.
+        A gap of half a timeout between two calls means that this process was suspended: then the timeout of every subtask starts again.
         """
         gap, self._last_check = now - self._last_check, now
         if gap > self._suspension_gap_ms:

@@ -1,6 +1,6 @@
 """WatermarkGroup: the subtasks of one generation of a job, and the rules by which the global watermark rises (W6).
 
-No clock and no sockets: the owner of a group hands in the time. The in-process tracker, the TCP tracker and the simulation use this class.
+It has no clock and no sockets: its caller passes the time. The in-process tracker, the TCP tracker and the simulation use this class.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ class WatermarkGroup:
         self._watermarks.set(subtask, True, None)
 
     def start_at(self, watermark: int | None) -> None:
-        """The lowest watermark that the first subtask restored: there the generation begins; a later start moves nothing."""
+        """Begin the generation at the lowest watermark that its first subtask restored; the starts of other subtasks change nothing."""
         if self.global_watermark is None and not self._has_reports:
             self.global_watermark = watermark
 
     def raise_to(self, watermark: int | None) -> None:
-        """Raise the global watermark to `watermark` if that is higher: a restarted tracker catches up with what its subtasks know."""
+        """Raise the global watermark to `watermark` if that is higher: a restarted tracker takes it over from its subtasks."""
         self.global_watermark = raised(self.global_watermark, watermark)
 
     def report(
@@ -105,7 +105,10 @@ class WatermarkGroup:
         self._advance()
 
     def expire(self, now: float) -> list[int]:
-        """Exclude the subtasks that were silent for too long, and return them. Call it before a decision, and several times a timeout."""
+        """Exclude the subtasks that were silent for too long, and return them.
+
+        Call it before a decision, and several times in each timeout.
+        """
         silent = self.liveness.expire(now)
         if silent:
             for subtask in silent:

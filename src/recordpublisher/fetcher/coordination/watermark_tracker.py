@@ -16,7 +16,7 @@ STARTED_PREFIX = "started: "
 class WatermarkTracker(ABC):
     """Shares the global watermark among subtasks. Built as `Tracker(properties)`.
 
-    `report` never blocks, and never raises when the tracker is out of reach (W10): it returns the last known global watermark.
+    `report` never blocks. When the tracker is unreachable it does not raise, but returns the last known global watermark (W10).
     That value never falls within a generation (W6).
     """
 
@@ -42,7 +42,7 @@ class WatermarkTracker(ABC):
         return 0
 
     def after_suspension(self) -> None:  # noqa: B027 - optional on purpose
-        """This process did not run for a while: before it asked again, the tracker's silence shows nothing (W10). Default: nothing."""
+        """This process was suspended: until its next request times out, the tracker counts as reachable (W10). Default: nothing."""
 
     def start_at(self, watermark: int | None) -> None:  # noqa: B027 - optional on purpose
         """Begin a new generation at the lowest watermark in the restored state (W6)."""
@@ -99,7 +99,7 @@ class SubtaskStatus(Enum):
     """How a subtask counts in the global minimum."""
 
     ACTIVE = "counts with its watermark; without one the global watermark cannot rise"
-    IDLE = "does not count; it still learns the value (FLINK-29099)"
+    IDLE = "does not count; it still receives the global watermark (FLINK-29099)"
     LEFT = "has ended or moved away; does not count"
 
 

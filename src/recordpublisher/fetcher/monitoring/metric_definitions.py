@@ -89,7 +89,7 @@ SUBTASK_METRICS: tuple[Metric[SubtaskView], ...] = (
         "loopLagMs",
         GAUGE,
         "ms",
-        "how late the last beat of the event loop was: a busy loop, a starved or a suspended process",
+        "how late the last tick of the event loop was: a busy loop, a starved or a suspended process",
         lambda view: view.suspension.lag_ms,
     ),
     Metric("records", COUNTER, "records", "written to the sink", lambda view: view.emitter.records),

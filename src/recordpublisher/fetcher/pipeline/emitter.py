@@ -18,7 +18,7 @@ from .suspension import SuspensionDetector
 from .termination import TerminationCondition
 
 MIN_TURN_SECONDS, MAX_TURN_SECONDS = 0.005, 0.05
-"""How long the emitter may keep the event loop while the sink never waits: as long as the readers last had it, within these limits."""
+"""How long the emitter runs before it yields to the readers if the sink never waits: as long as their last turn, within these limits."""
 
 
 class Emitter:
@@ -83,7 +83,7 @@ class Emitter:
             await self._emit_watermark()
             if self._alignment.select_next() is None:
                 await self._wake.wait()
-                self._suspension.check()  # after a suspension idle shards are judged again before anything is emitted (W7)
+                self._suspension.check()  # after a suspension idleness is judged again before anything is emitted (W7)
                 self._turn_began = self._clock.monotonic()
         self._last_watermark_at = float("-inf")
         await self._emit_watermark()

@@ -26,7 +26,7 @@ class MemoryBudget:
         self.used = 0
 
     def settle_read(self, entry: ShardEntry, arrived_bytes: int) -> None:
-        """A read returned: replace its reservation by what it really brought. After empty reads a shard reserves less each time."""
+        """A read returned: replace its reservation by the bytes that arrived. After each empty read a shard reserves less."""
         self.used += arrived_bytes - entry.reserved_bytes
         entry.reserved_bytes = 0
         entry.expected_bytes = arrived_bytes or (entry.expected_bytes or 0) // 2
@@ -36,12 +36,12 @@ class MemoryBudget:
         self.used -= freed_bytes
 
     def reserve_read(self, entry: ShardEntry, readers: int) -> int:
-        """Reserve memory for a shard's next read. Returns the bytes that the read may bring; 0: it must wait.
+        """Reserve memory for a shard's next read. Returns how many bytes it may read; 0: it must wait.
 
-        `readers` is the number of shards that share the budget. Reserved is twice what the last read brought, so that the same memory
-        is not promised to many reads. A shard with queued records gets what is reserved and no more. One with an empty queue gets at
-        least a fair share: after a silence it may have much to read. A first read reserves its fair share, since a thousand shards may
-        start at once.
+        `readers` is the number of shards that share the budget. The reservation is twice the size of the last read, so that the same
+        memory is not granted to many reads. A shard with queued records may read only what is reserved. One with an empty queue may read
+        at least a fair share: after a silence it may have much to read. A first read reserves its fair share, since a thousand shards
+        may start at once.
         """
         has_queue = bool(entry.queued_records)
         if has_queue and not self._may_queue_more(entry):
@@ -87,7 +87,7 @@ class PendingReads:
         self._waiting_for_memory = IndexedMinHeap()
 
     async def wait(self, entry: ShardEntry) -> int:
-        """Wait until the shard's next read may start. Returns the bytes that it may bring."""
+        """Wait until the shard's next read may start. Returns how many bytes it may read."""
         entry.read_grant = asyncio.get_running_loop().create_future()
         self._waiting[entry.key] = entry
         self._update_order(entry)

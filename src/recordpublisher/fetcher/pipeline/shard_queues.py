@@ -1,4 +1,4 @@
-"""ShardQueues: puts what readers bring into the shard's queue, and derives idleness, distance to the tip and memory use from each read."""
+"""ShardQueues: queues the batches of the readers, and derives idleness, distance to the tip and memory use from each read."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class ShardQueues:
         return ShardQueue(self, entry)
 
     def reserve_first_read(self, entry: ShardEntry) -> int:
-        """Reserve memory for a shard's first read. Returns the bytes that it may bring."""
+        """Reserve memory for a shard's first read. Returns how many bytes it may read."""
         return self._budget.reserve_read(entry, self.readers)
 
     async def put(self, entry: ShardEntry, batch: RecordBatch) -> int:
-        """Queue a batch, then wait until the next read may start. Returns the bytes that the next read may bring."""
+        """Queue a batch, then wait until the next read may start. Returns how many bytes that may read."""
         self._suspension.check()
         self._record_read(entry, batch)
         is_queued = len(batch) > 0 or batch.read_position is not None
@@ -60,7 +60,7 @@ class ShardQueues:
         del batch  # frees its memory as soon as it is emitted (P6)
         if (
             entry.reading_finished
-        ):  # no further read; if this was the last one, the reader must still come to the shard's end
+        ):  # no wait for memory: there is no further read, and the reader may still have to report the shard's end
             return 0
         return self._budget.reserve_read(entry, self.readers) or await self._wait_for_memory(entry)
 
@@ -98,9 +98,7 @@ class ShardQueues:
         entry.at_tip = batch.millis_behind_latest == 0
         if entry.at_tip:
             now_ms = self._clock.now_ms()
-            entry.has_seen_tip |= (
-                not batch.child_shards
-            )  # a batch with children is at the shard's end, which comes next
+            entry.has_seen_tip |= not batch.child_shards  # a batch with children is followed by the shard's end
             entry.tip_seen_ms = (entry.tip_seen_ms[0] if entry.tip_seen_ms else now_ms, now_ms)
         if entry.at_tip and not len(batch) and not entry.queued_records:
             entry.idleness.on_empty_read(self._clock.monotonic(), self._suspension.lost_seconds)

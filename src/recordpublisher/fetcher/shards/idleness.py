@@ -10,8 +10,8 @@ MAX_CREDIT_SECONDS = 6.0
 A longer gap means failed, throttled or withheld reads, suspension, starvation or back-pressure. What exceeds it was not observed.
 """
 MIN_SECONDS_AFTER_SUSPENSION = 2.0
-"""After a suspension the first responses may be older than it (under way, or in the socket's buffer). A shard counts as idle again only
-after it was observed silent for this long."""
+"""The first responses after a suspension may have been sent before it (they were on the network or in the socket's buffer). A shard counts
+as idle again only after it was observed silent for this long."""
 
 
 class IdlenessTimer:

@@ -15,8 +15,10 @@ from .shard_table import ShardTable
 
 
 class OwnedShards:
-    """Adds shards to the table and removes them. `on_added` and `on_removed` are called for each; `on_added` also when only the rest of
-    a deleted stream's shard is left to emit."""
+    """Adds shards to the table and removes them, and calls `on_added` or `on_removed` for each.
+
+    `on_added` is also called for a shard of a deleted stream that has queued records left to emit.
+    """
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ from .shard_state import ShardState
 
 
 class ShardStage(Enum):
-    """The life of a shard in a subtask, in this order.
+    """The stages of a shard in a subtask, in this order.
 
     WAITING: its parents are not finished (S2). READING: a publisher reads it. DRAINING: it was read to its end, records are still
     queued. ENDED: its last record was emitted.
@@ -38,7 +38,7 @@ class ShardEntry:
     - `read_grant`: resolved with a number of bytes when a read that waits for memory may start.
     - `at_tip`: the last read stood at the tip; `has_seen_tip`: some read of this run did; `tip_seen_ms`: when the first and the last such
       read returned (epoch ms). `last_read_ms`: when the last read of any kind returned.
-    - `reading_finished`: a bounded run has all that it needs of the shard and reads no more of it.
+    - `reading_finished`: a bounded run needs no more reads of the shard.
     - `awaits_child_takeover`: the shard ended, and a child has no reader yet (W5).
     - `is_excluded`: so far behind that watermarks do not wait for it (W12).
     - `held_since`: since when alignment holds the shard back (monotonic seconds); `held_seconds`: for how long it did before.

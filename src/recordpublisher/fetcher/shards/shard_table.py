@@ -85,8 +85,8 @@ class ShardTable:
         listed = list(listed)
         now = {shard.key for shard in listed}
         missing = self._last_listing.get(stream, set()) - now
-        # A listing may be older than the one before. A shard that is younger than all it shows is not gone: once removed, it would be
-        # found again and read from its start.
+        # A listing may be older than the one before it. A shard that is younger than every listed one is not gone: if it were removed, the
+        # next listing would find it again, and it would be read from its start.
         young = {key for key in missing if key in self._listed and is_listing_older_than(self._listed[key], listed)}
         self._unlisted = (self._unlisted | missing) - now - young
         self._last_listing[stream] = now | young

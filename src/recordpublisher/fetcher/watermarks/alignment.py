@@ -112,7 +112,7 @@ class Alignment:
 
     def report(self) -> int | None:
         """Report this subtask's status and watermark to the tracker, also while idle (W7). Returns the global watermark."""
-        self._running_time.check()  # or the silence of a suspension would count as the tracker's (W10)
+        self._running_time.check()  # a suspension must not count as time in which the tracker did not respond (W10)
         if self._startup_ends_at is None:
             self._startup_ends_at = self._running_time.running_seconds + self._startup_timeout_seconds
         status, watermark = self._active.status()

@@ -30,10 +30,10 @@ class ReshardHandover:
     """Owns which ended shards of this subtask still hold the watermark.
 
     A child may be read by another subtask. Between the parent's last record and the first report of the child's owner no active shard
-    would stand for the child: the global watermark would pass it, and its records would be late. So the parent holds the watermark until
-    the owner has announced the child.
+    would keep the global watermark at the child: it would rise past the child, whose records would be late. So the parent holds the
+    watermark until the owner has announced the child.
 
-    After a merge, the parent that ended first does not hold: the other parent is still open and stands for the child. The first one may
+    After a merge, the parent that ended first does not hold: the other parent is still open and holds it for the child. The first one may
     also be further ahead than the lookahead (W9).
     """
 
