@@ -1,7 +1,7 @@
 """Orders per minute and key, from Kinesis into Parquet, every batch written once. See run-on-spark.md.
 
 python spark_job.py job.properties out          # until it is stopped
-python spark_job.py job.properties out --now    # what is there by now, then it ends
+python spark_job.py job.properties out --now    # reads what the streams have now, then ends
 """
 
 import sys
@@ -29,7 +29,7 @@ def main(properties: str, out: Path, now: bool) -> None:
 
 
 def per_minute(records: DataFrame) -> DataFrame:
-    """A minute is counted when the event time has gone thirty seconds beyond it."""
+    """Counts per minute and key; a minute is written when event times are thirty seconds past its end."""
     minutes = records.withWatermark("eventTime", "30 seconds").groupBy(
         f.window("eventTime", "1 minute"), "partitionKey"
     )
@@ -37,7 +37,7 @@ def per_minute(records: DataFrame) -> DataFrame:
 
 
 def write_once(batch: DataFrame, folder: Path) -> None:
-    """A batch that is run again brings the same rows under the same number: the first one that is finished counts.
+    """Write a batch once. A batch that Spark runs again has the same rows and the same number: the first finished write counts.
 
     On an object store let the table format do it: Delta's `txnAppId` and `txnVersion=number`, or a MERGE by key.
     """
