@@ -41,6 +41,18 @@ def test_debug_shows_the_traceback():
     assert "ConfigurationError: option '-p'" in done.stderr
 
 
+def test_debug_is_understood_after_the_command_too():
+    assert "Traceback" in command("tail", "x", "-p", "foo", "--debug").stderr
+
+
+@pytest.mark.parametrize("name", ["demo", "lag", "local", "plugins", "properties", "run", "tail", "tracker"])
+def test_every_command_takes_the_options_of_all(name):
+    usage = command(name, "--help").stdout
+
+    assert "-v, --verbose" in usage
+    assert "--debug" in usage
+
+
 def test_help_lists_the_commands():
     done = command("--help")
 

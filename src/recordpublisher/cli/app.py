@@ -9,6 +9,7 @@ import typer
 
 from .commands import demo, lag, local, plugins, properties, run, tail, tracker
 from .execution import Commands, show_warnings_in_one_line
+from .verbosity import DEBUG_HELP, VERBOSE_HELP, set_verbosity
 
 app = typer.Typer(
     cls=Commands,
@@ -31,12 +32,11 @@ app.command("properties")(properties.properties)
 @app.callback()
 def prepare(
     context: typer.Context,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks and every log line.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what happens, on stderr.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help=DEBUG_HELP)] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help=VERBOSE_HELP)] = False,
 ) -> None:
     """Send logs and warnings to stderr, so that stdout holds results only."""
-    context.obj = {"debug": debug, "verbose": verbose}
-    level = logging.DEBUG if debug else logging.INFO if verbose else logging.WARNING
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING, force=True)
-    logging.getLogger("recordpublisher").setLevel(level)
+    context.obj = {"debug": False, "verbose": False}
+    set_verbosity(context, verbose, debug)
     show_warnings_in_one_line()

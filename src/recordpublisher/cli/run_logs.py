@@ -31,7 +31,7 @@ _LIVE_SECONDS, _LINE_SECONDS = 1.0, 10.0
 
 def configure_logging(log_format: str, verbose: bool) -> Any:
     """Set up logging; returns rich's console on a terminal, else None."""
-    log.setLevel(logging.INFO)
+    log.setLevel(min(logging.INFO, log.getEffectiveLevel()))
     root = logging.getLogger()
     if log_format == "json":
         root.handlers[0].setFormatter(JsonLines())

@@ -70,6 +70,16 @@ async def open_job(dependencies: FetcherDependencies, context: SinkContext) -> O
     states = initial_states(listed, restored, start)
     of_others = {shard.key for shard in listed if job.assigner(shard, job.parallelism) != job.subtask}
     for_others = states_for_other_subtasks([*stored, *in_sink], job.subtask, of_others)
+    log.info(
+        "subtask %d of %d reads %d of %d shards of %s; %d have a stored position, new shards start at %s",
+        job.subtask,
+        job.parallelism,
+        len(listed) - len(of_others),
+        len(listed),
+        ", ".join(job.streams),
+        sum(shard.key not in of_others and shard.key in restored.shards for shard in listed),
+        start.type.value if start.timestamp_ms is None else f"{start.type.value} {start.timestamp_ms}",
+    )
     return OpenedJob(listed, states, start, pinned_ms, max(generation, restored.generation + 1), for_others)
 
 

@@ -42,6 +42,17 @@ def test_no_follow_prints_every_record_from_the_oldest_on_and_ends(endpoint):
     assert {line["shardId"] for line in lines} == {"shardId-000000000000", "shardId-000000000001"}
 
 
+@pytest.mark.parametrize("verbose_first", [True, False])
+def test_verbose_shows_what_happens_before_and_after_the_commands_name(endpoint, verbose_first):
+    arguments = ["tail", "flights", *pairs(endpoint), "--no-follow"]
+    done = command("-v", *arguments) if verbose_first else command(*arguments, "-v")
+
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 10)
+    assert "reads 2 of 2 shards of flights" in done.stderr
+    assert "new shards start at TRIM_HORIZON" in done.stderr
+    assert "the run ended: TIP, 10 records" in done.stderr
+
+
 def test_a_limit_ends_it(endpoint):
     done = tail(endpoint, "--limit", "3", **{"flink.stream.initpos": "TRIM_HORIZON"})
 

@@ -17,6 +17,7 @@ from recordpublisher.publishers.properties.table import ALARM_INTERVAL, CHECKPOI
 
 from ..execution import ALARM, print_error, run_until_signal
 from ..options import Pairs, PropertiesFile, read_properties
+from ..verbosity import Debug, Verbose
 
 MIN_GRACE_SECONDS = 30.0
 
@@ -40,6 +41,8 @@ def lag(
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each shard.")] = False,
+    verbose: Verbose = False,
+    debug: Debug = False,
 ) -> None:
     """Show the age of the oldest unread record of each shard, whether the shard is written to, and the time until records are lost.
 

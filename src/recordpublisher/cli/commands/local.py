@@ -10,6 +10,7 @@ import typer
 from recordpublisher.publishers.errors import ConfigurationError
 
 from ..execution import print_error, run_until_signal
+from ..verbosity import Debug, Verbose
 
 
 def local(
@@ -34,6 +35,8 @@ def local(
             help="Allow a --host that other machines can reach. Anyone can connect: there is no authentication."
         ),
     ] = False,
+    verbose: Verbose = False,
+    debug: Debug = False,
 ) -> None:
     """Serve an embedded Kinesis endpoint from memory, until stopped."""
     from recordpublisher.local.faults.rules import parse_rules

@@ -7,8 +7,13 @@ import typer
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import NameTable, PluginStatus
 
+from ..verbosity import Debug, Verbose
 
-def plugins() -> None:
+
+def plugins(
+    verbose: Verbose = False,
+    debug: Debug = False,
+) -> None:
     """List the plugins and the names they register, and why a plugin failed or is blocked."""
     registry = load_registry()
     typer.echo("plugins")

@@ -15,9 +15,13 @@ from recordpublisher.publishers.errors import PluginError
 from recordpublisher.publishers.properties import table as property_table  # noqa: F401 - declares properties
 from recordpublisher.publishers.properties.properties import Property, declared_properties
 
+from ..verbosity import Debug, Verbose
+
 
 def properties(
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the reference page instead.")] = False,
+    verbose: Verbose = False,
+    debug: Debug = False,
 ) -> None:
     """List every property, also of installed plugins: key, default, valid values, meaning."""
     _import_declarations()

@@ -18,6 +18,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from ..execution import exit_code, one_line
 from ..options import Pairs, read_properties
 from ..run_logs import LogFormat, configure_logging, log, progress_shown
+from ..verbosity import Debug, Verbose, verbosity_options
 
 
 def run(
@@ -27,6 +28,8 @@ def run(
     parallelism: Annotated[int, typer.Option(min=1, help="Subtasks; more than one run as processes.")] = 1,
     log_format: Annotated[LogFormat, typer.Option(help="Format of log lines on stderr.")] = LogFormat.TEXT,
     subtask: Annotated[int | None, typer.Option(hidden=True, help="Run this subtask, for a supervisor.")] = None,
+    verbose: Verbose = False,
+    debug: Debug = False,
 ) -> None:
     """Run a job until it is stopped: flink.streams into flink.sink, positions at flink.state.uri.
 
@@ -40,7 +43,8 @@ def run(
             _run_as_subtask(subtask, parallelism)
         else:
             properties = read_properties(job, pairs)
-            asyncio.run(_run(properties, job, parallelism, log_format, console))
+            options = ["--log-format", log_format.value, *verbosity_options(context)]
+            asyncio.run(_run(properties, job, parallelism, options, console))
     except RecordPublisherError as error:
         if log_format is not LogFormat.JSON:
             raise
@@ -61,7 +65,7 @@ def _run_as_subtask(subtask: int, parallelism: int) -> None:
     asyncio.run(run_subtask(properties, subtask, parallelism, report_to_supervisor, supervisor))
 
 
-async def _run(properties: Properties, job: Path, parallelism: int, log_format: LogFormat, console: object) -> None:
+async def _run(properties: Properties, job: Path, parallelism: int, options: list[str], console: object) -> None:
     from recordpublisher.plugins.runtime.jobs.subtask import run_subtask, streams_of
 
     streams_of(properties)
@@ -70,15 +74,14 @@ async def _run(properties: Properties, job: Path, parallelism: int, log_format: 
         if parallelism == 1:
             await run_subtask(properties, 0, 1, meter.update)
         else:
-            await _supervise(properties, job, parallelism, log_format, meter)
+            await _supervise(properties, job, parallelism, options, meter)
 
 
 async def _supervise(
-    properties: Properties, job: Path, parallelism: int, log_format: LogFormat, meter: JobProgressMeter
+    properties: Properties, job: Path, parallelism: int, options: list[str], meter: JobProgressMeter
 ) -> None:
     from recordpublisher.plugins.runtime.jobs.supervisor import Supervisor, with_local_tracker
 
-    command = [sys.executable, "-m", "recordpublisher", "run", str(job)]
-    options = ["--parallelism", str(parallelism), "--log-format", log_format.value]
+    command = [sys.executable, "-m", "recordpublisher", "run", str(job), "--parallelism", str(parallelism)]
     async with with_local_tracker(properties) as job_properties:
         await Supervisor([*command, *options], job_properties, parallelism, meter.update).run()

@@ -16,6 +16,7 @@ from recordpublisher.publishers.records import RecordBatch
 
 from ..execution import run_until_signal
 from ..options import Pairs, PropertiesFile, read_properties
+from ..verbosity import Debug, Verbose
 
 
 def tail(
@@ -30,6 +31,8 @@ def tail(
             help="Wait for new records, or read from the oldest record and stop at the tip.",
         ),
     ] = True,
+    verbose: Verbose = False,
+    debug: Debug = False,
 ) -> None:
     """Print a stream's records as JSON lines.
 

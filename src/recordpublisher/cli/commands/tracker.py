@@ -13,6 +13,7 @@ import typer
 from recordpublisher.publishers.errors import ConfigurationError
 
 from ..execution import print_error, run_until_signal
+from ..verbosity import Debug, Verbose
 
 VARIABLE = "RECORDPUBLISHER_TRACKER_TOKEN"
 
@@ -28,6 +29,8 @@ def tracker(
         typer.Option(help="The token of the subtasks. Other users of this machine can see it on the command line."),
     ] = None,
     token_file: Annotated[Path | None, typer.Option(help="File with the token.")] = None,
+    verbose: Verbose = False,
+    debug: Debug = False,
 ) -> None:
     """Serve the tracker of the global watermark for jobs of several processes, until stopped.
 

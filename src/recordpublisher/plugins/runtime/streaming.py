@@ -127,7 +127,8 @@ async def _batches(fetcher: DataFetcher, sink: _IterationSink, bounds: Bounds) -
             while (batch := await sink.next(running)) is not None:
                 yield batch
                 sink.done()
-            await running
+            result = await running
+            log.info("the run ended: %s, %d records", result.reason.name, result.records)
         finally:
             fetcher.stop()
             sink.abandon()
