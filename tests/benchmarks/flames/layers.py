@@ -11,9 +11,9 @@ LAYERS = {
         "publishers/kinesis/codec/sdk_parser.py",
         "publishers/kinesis/codec/incremental_decoder.py",
     ],
-    "event frames: cut, copied, checksum": ["publishers/kinesis/codec/event_stream.py"],
+    "event frames: splitting, copying, checksum": ["publishers/kinesis/codec/event_stream.py"],
     "de-aggregation check": ["publishers/aggregation/deaggregation.py", "publishers/aggregation/kpl_format.py"],
-    "around the call: routing, signature, error mapping; the SDK": ["botocore/", "aiobotocore/", "publishers/kinesis/"],
+    "making the call: routing, signature, error mapping; the SDK": ["botocore/", "aiobotocore/", "publishers/kinesis/"],
     "transport: socket, HTTP parser, body": [
         "aiohttp/",
         "publishers/kinesis/fast_path/",

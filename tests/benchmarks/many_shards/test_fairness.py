@@ -41,5 +41,7 @@ def test_small_shards_beside_a_full_one(publisher, lookahead, event, table):
     ratio = median(beside["small"] / alone["small"] for beside, alone in rounds)
     ahead = median(beside["ahead"] for beside, _ in rounds) * 100
     name = f"{NAMES[publisher]}{NAMES[lookahead]}" + (f", {event:,} an event" if publisher == "EFO" else "")
-    table.append(Row(f"{name}: beside a full shard over alone", ratio, at_most=AT_MOST, section="fairness", unit="x"))
-    table.append(Row(f"{name}: of the full shard by then", ahead, section="fairness", unit="%"))
+    table.append(
+        Row(f"{name}: time beside a full shard, over time alone", ratio, at_most=AT_MOST, section="fairness", unit="x")
+    )
+    table.append(Row(f"{name}: written of the full shard by then", ahead, section="fairness", unit="%"))

@@ -1,7 +1,7 @@
 """Milliseconds from the call that puts a record until the sink has it, at 10,000 records/s on four shards (`make bench`).
 
 Endpoint, producer and reader are processes of their own, and go before other work on the machine where the system allows it. How long
-the reader waited for a core all the same is printed beside the figures.
+the reader waited for a CPU core all the same is printed beside the figures.
 """
 
 import json
@@ -52,4 +52,4 @@ def test_latency(publisher, rounds, table):
         figure = median(put["p50"] if key == "put" else read["read"]["p50"] for read, put in said)
         table.append(Row(f"{name}, {what}, p50", figure, section="latency", unit="ms"))
     waited = median(read["waited"] for read, _ in said) * 100
-    table.append(Row(f"{name}, the reader waited for a core", waited, section="latency", unit="%"))
+    table.append(Row(f"{name}, the reader waited for a CPU core", waited, section="latency", unit="%"))

@@ -1,6 +1,6 @@
 """A process of the peers' environment that reads replayed KPL aggregates with botocore and aws_kinesis_agg: URL get_records SUB_RECORDS.
 
-Prints JSON: microseconds of its CPU per sub-record, reading and taking apart (`whole`), and taking apart alone (`apart`). botocore's
+Prints JSON: microseconds of its CPU per sub-record, reading and taking apart (`whole`), and de-aggregation alone (`apart`). botocore's
 client is the one that boto3 wraps.
 """
 

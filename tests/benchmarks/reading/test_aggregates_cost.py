@@ -1,4 +1,4 @@
-"""CPU per sub-record of KPL aggregates, through the whole pipeline and of taking apart alone, next to aws_kinesis_agg (`make bench`)."""
+"""CPU per sub-record of KPL aggregates, through the whole pipeline and of de-aggregation alone, next to aws_kinesis_agg (`make bench`)."""
 
 import asyncio
 import json
@@ -38,4 +38,4 @@ def test_cpu_per_sub_record(size, table):
     read = median(each["whole"] for each in theirs)
     table.append(Row(f"{name}, fan-out, the whole pipeline", median(whole), read, 1.0, 2, **peer))
     table.append(Row(f"{name}, and every key's shard checked", median(half), read, 1.0, 2, **peer))
-    table.append(Row(f"{name}, taking apart alone", apart, median(each["apart"] for each in theirs), None, 2, **peer))
+    table.append(Row(f"{name}, de-aggregation alone", apart, median(each["apart"] for each in theirs), None, 2, **peer))
