@@ -23,14 +23,14 @@ class Script(RecordPublisher):
 
     def __init__(self, *steps):
         self._steps = list(steps)
-        self.answers, self.rooms = [], []
+        self.responses, self.rooms = [], []
 
     def set_read_budget(self, held_bytes):
         self.rooms.append(held_bytes)
 
     async def run(self, consumer):
         while not isinstance(step := self._steps.pop(0), RunResult):
-            self.answers.append(await consumer(step))
+            self.responses.append(await consumer(step))
         return step
 
 
@@ -75,7 +75,7 @@ async def test_the_returned_position_is_the_batchs_read_position():  # P1
     first, empty = batch(b"1", b"2"), batch()
     publisher, _, _ = await run(first, empty, RunResult.CANCELLED)
 
-    assert publisher.answers == [first.read_position, None]
+    assert publisher.responses == [first.read_position, None]
 
 
 async def test_it_runs_again_until_the_end():  # P1
@@ -124,7 +124,7 @@ async def test_a_batch_that_was_put_is_freed_while_the_output_waits_for_memory()
             given.append(weakref.ref(read))
             taking = consumer(read)
             del read
-            self.answers.append(await taking)
+            self.responses.append(await taking)
             return RunResult.CANCELLED
 
     await ShardConsumer(Giving(), decorator(), Waiting()).run()
@@ -147,7 +147,7 @@ async def test_skipped_records_move_the_position_and_no_watermark():  # S7
 
     assert [list(each.event_time_column) for each in output.batches] == [[5, 9], []]
     assert [each.watermark for each in output.batches] == [9, None]
-    assert [answer.sequence for answer in publisher.answers] == ["4", "1"]
+    assert [response.sequence for response in publisher.responses] == ["4", "1"]
     assert metrics.skipped_records == 3
 
 

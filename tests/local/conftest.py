@@ -30,8 +30,8 @@ def call(account: Account) -> Call:
     """Call an operation of the account, without a socket."""
 
     def call(operation: str, **fields: object) -> dict[str, Any]:
-        answer: dict[str, Any] = msgspec.json.decode(OPERATIONS[operation](account, msgspec.json.encode(fields)))
-        return answer
+        response: dict[str, Any] = msgspec.json.decode(OPERATIONS[operation](account, msgspec.json.encode(fields)))
+        return response
 
     return call
 

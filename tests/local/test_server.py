@@ -69,8 +69,8 @@ def test_the_clock_drives_heartbeats_take_over_and_the_date(serve):
         next(events)
     endpoint.call(clock.advance, 300_000)
     assert list(second["EventStream"]) == []
-    for answer in (first, second):
-        answer["EventStream"].close()
+    for response in (first, second):
+        response["EventStream"].close()
 
 
 def test_errors_have_the_services_shape(serve):
@@ -91,9 +91,9 @@ def test_a_body_that_is_not_json_is_a_serialization_error(serve):
     endpoint, _ = serve()
     connection = http.client.HTTPConnection("127.0.0.1", endpoint.port)
     connection.request("POST", "/", "{", {"X-Amz-Target": "Kinesis_20131202.ListStreams"})
-    answer = connection.getresponse()
-    assert answer.status == 400
-    assert b"SerializationException" in answer.read()
+    response = connection.getresponse()
+    assert response.status == 400
+    assert b"SerializationException" in response.read()
     connection.close()
 
 
@@ -109,8 +109,8 @@ def test_planned_errors_reach_the_client(serve):
 def test_a_dropped_connection_is_a_network_error_that_boto3_retries(serve):
     endpoint, kinesis = serve(streams={"orders": 1})
     endpoint.endpoint.faults.drop_next("ListShards")
-    answer = kinesis.list_shards(StreamName="orders")
-    assert answer["ResponseMetadata"]["RetryAttempts"] == 1
+    response = kinesis.list_shards(StreamName="orders")
+    assert response["ResponseMetadata"]["RetryAttempts"] == 1
 
 
 def test_quotas_can_be_switched_on(serve):

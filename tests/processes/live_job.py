@@ -8,7 +8,7 @@ from typing import Any
 
 import recordpublisher as rp
 
-from servers.kinesis_conversation import Talk
+from servers.kinesis_conversation import Conversation
 
 SLOTS = 8
 RECORDS_PER_STEP = 3 * SLOTS
@@ -19,13 +19,13 @@ HALF = 1 << 127
 class LiveJob:
     """Owns a producer and the runs of one fetcher. Records are spread over slots of the hash keys; each slot numbers its own."""
 
-    def __init__(self, talk: Talk, **properties: object) -> None:
-        self.talk = talk
+    def __init__(self, conversation: Conversation, **properties: object) -> None:
+        self.conversation = conversation
         self.sink = rp.MemorySink()
         self.sent: dict[str, list[str]] = {str(slot): [] for slot in range(SLOTS)}
         self.state: dict[str, Any] | None = None
         self.properties = {
-            "aws.endpoint": talk.kinesis.meta.endpoint_url,
+            "aws.endpoint": conversation.kinesis.meta.endpoint_url,
             "aws.region": "us-east-1",
             "aws.credentials.provider.basic.accesskeyid": "local",
             "aws.credentials.provider.basic.secretkey": "local",
@@ -35,15 +35,17 @@ class LiveJob:
             **properties,
         }
 
-    async def run(self, *steps: Callable[[Talk], object], empties: bool = False) -> None:
+    async def run(self, *steps: Callable[[Conversation], object], empties: bool = False) -> None:
         """Run the fetcher once: send records before each step and after the last. `empties`: read everything before a step."""
-        async with rp.DataFetcher([self.talk.stream], self.properties, sink=self.sink, restore=self.state) as fetcher:
+        async with rp.DataFetcher(
+            [self.conversation.stream], self.properties, sink=self.sink, restore=self.state
+        ) as fetcher:
             running = asyncio.create_task(fetcher.run())
             for step in steps:
                 await self.send()
                 if empties:
                     await self.wait_until_all_is_read(running)
-                await asyncio.to_thread(step, self.talk)
+                await asyncio.to_thread(step, self.conversation)
             await self.send()
             await self.wait_until_all_is_read(running)
             fetcher.stop()
@@ -79,26 +81,32 @@ class LiveJob:
         for number in range(RECORDS_PER_STEP):
             slot = number % SLOTS
             text = f"{slot}:{len(self.sent[str(slot)])}"
-            self.talk.put(text, slot * 2 * HALF // SLOTS + 1)
+            self.conversation.put(text, slot * 2 * HALF // SLOTS + 1)
             self.sent[str(slot)].append(text)
 
 
-def split(number: int, at: int = HALF) -> Callable[[Talk], None]:
+def split(number: int, at: int = HALF) -> Callable[[Conversation], None]:
     """Split the shard of that number before a hash key."""
-    return lambda talk: talk.reshard("split_shard", ShardToSplit=shard_id(number), NewStartingHashKey=str(at))
+    return lambda conversation: conversation.reshard(
+        "split_shard", ShardToSplit=shard_id(number), NewStartingHashKey=str(at)
+    )
 
 
-def merge(low: int, high: int) -> Callable[[Talk], None]:
+def merge(low: int, high: int) -> Callable[[Conversation], None]:
     """Merge two adjacent shards."""
-    return lambda talk: talk.reshard("merge_shards", ShardToMerge=shard_id(low), AdjacentShardToMerge=shard_id(high))
+    return lambda conversation: conversation.reshard(
+        "merge_shards", ShardToMerge=shard_id(low), AdjacentShardToMerge=shard_id(high)
+    )
 
 
-def scale(target: int) -> Callable[[Talk], None]:
+def scale(target: int) -> Callable[[Conversation], None]:
     """Double or halve the stream, as an on-demand stream does by itself."""
 
-    def run(talk: Talk) -> None:
-        talk.kinesis.update_shard_count(StreamName=talk.stream, TargetShardCount=target, ScalingType="UNIFORM_SCALING")
-        talk.wait_active()
+    def run(conversation: Conversation) -> None:
+        conversation.kinesis.update_shard_count(
+            StreamName=conversation.stream, TargetShardCount=target, ScalingType="UNIFORM_SCALING"
+        )
+        conversation.wait_active()
 
     return run
 

@@ -1,4 +1,4 @@
-"""RecordPublisher: a plugin author's `run` stays the author's own; observers are attached where the consumer is."""
+"""RecordPublisher: a plugin's `run` is not replaced; observers are attached to the consumer."""
 
 import asyncio
 
@@ -46,7 +46,7 @@ def test_observers_see_every_batch_and_the_end_of_the_shard():
     assert seen == [*BATCHES, "end"]
 
 
-def test_an_incomplete_run_is_no_end():
+def test_an_incomplete_run_does_not_complete_the_observers():
     publisher, seen = Author(RunResult.INCOMPLETE), []
     observed(publisher, seen)
     assert asyncio.run(publisher.run_observed(ignore)) is RunResult.INCOMPLETE
@@ -87,7 +87,7 @@ def test_a_disposed_observer_sees_nothing_more():
     assert seen == [BATCHES[0]]
 
 
-def test_an_observer_that_comes_during_a_run_sees_the_rest():
+def test_an_observer_added_during_a_run_sees_the_rest():
     publisher, seen = Author(), []
 
     async def consumer(batch):

@@ -17,7 +17,7 @@ def start_at(timestamp: object, **more: object) -> Properties:
 
 
 @pytest.mark.parametrize("name", ["TRIM_HORIZON", "LATEST"])
-def test_a_named_start_is_taken(name):
+def test_trim_horizon_and_latest_are_accepted(name):
     assert initial_position(Properties({"flink.stream.initpos": name})).type == PositionType(name)
 
 
@@ -49,17 +49,17 @@ def test_a_start_by_time_is_epoch_seconds_or_iso(timestamp):
         ("hh:mm:ss.SSS a 'o''clock' yyyy-MM-dd 100%", "07:58:46.480 PM o'clock 2016-04-04 100%"),
     ],
 )
-def test_a_java_format_is_understood(java, timestamp):
+def test_a_java_format_is_parsed(java, timestamp):
     assert initial_timestamp_ms(start_at(timestamp, **{FORMAT: java})) == 1459799926480
 
 
-def test_the_connectors_own_examples_are_understood():
+def test_the_examples_of_flinks_connector_are_parsed():
     assert initial_timestamp_ms(start_at("2020-08-13T09:18:00.0+01:00")) == 1597306680000
     assert initial_timestamp_ms(start_at("2020-08-13T09:23", **{FORMAT: "yyyy-MM-dd'T'HH:mm"})) == 1597310580000
 
 
 @pytest.mark.parametrize(("timestamp", "java"), [("stillUnparsable", "yyyy-MM-dd"), ("2016-03-14", "InvalidPattern")])
-def test_text_and_format_that_do_not_go_together_are_an_error(timestamp, java):
+def test_a_text_that_does_not_match_the_format_is_an_error(timestamp, java):
     with pytest.raises(ConfigurationError, match=r"flink\.stream\.initpos\.timestamp"):
         initial_position(start_at(timestamp, **{FORMAT: java}))
 
@@ -72,7 +72,7 @@ def test_a_given_format_is_tried_before_epoch_seconds():
 @pytest.mark.parametrize(
     "timestamp", ["yesterday", "-1", "nan", "1e999", "2016-13-01", "2016-04-04T", "1_0", "1969-12-31"]
 )
-def test_a_bad_timestamp_names_key_value_and_what_is_valid(timestamp):
+def test_an_invalid_timestamp_is_an_error_with_key_value_and_valid_values(timestamp):
     with pytest.raises(ConfigurationError, match=r"flink\.stream\.initpos\.timestamp'.*valid: epoch seconds") as raised:
         initial_position(start_at(timestamp))
 
@@ -90,13 +90,13 @@ def test_a_format_with_unknown_letters_is_an_error():
 
 
 @pytest.mark.parametrize(("java", "letters"), [("H0H", "H"), ("yyyy-MM yyyy", "y"), ("HH X Z", "X, Z")])
-def test_a_field_that_comes_twice_is_an_error(java, letters):
-    """Python's strptime would raise an error of its regular expressions, which says nothing of the property."""
+def test_a_repeated_field_is_an_error(java, letters):
+    """Python's strptime would raise an error of its regular expression, which does not name the property."""
     with pytest.raises(ConfigurationError, match=rf"timestamp\.format' has the value '{java}'; .*letters {letters};"):
         initial_position(start_at("0", **{FORMAT: java}))
 
 
 @given(st.text(), st.text())
-def test_whatever_is_given_is_read_or_a_configuration_error(timestamp, java):
+def test_any_text_is_parsed_or_is_a_configuration_error(timestamp, java):
     with contextlib.suppress(ConfigurationError):
         assert initial_timestamp_ms(start_at(timestamp, **{FORMAT: java})) >= 0

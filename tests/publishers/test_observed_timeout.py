@@ -1,4 +1,4 @@
-"""observed_timeout: time counts only while we could have heard something (F5)."""
+"""observed_timeout: only time in which the process was running counts (F5)."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 
 async def wait(seconds, limit=20, suspensions=()):
-    """Wait `seconds` under a limit; (at, for how long) the process is suspended. Answers when it ended, and how."""
+    """Wait `seconds` under a limit; `suspensions` are pairs of start and length. Returns the outcome and its time."""
     loop, clock = asyncio.get_running_loop(), VirtualClock()
     for at, length in suspensions:
         loop.call_later(at, loop.suspend, length)
@@ -17,35 +17,35 @@ async def wait(seconds, limit=20, suspensions=()):
         async with observed_timeout(clock, limit):
             await asyncio.sleep(seconds)
     except TimeoutError:
-        return "silent", clock.monotonic()
-    return "heard", clock.monotonic()
+        return "timed out", clock.monotonic()
+    return "finished", clock.monotonic()
 
 
-def test_what_comes_in_time_is_heard():
-    assert run_virtual(wait(19.9)) == ("heard", 19.9)
+def test_a_wait_below_the_limit_finishes():
+    assert run_virtual(wait(19.9)) == ("finished", 19.9)
 
 
-def test_silence_ends_the_wait_at_the_limit():
-    assert run_virtual(wait(1_000)) == ("silent", 20)
+def test_a_longer_wait_times_out_at_the_limit():
+    assert run_virtual(wait(1_000)) == ("timed out", 20)
 
 
-def test_after_a_suspension_it_listens_once_more_before_it_judges():
-    assert run_virtual(wait(23, suspensions=[(18, 600)])) == ("heard", 618)
-    assert run_virtual(wait(1_000, suspensions=[(18, 600)])) == ("silent", 618 + 5)
+def test_after_a_suspension_one_more_part_passes_before_the_time_out():
+    assert run_virtual(wait(23, suspensions=[(18, 600)])) == ("finished", 618)
+    assert run_virtual(wait(1_000, suspensions=[(18, 600)])) == ("timed out", 618 + 5)
 
 
-def test_a_suspension_that_ends_just_before_the_limit_counts_as_not_heard():
+def test_the_parts_of_a_suspension_do_not_count_also_when_it_ends_before_the_limit():
     outcome, at = run_virtual(wait(1_000, suspensions=[(6, 13.5)]))
-    assert (outcome, at) == ("silent", 19.5 + 3 * 5)
+    assert (outcome, at) == ("timed out", 19.5 + 3 * 5)
 
 
-def test_a_starved_loop_is_judged_by_the_parts_it_could_listen_in():
+def test_only_parts_in_which_a_starved_loop_was_running_count():
     outcome, at = run_virtual(wait(10_000, suspensions=[(n * 10, 7) for n in range(10)]))
-    assert outcome == "silent"
+    assert outcome == "timed out"
     assert at > 40
 
 
-def test_a_stop_is_a_stop_and_not_silence():
+def test_a_cancellation_is_not_turned_into_a_time_out():
     async def main():
         task = asyncio.create_task(wait(1_000))
         await asyncio.sleep(1)
@@ -56,7 +56,7 @@ def test_a_stop_is_a_stop_and_not_silence():
     run_virtual(main())
 
 
-def test_no_timer_is_left_behind():
+def test_no_timer_is_left_after_the_block():
     async def main():
         await wait(1)
         loop = asyncio.get_running_loop()
@@ -65,7 +65,7 @@ def test_no_timer_is_left_behind():
     run_virtual(main())
 
 
-def test_a_time_out_of_the_block_itself_passes():
+def test_a_time_out_raised_in_the_block_is_passed_on():
     async def main():
         with pytest.raises(TimeoutError, match="its own"):
             async with observed_timeout(VirtualClock(), 20):

@@ -1,4 +1,4 @@
-"""Batches and their slices: a slice says exactly where a reader stands after it (P1, P2)."""
+"""Batches and their slices, each with the exact position after it (P1, P2)."""
 
 import itertools
 from dataclasses import replace
@@ -50,7 +50,7 @@ def test_slices_cover_a_batch_exactly(batch, cuts, looks_first):
 
 
 @given(batches(), st.lists(st.integers(0, 100), max_size=6))
-def test_a_restart_behind_a_slice_reads_exactly_the_rest(batch, cuts):  # P2
+def test_a_restart_after_a_slice_reads_exactly_the_rest(batch, cuts):  # P2
     done = 0
     for part in cut(batch, cuts):
         done += len(part)
@@ -60,7 +60,7 @@ def test_a_restart_behind_a_slice_reads_exactly_the_rest(batch, cuts):  # P2
 
 
 @given(batches(), st.lists(st.integers(0, 100), max_size=6))
-def test_only_the_last_slice_tells_of_children(batch, cuts):  # S3
+def test_only_the_last_slice_has_the_child_shards(batch, cuts):  # S3
     *others, last = cut(batch, cuts)
 
     assert last.child_shards == batch.child_shards
@@ -69,11 +69,11 @@ def test_only_the_last_slice_tells_of_children(batch, cuts):  # S3
 
 
 @given(st.integers(0, 4_102_444_800_000))
-def test_the_services_seconds_become_exact_millis(millis):
+def test_seconds_of_the_service_are_converted_to_exact_milliseconds(millis):
     assert to_millis(millis / 1000) == millis
 
 
-def test_a_batch_with_new_columns_keeps_those_already_worked_out():
+def test_a_batch_with_new_columns_keeps_its_cached_columns():
     batch = a_plain_batch()
 
     stamped = batch.with_columns(event_times=batch.arrival_millis, watermarks=[1, 2, 3])
@@ -82,7 +82,7 @@ def test_a_batch_with_new_columns_keeps_those_already_worked_out():
     assert stamped.watermark == 3
 
 
-def test_new_columns_leave_the_batch_they_came_from_alone():
+def test_new_columns_do_not_change_the_original_batch():
     batch = a_plain_batch()
 
     stamped = batch.with_columns(values=["a", "b", "c"]).with_columns(event_times=[7, 8, 9])
@@ -104,7 +104,7 @@ def _is_read_from(record, start):
 
 
 @given(batches(), st.lists(st.integers(0, 100), max_size=6), st.lists(st.integers(0, 100), max_size=5))
-def test_each_poisoned_record_goes_with_the_slice_of_its_place(batch, cuts, places):  # S7
+def test_each_poisoned_record_is_in_the_slice_of_its_index(batch, cuts, places):  # S7
     places = sorted(place % (len(batch) + 1) for place in places)
     poisoned = tuple(
         PoisonedRecord(place, UserRecord(b"", f"poison {number}"), "why") for number, place in enumerate(places)
@@ -114,5 +114,5 @@ def test_each_poisoned_record_goes_with_the_slice_of_its_place(batch, cuts, plac
     assert [each.record for part in parts for each in part.poisoned] == [each.record for each in poisoned]
     for part in parts[:-1]:
         assert all(0 <= each.index < len(part) for each in part.poisoned), (
-            "a position must not pass what was not written"
+            "a position must not pass a record that was not written"
         )

@@ -1,4 +1,4 @@
-"""P6: a batch that its consumer has let go of is held by nobody, neither while the consumer waits for room nor until the next read."""
+"""P6: publishers keep no reference to a batch that its consumer has released, neither while the consumer waits nor until the next read."""
 
 import asyncio
 import weakref
@@ -12,8 +12,8 @@ from fakes.fanout_service import event, shard_end
 from fakes.polling_shard import FakeShard, published
 
 
-class Forgetful:
-    """Lets go of a batch at once, and answers a second later."""
+class ReleasingConsumer:
+    """Releases a batch at once, and returns its position a second later."""
 
     def __init__(self):
         self.seen, self.held = [], []
@@ -21,9 +21,9 @@ class Forgetful:
     def __call__(self, batch):
         self.held += [each() is not None for each in self.seen]
         self.seen.append(weakref.ref(batch))
-        return self._answer(batch.read_position)
+        return self._return_later(batch.read_position)
 
-    async def _answer(self, position):
+    async def _return_later(self, position):
         await asyncio.sleep(1)
         self.held.append(self.seen[-1]() is not None)
         return position
@@ -40,8 +40,8 @@ def pushed(consumer):
 
 
 @pytest.mark.parametrize("read", [polled, pushed])
-def test_no_publisher_holds_it(read):
-    consumer = Forgetful()
+def test_publishers_hold_no_released_batch(read):
+    consumer = ReleasingConsumer()
     read(consumer)
     assert len(consumer.seen) == 3
     assert not any(consumer.held)

@@ -18,7 +18,7 @@ THROTTLED = ThrottledError("GetRecords", "ProvisionedThroughputExceededException
 
 
 def scripted(*outcomes):
-    """A call with these outcomes, errors raised, one after the other."""
+    """A function that returns these outcomes in order, or raises those that are errors."""
     left = list(outcomes)
 
     async def call():
@@ -42,20 +42,20 @@ def test_a_long_outage_does_not_overflow():
     assert RetryPolicy(10**6, 1000, 5000, 1000.0).delay_seconds(10**6, lambda: 1.0) == 5.0
 
 
-def test_r4_a_transient_error_is_tried_again_until_an_answer():
-    heard = []
-    answer = run_virtual(call_with_retries(scripted(BROKEN, THROTTLED, 7), POLICY, on_retry=heard.append))
-    assert answer == 7
-    assert heard == [BROKEN, THROTTLED]
+def test_r4_a_transient_error_is_retried_until_a_call_succeeds():
+    retried = []
+    response = run_virtual(call_with_retries(scripted(BROKEN, THROTTLED, 7), POLICY, on_retry=retried.append))
+    assert response == 7
+    assert retried == [BROKEN, THROTTLED]
 
 
-def test_exhaustion_names_api_attempts_and_the_last_error():
+def test_the_exhausted_error_names_api_attempts_and_last_error():
     with pytest.raises(RetriesExhaustedError, match=r"GetRecords failed 4 times in a row.*slow down") as raised:
         run_virtual(call_with_retries(scripted(BROKEN, BROKEN, BROKEN, THROTTLED), POLICY))
     assert raised.value.__cause__ is THROTTLED
 
 
-def test_no_retries_means_one_try():
+def test_without_retries_a_call_is_made_once():
     with pytest.raises(RetriesExhaustedError, match="1 times"):
         run_virtual(call_with_retries(scripted(BROKEN), RetryPolicy(0, 1, 1, 1.0)))
 
@@ -66,7 +66,7 @@ def test_other_errors_are_raised_at_once():
         run_virtual(call_with_retries(scripted(fatal, 7), POLICY))
 
 
-def test_the_wait_is_at_least_what_the_caller_asks():
+def test_the_wait_is_at_least_the_callers_minimum():
     async def timed():
         await call_with_retries(scripted(THROTTLED, 7), POLICY, min_pause=lambda error: 1.0)
         return asyncio.get_running_loop().time()
@@ -80,7 +80,7 @@ def test_a1_retries_and_throttles_are_counted():
     assert (metrics.retries, metrics.throttles) == (2, 1)
 
 
-def test_r3_a_wait_between_tries_is_cancelled_at_once():
+def test_r3_a_wait_between_calls_is_cancelled_at_once():
     async def cancelled():
         task = asyncio.create_task(call_with_retries(scripted(BROKEN, 7), RetryPolicy(3, 10**6, 10**6, 1.0)))
         await asyncio.sleep(0)

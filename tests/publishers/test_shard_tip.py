@@ -1,4 +1,4 @@
-"""A2: one small read says whether something lies behind a position."""
+"""A2: one small read shows whether there are records after a position."""
 
 import itertools
 
@@ -17,65 +17,65 @@ AFTER = StartingPosition.after(SequenceNumber("7"))
 
 
 class Port:
-    """Answers what a test says; keeps what was asked and when."""
+    """Responses what a test says; keeps what was requests and when."""
 
-    def __init__(self, *answers):
-        self.answers = list(answers)
-        self.asked = []
+    def __init__(self, *responses):
+        self.responses = list(responses)
+        self.requests = []
 
     async def get_shard_iterator(self, shard, position):
-        self.asked.append((shard.shard_id, position))
+        self.requests.append((shard.shard_id, position))
         return "first"
 
     async def get_records(self, shard, iterator, limit):
-        self.asked.append((iterator, limit, VirtualClock().monotonic()))
-        answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        self.requests.append((iterator, limit, VirtualClock().monotonic()))
+        response = self.responses.pop(0)
+        if isinstance(response, Exception):
+            raise response
+        return response
 
 
 def empty(behind=0, following="next"):
     return ReadResponse([], behind, following)
 
 
-def look(*answers):
-    port = Port(*answers)
-    return run_virtual(measure_tip_distance(port, SHARD, AFTER)), port.asked
+def measured(*responses):
+    port = Port(*responses)
+    return run_virtual(measure_tip_distance(port, SHARD, AFTER)), port.requests
 
 
-def test_a_record_behind_the_position_is_unread_since_its_arrival():
+def test_a_record_after_the_position_is_unread_since_its_arrival():
     record = UserRecord(b"x", "8", 1_700_000_000.25)
-    tip, asked = look(ReadResponse([record], 90_000, "next"))
+    tip, requests = measured(ReadResponse([record], 90_000, "next"))
 
     assert tip == TipDistance(True, 1_700_000_000_250, 90_000)
-    assert asked == [("a", AFTER), ("first", 1, 0.0)]
+    assert requests == [("a", AFTER), ("first", 1, 0.0)]
 
 
-def test_an_empty_answer_at_the_tip_says_that_nothing_is():
-    assert look(empty())[0] == TipDistance(False)
+def test_an_empty_response_at_the_tip_means_that_nothing_is_unread():
+    assert measured(empty())[0] == TipDistance(False)
 
 
-def test_the_end_of_a_shard_says_so():
-    assert look(empty(following=None))[0] == TipDistance(False, is_end=True)
+def test_the_end_of_a_shard_is_reported():
+    assert measured(empty(following=None))[0] == TipDistance(False, is_end=True)
 
 
-def test_empty_answers_on_the_way_are_passed_within_the_five_calls_a_second():
+def test_empty_responses_before_a_record_are_read_within_five_calls_a_second():
     record = UserRecord(b"x", "8", 1.0)
-    tip, asked = look(empty(5_000), empty(4_000), ReadResponse([record], 0, "next"))
+    tip, requests = measured(empty(5_000), empty(4_000), ReadResponse([record], 0, "next"))
 
     assert tip.has_unread
-    moments = [at for _, _, at in asked[1:]]
+    moments = [at for _, _, at in requests[1:]]
     assert all(later - earlier >= 0.2 for earlier, later in itertools.pairwise(moments))
 
 
-def test_it_gives_up_when_the_tip_is_not_reached():
-    tip, asked = look(*[empty(5_000)] * MAX_READS)
+def test_none_is_returned_when_the_tip_is_not_reached():
+    tip, requests = measured(*[empty(5_000)] * MAX_READS)
 
     assert tip is None
-    assert len(asked) == 1 + MAX_READS
+    assert len(requests) == 1 + MAX_READS
 
 
-def test_an_error_is_the_callers():
+def test_an_error_is_raised_to_the_caller():
     with pytest.raises(TransientError):
-        look(TransientError("GetRecords", "Slow", "down"))
+        measured(TransientError("GetRecords", "Slow", "down"))

@@ -1,4 +1,4 @@
-"""What a listing says about a shard that it leaves out (F4, S5)."""
+"""Whether a listing that lacks a shard is older than the shard (F4, S5)."""
 
 import pytest
 
@@ -15,17 +15,17 @@ FIRST, SECOND, THIRD = (f"shardId-{number:012d}" for number in range(3))
 @pytest.mark.parametrize(
     ("listed", "expected"),
     [
-        ([FIRST], True),  # nothing younger is listed: the listing may be older than the shard
-        ([FIRST, THIRD], False),  # a younger one is: ours is gone
+        ([FIRST], True),  # no newer shard is listed: the listing may be older than the shard
+        ([FIRST, THIRD], False),  # a newer one is listed: the shard is gone
         ([FIRST, SECOND], False),
         ([], False),
-        (["lines-1"], False),  # ids of another source say nothing about age
+        (["lines-1"], False),  # the ids of another source are not numbered
     ],
 )
-def test_a_listing_without_anything_younger_may_be_older_than_the_shard(listed, expected):
+def test_a_listing_without_newer_shards_may_be_older_than_the_shard(listed, expected):
     assert is_listing_older_than(Shard("s", SECOND), shards(*listed)) is expected
 
 
-def test_other_streams_do_not_count():
+def test_shards_of_other_streams_are_ignored():
     listed = [*shards(FIRST), *shards(THIRD, stream="t")]
     assert is_listing_older_than(Shard("s", SECOND), listed)

@@ -1,4 +1,4 @@
-"""An HTTP/2 server of few words over real sockets: it answers every request with headers, and then does what the test says."""
+"""An HTTP/2 server on real sockets. It sends headers for every request, and then what the test tells it to send."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -9,7 +9,7 @@ from h2.events import RequestReceived, StreamReset, WindowUpdated
 from h2.settings import SettingCodes
 
 
-class Talk(asyncio.Protocol):
+class ServerConnection(asyncio.Protocol):
     """One connection, as the server sees it."""
 
     def __init__(self, server):
@@ -21,7 +21,7 @@ class Talk(asyncio.Protocol):
 
     def connection_made(self, transport):
         self.transport = transport
-        self.server.talks.append(self)
+        self.server.connections.append(self)
         self.h2.initiate_connection()
         self.h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: self.server.streams})
         self.flush()
@@ -55,12 +55,12 @@ class Talk(asyncio.Protocol):
 
 
 class Http2Server:
-    """What it was asked over which connection; `flood`: streams are filled up as far as the reader lets them."""
+    """Its connections and what was sent; `flood`: it sends as much on every stream as the windows allow."""
 
     def __init__(self, streams, flood):
         self.streams = streams
         self.flood = flood
-        self.talks = []
+        self.connections = []
         self.sent = {}
         self.url = ""
 
@@ -68,12 +68,12 @@ class Http2Server:
 @asynccontextmanager
 async def http2_server(streams=100, flood=False):
     server = Http2Server(streams, flood)
-    listening = await asyncio.get_running_loop().create_server(lambda: Talk(server), "127.0.0.1", 0)
+    listening = await asyncio.get_running_loop().create_server(lambda: ServerConnection(server), "127.0.0.1", 0)
     server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
     try:
         yield server
     finally:
         listening.close()
-        for talk in server.talks:
-            talk.transport.abort()
+        for peer in server.connections:
+            peer.transport.abort()
         await listening.wait_closed()

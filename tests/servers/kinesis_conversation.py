@@ -1,4 +1,4 @@
-"""One conversation with a Kinesis server, kept in a form in which servers can be compared."""
+"""Calls to a Kinesis server, with responses in a form in which servers can be compared."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -10,28 +10,28 @@ from uuid import uuid4
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
-Answers = dict[str, object]
+Responses = dict[str, object]
 FIRST = "shardId-000000000000"
 REFERENCE = Path(__file__).parents[2] / "docs/reference/embedded-endpoint.md"
 
 
-class Talk:
-    """One conversation about one stream: asks, and keeps what is said in a form that servers can be compared in."""
+class Conversation:
+    """Calls a server about one stream, and keeps the responses in a form in which servers can be compared."""
 
     def __init__(self, kinesis: Any, stream: str) -> None:
         self.kinesis = kinesis
         self.stream = stream
-        self.said: Answers = {}
+        self.responses: Responses = {}
 
     def refused(self, step: str, operation: str, **fields: Any) -> None:
-        """Keep the error code that a call is answered with."""
+        """Keep the error code of a call."""
         try:
             getattr(self.kinesis, operation)(**fields)
-            self.said[step] = "no error"
+            self.responses[step] = "no error"
         except ClientError as error:
-            self.said[step] = error.response["Error"]["Code"]
+            self.responses[step] = error.response["Error"]["Code"]
         except BotoCoreError as error:
-            self.said[step] = type(error).__name__
+            self.responses[step] = type(error).__name__
 
     def reshard(self, operation: str, **fields: str) -> None:
         """Split or merge and wait until that is done; servers are ACTIVE again somewhat later than they say."""
@@ -50,29 +50,31 @@ class Talk:
     def wait_consumer(self, arn: str) -> None:
         self._wait_for("ACTIVE", lambda: self.kinesis.describe_stream_consumer(ConsumerARN=arn)["ConsumerDescription"])
 
-    def _wait_for(self, status: str, ask: Callable[[], Any]) -> None:
+    def _wait_for(self, status: str, describe: Callable[[], Any]) -> None:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
-            answer = ask()
-            if status in (answer, answer["ConsumerStatus"] if isinstance(answer, dict) else None):
+            response = describe()
+            if status in (response, response["ConsumerStatus"] if isinstance(response, dict) else None):
                 return
             time.sleep(0.02)
         pytest.fail(f"not {status} after a minute")
 
     def summary(self) -> dict[str, Any]:
-        answer = self.kinesis.describe_stream_summary(StreamName=self.stream)["StreamDescriptionSummary"]
-        assert isinstance(answer, dict)
-        return answer
+        response = self.kinesis.describe_stream_summary(StreamName=self.stream)["StreamDescriptionSummary"]
+        assert isinstance(response, dict)
+        return response
 
     def put(self, text: str, hash_key: int = 0) -> str:
-        answer = self.kinesis.put_record(
+        response = self.kinesis.put_record(
             StreamName=self.stream, Data=text.encode(), PartitionKey="k", ExplicitHashKey=str(hash_key)
         )
-        return str(answer["SequenceNumber"])
+        return str(response["SequenceNumber"])
 
     def iterator(self, kind: str, shard: str = FIRST, **more: Any) -> str:
-        answer = self.kinesis.get_shard_iterator(StreamName=self.stream, ShardId=shard, ShardIteratorType=kind, **more)
-        return str(answer["ShardIterator"])
+        response = self.kinesis.get_shard_iterator(
+            StreamName=self.stream, ShardId=shard, ShardIteratorType=kind, **more
+        )
+        return str(response["ShardIterator"])
 
     def read(self, kind: str, shard: str = FIRST, **more: Any) -> list[str]:
         return texts(self.kinesis.get_records(ShardIterator=self.iterator(kind, shard, **more)))
@@ -81,22 +83,22 @@ class Talk:
         return [s["ShardId"] for s in self.kinesis.list_shards(StreamName=self.stream, **more)["Shards"]]
 
 
-def texts(answer: Any) -> list[str]:
-    return [record["Data"].decode() for record in answer["Records"]]
+def texts(response: Any) -> list[str]:
+    return [record["Data"].decode() for record in response["Records"]]
 
 
 @contextmanager
-def talking(kinesis: Any, shard_count: int) -> Iterator[Talk]:
-    talk = Talk(kinesis, f"s-{uuid4().hex[:12]}")
-    kinesis.create_stream(StreamName=talk.stream, ShardCount=shard_count)
-    talk.wait_active()
-    yield talk
-    talk.wait_active()
-    kinesis.delete_stream(StreamName=talk.stream, EnforceConsumerDeletion=True)
+def open_conversation(kinesis: Any, shard_count: int) -> Iterator[Conversation]:
+    conversation = Conversation(kinesis, f"s-{uuid4().hex[:12]}")
+    kinesis.create_stream(StreamName=conversation.stream, ShardCount=shard_count)
+    conversation.wait_active()
+    yield conversation
+    conversation.wait_active()
+    kinesis.delete_stream(StreamName=conversation.stream, EnforceConsumerDeletion=True)
 
 
-def compare(server: str, mine: Answers, theirs: Answers, known: set[str]) -> None:
-    """Demand that the answers agree but for the known steps, which must differ and stand in the reference page."""
+def compare(server: str, mine: Responses, theirs: Responses, known: set[str]) -> None:
+    """Check that the responses agree except for the known steps, which must differ and be on the reference page."""
     assert mine.keys() == theirs.keys()
     differing = {step: (mine[step], theirs[step]) for step in mine if mine[step] != theirs[step]}
     assert differing.keys() == known, {step: pair for step, pair in differing.items() if step not in known}

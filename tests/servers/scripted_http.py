@@ -1,4 +1,4 @@
-"""A server that says what a test scripted, byte by byte, and a pool of connections to it."""
+"""A server that sends exactly the bytes that a test has scripted, and a pool of connections to it."""
 
 import asyncio
 import ssl
@@ -13,7 +13,7 @@ READ_BUFFER_BYTES = 4096
 
 
 class RawServer:
-    """Answers each request by the next of `says`: bytes, or a list of bytes with pauses between; None hangs up."""
+    """Sends the next of `says` for each request: bytes, or a list of bytes with pauses in between; None closes the connection."""
 
     def __init__(self, *says):
         self.says = list(says)
@@ -53,16 +53,16 @@ class RawServer:
             await writer.drain()
             await asyncio.sleep(0)
         if isinstance(said, Last):
-            writer.close()  # over TLS it says so
+            writer.close()  # over TLS it sends close_notify
         return not isinstance(said, Last)
 
 
 class Last(bytes):
-    """The server closes the connection behind it."""
+    """The server closes the connection after it."""
 
 
 class RefusedEarly(Last):
-    """An answer before the request was read."""
+    """A response that is sent before the request was read."""
 
 
 def ok(body, *headers):
@@ -72,7 +72,7 @@ def ok(body, *headers):
 
 @asynccontextmanager
 async def pool_to(*says, certificate=None, trusted=None):
-    """A server that says this, and a pool."""
+    """A server that sends these responses, and a pool."""
     serving = None
     if certificate:
         serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -90,7 +90,7 @@ async def pool_to(*says, certificate=None, trusted=None):
 
 
 async def until_noticed(pool):
-    """Until the pool knows that none of the connections it keeps is of use."""
+    """Wait until the pool knows that none of its idle connections can be used."""
     async with asyncio.timeout(60):
         while any(connection.is_usable for _, connection in pool._idle):  # noqa: ASYNC110 - looks from outside
             await asyncio.sleep(0.001)

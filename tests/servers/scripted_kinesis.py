@@ -1,4 +1,4 @@
-"""A Kinesis endpoint that answers what a test scripted, over real HTTP, and keeps what it was asked."""
+"""A Kinesis endpoint over real HTTP that sends the responses which a test has scripted, and keeps the requests."""
 
 from __future__ import annotations
 
@@ -16,47 +16,47 @@ from recordpublisher.publishers.properties.properties import Properties
 
 
 class KinesisStub:
-    """Answers by operation, in the order scripted: a dict (200), an Answer, or a list of chunks for an event stream."""
+    """Responds by operation, in the scripted order: a dict (200), a function, or a list of chunks for an event stream."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.requests: list[tuple[str, dict[str, Any]]] = []
         self.headers: list[dict[str, str]] = []
         self.arrived = asyncio.Event()
         self.url = ""
         self.tls: ssl.SSLContext | None = None
         self._answers: dict[str, deque[Any]] = defaultdict(deque)
 
-    def script(self, operation: str, *answers: Any) -> None:
-        self._answers[operation].extend(answers)
+    def script(self, operation: str, *responses: Any) -> None:
+        self._answers[operation].extend(responses)
 
-    def asked_of(self, operation: str) -> list[dict[str, Any]]:
-        return [parameters for name, parameters in self.asked if name == operation]
+    def requests_of(self, operation: str) -> list[dict[str, Any]]:
+        return [parameters for name, parameters in self.requests if name == operation]
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         operation = request.headers["X-Amz-Target"].rpartition(".")[2]
-        self.asked.append((operation, json.loads(await request.read() or b"{}")))
+        self.requests.append((operation, json.loads(await request.read() or b"{}")))
         self.arrived.set()
         self.headers.append(dict(request.headers))
-        answer = self._answers[operation].popleft()
-        if isinstance(answer, list):
-            return await _stream(request, answer)
-        return await answer(request) if callable(answer) else web.json_response(answer)
+        response = self._answers[operation].popleft()
+        if isinstance(response, list):
+            return await _stream(request, response)
+        return await response(request) if callable(response) else web.json_response(response)
 
 
 def refusal(code: str, message: str = "", status: int = 400) -> Any:
-    """An error answer of the service."""
+    """An error response of the service."""
 
-    async def answer(request: web.Request) -> web.Response:
+    async def response(request: web.Request) -> web.Response:
         return web.json_response({"__type": code, "message": message}, status=status)
 
-    return answer
+    return response
 
 
 def raw(body: bytes, status: int = 200) -> Any:
-    async def answer(request: web.Request) -> web.Response:
+    async def response(request: web.Request) -> web.Response:
         return web.Response(body=body, status=status)
 
-    return answer
+    return response
 
 
 async def drop_connection(request: web.Request) -> web.Response:
@@ -66,7 +66,7 @@ async def drop_connection(request: web.Request) -> web.Response:
 
 async def never(request: web.Request) -> web.Response:
     await asyncio.sleep(60)
-    raise AssertionError("nobody waits that long")
+    raise AssertionError("no client waits that long")
 
 
 async def _stream(request: web.Request, chunks: list[Any]) -> web.StreamResponse:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from servers.kinesis_conversation import FIRST, Answers, Talk, compare, talking, texts
+from servers.kinesis_conversation import FIRST, Conversation, Responses, compare, open_conversation, texts
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(90)]
 
@@ -34,75 +34,82 @@ def test_ministack_agrees_on_subscribing(ours: Any, ministack: Any):
     compare("ministack", subscribing(ours), subscribing(ministack), {"the shard ends with"})
 
 
-def registration(kinesis: Any) -> Answers:
+def registration(kinesis: Any) -> Responses:
     """Register, look up, list and deregister a consumer."""
-    with talking(kinesis, 1) as talk:
-        arn = talk.summary()["StreamARN"]
-        said = talk.said
+    with open_conversation(kinesis, 1) as conversation:
+        arn = conversation.summary()["StreamARN"]
+        responses = conversation.responses
         consumer = kinesis.register_stream_consumer(StreamARN=arn, ConsumerName="c")["Consumer"]
-        said["arn carries the creation time"] = bool(re.fullmatch(r".*/consumer/c:\d+", consumer["ConsumerARN"]))
-        said["status at first"] = consumer["ConsumerStatus"]
-        talk.wait_consumer(consumer["ConsumerARN"])
+        responses["arn carries the creation time"] = bool(re.fullmatch(r".*/consumer/c:\d+", consumer["ConsumerARN"]))
+        responses["status at first"] = consumer["ConsumerStatus"]
+        conversation.wait_consumer(consumer["ConsumerARN"])
         described = kinesis.describe_stream_consumer(StreamARN=arn, ConsumerName="c")["ConsumerDescription"]
-        said["found by name"] = [described["ConsumerStatus"], described["StreamARN"] == arn]
-        said["listed"] = [c["ConsumerName"] for c in kinesis.list_stream_consumers(StreamARN=arn)["Consumers"]]
-        said["consumers in the summary"] = talk.summary().get("ConsumerCount")
-        talk.refused("taken name", "register_stream_consumer", StreamARN=arn, ConsumerName="c")
-        talk.refused("unknown consumer", "describe_stream_consumer", StreamARN=arn, ConsumerName="nobody")
+        responses["found by name"] = [described["ConsumerStatus"], described["StreamARN"] == arn]
+        responses["listed"] = [c["ConsumerName"] for c in kinesis.list_stream_consumers(StreamARN=arn)["Consumers"]]
+        responses["consumers in the summary"] = conversation.summary().get("ConsumerCount")
+        conversation.refused("taken name", "register_stream_consumer", StreamARN=arn, ConsumerName="c")
+        conversation.refused("unknown consumer", "describe_stream_consumer", StreamARN=arn, ConsumerName="nobody")
         kinesis.deregister_stream_consumer(StreamARN=arn, ConsumerName="c")
-        said["gone after deregistration"] = gone(talk, arn)
-    return said
+        responses["gone after deregistration"] = gone(conversation, arn)
+    return responses
 
 
-def gone(talk: Talk, arn: str) -> str:
+def gone(conversation: Conversation, arn: str) -> str:
     """Call for the consumer until it is not found; no more than twenty times, a tenth of a second apart."""
     for _ in range(20):
-        talk.refused("call", "describe_stream_consumer", StreamARN=arn, ConsumerName="c")
-        if (answer := talk.said.pop("call")) != "no error":
-            return str(answer)
+        conversation.refused("call", "describe_stream_consumer", StreamARN=arn, ConsumerName="c")
+        if (response := conversation.responses.pop("call")) != "no error":
+            return str(response)
         time.sleep(0.1)
     return "still there"
 
 
-def subscribing(kinesis: Any) -> Answers:
+def subscribing(kinesis: Any) -> Responses:
     """Subscribe: backlog, live push, heartbeat, the 5 s rule, take-over and the end of a shard."""
-    with talking(kinesis, 1) as talk:
-        said = talk.said
-        arn = talk.summary()["StreamARN"]
+    with open_conversation(kinesis, 1) as conversation:
+        responses = conversation.responses
+        arn = conversation.summary()["StreamARN"]
         consumer = kinesis.register_stream_consumer(StreamARN=arn, ConsumerName="c")["Consumer"]["ConsumerARN"]
-        talk.wait_consumer(consumer)
+        conversation.wait_consumer(consumer)
         start = {"ConsumerARN": consumer, "ShardId": FIRST, "StartingPosition": {"Type": "TRIM_HORIZON"}}
-        talk.refused("unknown consumer", "subscribe_to_shard", **{**start, "ConsumerARN": consumer + "0"})
-        talk.put("backlog")
+        conversation.refused("unknown consumer", "subscribe_to_shard", **{**start, "ConsumerARN": consumer + "0"})
+        conversation.put("backlog")
         events = kinesis.subscribe_to_shard(**start)["EventStream"]
         stream = iter(events)
         backlog = next(stream)["SubscribeToShardEvent"]
-        said["backlog"] = [texts(backlog), backlog["MillisBehindLatest"], "ChildShards" in backlog]
+        responses["backlog"] = [texts(backlog), backlog["MillisBehindLatest"], "ChildShards" in backlog]
         began = time.monotonic()
-        last = talk.put("live")
+        last = conversation.put("live")
         live = next(stream)["SubscribeToShardEvent"]
-        said["live"] = [texts(live), int(live["ContinuationSequenceNumber"]) >= int(last)]
-        talk.refused("again within 5 s", "subscribe_to_shard", **start)
+        responses["live"] = [texts(live), int(live["ContinuationSequenceNumber"]) >= int(last)]
+        conversation.refused("again within 5 s", "subscribe_to_shard", **start)
         heartbeat = next(stream)["SubscribeToShardEvent"]
-        said["heartbeat"] = [texts(heartbeat), 4.5 < time.monotonic() - began < 9.5]  # about five seconds; one, not two
-        said.update(taken_over(talk, start, stream, heartbeat["ContinuationSequenceNumber"]))
+        responses["heartbeat"] = [
+            texts(heartbeat),
+            4.5 < time.monotonic() - began < 9.5,
+        ]  # about five seconds; one, not two
+        responses.update(taken_over(conversation, start, stream, heartbeat["ContinuationSequenceNumber"]))
         events.close()
-    return said
+    return responses
 
 
-def taken_over(talk: Talk, start: dict[str, Any], former: Iterator[Any], continuation: str) -> Answers:
+def taken_over(
+    conversation: Conversation, start: dict[str, Any], former: Iterator[Any], continuation: str
+) -> Responses:
     """Subscribe a second time after 5 s, after the first one's continuation, and split the shard."""
     time.sleep(0.2)
     position = {"Type": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": continuation}
-    events = talk.kinesis.subscribe_to_shard(**{**start, "StartingPosition": position})["EventStream"]
+    events = conversation.kinesis.subscribe_to_shard(**{**start, "StartingPosition": position})["EventStream"]
     try:
         end_of_former: object = [texts(event["SubscribeToShardEvent"]) for event in former]
     except ClientError as error:
         end_of_former = error.response["Error"]["Code"]
-    talk.put("after the take-over")
+    conversation.put("after the take-over")
     stream = iter(events)
     seen = next(filter(None, (texts(event["SubscribeToShardEvent"]) for event in stream)))
-    talk.kinesis.split_shard(StreamName=talk.stream, ShardToSplit=FIRST, NewStartingHashKey=str(1 << 127))
+    conversation.kinesis.split_shard(
+        StreamName=conversation.stream, ShardToSplit=FIRST, NewStartingHashKey=str(1 << 127)
+    )
     *_, last = [event["SubscribeToShardEvent"] for event in stream]
     events.close()
     children = [child["ShardId"] for child in last["ChildShards"]]

@@ -10,7 +10,7 @@ from recordpublisher.publishers.polling import PollingRecordPublisherFactory
 from recordpublisher.testing import PublisherCase, PublisherContract
 
 from servers.fast_time import FastClock, run_fast
-from servers.kinesis_conversation import FIRST, talking
+from servers.kinesis_conversation import FIRST, open_conversation
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(90)]
 
@@ -22,11 +22,11 @@ class TestPollingOnKinesisLocal(PublisherContract):
 
     @pytest.fixture(autouse=True)
     def _stream(self, kinesis_local):
-        with talking(kinesis_local, 1) as talk:
+        with open_conversation(kinesis_local, 1) as conversation:
             for text in TEXTS:
-                talk.put(text)
-            talk.reshard("split_shard", ShardToSplit=FIRST, NewStartingHashKey=str(1 << 127))
-            self.stream, self.url = talk.stream, kinesis_local.meta.endpoint_url
+                conversation.put(text)
+            conversation.reshard("split_shard", ShardToSplit=FIRST, NewStartingHashKey=str(1 << 127))
+            self.stream, self.url = conversation.stream, kinesis_local.meta.endpoint_url
             yield
 
     @asynccontextmanager

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from processes.live_job import HALF, LiveJob, merge, scale, split
-from servers.kinesis_conversation import talking
+from servers.kinesis_conversation import open_conversation
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(120)]
 
 
 async def test_kinesis_local_by_polling_through_every_kind_of_reshard(kinesis_local: Any):
-    with talking(kinesis_local, 1) as talk:
-        job = LiveJob(talk)
+    with open_conversation(kinesis_local, 1) as conversation:
+        job = LiveJob(conversation)
         await job.run(split(0), merge(1, 2), scale(2), scale(4))
         await job.send()
-        scale(2)(talk)  # nobody reads meanwhile
+        scale(2)(conversation)  # nobody reads meanwhile
         await job.run(scale(4))
 
     assert job.read == job.sent
@@ -27,16 +27,16 @@ async def test_kinesis_local_by_polling_through_every_kind_of_reshard(kinesis_lo
 
 
 async def test_kinesis_local_by_fan_out_whose_answers_the_sdk_cannot_read(kinesis_local: Any):
-    with talking(kinesis_local, 2) as talk:
-        job = LiveJob(talk, **{"flink.stream.recordpublisher": "EFO"})
-        await job.run(lambda talk: None)
+    with open_conversation(kinesis_local, 2) as conversation:
+        job = LiveJob(conversation, **{"flink.stream.recordpublisher": "EFO"})
+        await job.run(lambda conversation: None)
 
     assert job.read == job.sent
 
 
 async def test_ministack_by_fan_out_through_splits_and_a_merge(ministack: Any):
-    with talking(ministack, 1) as talk:
-        job = LiveJob(talk, **{"flink.stream.recordpublisher": "EFO"})
+    with open_conversation(ministack, 1) as conversation:
+        job = LiveJob(conversation, **{"flink.stream.recordpublisher": "EFO"})
         await job.run(split(0), split(1, HALF // 2), merge(4, 2), empties=True)
         await job.send()
         await job.run()
@@ -47,11 +47,11 @@ async def test_ministack_by_fan_out_through_splits_and_a_merge(ministack: Any):
 
 @pytest.mark.parametrize("publisher", ["POLLING", "EFO"])
 async def test_ours_through_every_kind_of_reshard(ours: Any, publisher: str):
-    with talking(ours, 1) as talk:
-        job = LiveJob(talk, **{"flink.stream.recordpublisher": publisher})
+    with open_conversation(ours, 1) as conversation:
+        job = LiveJob(conversation, **{"flink.stream.recordpublisher": publisher})
         await job.run(split(0), merge(1, 2), scale(2), scale(4), scale(8))
         await job.send()
-        scale(4)(talk)
+        scale(4)(conversation)
         await job.run(scale(8))
 
     assert job.read == job.sent

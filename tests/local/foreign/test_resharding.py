@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from servers.kinesis_conversation import FIRST, Answers, Talk, compare, talking, texts
+from servers.kinesis_conversation import FIRST, Conversation, Responses, compare, open_conversation, texts
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(90)]
 
@@ -20,39 +20,41 @@ def test_kinesis_local_agrees_on_recounting(ours: Any, kinesis_local: Any):
     compare("kinesis_local", recounting(ours), recounting(kinesis_local), {"doubled", "halved"})
 
 
-def resharding(kinesis: Any) -> Answers:
+def resharding(kinesis: Any) -> Responses:
     """Split and merge, and read parents to their end."""
-    with talking(kinesis, 1) as talk:
-        said, stream = talk.said, talk.stream
-        talk.put("before")
-        talk.reshard("split_shard", ShardToSplit=FIRST, NewStartingHashKey=str(HALF))
+    with open_conversation(kinesis, 1) as conversation:
+        responses, stream = conversation.responses, conversation.stream
+        conversation.put("before")
+        conversation.reshard("split_shard", ShardToSplit=FIRST, NewStartingHashKey=str(HALF))
         low, high = "shardId-000000000001", "shardId-000000000002"
-        talk.put("low")
-        talk.put("high", HALF)
-        said["each record in one shard"] = [talk.read("TRIM_HORIZON", shard) for shard in (FIRST, low, high)]
-        said["parent's end"] = parents_end(talk)
+        conversation.put("low")
+        conversation.put("high", HALF)
+        responses["each record in one shard"] = [
+            conversation.read("TRIM_HORIZON", shard) for shard in (FIRST, low, high)
+        ]
+        responses["parent's end"] = parents_end(conversation)
         split = {"StreamName": stream, "ShardToSplit": FIRST, "NewStartingHashKey": "1000"}
-        talk.refused("split a closed shard", "split_shard", **split)
-        talk.reshard("merge_shards", ShardToMerge=low, AdjacentShardToMerge=high)
-        talk.put("merged")
-        said["after the merge"] = talk.read("TRIM_HORIZON", "shardId-000000000003")
-        said["family"] = [family(shard) for shard in kinesis.list_shards(StreamName=stream)["Shards"]]
-        said.update(filters(talk))
+        conversation.refused("split a closed shard", "split_shard", **split)
+        conversation.reshard("merge_shards", ShardToMerge=low, AdjacentShardToMerge=high)
+        conversation.put("merged")
+        responses["after the merge"] = conversation.read("TRIM_HORIZON", "shardId-000000000003")
+        responses["family"] = [family(shard) for shard in kinesis.list_shards(StreamName=stream)["Shards"]]
+        responses.update(filters(conversation))
         edge = {"StreamName": stream, "ShardToSplit": "shardId-000000000003", "NewStartingHashKey": "0"}
-        said["numbers grow over generations"] = generations_grow(kinesis.list_shards(StreamName=stream)["Shards"])
-        talk.refused("split at the edge", "split_shard", **edge)
-    return said
+        responses["numbers grow over generations"] = generations_grow(kinesis.list_shards(StreamName=stream)["Shards"])
+        conversation.refused("split at the edge", "split_shard", **edge)
+    return responses
 
 
-def parents_end(talk: Talk) -> object:
-    """Read the first shard until it has no next iterator; how the last answers are cut is not compared."""
-    iterator, seen = talk.iterator("TRIM_HORIZON"), []
+def parents_end(conversation: Conversation) -> object:
+    """Read the first shard until it has no next iterator; how the last responses are cut is not compared."""
+    iterator, seen = conversation.iterator("TRIM_HORIZON"), []
     for _ in range(5):
-        answer = talk.kinesis.get_records(ShardIterator=iterator)
-        seen += texts(answer)
-        if not answer.get("NextShardIterator"):
-            return [seen, answer["ChildShards"]]
-        iterator = answer["NextShardIterator"]
+        response = conversation.kinesis.get_records(ShardIterator=iterator)
+        seen += texts(response)
+        if not response.get("NextShardIterator"):
+            return [seen, response["ChildShards"]]
+        iterator = response["NextShardIterator"]
     return [seen, "never ended"]
 
 
@@ -67,7 +69,7 @@ def generations_grow(shards: list[dict[str, Any]]) -> bool:
     return all(int(old["EndingSequenceNumber"]) < int(new["StartingSequenceNumber"]) for old, new in pairs)
 
 
-def filters(talk: Talk) -> Answers:
+def filters(conversation: Conversation) -> Responses:
     """Show shards through every filter that needs no waiting."""
     kinds: dict[str, dict[str, Any]] = {
         "AT_TRIM_HORIZON": {},
@@ -75,17 +77,19 @@ def filters(talk: Talk) -> Answers:
         "AT_LATEST": {},
         "AFTER_SHARD_ID": {"ShardId": "shardId-000000000001"},
     }
-    return {kind: talk.shards(ShardFilter={"Type": kind, **more}) for kind, more in kinds.items()}
+    return {kind: conversation.shards(ShardFilter={"Type": kind, **more}) for kind, more in kinds.items()}
 
 
-def recounting(kinesis: Any) -> Answers:
+def recounting(kinesis: Any) -> Responses:
     """Double and halve a stream by UpdateShardCount."""
-    with talking(kinesis, 2) as talk:
-        talk.put("kept")
+    with open_conversation(kinesis, 2) as conversation:
+        conversation.put("kept")
         for step, target in (("doubled", 4), ("halved", 2)):
-            kinesis.update_shard_count(StreamName=talk.stream, TargetShardCount=target, ScalingType="UNIFORM_SCALING")
-            talk.wait_active()
-            shards = kinesis.list_shards(StreamName=talk.stream, ShardFilter={"Type": "AT_LATEST"})["Shards"]
-            talk.said[step] = sorted(int(shard["HashKeyRange"]["StartingHashKey"]) for shard in shards)
-        talk.said["kept"] = talk.read("TRIM_HORIZON", FIRST)
-    return talk.said
+            kinesis.update_shard_count(
+                StreamName=conversation.stream, TargetShardCount=target, ScalingType="UNIFORM_SCALING"
+            )
+            conversation.wait_active()
+            shards = kinesis.list_shards(StreamName=conversation.stream, ShardFilter={"Type": "AT_LATEST"})["Shards"]
+            conversation.responses[step] = sorted(int(shard["HashKeyRange"]["StartingHashKey"]) for shard in shards)
+        conversation.responses["kept"] = conversation.read("TRIM_HORIZON", FIRST)
+    return conversation.responses

@@ -34,10 +34,10 @@ def test_a_record_comes_back_as_it_was_put(call):
 
 def test_the_answer_of_put_records_is_in_the_order_of_the_request(call):
     last = str(HASH_KEYS - 1)
-    answer = call("PutRecords", StreamName="orders", Records=[entry(ExplicitHashKey=k) for k in ("0", last, "1")])
-    assert answer["FailedRecordCount"] == 0
-    assert [record["ShardId"][-1] for record in answer["Records"]] == ["0", "1", "0"]
-    numbers = [record["SequenceNumber"] for record in answer["Records"]]
+    response = call("PutRecords", StreamName="orders", Records=[entry(ExplicitHashKey=k) for k in ("0", last, "1")])
+    assert response["FailedRecordCount"] == 0
+    assert [record["ShardId"][-1] for record in response["Records"]] == ["0", "1", "0"]
+    numbers = [record["SequenceNumber"] for record in response["Records"]]
     assert [record["SequenceNumber"] for record in read_all(call, 0)] == [numbers[0], numbers[2]]
 
 
@@ -85,9 +85,9 @@ def test_a_hash_key_past_the_ring_is_an_invalid_argument(call):
 
 def test_records_past_a_shards_rate_fail_one_by_one(call, account: Account, clock: ManualClock):
     account.throttle = Throttle(Quotas(write_records=3), clock)
-    answer = call("PutRecords", StreamName="orders", Records=[entry(ExplicitHashKey="0")] * 5)
-    assert answer["FailedRecordCount"] == 2
-    assert [record.get("ErrorCode") for record in answer["Records"]] == [None] * 3 + [
+    response = call("PutRecords", StreamName="orders", Records=[entry(ExplicitHashKey="0")] * 5)
+    assert response["FailedRecordCount"] == 2
+    assert [record.get("ErrorCode") for record in response["Records"]] == [None] * 3 + [
         "ProvisionedThroughputExceededException"
     ] * 2
     assert len(read_all(call, 0)) == 3
@@ -97,5 +97,5 @@ def test_records_past_a_shards_rate_fail_one_by_one(call, account: Account, cloc
 
 def test_planned_faults_refuse_single_records(call, account: Account):
     account.faults.fail_entries(1, "InternalFailure")
-    answer = call("PutRecords", StreamName="orders", Records=[entry(), entry()])
-    assert [record.get("ErrorCode") for record in answer["Records"]] == ["InternalFailure", None]
+    response = call("PutRecords", StreamName="orders", Records=[entry(), entry()])
+    assert [record.get("ErrorCode") for record in response["Records"]] == ["InternalFailure", None]

@@ -22,8 +22,8 @@ def iterator(call, kind: str, **more: object) -> str:
     return call("GetShardIterator", **fields)["ShardIterator"]
 
 
-def data(answer) -> list[str]:
-    return [b64decode(record["Data"]).decode() for record in answer["Records"]]
+def data(response) -> list[str]:
+    return [b64decode(record["Data"]).decode() for record in response["Records"]]
 
 
 def read(call, kind: str, **more: object) -> list[str]:
@@ -76,7 +76,7 @@ def test_a_read_goes_on_from_the_next_iterator_until_it_is_caught_up(call, strea
     second = call("GetRecords", ShardIterator=first["NextShardIterator"], Limit=2)
     third = call("GetRecords", ShardIterator=second["NextShardIterator"])
     assert [data(first), data(second), data(third)] == [["a", "b"], ["c"], []]
-    assert [answer["MillisBehindLatest"] for answer in (first, second, third)] == [700, 0, 0]
+    assert [response["MillisBehindLatest"] for response in (first, second, third)] == [700, 0, 0]
 
 
 def test_unread_records_of_this_millisecond_still_count_as_behind(call, stream: Stream):

@@ -4,8 +4,8 @@ from recordpublisher.local import ManualClock
 from recordpublisher.local.api_errors import ApiError
 
 
-def ids(answer) -> list[str]:
-    return [shard["ShardId"][-2:] for shard in answer["Shards"]]
+def ids(response) -> list[str]:
+    return [shard["ShardId"][-2:] for shard in response["Shards"]]
 
 
 @pytest.fixture(autouse=True)

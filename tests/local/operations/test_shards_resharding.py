@@ -16,8 +16,8 @@ def test_shards_are_split_merged_and_counted_anew(call):
     pair = {"ShardToMerge": "shardId-000000000002", "AdjacentShardToMerge": "shardId-000000000001"}
     call("MergeShards", StreamName="orders", **pair)
     assert open_ranges(call) == 1
-    answer = call("UpdateShardCount", StreamName="orders", TargetShardCount=2, ScalingType="UNIFORM_SCALING")
-    assert (answer["CurrentShardCount"], answer["TargetShardCount"]) == (1, 2)
+    response = call("UpdateShardCount", StreamName="orders", TargetShardCount=2, ScalingType="UNIFORM_SCALING")
+    assert (response["CurrentShardCount"], response["TargetShardCount"]) == (1, 2)
     assert open_ranges(call) == 2
 
 

@@ -74,12 +74,12 @@ def test_p4_a_batch_that_deaggregates_to_nothing_is_handed_over_with_its_positio
     start = StartingPosition.at_timestamp(1_600_000_000_000)
     harness = FanOutHarness((aggregated(1, b"a"),), (aggregated(1, b"a"), shard_end()))
 
-    async def read(answer):
+    async def read(response):
         publisher = await harness.factory().create(foreign, start, harness.metrics)
 
         async def take(batch):
             await harness.take(batch)
-            return answer
+            return response
 
         while await publisher.run(take) is RunResult.INCOMPLETE:
             pass

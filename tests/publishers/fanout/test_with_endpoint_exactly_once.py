@@ -85,15 +85,15 @@ class _Serving(ScriptedSubscription):
 class Taker:
     """A consumer that takes all, half, or takes its time; owns what it has answered for."""
 
-    def __init__(self, answers: list[str]) -> None:
-        self._answers = iter(answers)
+    def __init__(self, responses: list[str]) -> None:
+        self._answers = iter(responses)
         self.done: list[str] = []
 
     async def __call__(self, batch):
-        answer = next(self._answers, "all")
-        await asyncio.sleep({"slow": 30, "stuck": 90}.get(answer, 0))
+        response = next(self._answers, "all")
+        await asyncio.sleep({"slow": 30, "stuck": 90}.get(response, 0))
         numbers = batch.sequence_numbers
-        if answer == "half" and len(numbers) > 1:
+        if response == "half" and len(numbers) > 1:
             numbers = numbers[: len(numbers) // 2]
             self.done += numbers
             return SequenceNumber(numbers[-1])
@@ -103,10 +103,10 @@ class Taker:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(FATES, max_size=60), st.lists(st.integers(1, 8), max_size=40), st.lists(ANSWERS, max_size=40))
-def test_every_record_is_answered_for_once_and_in_order(fates, sizes, answers):
+def test_every_record_is_answered_for_once_and_in_order(fates, sizes, responses):
     harness = FanOutHarness(draw=0.5, **{"flink.shard.subscribetoshard.maxretries": 100})
     harness.ports = ModelShard(fates, sizes)
-    taker = Taker(answers)
+    taker = Taker(responses)
     assert harness.read_all(consumer=taker) is RunResult.COMPLETE
     assert taker.done == [str(number * 10) for number in range(1, RECORDS + 1)]
     assert harness.ports.refused == 0
@@ -114,11 +114,11 @@ def test_every_record_is_answered_for_once_and_in_order(fates, sizes, answers):
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(FATES, max_size=40), st.lists(ANSWERS, max_size=20), st.lists(st.floats(0.1, 200), max_size=8))
-def test_cancelling_at_any_moment_and_starting_again_loses_and_repeats_nothing(fates, answers, stops):
+def test_cancelling_at_any_moment_and_starting_again_loses_and_repeats_nothing(fates, responses, stops):
     """A stop between two batches: the next publisher starts from the last answered position, as a fetcher does."""
     harness = FanOutHarness(draw=0.5, **{"flink.shard.subscribetoshard.maxretries": 100})
     harness.ports = ModelShard(fates, [])
-    taker = Taker(answers)
+    taker = Taker(responses)
 
     async def read():
         for seconds in [*stops, 100_000]:

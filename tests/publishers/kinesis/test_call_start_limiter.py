@@ -1,4 +1,4 @@
-"""F1: a thousand calls that begin at once leave the loop room for answers."""
+"""F1: a thousand calls that begin at once leave the loop room for responses."""
 
 import asyncio
 

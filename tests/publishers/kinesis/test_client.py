@@ -33,10 +33,10 @@ async def test_get_records_decodes_records_and_reports_the_wire():
     async with stub_and_client() as (stub, client):
         record = wire_record(b"\x00binary", "49", key="k", arrival=1700000000.5)
         stub.script("GetRecords", {"Records": [record], "NextShardIterator": "next", "MillisBehindLatest": 12})
-        answer = await client.get_records(SHARD, "it", 500)
-    assert answer.records == [UserRecord(b"\x00binary", "49", 1700000000.5, "k")]
-    assert (answer.next_iterator, answer.millis_behind_latest) == ("next", 12)
-    assert stub.asked == [("GetRecords", {"ShardIterator": "it", "Limit": 500})]
+        response = await client.get_records(SHARD, "it", 500)
+    assert response.records == [UserRecord(b"\x00binary", "49", 1700000000.5, "k")]
+    assert (response.next_iterator, response.millis_behind_latest) == ("next", 12)
+    assert stub.requests == [("GetRecords", {"ShardIterator": "it", "Limit": 500})]
 
 
 async def test_s4_a_record_without_partition_key_is_legal_and_arrival_may_be_whole_seconds():
@@ -56,10 +56,10 @@ async def test_r4_the_next_iterator_may_be_null_or_absent_at_the_end(last):
     }
     async with stub_and_client() as (stub, client):
         stub.script("GetRecords", {"Records": [], "MillisBehindLatest": 0, "ChildShards": [child], **last})
-        answer = await client.get_records(SHARD, "it", 1)
-    assert answer.next_iterator is None
+        response = await client.get_records(SHARD, "it", 1)
+    assert response.next_iterator is None
     parents = ("shardId-000000000000", "shardId-000000000001")
-    assert answer.child_shards == (Shard("orders", "shardId-000000000002", parents, HashRange()),)
+    assert response.child_shards == (Shard("orders", "shardId-000000000002", parents, HashRange()),)
 
 
 async def test_calls_are_signed_for_the_region_and_carry_no_secret():
@@ -84,7 +84,7 @@ async def test_the_sdk_retries_nothing():
         stub.script("GetRecords", refusal("InternalFailure", "oh", 500), {"Records": []})
         with pytest.raises(TransientError):
             await client.get_records(SHARD, "it", 1)
-        assert len(stub.asked) == 1
+        assert len(stub.requests) == 1
 
 
 async def test_a_body_that_is_no_answer_is_transient():
@@ -126,7 +126,7 @@ async def test_an_iterator_starts_where_the_position_says_to_the_millisecond(pos
     async with stub_and_client() as (stub, client):
         stub.script("GetShardIterator", {"ShardIterator": "it"})
         assert await client.get_shard_iterator(SHARD, position) == "it"
-        assert stub.asked_of("GetShardIterator") == [{"StreamName": "orders", "ShardId": SHARD.shard_id, **asked}]
+        assert stub.requests_of("GetShardIterator") == [{"StreamName": "orders", "ShardId": SHARD.shard_id, **asked}]
 
 
 async def test_the_arn_goes_into_every_call_once_known():
@@ -140,7 +140,7 @@ async def test_the_arn_goes_into_every_call_once_known():
         await client.get_shard_iterator(shard, StartingPosition.trim_horizon())
         await client.get_records(shard, "it", 1)
     assert shard.stream_arn == ARN
-    assert all(asked["StreamARN"] == ARN and "StreamName" not in asked for _, asked in stub.asked[1:])
+    assert all(asked["StreamARN"] == ARN and "StreamName" not in asked for _, asked in stub.requests[1:])
 
 
 async def test_a_stream_given_as_arn_is_known_by_its_name():
@@ -158,7 +158,7 @@ async def test_s3_shards_are_listed_page_by_page_and_the_token_goes_alone():
         )
         shards = await client.list_shards("orders")
     assert [shard.shard_id for shard in shards] == ["shardId-0", "shardId-1"]
-    assert stub.asked_of("ListShards") == [{"StreamName": "orders"}, {"NextToken": "t"}]
+    assert stub.requests_of("ListShards") == [{"StreamName": "orders"}, {"NextToken": "t"}]
 
 
 async def test_s3_an_expired_token_goes_on_after_the_last_shard_seen():
@@ -167,7 +167,7 @@ async def test_s3_an_expired_token_goes_on_after_the_last_shard_seen():
         stub.script("ListShards", refusal("ExpiredNextTokenException"), {"Shards": [described("shardId-1")]})
         shards = await client.list_shards("orders")
     assert [shard.shard_id for shard in shards] == ["shardId-0", "shardId-1"]
-    assert stub.asked_of("ListShards")[2] == {"StreamName": "orders", "ExclusiveStartShardId": "shardId-0"}
+    assert stub.requests_of("ListShards")[2] == {"StreamName": "orders", "ExclusiveStartShardId": "shardId-0"}
 
 
 async def test_a_listed_shard_knows_its_parents_and_whether_it_is_closed():
@@ -178,7 +178,7 @@ async def test_a_listed_shard_knows_its_parents_and_whether_it_is_closed():
         (shard,) = await client.list_shards("orders", after="shardId-1")
     assert shard.parents == ("shardId-0", "shardId-1")
     assert shard.closed
-    assert stub.asked_of("ListShards") == [{"StreamName": "orders", "ExclusiveStartShardId": "shardId-1"}]
+    assert stub.requests_of("ListShards") == [{"StreamName": "orders", "ExclusiveStartShardId": "shardId-1"}]
 
 
 async def test_an_unknown_stream_is_an_error_that_names_those_there_are():
@@ -187,7 +187,7 @@ async def test_an_unknown_stream_is_an_error_that_names_those_there_are():
         stub.script("ListStreams", {"StreamNames": ["a"], "HasMoreStreams": True}, {"StreamNames": ["b"]})
         with pytest.raises(StreamNotFoundError, match="'order' does not exist; existing streams: a, b"):
             await client.list_shards("order")
-        assert stub.asked_of("ListStreams") == [{}, {"ExclusiveStartStreamName": "a"}]
+        assert stub.requests_of("ListStreams") == [{}, {"ExclusiveStartStreamName": "a"}]
 
 
 async def test_an_unknown_stream_is_reported_also_where_streams_may_not_be_listed():
@@ -231,7 +231,7 @@ async def test_f8_a_registered_consumer_is_described():
         stub.script("DeregisterStreamConsumer", raw(b""))
         await client.deregister_consumer(registered.arn)
     assert (registered.name, registered.status) == ("me", "CREATING")
-    assert stub.asked_of("DeregisterStreamConsumer") == [{"ConsumerARN": registered.arn}]
+    assert stub.requests_of("DeregisterStreamConsumer") == [{"ConsumerARN": registered.arn}]
 
 
 @pytest.mark.parametrize(("strategy", "decide"), [({}, True), ({"RecordDistributionStrategy": "AUTO"}, False)])
@@ -287,5 +287,5 @@ async def test_a_stream_of_another_account_is_named_by_its_arn_in_every_call():
         await client.get_records(shard, await client.get_shard_iterator(shard, StartingPosition.trim_horizon()), 1)
         await client.register_consumer(await client.stream_arn(other), "app")
 
-    assert len(stub.asked) == 4  # the ARN of a stream that was given by ARN is not asked for
-    assert {asked["StreamARN"] for _, asked in stub.asked} == {other}
+    assert len(stub.requests) == 4  # the ARN of a stream that was given by ARN is not asked for
+    assert {asked["StreamARN"] for _, asked in stub.requests} == {other}

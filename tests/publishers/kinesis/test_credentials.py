@@ -27,7 +27,7 @@ class Service:
 
     def __init__(self):
         self.signed_by = []
-        self.sts_asked = []
+        self.sts_requests = []
 
     async def handle(self, request):
         if "X-Amz-Target" not in request.headers:
@@ -38,7 +38,7 @@ class Service:
 
     async def _sts(self, request):
         asked = dict(await request.post())
-        self.sts_asked.append(asked)
+        self.sts_requests.append(asked)
         action = asked["Action"]
         return web.Response(
             content_type="text/xml",
@@ -115,7 +115,7 @@ async def test_a_role_is_assumed_with_the_basic_keys_once():
         await list_with(stub, **{"": "ASSUME_ROLE", ".role.stsendpoint": stub.url, **role, **keys})
     assert stub.signed_by == ["ROLEKEY"]
     assert stub.token == "roletoken"
-    (asked,) = stub.sts_asked
+    (asked,) = stub.sts_requests
     assert (asked["RoleArn"], asked["ExternalId"], asked["RoleSessionName"]) == (role[".role.arn"], "ext", "mine")
 
 
@@ -125,7 +125,7 @@ async def test_a_web_identity_token_is_exchanged_for_a_role(tmp_path):
     async with service() as stub:
         await list_with(stub, **{"": "WEB_IDENTITY_TOKEN", ".role.stsendpoint": stub.url, **role})
     assert stub.signed_by == ["ROLEKEY"]
-    assert stub.sts_asked[0]["WebIdentityToken"] == "the-token"
+    assert stub.sts_requests[0]["WebIdentityToken"] == "the-token"
 
 
 @pytest.mark.parametrize(
@@ -169,8 +169,8 @@ def test_c3_secrets_show_nowhere():
 
 @pytest.mark.parametrize("printed", ["no JSON", "[]", "null", "7"])
 async def test_a_credential_process_that_prints_no_json_object_is_an_error_of_ours(tmp_path, printed):
-    (tmp_path / "answer").write_text(printed)
-    (tmp_path / "config").write_text(f"[profile p]\ncredential_process = cat {tmp_path / 'answer'}\n")
+    (tmp_path / "response").write_text(printed)
+    (tmp_path / "config").write_text(f"[profile p]\ncredential_process = cat {tmp_path / 'response'}\n")
     given = {key: value for key, value in PROPERTIES.items() if not key.startswith(PREFIX)}
     async with service() as stub:
         properties = Properties({**given, "aws.endpoint": stub.url, PREFIX: "PROFILE", f"{PREFIX}.profile.name": "p"})

@@ -18,7 +18,7 @@ from recordpublisher.publishers.kinesis.error_mapping import (
 )
 
 
-def answer(code, status=400, message="because", operation="GetRecords"):
+def client_error(code, status=400, message="because", operation="GetRecords"):
     response = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}}
     return sdk.ClientError(response, operation)
 
@@ -49,7 +49,7 @@ CODES = [
 
 @pytest.mark.parametrize(("code", "status", "kind"), CODES)
 def test_error_codes_are_classified(code, status, kind):
-    ours = translate("GetRecords", answer(code, status))
+    ours = translate("GetRecords", client_error(code, status))
     assert type(ours) is kind
     assert ours.api == "GetRecords"
 
@@ -73,7 +73,7 @@ NETWORK = [
     TimeoutError(),
     eventstream.ChecksumMismatch(1, 2),
     eventstream.InvalidPayloadLength(99),
-    sdk.MetadataRetrievalError(error_msg="no answer"),
+    sdk.MetadataRetrievalError(error_msg="no response"),
 ]
 
 
@@ -124,11 +124,11 @@ def test_a_page_of_html_is_cut():
 
 
 def test_the_operation_that_failed_is_named_also_when_it_is_another():
-    assert translate("GetRecords", answer("AccessDenied", operation="AssumeRole")).api == "AssumeRole"
+    assert translate("GetRecords", client_error("AccessDenied", operation="AssumeRole")).api == "AssumeRole"
 
 
 def test_the_cause_is_kept():
-    foreign = answer("InternalFailure", 500)
+    foreign = client_error("InternalFailure", 500)
     with pytest.raises(errors.TransientError) as raised, translate_errors("GetRecords"):
         raise foreign
     assert raised.value.__cause__ is foreign

@@ -39,11 +39,11 @@ async def test_records_are_decoded_straight_into_user_records():
     async with subscribed(
         initial_response(), an_event(wire_record(b"\x00\xff", "4", arrival=1700000000.123))
     ) as events:
-        answers = [answer async for answer in events]
-    assert answers[0].records == [UserRecord(b"\x00\xff", "4", 1700000000.123, "k")]
-    assert answers[0].continuation == "5"
-    assert answers[0].millis_behind_latest == 0
-    assert answers[0].wire_bytes > 0
+        responses = [response async for response in events]
+    assert responses[0].records == [UserRecord(b"\x00\xff", "4", 1700000000.123, "k")]
+    assert responses[0].continuation == "5"
+    assert responses[0].millis_behind_latest == 0
+    assert responses[0].wire_bytes > 0
 
 
 async def test_the_end_of_the_shard_has_children_and_no_continuation():
@@ -55,9 +55,11 @@ async def test_the_end_of_the_shard_has_children_and_no_continuation():
         }
     ]
     async with subscribed(initial_response(), an_event(continuation=None, ChildShards=children)) as events:
-        (answer,) = [answer async for answer in events]
-    assert answer.continuation is None
-    assert answer.child_shards == (Shard("orders", "shardId-000000000001", ("shardId-000000000000",), HashRange(0, 9)),)
+        (response,) = [response async for response in events]
+    assert response.continuation is None
+    assert response.child_shards == (
+        Shard("orders", "shardId-000000000001", ("shardId-000000000000",), HashRange(0, 9)),
+    )
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,7 @@ async def test_a_subscription_starts_where_the_position_says(position, asked):
     async with stub_and_client() as (stub, client):
         stub.script("SubscribeToShard", [initial_response()])
         await (await client.subscribe_to_shard(CONSUMER, SHARD, position)).close()
-        (call,) = stub.asked_of("SubscribeToShard")
+        (call,) = stub.requests_of("SubscribeToShard")
     assert call == {"ConsumerARN": CONSUMER, "ShardId": SHARD.shard_id, "StartingPosition": asked}
 
 
@@ -133,7 +135,7 @@ async def test_a_connection_lost_between_frames_is_transient():
 
     async with subscribed(initial_response(), an_event(), abort) as events:
         with pytest.raises(TransientError):
-            assert len([answer async for answer in events]) > 1
+            assert len([response async for response in events]) > 1
 
 
 async def test_a_payload_that_is_no_event_is_transient():
@@ -167,20 +169,20 @@ async def test_a_deeply_nested_exception_is_raised_by_its_code():
 
 async def test_a_missing_initial_response_does_no_harm():
     async with subscribed(an_event(continuation="7")) as events:
-        assert [answer.continuation async for answer in events] == ["7"]
+        assert [response.continuation async for response in events] == ["7"]
 
 
 async def test_unknown_event_types_are_passed_over():
     other = frame({":message-type": "event", ":event-type": "Novelty"}, b"{}")
     async with subscribed(initial_response(), other, an_event(continuation="7")) as events:
-        assert [answer.continuation async for answer in events] == ["7"]
+        assert [response.continuation async for response in events] == ["7"]
 
 
 async def test_frames_come_out_whole_however_they_are_cut():
     sent = initial_response() + b"".join(an_event(continuation=str(n)) for n in range(5))
     cut = [sent[at : at + 37] for at in range(0, len(sent), 37)]
     async with subscribed(*cut) as events:
-        assert [answer.continuation async for answer in events] == ["0", "1", "2", "3", "4"]
+        assert [response.continuation async for response in events] == ["0", "1", "2", "3", "4"]
 
 
 async def test_r3_a_cancelled_read_loses_no_bytes():
@@ -196,7 +198,7 @@ async def test_r3_a_cancelled_read_loses_no_bytes():
             async with asyncio.timeout(0.05):
                 await anext(events)
         cancelled.set()
-        assert [answer.continuation async for answer in events] == ["1", "2"]
+        assert [response.continuation async for response in events] == ["1", "2"]
 
 
 async def test_a_position_inside_an_aggregate_starts_at_its_sequence_number():
@@ -204,7 +206,7 @@ async def test_a_position_inside_an_aggregate_starts_at_its_sequence_number():
         stub.script("SubscribeToShard", [initial_response()])
         position = StartingPosition.after(SequenceNumber("49", 3))
         await (await client.subscribe_to_shard(CONSUMER, SHARD, position)).close()
-        assert stub.asked == [
+        assert stub.requests == [
             (
                 "SubscribeToShard",
                 {
@@ -221,7 +223,7 @@ async def test_a_refused_subscription_raises_at_once():
         stub.script("SubscribeToShard", refusal("ResourceInUseException", "5 seconds"))
         with pytest.raises(ResourceInUseError, match="5 seconds"):
             await client.subscribe_to_shard(CONSUMER, SHARD, StartingPosition.latest())
-        assert len(stub.asked) == 1
+        assert len(stub.requests) == 1
 
 
 async def test_f1_nothing_is_read_while_nobody_asks():
@@ -270,7 +272,7 @@ async def test_p6_a_held_subscription_has_little_behind_the_event_that_was_read(
             await anext(events)
             ahead.append(events._response.content.total_bytes - (n + 1) * len(chunks[0]))
     assert max(ahead) < 300 * 1024
-    assert max(ahead[20:]) <= 64 * 1024  # what came with the answer's head is used up
+    assert max(ahead[20:]) <= 64 * 1024  # what came with the response's head is used up
 
 
 class OtherLoops:

@@ -30,12 +30,12 @@ async def test_p6_little_is_kept_over_tls_of_what_was_not_asked_for(tmp_path, mo
         has_begun.set()
         await asyncio.sleep(0.2)
         kept = events._transport.get_read_buffer_size()
-        assert len([answer async for answer in events]) == 4
+        assert len([response async for response in events]) == 4
     assert kept <= 128 * 1024
 
 
 async def read_all(events):
-    return [answer async for answer in events]
+    return [response async for response in events]
 
 
 async def test_p6_subscriptions_over_tls_share_the_block_that_encrypted_bytes_arrive_in(tmp_path, monkeypatch):
@@ -50,7 +50,7 @@ async def test_p6_subscriptions_over_tls_share_the_block_that_encrypted_bytes_ar
         blocks = {id(events._transport._ssl_protocol._ssl_buffer) for events in every}
         came = await asyncio.gather(*map(read_all, every))
     assert len(blocks) == 1
-    for size, answers in zip(sizes, came, strict=True):
-        assert [answer.records[0].data for answer in answers] == [
+    for size, responses in zip(sizes, came, strict=True):
+        assert [response.records[0].data for response in responses] == [
             f"{size} {n} ".encode() * (size // 10) for n in range(5)
         ]

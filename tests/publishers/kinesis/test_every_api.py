@@ -74,9 +74,9 @@ TROUBLES: dict[str, tuple[Any, type[KinesisError], Remedy]] = {
     "an unheard code with status 500": (refusal("Unheard", status=500), TransientError, Remedy.RETRY),
     "a proxy's page": (raw(PAGE, 503), TransientError, Remedy.RETRY),
     "a proxy's text as JSON": (raw(b'"bad gateway"', 502), TransientError, Remedy.RETRY),
-    "an empty answer with status 502": (raw(b"", 502), TransientError, Remedy.RETRY),
+    "an empty response with status 502": (raw(b"", 502), TransientError, Remedy.RETRY),
     "a connection that breaks": (drop_connection, TransientError, Remedy.RETRY),
-    "an answer that breaks off": (half_and_lost, TransientError, Remedy.RETRY),
+    "an response that breaks off": (half_and_lost, TransientError, Remedy.RETRY),
     "ExpiredIteratorException": (refusal("ExpiredIteratorException"), ExpiredIteratorError, Remedy.REFRESH),
     "ResourceInUseException": (refusal("ResourceInUseException"), ResourceInUseError, Remedy.WAIT),
     **{
@@ -97,26 +97,26 @@ TROUBLES: dict[str, tuple[Any, type[KinesisError], Remedy]] = {
     "an unheard code": (refusal("Unheard"), FatalKinesisError, Remedy.ACT),
 }
 BROKEN_BODIES = {
-    "half an answer, well ended": b'{"Records":[{"Da',
+    "half an response, well ended": b'{"Records":[{"Da',
     "nothing, well ended": b"",
     "a page with status 200": PAGE,
     "JSON of another kind": b'["Records"]',
     "text as JSON": b'"Records"',
-    "an answer without what it must have": b'{"message":"try later"}',
+    "an response without what it must have": b'{"message":"try later"}',
     "null where something must be": b'{"Records":null,"Shards":null,"StreamDescriptionSummary":null,"ShardIterator":null,'
     b'"Consumer":null,"ConsumerDescription":null,"StreamNames":null}',
 }
 WITHOUT_CONTENT = {"deregister_consumer", "subscribe_to_shard"}
-"""Whose answer to the call says nothing; the events of a subscription are told of in test_subscription.py."""
+"""Whose response to the call says nothing; the events of a subscription are told of in test_subscription.py."""
 
 
-async def met(api: str, answers: dict[str, Any]) -> dict[str, BaseException | None]:
-    """What a call raises for each of these answers."""
+async def met(api: str, responses: dict[str, Any]) -> dict[str, BaseException | None]:
+    """What a call raises for each of these responses."""
     operation, call = APIS[api]
     raised: dict[str, BaseException | None] = {}
     async with stub_and_client() as (stub, client):
-        for name, answer in answers.items():
-            stub.script(operation, answer)
+        for name, response in responses.items():
+            stub.script(operation, response)
             try:
                 await call(client)
                 raised[name] = None
@@ -127,10 +127,10 @@ async def met(api: str, answers: dict[str, Any]) -> dict[str, BaseException | No
 
 @pytest.mark.parametrize("api", APIS)
 async def test_every_error_is_of_its_class(api: str):
-    raised = await met(api, {name: answer for name, (answer, _, _) in TROUBLES.items()})
+    raised = await met(api, {name: response for name, (response, _, _) in TROUBLES.items()})
     for name, error in raised.items():
         _, kind, remedy = TROUBLES[name]
-        if api == "subscribe_to_shard" and name == "an answer that breaks off":
+        if api == "subscribe_to_shard" and name == "an response that breaks off":
             assert error is None  # the call was answered; the events break
             continue
         assert type(error) is kind, f"{name}: {error!r}"
@@ -150,7 +150,7 @@ async def test_no_answer_in_time_is_tried_again(api: str):
 @pytest.mark.parametrize("api", sorted(APIS.keys() - WITHOUT_CONTENT))
 async def test_a_broken_body_is_tried_again_and_never_taken_for_an_answer(api: str):
     raised = await met(api, {name: raw(body) for name, body in BROKEN_BODIES.items()})
-    if api == "server_time_ms":  # the Date of the answer is all it takes
+    if api == "server_time_ms":  # the Date of the response is all it takes
         raised = {name: error for name, error in raised.items() if error is not None}
     for name, error in raised.items():
         assert type(error) is TransientError, f"{name}: {error!r}"

@@ -11,7 +11,7 @@ from recordpublisher.local import serve_in_thread
 
 from processes.live_job import LiveJob, split
 from servers.certificates import self_signed
-from servers.kinesis_conversation import talking
+from servers.kinesis_conversation import open_conversation
 from servers.tcp_relay import relay_to
 
 ENDS = [200_000, 40_000, 17_000]
@@ -32,9 +32,9 @@ def kinesis_of(endpoint):
 
 @pytest.mark.parametrize("publisher", ["POLLING", "EFO"])
 async def test_a_job_reads_every_record_once_and_in_order_through_a_split(publisher, certificate):
-    with serve_in_thread() as endpoint, talking(kinesis_of(endpoint), 2) as talk:
+    with serve_in_thread() as endpoint, open_conversation(kinesis_of(endpoint), 2) as conversation:
         async with relay_to(endpoint.port, certificate) as relay:
-            job = LiveJob(talk, **{"flink.stream.recordpublisher": publisher, "aws.endpoint": relay.url})
+            job = LiveJob(conversation, **{"flink.stream.recordpublisher": publisher, "aws.endpoint": relay.url})
             await job.run(split(0, 2**126))
             await job.run()
     assert job.read == job.sent

@@ -27,7 +27,7 @@ STREAM = OK + b"Content-Type: application/vnd.amazon.eventstream\r\n"
 class Says:
     """What the server says next, and whether it hangs up or resets the connection then."""
 
-    answer = b""
+    response = b""
     resets = False
     url = ""
 
@@ -44,7 +44,7 @@ class Says:
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
             await reader.readuntil(b"\r\n\r\n")
-            writer.write(self.answer)
+            writer.write(self.response)
             await writer.drain()
         if self.resets:
             writer.transport.abort()
@@ -67,16 +67,16 @@ async def answering():
         await asyncio.gather(*says.serving, return_exceptions=True)
 
 
-async def wrongly_taken(answers, *calls):
-    """The answers that did not come out as an error worth a retry, with what came instead."""
+async def wrongly_taken(responses, *calls):
+    """The responses that did not come out as an error worth a retry, with what came instead."""
     wrong = {}
     async with answering() as (says, client):
-        for says.answer, says.resets, call in itertools.product(answers, (False, True), calls):
+        for says.response, says.resets, call in itertools.product(responses, (False, True), calls):
             try:
-                wrong[says.answer, says.resets] = await call(client)
+                wrong[says.response, says.resets] = await call(client)
             except Exception as error:
                 if type(error) is not TransientError:
-                    wrong[says.answer, says.resets] = error
+                    wrong[says.response, says.resets] = error
     return wrong
 
 
@@ -90,7 +90,7 @@ async def read_all(client):
 
 
 async def test_an_answer_that_is_not_http_or_not_whole_is_worth_a_retry():
-    answers = [
+    responses = [
         b"",
         b"\x16\x03\x01\x00\xa5",
         b"SSH-2.0-OpenSSH_9.6\r\n\r\n",
@@ -107,12 +107,12 @@ async def test_an_answer_that_is_not_http_or_not_whole_is_worth_a_retry():
         b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 4\r\n\r\n\xff\xfe{}",
     ]
     calls = (lambda client: client.get_records(SHARD, "it", 1), lambda client: client.list_shards("orders"))
-    assert await wrongly_taken(answers, *calls) == {}
+    assert await wrongly_taken(responses, *calls) == {}
 
 
 async def test_a_subscription_that_is_not_whole_is_worth_a_retry():
     empty = event(Records=[], ContinuationSequenceNumber="1")
-    answers = [
+    responses = [
         b"",
         STREAM + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
         STREAM + b"Transfer-Encoding: chunked\r\n\r\n400\r\nabc",
@@ -123,7 +123,7 @@ async def test_a_subscription_that_is_not_whole_is_worth_a_retry():
         STREAM + b"\r\n" + event(Wrong="fields"),
         STREAM + b"\r\n" + event(Records="text"),
     ]
-    assert await wrongly_taken(answers, read_all) == {}
+    assert await wrongly_taken(responses, read_all) == {}
 
 
 @pytest.mark.parametrize("endpoint", ["http://127.0.0.1:1", "https://127.0.0.1:1", "http://nowhere.invalid"])
@@ -135,7 +135,7 @@ async def test_nobody_there_is_worth_a_retry(endpoint):
 
 async def test_tls_to_a_server_without_it_is_an_error_of_ours():
     async with answering() as (says, _):
-        says.answer = b"HTTP/1.1 400 Bad Request\r\n\r\n"
+        says.response = b"HTTP/1.1 400 Bad Request\r\n\r\n"
         secured = Properties({**PROPERTIES, "aws.endpoint": f"https://{says.url}", "aws.request.timeout": 2_000})
         async with KinesisClient(secured) as client:
             with pytest.raises(KinesisError):

@@ -25,14 +25,14 @@ def test_the_sdks_models_are_read_once_for_the_process_and_its_data_path(monkeyp
 
 
 class Sdk:
-    """A client of the SDK whose answer comes when a test says so."""
+    """A client of the SDK whose response comes when a test says so."""
 
     def __init__(self):
         self.meta = SimpleNamespace(events=SimpleNamespace(register=lambda *_: None))
-        self.answer = asyncio.get_running_loop().create_future()
+        self.response = asyncio.get_running_loop().create_future()
 
     async def put_records(self, **parameters):
-        return await self.answer
+        return await self.response
 
 
 async def a_call(suspended=0.0, answered=True):
@@ -50,7 +50,7 @@ async def a_call(suspended=0.0, answered=True):
     await asyncio.sleep(1)
     loop.suspend(suspended)
     if answered:
-        loop.call_soon(sdk.answer.set_result, "answer")  # a socket is read in the turn in which timers are due
+        loop.call_soon(sdk.response.set_result, "response")  # a socket is read in the turn in which timers are due
     ended = (await asyncio.gather(calling, return_exceptions=True))[0]
     await connections.close()
     return ended, loop.time()
@@ -65,7 +65,7 @@ def test_a_call_has_a_deadline():
 
 def test_what_was_answered_while_the_process_stood_still_is_read():
     """Given up, a write that arrived would be sent again."""
-    assert run_virtual(a_call(suspended=600)) == ("answer", 601)
+    assert run_virtual(a_call(suspended=600)) == ("response", 601)
 
 
 def test_after_a_suspension_a_call_without_an_answer_ends_soon():

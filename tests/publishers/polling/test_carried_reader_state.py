@@ -31,7 +31,7 @@ class Counting(Reader):
 
 
 def read_in_turn(fake, *turns, pause=0.0):
-    """Each (position, reads) by a publisher of its own, cancelled where it waits for its next read; answers the readers."""
+    """Each (position, reads) by a publisher of its own, cancelled where it waits for its next read; responses the readers."""
 
     async def run():
         factory = PollingRecordPublisherFactory(Properties({}), service=fake, clock=VirtualClock())

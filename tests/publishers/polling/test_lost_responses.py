@@ -1,4 +1,4 @@
-"""R1: what the service has charged for an answer that never came: ten megabytes are five seconds of refusals, longer than retries last."""
+"""R1: a lost response was charged by the service. After 10 MiB it refuses reads for five seconds, which is longer than the retries."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ LARGEST = [b"x" * 2**20] * 10
 
 
 class Charging(FakeShard):
-    """Charges a read when it comes; the first answer does not arrive."""
+    """Charges a read when it arrives. Its first response is lost."""
 
     def __init__(self, *data, is_cut_off):
         super().__init__(*data)
@@ -28,13 +28,13 @@ class Charging(FakeShard):
         if len(self.read_at) == 1:
             self.came.set()
             if self.is_cut_off:
-                raise TransientError("GetRecords", "ConnectionClosedError", "in the middle of the answer")
+                raise TransientError("GetRecords", "ConnectionClosedError", "in the middle of the response")
             await asyncio.sleep(60)
         return response
 
 
-def what_was_read(data, is_cut_off):
-    """The shard, the metrics, and what a publisher reads whose first answer is cut off, or whose forerunner was cancelled meanwhile."""
+def read_all(data, is_cut_off):
+    """The shard, the metrics, and the payloads read when the first response is lost, or the first publisher is cancelled meanwhile."""
 
     async def run():
         fake, metrics, reader = Charging(*data, is_cut_off=is_cut_off), ShardMetrics(), Reader()
@@ -61,15 +61,15 @@ def what_was_read(data, is_cut_off):
 
 
 @pytest.mark.parametrize("is_cut_off", [True, False], ids=["cut off", "cancelled"])
-def test_a_large_answer_that_was_lost_does_not_use_up_the_retries(is_cut_off):
-    _, metrics, reader = what_was_read(LARGEST, is_cut_off)
+def test_a_large_lost_response_does_not_use_up_the_retries(is_cut_off):
+    _, metrics, reader = read_all(LARGEST, is_cut_off)
 
     assert reader.data == LARGEST
     assert metrics.throttles == 1
 
 
 @pytest.mark.parametrize("is_cut_off", [True, False], ids=["cut off", "cancelled"])
-def test_nobody_waits_for_an_answer_that_was_small(is_cut_off):
-    fake, _, _ = what_was_read([b"x"], is_cut_off)
+def test_a_small_lost_response_causes_no_wait(is_cut_off):
+    fake, _, _ = read_all([b"x"], is_cut_off)
 
     assert fake.read_at[1] - fake.read_at[0] < 2.0

@@ -19,7 +19,7 @@ KEYS = {
 
 
 async def use(call, own_retries):
-    """Let `call` fail twice while no other call may be tried again; answers how often it was made."""
+    """Let `call` fail twice while no other call may be tried again; responses how often it was made."""
     ports = ScriptedPorts()
     retries = {f"{key}.maxretries": own_retries if name == call else 0 for name, key in KEYS.items()}
     registration = ConsumerLifecycle(

@@ -1,4 +1,4 @@
-"""Frames come whole from any cut of the bytes, and a bad one is told before anyone waits for it."""
+"""Frames are complete however the bytes are split, and a malformed one is an error before its bytes are awaited."""
 
 import struct
 import zlib
@@ -34,7 +34,7 @@ async def frames_of(*chunks):
 
 
 @pytest.mark.parametrize("length", [1, 5, 12, 100, 10_000])
-async def test_every_cut_gives_the_same_frames(length):
+async def test_frames_do_not_depend_on_how_the_bytes_are_split(length):
     sent = b"".join(map(a_frame, range(4)))
     frames = await frames_of(*(sent[at : at + length] for at in range(0, len(sent), length)))
     assert [each.headers["number"] for each in frames] == ["0", "1", "2", "3"]
@@ -46,7 +46,7 @@ async def test_an_empty_payload_is_a_frame():
     assert (dict(only.headers), bytes(only.payload)) == ({}, b"")
 
 
-async def test_f3_a_changed_byte_of_the_payload_or_of_a_header_is_noticed():
+async def test_f3_a_changed_byte_of_the_payload_or_of_a_header_is_an_error():
     for at in (20, -8):
         changed = bytearray(a_frame(1))
         changed[at] ^= 1
@@ -58,20 +58,20 @@ async def test_f3_a_changed_byte_of_the_payload_or_of_a_header_is_noticed():
     ("length", "headers", "error"),
     [(20, 5, InvalidHeadersLength), (15, 0, InvalidHeadersLength), (2**31, 0, InvalidPayloadLength)],
 )
-async def test_f3_lengths_that_cannot_be_are_noticed_before_their_bytes_come(length, headers, error):
+async def test_f3_impossible_lengths_are_an_error_before_their_bytes_arrive(length, headers, error):
     lengths = struct.pack("!II", length, headers)
     with pytest.raises(error):
         await frames_of(lengths + struct.pack("!I", zlib.crc32(lengths)))
 
 
 @pytest.mark.parametrize("kept", [1, 11, 12, 30])
-async def test_f2_a_body_that_ends_inside_a_frame_is_no_clean_end(kept):
+async def test_f2_a_body_that_ends_inside_a_frame_is_an_error(kept):
     with pytest.raises(TruncatedStreamError):
         await frames_of(a_frame(0), a_frame(1)[:kept])
 
 
 @pytest.mark.parametrize("headers", [b"\x01a\x0b", b"\x01a\x04\x00", b"\x01a", b"\x09a", b"\x01\xff\x07\x00\x00"])
-async def test_cut_or_unknown_headers_are_malformed_though_the_checksums_are_right(headers):
+async def test_truncated_or_unknown_headers_with_correct_checksums_are_malformed(headers):
     prelude = struct.pack("!II", 16 + len(headers), len(headers))
     sealed = prelude + struct.pack("!I", zlib.crc32(prelude)) + headers
     with pytest.raises((MalformedResponseError, ParserError)):

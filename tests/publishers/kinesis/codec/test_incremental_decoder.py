@@ -1,4 +1,4 @@
-"""A body that is decoded while it arrives is what it is when it is decoded whole."""
+"""A body that is decoded while it arrives gives the same result as one that is decoded at once."""
 
 import json
 import random
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordpublisher.publishers.kinesis.codec import incremental_decoder as piecewise
+from recordpublisher.publishers.kinesis.codec import incremental_decoder as decoder_module
 from recordpublisher.publishers.kinesis.codec.incremental_decoder import MIN_PIECE_BYTES, IncrementalReadDecoder
 from recordpublisher.publishers.kinesis.codec.read_response import decode_read
 
@@ -19,18 +19,18 @@ COMPACT = (",", ":")
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch):
-    monkeypatch.setattr(piecewise, "MIN_PIECE_BYTES", 1)
+    monkeypatch.setattr(decoder_module, "MIN_PIECE_BYTES", 1)
 
 
 def arrived(body, parts):
-    """What the reader makes of a body that comes in such parts, and the most that it ever held back."""
+    """The decoded body that arrives in parts of these sizes, and the most bytes that were ever buffered."""
     reader, kept, at, most = IncrementalReadDecoder(), b"", 0, 0
     for part in (*parts, len(body)):
         stop = min(at + part, len(body))
         data = bytearray(kept + body[at:stop])
         before, at = bytes(data), stop
         consumed = reader.feed(memoryview(data), at == len(body))
-        assert bytes(data) == before, "what was not consumed must be as it was"
+        assert bytes(data) == before, "bytes that were not consumed must not change"
         kept = before[consumed:]
         most = max(most, len(kept))
         if at == len(body):
@@ -53,7 +53,7 @@ KEYS = st.text(max_size=20) | st.sampled_from(['},{"', '"},{"D', "},{", "\\", '\
     spaced=st.booleans(),
     first=st.booleans(),
 )
-def test_any_body_in_any_parts(keys, parts, spaced, first):
+def test_any_body_decodes_the_same_in_any_parts(keys, parts, spaced, first):
     records = [
         {**wire_record(bytes(n), str(n), arrival=n + 0.5), "PartitionKey": key, "New": {"x": [{"y": 1}, {"z": 2}]}}
         for n, key in enumerate(keys)
@@ -65,7 +65,7 @@ def test_any_body_in_any_parts(keys, parts, spaced, first):
     assert arrived(body, parts)[0] == decode_read(body)
 
 
-def test_records_that_are_whole_are_not_held_back():
+def test_complete_records_are_not_buffered():
     records = [wire_record(random.Random(1).randbytes(200), str(n), arrival=1.0) for n in range(500)]
     body = body_of(records, NextShardIterator="n")
     found, most = arrived(body, [1000] * 1000)
@@ -73,7 +73,7 @@ def test_records_that_are_whole_are_not_held_back():
     assert most < 3000
 
 
-def test_another_spelling_is_held_and_decoded_whole():
+def test_a_body_that_cannot_be_split_is_buffered_and_decoded_at_once():
     body = body_of([wire_record(b"x", str(n), arrival=1.0) for n in range(50)], (", ", ": "))
     found, most = arrived(body, [100] * 1000)
     assert found == decode_read(body)
@@ -92,14 +92,14 @@ def test_another_spelling_is_held_and_decoded_whole():
     ],
 )
 @pytest.mark.parametrize("part", [1, 7, 60, 1000])
-def test_what_is_no_answer_is_refused_as_a_whole_one_is(body, part):
+def test_a_malformed_body_is_the_same_error_in_parts(body, part):
     with pytest.raises(msgspec.DecodeError):
         decode_read(body)
     with pytest.raises(msgspec.DecodeError):
         arrived(body, [part] * len(body))
 
 
-def test_little_is_not_decoded_by_itself(monkeypatch):
-    monkeypatch.setattr(piecewise, "MIN_PIECE_BYTES", MIN_PIECE_BYTES)
+def test_few_bytes_are_not_decoded_separately(monkeypatch):
+    monkeypatch.setattr(decoder_module, "MIN_PIECE_BYTES", MIN_PIECE_BYTES)
     body = body_of([wire_record(b"x", str(n), arrival=1.0) for n in range(50)])
     assert arrived(body, [len(body) - 1])[1] == len(body) - 1

@@ -1,4 +1,4 @@
-"""PutRecords through the SDK with a body and an answer of our own."""
+"""PutRecords through the SDK, with our encoding of the body and decoding of the response."""
 
 import json
 
@@ -10,7 +10,7 @@ from recordpublisher.publishers.kinesis.ports import PutEntry, PutResult, Stream
 from servers.scripted_kinesis import refusal, stub_and_client
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
-ANSWER = {
+RESPONSE = {
     "FailedRecordCount": 1,
     "EncryptionType": "KMS",
     "Records": [
@@ -21,11 +21,11 @@ ANSWER = {
 ENTRIES = [PutEntry(b"\x00\xff", 'k"ö'), PutEntry(b"", "k", "17")]
 
 
-async def test_the_body_is_what_the_service_documents():
+async def test_the_body_is_as_documented():
     async with stub_and_client() as (stub, client):
-        stub.script("PutRecords", ANSWER)
+        stub.script("PutRecords", RESPONSE)
         await client.put_records("orders", ENTRIES)
-    assert stub.asked == [
+    assert stub.requests == [
         (
             "PutRecords",
             {
@@ -39,19 +39,19 @@ async def test_the_body_is_what_the_service_documents():
     ]
 
 
-async def test_the_arn_goes_into_the_call_when_it_is_known():
+async def test_a_known_arn_is_sent():
     async with stub_and_client() as (stub, client):
-        stub.script("PutRecords", ANSWER)
+        stub.script("PutRecords", RESPONSE)
         await client.put_records(ARN, ENTRIES)
-    assert stub.asked[0][1]["StreamARN"] == ARN
+    assert stub.requests[0][1]["StreamARN"] == ARN
 
 
 async def test_each_record_has_its_result():
     async with stub_and_client() as (stub, client):
-        stub.script("PutRecords", ANSWER)
-        answer = await client.put_records("orders", ENTRIES)
-    assert answer.failed == 1
-    assert answer.results == [
+        stub.script("PutRecords", RESPONSE)
+        response = await client.put_records("orders", ENTRIES)
+    assert response.failed == 1
+    assert response.results == [
         PutResult("shardId-000000000000"),
         PutResult(error_code="InternalFailure", error_message="sorry"),
     ]
@@ -61,17 +61,17 @@ async def test_a_body_above_a_mebibyte_is_sent_whole():
     async with stub_and_client() as (stub, client):
         stub.script("PutRecords", {"FailedRecordCount": 0, "Records": [{"ShardId": "a"}]})
         await client.put_records("orders", [PutEntry(bytes(900_000), "k")])
-    assert len(json.dumps(stub.asked[0][1])) > 1_200_000
+    assert len(json.dumps(stub.requests[0][1])) > 1_200_000
 
 
-async def test_a_call_that_is_refused_raises_the_translated_error():
+async def test_a_refused_call_raises_the_translated_error():
     async with stub_and_client() as (stub, client):
         stub.script("PutRecords", refusal("ProvisionedThroughputExceededException", "slow"))
         with pytest.raises(ThrottledError):
             await client.put_records("orders", ENTRIES)
 
 
-async def test_a_stream_that_is_gone_is_named_with_those_that_are_there():
+async def test_the_error_for_a_missing_stream_lists_the_existing_ones():
     async with stub_and_client() as (stub, client):
         stub.script("PutRecords", refusal("ResourceNotFoundException", "gone"))
         stub.script("ListStreams", {"StreamNames": ["clicks"], "HasMoreStreams": False})
@@ -80,7 +80,7 @@ async def test_a_stream_that_is_gone_is_named_with_those_that_are_there():
 
 
 @pytest.mark.parametrize(
-    ("said", "facts"),
+    ("described", "expected"),
     [
         ({}, StreamSummary(2**20, distributes_by_key=True)),
         (
@@ -89,34 +89,34 @@ async def test_a_stream_that_is_gone_is_named_with_those_that_are_there():
         ),
     ],
 )
-async def test_what_the_summary_says_of_a_stream(said, facts):
+async def test_the_stream_summary_is_parsed(described, expected):
     async with stub_and_client() as (stub, client):
-        stub.script("DescribeStreamSummary", {"StreamDescriptionSummary": {"StreamARN": ARN, **said}})
-        assert await client.stream_summary("orders") == facts
+        stub.script("DescribeStreamSummary", {"StreamDescriptionSummary": {"StreamARN": ARN, **described}})
+        assert await client.stream_summary("orders") == expected
 
 
 @pytest.mark.parametrize(
-    "answer",
-    [ANSWER, refusal("ProvisionedThroughputExceededException", "slow"), refusal("AccessDeniedException", "no")],
+    "response",
+    [RESPONSE, refusal("ProvisionedThroughputExceededException", "slow"), refusal("AccessDeniedException", "no")],
     ids=str,
 )
 @pytest.mark.parametrize("data", [b"small", bytes(900_000)], ids=len)
-async def test_the_short_way_of_later_calls_asks_and_says_the_same(answer, data):
-    said = []
+async def test_the_fast_path_of_later_calls_sends_and_returns_the_same(response, data):
+    results = []
     async with stub_and_client() as (stub, client):
-        stub.script("PutRecords", ANSWER, answer)
+        stub.script("PutRecords", RESPONSE, response)
         for _ in range(2):
             try:
-                said.append(await client.put_records("orders", [PutEntry(data, "k"), PutEntry(b"", "k")]))
+                results.append(await client.put_records("orders", [PutEntry(data, "k"), PutEntry(b"", "k")]))
             except KinesisError as error:
-                said.append((type(error), error.code))
-    first, second = stub.asked
+                results.append((type(error), error.code))
+    first, second = stub.requests
     assert first == second
     assert "amz-sdk-invocation-id" not in {name.lower() for name in stub.headers[1]}
-    assert (said[1] == said[0]) == (answer is ANSWER)
+    assert (results[1] == results[0]) == (response is RESPONSE)
 
 
-async def test_an_answer_without_a_result_for_each_record_is_tried_again():
+async def test_a_response_without_a_result_for_each_record_is_transient():
     async with stub_and_client() as (stub, client):
         stub.script("PutRecords", {"FailedRecordCount": 0})
         with pytest.raises(TransientError, match="0 results for 2 records"):

@@ -1,4 +1,4 @@
-"""One large body after the other."""
+"""Large bodies are read one after the other."""
 
 import asyncio
 
@@ -16,38 +16,38 @@ class Reader:
         self.paused = False
 
 
-async def round_of(scheduler, *readers):
-    """One round of the loop in which these have more to read than they can."""
+async def iteration_with(scheduler, *readers):
+    """One iteration of the loop in which these readers have more to read than fits into one read."""
     await asyncio.sleep(0)
     for reader in readers:
         if not reader.paused:
             scheduler.wait_turn(reader)
 
 
-async def test_one_reads_and_the_others_wait_in_line():
+async def test_one_connection_reads_and_the_others_wait_in_order():
     scheduler, (a, b, c) = BodyReadScheduler(), [Reader() for _ in range(3)]
     for _ in range(5):
-        await round_of(scheduler, a, b, c)
+        await iteration_with(scheduler, a, b, c)
     assert [a.paused, b.paused, c.paused] == [False, True, True]
     scheduler.finish(a)
-    await round_of(scheduler, b, c)
+    await iteration_with(scheduler, b, c)
     assert [b.paused, c.paused] == [False, True]
 
 
-async def test_p7_who_brings_nothing_in_a_round_has_lost_its_turn():
+async def test_p7_a_connection_that_reads_nothing_in_an_iteration_loses_its_turn():
     scheduler, (a, b, c) = BodyReadScheduler(), [Reader() for _ in range(3)]
-    await round_of(scheduler, a, b, c)
+    await iteration_with(scheduler, a, b, c)
     for _ in range(4):
-        await round_of(scheduler, b, c)
+        await iteration_with(scheduler, b, c)
     assert not b.paused, "a stalled, so b may read"
     for _ in range(4):
-        await round_of(scheduler)
+        await iteration_with(scheduler)
     assert not c.paused
 
 
-async def test_who_leaves_the_line_is_not_called():
+async def test_a_waiting_connection_that_is_finished_gets_no_turn():
     scheduler, (a, b, c) = BodyReadScheduler(), [Reader() for _ in range(3)]
-    await round_of(scheduler, a, b, c)
+    await iteration_with(scheduler, a, b, c)
     scheduler.finish(b)
     assert not b.paused
     b.pause()
@@ -55,11 +55,11 @@ async def test_who_leaves_the_line_is_not_called():
     assert [b.paused, c.paused] == [True, False]
 
 
-async def test_nobody_is_looked_at_once_all_is_read():
+async def test_a_connection_may_read_another_body_after_the_first():
     scheduler, reader = BodyReadScheduler(), Reader()
-    await round_of(scheduler, reader)
+    await iteration_with(scheduler, reader)
     scheduler.finish(reader)
     await asyncio.sleep(0)
-    await round_of(scheduler, reader)  # a new body
+    await iteration_with(scheduler, reader)  # a new body
     scheduler.finish(reader)
     assert not reader.paused

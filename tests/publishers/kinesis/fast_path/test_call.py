@@ -1,4 +1,4 @@
-"""The short way of GetRecords answers, refuses and fails as the SDK's whole way does."""
+"""Calls on the fast path return and raise the same as calls through the SDK."""
 
 import asyncio
 import json
@@ -33,18 +33,18 @@ def child(hash_key):
 
 @asynccontextmanager
 async def stub_and_warm_client(**properties):
-    """A client whose next GetRecords goes the short way; the stub has forgotten the first."""
+    """A client whose next GetRecords takes the fast path. The stub's first request is removed."""
     async with stub_and_client(**properties) as (stub, client):
         stub.script("GetRecords", {"Records": []})
         await client.get_records(SHARD, "warm", 1)
-        stub.asked.clear(), stub.headers.clear(), stub.arrived.clear()
+        stub.requests.clear(), stub.headers.clear(), stub.arrived.clear()
         yield stub, client
 
 
-async def said(started, answer):
-    """What a call gives: the answer, or the error in all that a caller may look at."""
+async def outcome_of(started, response):
+    """The response of a call, or the type, code and message of its error."""
     async with started as (stub, client):
-        stub.script("GetRecords", answer)
+        stub.script("GetRecords", response)
         try:
             return await client.get_records(SHARD, "it", 7)
         except KinesisError as error:
@@ -52,7 +52,7 @@ async def said(started, answer):
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         {"Records": [wire_record(b"\x00x", "4", arrival=1.5)], "NextShardIterator": "n", "MillisBehindLatest": 5},
         {"Records": [], "MillisBehindLatest": 0},
@@ -68,22 +68,25 @@ async def said(started, answer):
         drop_connection,
     ],
 )
-async def test_both_ways_say_the_same(answer):
-    assert await said(stub_and_warm_client(), answer) == await said(stub_and_client(), answer)
+async def test_the_fast_path_and_the_sdk_have_the_same_outcome(response):
+    assert await outcome_of(stub_and_warm_client(), response) == await outcome_of(stub_and_client(), response)
 
 
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")], ids=["compact", "spaced"])
-async def test_a_large_answer_is_the_same_on_both_ways(separators):
+async def test_a_large_response_is_the_same_on_the_fast_path_and_through_the_sdk(separators):
     records = [wire_record(bytes(n % 300), str(n), arrival=n + 0.5) for n in range(10_000)]
     body = {"NextShardIterator": "n", "Records": records, "MillisBehindLatest": 5, "ChildShards": []}
-    answer = raw(json.dumps(body, separators=separators).encode())
-    short, whole = await said(stub_and_warm_client(), answer), await said(stub_and_client(), answer)
-    assert short == whole
-    assert len(short.records) == 10_000
+    response = raw(json.dumps(body, separators=separators).encode())
+    fast, through_sdk = (
+        await outcome_of(stub_and_warm_client(), response),
+        await outcome_of(stub_and_client(), response),
+    )
+    assert fast == through_sdk
+    assert len(fast.records) == 10_000
 
 
-async def test_through_a_proxy_the_sdk_goes_its_whole_way(monkeypatch):
-    """The stub is the proxy as well: it takes requests for any host."""
+async def test_through_a_proxy_calls_go_through_the_sdk(monkeypatch):
+    """The stub is also the proxy: it accepts requests for any host."""
     async with stub_and_client() as (stub, _):
         monkeypatch.setenv("HTTP_PROXY", stub.url)
         elsewhere = {**PROPERTIES, "aws.endpoint": "http://kinesis.invalid"}
@@ -94,7 +97,7 @@ async def test_through_a_proxy_the_sdk_goes_its_whole_way(monkeypatch):
     assert all("amz-sdk-invocation-id" in {name.lower() for name in headers} for headers in stub.headers)
 
 
-async def test_a_job_may_leave_every_call_to_the_sdk():
+async def test_a_property_sends_every_call_through_the_sdk():
     async with stub_and_warm_client(aws_http_client="SDK") as (stub, client):
         stub.script("GetRecords", {"Records": []})
         await client.get_records(SHARD, "it", 1)
@@ -102,7 +105,7 @@ async def test_a_job_may_leave_every_call_to_the_sdk():
 
 
 @pytest.mark.parametrize("is_trusted", [True, False])
-async def test_tls_is_the_sdks(is_trusted, tmp_path, monkeypatch):
+async def test_the_tls_settings_are_those_of_the_sdk(is_trusted, tmp_path, monkeypatch):
     certificate = self_signed(tmp_path)
     if is_trusted:
         monkeypatch.setenv("AWS_CA_BUNDLE", certificate[0])
@@ -117,7 +120,7 @@ async def test_tls_is_the_sdks(is_trusted, tmp_path, monkeypatch):
                 await client.get_records(SHARD, "it", 1)
 
 
-async def test_credentials_are_asked_for_at_each_call():
+async def test_credentials_are_read_at_each_call():
     async with stub_and_warm_client() as (stub, client):
         stub.script("GetRecords", {"Records": []}, {"Records": []})
         for key in ("first", "renewed"):
@@ -131,17 +134,17 @@ async def test_credentials_are_asked_for_at_each_call():
 
 @pytest.mark.parametrize("body", [b"<html>Service Unavailable</html>", b'["no object"]', b""])
 @pytest.mark.parametrize(("status", "kind"), [(503, TransientError), (400, FatalKinesisError), (429, ThrottledError)])
-async def test_an_answer_that_is_none_of_the_services_goes_by_its_status(body, status, kind):
-    error = await said(stub_and_warm_client(), raw(body, status))
+async def test_an_error_response_without_a_known_body_is_classified_by_its_status(body, status, kind):
+    error = await outcome_of(stub_and_warm_client(), raw(body, status))
     assert error[:2] == (kind, str(status))
 
 
-async def test_the_request_is_the_same_to_the_service():
+async def test_the_service_gets_the_same_request():
     async with stub_and_warm_client() as (stub, client):
         stub.script("GetRecords", {"Records": []})
         await client.get_records(SHARD, "it", 500)
         (headers,) = stub.headers
-    assert stub.asked == [("GetRecords", {"ShardIterator": "it", "Limit": 500})]
+    assert stub.requests == [("GetRecords", {"ShardIterator": "it", "Limit": 500})]
     assert headers["X-Amz-Target"] == "Kinesis_20131202.GetRecords"
     assert headers["Content-Type"] == "application/x-amz-json-1.1"
     assert "botocore" in headers["User-Agent"].lower()
@@ -155,19 +158,19 @@ async def test_an_arn_has_a_route_of_its_own():
         stub.script("GetRecords", {"Records": []}, {"Records": []})
         await client.get_records(other, "it", 1)
         await client.get_records(other, "it", 1)
-    assert [asked["StreamARN"] for _, asked in stub.asked] == [ARN, ARN]
-    assert "amz-sdk-invocation-id" in {name.lower() for name in stub.headers[0]}  # the SDK's own way
+    assert [parameters["StreamARN"] for _, parameters in stub.requests] == [ARN, ARN]
+    assert "amz-sdk-invocation-id" in {name.lower() for name in stub.headers[0]}  # through the SDK
     assert "amz-sdk-invocation-id" not in {name.lower() for name in stub.headers[1]}
 
 
-async def test_a_read_whose_kept_connection_was_closed_costs_no_retry():
+async def test_a_read_on_a_closed_idle_connection_costs_no_retry():
     async with stub_and_warm_client() as (stub, client):
         stub.script("GetRecords", {"Records": []}, drop_connection, {"Records": [], "NextShardIterator": "n"})
         await client.get_records(SHARD, "it", 1)
         assert (await client.get_records(SHARD, "it", 1)).next_iterator == "n"
 
 
-async def test_a_write_is_not_sent_again_by_itself():
+async def test_a_write_is_not_repeated_automatically():
     """It may have arrived."""
     entries, put = [PutEntry(b"a", "k")], {"Records": [{"SequenceNumber": "1", "ShardId": SHARD.shard_id}]}
     async with stub_and_client() as (stub, client):
@@ -176,10 +179,10 @@ async def test_a_write_is_not_sent_again_by_itself():
             await client.put_records("orders", entries)
         with pytest.raises(TransientError):
             await client.put_records("orders", entries)
-    assert len(stub.asked) == 3
+    assert len(stub.requests) == 3
 
 
-async def test_a_call_that_is_not_answered_in_time_is_transient():
+async def test_a_call_without_a_response_in_time_is_transient():
     async with stub_and_warm_client() as (stub, client):
         client._transport._seconds = 0.2  # opening the client may take longer
         stub.script("GetRecords", never)
@@ -199,7 +202,7 @@ async def test_r3_a_cancelled_call_ends_at_once_and_the_next_one_works():
 
 
 @pytest.mark.parametrize("token", [None, "a session token"])
-async def test_an_endpoint_that_checks_signatures_takes_it(token):
+async def test_an_endpoint_that_checks_signatures_accepts_the_request(token):
     with serve_in_thread(credentials={"me": "open sesame"}, streams={"orders": 1}) as endpoint:
         basic = "aws.credentials.provider.basic"
         given = {
@@ -226,7 +229,7 @@ async def test_an_endpoint_that_checks_signatures_takes_it(token):
     ids=lambda position: position.type.value,
 )
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         {"ShardIterator": "it"},
         {},
@@ -237,21 +240,21 @@ async def test_an_endpoint_that_checks_signatures_takes_it(token):
     ],
     ids=str,
 )
-async def test_iterators_are_the_same_on_both_ways(position, answer):
-    said = []
+async def test_iterators_are_the_same_on_the_fast_path_and_through_the_sdk(position, response):
+    results = []
     async with stub_and_client() as (stub, client):
-        stub.script("GetShardIterator", answer, answer)
+        stub.script("GetShardIterator", response, response)
         for _ in range(2):
             try:
-                said.append(await client.get_shard_iterator(SHARD, position))
+                results.append(await client.get_shard_iterator(SHARD, position))
             except KinesisError as error:
-                said.append((type(error), error.code))
-    assert said[0] == said[1]
-    assert stub.asked[0] == stub.asked[1]
+                results.append((type(error), error.code))
+    assert results[0] == results[1]
+    assert stub.requests[0] == stub.requests[1]
 
 
-async def test_calls_that_started_beside_the_first_do_not_spoil_the_short_way():
-    """Its way is known before the SDK has made its session."""
+async def test_calls_that_started_with_the_first_do_not_disable_the_fast_path():
+    """Its route is known before the SDK has made its HTTP session."""
     async with stub_and_client() as (stub, client):
         stub.script("GetRecords", *[{"Records": []}] * 51)
         await asyncio.gather(*(client.get_records(SHARD, "it", 1) for _ in range(50)))
@@ -261,8 +264,8 @@ async def test_calls_that_started_beside_the_first_do_not_spoil_the_short_way():
 
 @pytest.mark.parametrize("started", [stub_and_warm_client, stub_and_client])
 @pytest.mark.parametrize("hash_key", ["x", "-5", "9" * 5_000, str(2**128)], ids=["text", "negative", "digits", "large"])
-async def test_children_with_invalid_hash_keys_are_a_malformed_answer(started, hash_key):
-    kind, code, _ = await said(started(), raw(b'{"Records": [], "ChildShards": [%s]}' % child(hash_key)))
+async def test_children_with_invalid_hash_keys_are_a_malformed_response(started, hash_key):
+    kind, code, _ = await outcome_of(started(), raw(b'{"Records": [], "ChildShards": [%s]}' % child(hash_key)))
     assert (kind, code) == (TransientError, "MalformedResponse")
 
 
@@ -270,6 +273,6 @@ async def test_children_with_invalid_hash_keys_are_a_malformed_answer(started, h
 @pytest.mark.parametrize(
     ("status", "expected"), [(200, TransientError), (400, FatalKinesisError), (500, TransientError)]
 )
-async def test_deeply_nested_json_is_an_error_by_its_status(started, status, expected):
-    kind, _, _ = await said(started(), raw(b'{"x": ' + DEEP, status))
+async def test_deeply_nested_json_is_classified_by_its_status(started, status, expected):
+    kind, _, _ = await outcome_of(started(), raw(b'{"x": ' + DEEP, status))
     assert kind is expected

@@ -18,7 +18,7 @@ def fed(wire, parts):
 
 
 @given(st.lists(st.binary(min_size=1, max_size=50)), st.lists(st.integers(1, 9), max_size=99), st.booleans())
-def test_the_content_in_any_parts(contents, parts, extended):
+def test_the_content_is_the_same_in_any_parts(contents, parts, extended):
     more = b";a=b" if extended else b""
     wire = b"".join(b"%X%b\r\n%b\r\n" % (len(content), more, content) for content in contents)
     trailer = b"X-Sum: 1\r\n" if extended else b""
@@ -27,12 +27,12 @@ def test_the_content_in_any_parts(contents, parts, extended):
     assert (bytes(chunks.content), left) == (b"".join(contents), b"next")
 
 
-def test_half_a_body_is_not_done():
+def test_an_incomplete_body_is_not_done():
     chunks, _ = fed(b"5\r\nabcde\r\n0\r\n", [])
     assert not chunks.is_done
 
 
 @pytest.mark.parametrize("wire", [b"zz\r\n", b"-1\r\n", b"\r\n", b"2\r\nabc\r\n", b"2\r\nab\r\n \r\n", b"1" * 9000])
-def test_what_is_not_chunked_is_refused(wire):
+def test_malformed_chunks_are_refused(wire):
     with pytest.raises(MalformedResponseError):
         fed(wire, [])

@@ -1,4 +1,4 @@
-"""What a connection does whose server answers before it was asked everything."""
+"""A connection whose server responds before the request was sent whole."""
 
 import asyncio
 
@@ -9,8 +9,8 @@ from recordpublisher.publishers.kinesis.fast_path.http1_response import Buffered
 from servers.scripted_http import READ_BUFFER_BYTES, ok
 
 
-class EarlyAnswer(asyncio.Transport):
-    """Takes one piece, is full, and has the answer and room again in the same turn of the loop."""
+class EarlyResponse(asyncio.Transport):
+    """Accepts one piece, is full, and in one iteration of the loop delivers the response and has room again."""
 
     def __init__(self):
         super().__init__()
@@ -19,13 +19,13 @@ class EarlyAnswer(asyncio.Transport):
     def write(self, data):
         self.pieces += 1
         self.connection.pause_writing()
-        asyncio.get_running_loop().call_soon(self._answer)
+        asyncio.get_running_loop().call_soon(self._respond)
 
-    def _answer(self):
-        said = ok(b"no")
+    def _respond(self):
+        response = ok(b"no")
         self.connection.resume_writing()
-        self.connection.get_buffer(-1)[: len(said)] = said
-        self.connection.buffer_updated(len(said))
+        self.connection.get_buffer(-1)[: len(response)] = response
+        self.connection.buffer_updated(len(response))
 
     def get_write_buffer_size(self):
         return 0
@@ -38,7 +38,7 @@ class EarlyAnswer(asyncio.Transport):
 
 
 async def exchanged(request):
-    transport, connection = EarlyAnswer(), Http1Connection(bytearray(READ_BUFFER_BYTES), BodyReadScheduler())
+    transport, connection = EarlyResponse(), Http1Connection(bytearray(READ_BUFFER_BYTES), BodyReadScheduler())
     transport.connection = connection
     connection.connection_made(transport)
     head, body = await connection.exchange(request, lambda head: BufferedBody())
@@ -46,13 +46,13 @@ async def exchanged(request):
     return transport, connection
 
 
-async def test_a_connection_whose_request_was_not_sent_whole_carries_no_other():
+async def test_a_connection_whose_request_was_not_sent_whole_is_not_reused():
     """Its server would take the next request for the rest of this one."""
     transport, connection = await exchanged(bytes(10**6))
     assert transport.pieces == 1
     assert not connection.is_usable
 
 
-async def test_one_whose_request_was_sent_whole_does():
+async def test_a_connection_whose_request_was_sent_whole_is_reused():
     _, connection = await exchanged(bytes(10))
     assert connection.is_usable

@@ -1,4 +1,4 @@
-"""One request, one answer: what comes back whole, what is an error, and whether the connection is used again."""
+"""One request and its response: complete or an error, and whether the connection is reused."""
 
 import asyncio
 import socket
@@ -15,11 +15,11 @@ from servers import scripted_http
 from servers.certificates import self_signed
 from servers.scripted_http import READ_BUFFER_BYTES, REQUEST, Last, RefusedEarly, content_of, ok, pool_to, until_noticed
 
-LONG = bytes(range(256)) * (READ_BUFFER_BYTES // 16)  # many times the read_buffer
+LONG = bytes(range(256)) * (READ_BUFFER_BYTES // 16)  # many times the read buffer
 
 
-def singly(answer):
-    return [answer[n : n + 1] for n in range(len(answer))]
+def singly(response):
+    return [response[n : n + 1] for n in range(len(response))]
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def singly(answer):
         (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
     ],
 )
-async def test_a_whole_answer_keeps_the_connection(said, content):
+async def test_a_complete_response_keeps_the_connection(said, content):
     async with pool_to(said, ok(b"next")) as (server, pool):
         assert (await content_of(pool))[1] == content
         assert await content_of(pool) == (200, b"next")
@@ -54,7 +54,7 @@ async def test_a_whole_answer_keeps_the_connection(said, content):
         (ok(b"abc and more", b"Content-Length: 3"), b"abc"),
     ],
 )
-async def test_an_answer_that_ends_the_connection(said, content):
+async def test_a_response_that_ends_the_connection(said, content):
     async with pool_to(said, ok(b"next")) as (server, pool):
         assert (await content_of(pool))[1] == content
         await until_noticed(pool)
@@ -75,7 +75,7 @@ async def test_an_answer_that_ends_the_connection(said, content):
         (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000, MalformedResponseError),
     ],
 )
-async def test_half_an_answer_or_none_is_an_error_and_the_next_call_works(said, error):
+async def test_an_incomplete_or_missing_response_is_an_error_and_the_next_call_works(said, error):
     async with pool_to(said, ok(b"next")) as (server, pool):
         with pytest.raises(error):
             await content_of(pool)
@@ -83,14 +83,14 @@ async def test_half_an_answer_or_none_is_an_error_and_the_next_call_works(said, 
         assert server.connections == 2
 
 
-async def test_a_connection_that_the_server_closed_between_two_calls_is_not_used():
+async def test_a_connection_that_the_server_closed_between_two_calls_is_not_reused():
     async with pool_to(Last(ok(b"a")), ok(b"b")) as (_, pool):
         await content_of(pool)
         await until_noticed(pool)
         assert await content_of(pool) == (200, b"b")
 
 
-async def test_what_nobody_asked_for_closes_an_idle_connection():
+async def test_bytes_without_a_request_close_an_idle_connection():
     async with pool_to([ok(b"a"), b"", b"HTTP/1.1 408 Request Timeout\r\n\r\n"], ok(b"b")) as (server, pool):
         await content_of(pool)
         await until_noticed(pool)
@@ -98,7 +98,7 @@ async def test_what_nobody_asked_for_closes_an_idle_connection():
         assert server.connections == 2
 
 
-async def test_a_connection_that_was_idle_for_long_is_not_used(monkeypatch):
+async def test_a_connection_that_was_idle_for_too_long_is_not_reused(monkeypatch):
     async with pool_to(ok(b"a"), ok(b"b")) as (server, pool):
         await content_of(pool)
         monkeypatch.setattr(pool_module, "_IDLE_SECONDS", 0.0)
@@ -117,7 +117,7 @@ async def test_r3_a_cancelled_call_closes_its_connection():
         assert await content_of(pool) == (200, b"b")
 
 
-async def test_calls_at_a_time_have_a_connection_each():
+async def test_concurrent_calls_have_a_connection_each():
     async with pool_to(*[ok(b"x")] * 20) as (server, pool):
         await asyncio.gather(*(content_of(pool) for _ in range(10)))
         assert server.connections == 10
@@ -136,35 +136,35 @@ async def test_a_large_request_may_be_refused_before_it_is_sent():
     request = b"POST / HTTP/1.1\r\nContent-Length: 50000000\r\n\r\n" + bytes(50_000_000)
     async with pool_to([b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno"], ok(b"b")) as (server, pool):
         server.says[0] = RefusedEarly(server.says[0][0])
-        with suppress(sdk.ConnectionClosedError):  # where the reset of the connection overtakes the answer
+        with suppress(sdk.ConnectionClosedError):  # if the reset of the connection arrives before the response
             assert await content_of(pool, request) == (413, b"no")
         assert await content_of(pool) == (200, b"b")
 
 
-async def test_nobody_there():
+async def test_a_refused_connection_is_an_error():
     async with pool_to() as (_, pool):
         pass
     with pytest.raises(sdk.EndpointConnectionError):
         await content_of(pool)
 
 
-async def test_a_name_is_looked_up_once_by_all_who_start_together(monkeypatch):
-    asked = []
+async def test_a_name_is_resolved_once_for_calls_that_start_together(monkeypatch):
+    lookups = []
     loop = asyncio.get_running_loop()
     look_up = loop.getaddrinfo
 
     async def counted(*given, **more):
-        asked.append(given)
+        lookups.append(given)
         return await look_up(*given, **more)
 
     monkeypatch.setattr(loop, "getaddrinfo", counted)
     async with pool_to(*[ok(b"x")] * 5) as (server, pool):
         await asyncio.gather(*(content_of(pool) for _ in range(5)))
-        assert (server.connections, len(asked)) == (5, 1)
+        assert (server.connections, len(lookups)) == (5, 1)
 
 
 async def test_connections_are_spread_over_the_addresses_of_a_name(monkeypatch):
-    """Else a thousand shards hang on one machine of the service; which family goes first is the resolver's to say."""
+    """Otherwise a thousand shards would use one machine of the service. The resolver decides which address family comes first."""
     four = [(socket.AF_INET, 1, 6, "", (f"10.0.0.{n}", 80)) for n in range(3)]
     six = [(socket.AF_INET6, 1, 6, "", (f"fd00::{n}", 80, 0, 0)) for n in range(2)]
     first = []
@@ -188,7 +188,7 @@ async def test_connections_are_spread_over_the_addresses_of_a_name(monkeypatch):
     assert sorted({four for _, four in first}) == ["10.0.0.0", "10.0.0.1", "10.0.0.2"]
 
 
-async def test_tls_a_body_that_ends_with_the_connection_leaves_the_desk_as_it_was(tmp_path, caplog):
+async def test_tls_a_body_that_ends_with_the_connection_does_not_change_the_read_buffer(tmp_path, caplog):
     certificate = self_signed(tmp_path)
     trusted = ssl.create_default_context(cafile=certificate[0])
     async with pool_to(Last(ok(b"abc", b"Connection: close")), certificate=certificate, trusted=trusted) as (_, pool):
@@ -198,7 +198,7 @@ async def test_tls_a_body_that_ends_with_the_connection_leaves_the_desk_as_it_wa
     assert not caplog.records
 
 
-async def test_a_connection_that_is_being_opened_when_the_pool_closes_is_not_left_open(monkeypatch):
+async def test_a_connection_that_is_being_opened_when_the_pool_closes_is_closed(monkeypatch):
     async with pool_to(ok(b"a")) as (server, pool):
         connect = pool_module.aiohappyeyeballs.start_connection
 
@@ -214,7 +214,7 @@ async def test_a_connection_that_is_being_opened_when_the_pool_closes_is_not_lef
         await server.hung_up.wait()
 
 
-async def test_tls(tmp_path):
+async def test_tls_connections_are_reused(tmp_path):
     certificate = self_signed(tmp_path)
     trusted = ssl.create_default_context(cafile=certificate[0])
     async with pool_to(ok(LONG), ok(b"b"), certificate=certificate, trusted=trusted) as (server, pool):
@@ -223,19 +223,19 @@ async def test_tls(tmp_path):
         assert server.connections == 1
 
 
-async def test_tls_connections_share_the_desk_for_what_comes_encrypted(tmp_path, monkeypatch):  # P6
+async def test_tls_connections_share_the_buffer_for_encrypted_bytes(tmp_path, monkeypatch):  # P6
     monkeypatch.setattr(scripted_http, "READ_BUFFER_BYTES", 256 * 1024)
     certificate = self_signed(tmp_path)
     trusted = ssl.create_default_context(cafile=certificate[0])
     bodies = [bytes([n]) * 1_000_000 for n in range(5)]
     async with pool_to(*map(ok, bodies), certificate=certificate, trusted=trusted) as (_, pool):
-        answers = await asyncio.gather(*(content_of(pool) for _ in bodies))
-        blocks = [connection._transport._ssl_protocol._ssl_buffer for connection in pool._all]
-    assert sorted(body for _, body in answers) == bodies
-    assert [block is pool._read_buffer for block in blocks] == [True] * 5
+        responses = await asyncio.gather(*(content_of(pool) for _ in bodies))
+        buffers = [connection._transport._ssl_protocol._ssl_buffer for connection in pool._all]
+    assert sorted(body for _, body in responses) == bodies
+    assert [buffer is pool._read_buffer for buffer in buffers] == [True] * 5
 
 
-async def test_a_certificate_that_is_not_trusted(tmp_path):
+async def test_an_untrusted_certificate_is_an_error(tmp_path):
     trusted = ssl.create_default_context()
     async with pool_to(certificate=self_signed(tmp_path), trusted=trusted) as (_, pool):
         with pytest.raises(sdk.SSLError) as raised:

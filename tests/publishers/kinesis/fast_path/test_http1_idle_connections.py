@@ -1,4 +1,4 @@
-"""Connections kept for the next request that turn out to be lost: what that costs, and whom."""
+"""Idle connections that turn out to be lost."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -12,17 +12,17 @@ from servers.scripted_http import Last, content_of, ok, pool_to
 
 
 @asynccontextmanager
-async def many_kept():
-    """Six connections that wait for their next request; the server knows none of them any more and says so by a reset."""
+async def six_lost_connections():
+    """Six idle connections. The server resets each of them at its next request."""
     async with pool_to(*[ok(b"a")] * 6) as (server, pool):
         await asyncio.gather(*(content_of(pool) for _ in range(6)))
         server.says = [None]
         yield server, pool
 
 
-async def test_one_lost_connection_is_a_sign_that_those_kept_beside_it_are_lost_too():
-    """Else a call fails as often as it is tried again: four times, and the job has failed."""
-    async with many_kept() as (server, pool):
+async def test_after_one_lost_connection_the_other_idle_ones_are_dropped():
+    """Otherwise a call would fail at every retry: after four of them the job would fail."""
+    async with six_lost_connections() as (server, pool):
         with pytest.raises(sdk.ConnectionClosedError):
             await content_of(pool)
         server.says = [ok(b"b")]
@@ -30,33 +30,33 @@ async def test_one_lost_connection_is_a_sign_that_those_kept_beside_it_are_lost_
         assert server.connections == 7
 
 
-async def test_a_request_that_changes_nothing_is_sent_again_when_a_kept_connection_was_lost():
-    async with many_kept() as (server, pool):
+async def test_a_read_is_sent_again_when_its_idle_connection_was_lost():
+    async with six_lost_connections() as (server, pool):
         server.says.append(ok(b"b"))
         assert await content_of(pool, may_repeat=True) == (200, b"b")
         assert server.connections == 7
 
 
 @pytest.mark.parametrize("said", [Last(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na"), Last(b"HTTP/1.1 2")])
-async def test_a_request_is_not_sent_again_when_the_answer_had_begun(said):
-    async with many_kept() as (server, pool):
+async def test_a_request_is_not_sent_again_when_the_response_had_begun(said):
+    async with six_lost_connections() as (server, pool):
         server.says = [said, ok(b"b")]
         with pytest.raises(sdk.ConnectionClosedError):
             await content_of(pool, may_repeat=True)
 
 
-async def test_a_request_is_sent_again_once():
-    async with many_kept() as (server, pool):
+async def test_a_request_is_sent_again_only_once():
+    async with six_lost_connections() as (server, pool):
         server.says = [None, None, ok(b"b")]
         with pytest.raises(sdk.ConnectionClosedError):
             await content_of(pool, may_repeat=True)
         assert server.connections == 7
 
 
-async def test_silence_that_was_given_up_is_a_sign_too(monkeypatch):
-    """The process was suspended: nobody is behind the kept connections, and nobody says so."""
+async def test_after_a_call_without_a_response_the_other_idle_connections_are_dropped(monkeypatch):
+    """As after a suspension of the process: the server is gone, and no reset arrives."""
     monkeypatch.setattr(pool_module, "_SILENT_SECONDS", 0.01)
-    async with many_kept() as (server, pool):
+    async with six_lost_connections() as (server, pool):
         server.says = [b""]
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
@@ -66,8 +66,8 @@ async def test_silence_that_was_given_up_is_a_sign_too(monkeypatch):
         assert server.connections == 7
 
 
-async def test_a_cancelled_call_leaves_the_other_connections():
-    async with many_kept() as (server, pool):
+async def test_a_call_cancelled_early_keeps_the_other_connections():
+    async with six_lost_connections() as (server, pool):
         server.says = [b""]
         call = asyncio.ensure_future(content_of(pool))
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Heads of HTTP/1.1 answers."""
+"""Heads of HTTP/1.1 responses are parsed."""
 
 import pytest
 
@@ -10,14 +10,14 @@ def head(*lines):
     return parse_response_head("\r\n".join(lines).encode("latin-1"))
 
 
-def test_status_and_headers():
+def test_status_and_headers_are_parsed():
     found = head("HTTP/1.1 400 Bad Request", "X-Amzn-RequestId:  a b ", "Content-Length: 12", "x: 1", "X: 2")
     assert (found.status, found.length, found.is_chunked) == (400, 12, False)
     assert found.headers == {"x-amzn-requestid": "a b", "content-length": "12", "x": "1, 2"}
 
 
 @pytest.mark.parametrize(
-    ("lines", "stays"),
+    ("lines", "keeps_alive"),
     [
         (("HTTP/1.1 200 OK",), True),
         (("HTTP/1.1 200",), True),
@@ -26,8 +26,8 @@ def test_status_and_headers():
         (("HTTP/1.0 200 OK", "Connection: keep-alive"), True),
     ],
 )
-def test_whether_the_connection_stays_open(lines, stays):
-    assert head(*lines).keeps_alive is stays
+def test_whether_the_connection_stays_open(lines, keeps_alive):
+    assert head(*lines).keeps_alive is keeps_alive
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_whether_the_connection_stays_open(lines, stays):
         (("HTTP/1.1 304 Not Modified", "Transfer-Encoding: chunked"), 0, False),
     ],
 )
-def test_how_long_the_body_is(lines, length, chunked):
+def test_the_framing_of_the_body(lines, length, chunked):
     assert (head(*lines).length, head(*lines).is_chunked) == (length, chunked)
 
 
@@ -64,6 +64,6 @@ def test_how_long_the_body_is(lines, length, chunked):
         ("HTTP/1.1 200 OK", "Content-Encoding: gzip"),
     ],
 )
-def test_what_is_not_plain_is_refused(lines):
+def test_malformed_or_unsupported_heads_are_refused(lines):
     with pytest.raises(MalformedResponseError):
         head(*lines)

@@ -1,4 +1,4 @@
-"""Our signature is the SDK's, to the letter."""
+"""Our signature is the same as the SDK's."""
 
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -27,7 +27,7 @@ URLS = [
 ]
 
 
-def by_the_sdk(url, credentials, body, monkeypatch, now=NOW):
+def signed_by_the_sdk(url, credentials, body, monkeypatch, now=NOW):
     monkeypatch.setattr(botocore.auth, "get_current_datetime", lambda: datetime.fromtimestamp(now, tz=UTC))
     request = AWSRequest("POST", url, dict(HEADERS), body)
     SigV4Auth(credentials, "kinesis", "eu-west-1").add_auth(request)
@@ -45,7 +45,7 @@ def head_of(request):
 @pytest.mark.parametrize("body", [b"{}", bytes(range(256)) * 1000], ids=len)
 def test_the_request_is_signed_as_by_the_sdk(url, token, body, monkeypatch):
     credentials = ReadOnlyCredentials("AKID", "secret/+", token)
-    theirs = by_the_sdk(url, credentials, body, monkeypatch)
+    theirs = signed_by_the_sdk(url, credentials, body, monkeypatch)
     first, ours, sent = head_of(SignedPost(url, HEADERS, "kinesis", "eu-west-1").build(body, credentials, NOW))
     expected = {name: value.decode() if isinstance(value, bytes) else value for name, value in theirs.headers.items()}
     assert {name: ours[name] for name in expected} == expected
@@ -58,7 +58,7 @@ def test_a_new_day_and_renewed_credentials_have_their_own_key(monkeypatch):
     post = SignedPost(URLS[0], HEADERS, "kinesis", "eu-west-1")
     for now, secret in ((NOW, "a"), (NOW, "b"), (NOW + 86_400, "b"), (NOW, "a")):
         credentials = ReadOnlyCredentials("AKID", secret, None)
-        theirs = by_the_sdk(URLS[0], credentials, b"{}", monkeypatch, now).headers["Authorization"]
+        theirs = signed_by_the_sdk(URLS[0], credentials, b"{}", monkeypatch, now).headers["Authorization"]
         assert head_of(post.build(b"{}", credentials, now))[1]["Authorization"] == theirs
 
 

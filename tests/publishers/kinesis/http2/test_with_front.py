@@ -1,4 +1,4 @@
-"""Fan-out over HTTP/2 through hypercorn before the embedded endpoint."""
+"""Fan-out over HTTP/2, through hypercorn in front of the embedded endpoint."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -52,7 +52,7 @@ def test_f1_shards_are_read_over_as_few_connections_as_the_front_allows(allowed,
     run_fast(main())
 
 
-def test_f2_f3_a_connection_cut_under_its_subscriptions_costs_neither_gap_nor_duplicate():
+def test_f2_f3_a_lost_connection_causes_neither_gap_nor_duplicate():
     async def main():
         async with (
             endpoint_with(2) as endpoint,
@@ -76,7 +76,7 @@ def test_f2_f3_a_connection_cut_under_its_subscriptions_costs_neither_gap_nor_du
 
 
 @pytest.mark.parametrize("fault", [StreamFault.CUT, StreamFault.TRUNCATE, StreamFault.CORRUPT, StreamFault.SILENT])
-def test_f3_f5_whatever_breaks_a_subscription_behind_the_front_it_reads_on(fault):
+def test_f3_f5_reading_continues_after_any_fault_behind_the_front(fault):
     async def main():
         async with (
             endpoint_with() as endpoint,
@@ -95,7 +95,7 @@ def test_f3_f5_whatever_breaks_a_subscription_behind_the_front_it_reads_on(fault
     run_fast(main())
 
 
-async def test_f1_an_unread_subscription_does_not_stall_its_neighbour():
+async def test_f1_an_unread_subscription_does_not_stall_another_one():
     shards = [Shard("orders", f"shardId-{number:012d}") for number in range(2)]
     async with endpoint_with(2) as endpoint, front_of(endpoint.url) as front:
         stream = endpoint.stream("orders")
@@ -107,7 +107,10 @@ async def test_f1_an_unread_subscription_does_not_stall_its_neighbour():
                 await client.subscribe_to_shard(arn, shard, StartingPosition.trim_horizon()) for shard in shards
             ]
             assert len(set(front.clients)) == 1
-            for subscription, first in ((read, 1), (unread, 0)):  # all of one, and then the other is whole as well
+            for subscription, first in (
+                (read, 1),
+                (unread, 0),
+            ):  # one is read to its end while the other is unread; then the other is complete, too
                 numbers = []
                 while len(numbers) < 80:
                     numbers += [int(record.data.rstrip(b"\0")) for record in (await anext(subscription)).records]
