@@ -37,6 +37,7 @@ def run(
     """
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # nothing has begun yet; the job sets its own handler
 
+    _search_current_folder()
     console = configure_logging(log_format.value, context.obj["verbose"])
     try:
         if subtask is not None:
@@ -55,6 +56,14 @@ def run(
             raise
         # the sink is the user's: its errors are reported like the library's
         raise RecordPublisherError(one_line(error)) from error
+
+
+def _search_current_folder() -> None:
+    """Let the job's properties name functions of the current folder, as `python -m recordpublisher` does. Last, so that no file there
+    replaces an installed module."""
+    folder = str(Path.cwd())
+    if not sys.flags.safe_path and not {"", folder} & set(sys.path):
+        sys.path.append(folder)
 
 
 def _run_as_subtask(subtask: int, parallelism: int) -> None:

@@ -1,0 +1,36 @@
+"""`recordpublisher run` as the installed command: where a job's function is found."""
+
+import subprocess
+import sys
+
+from processes.command_line import process_environment
+
+JOB = """
+flink.streams = orders
+flink.sink = callback
+flink.sink.callback.function = handlers:missing
+aws.region = eu-west-1
+"""
+
+
+def test_a_function_of_the_current_folder_is_found_behind_installed_modules(tmp_path):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/recordpublisher").write_text("from recordpublisher.__main__ import main\nmain()\n")
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "job.properties").write_text(JOB)
+    (project / "handlers.py").write_text("import sys\nsys.stderr.write(f'searched last: {sys.path[-1]}\\n')\n")
+
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "bin/recordpublisher"), "run", "job.properties"],
+        cwd=project,
+        env=process_environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert f"searched last: {project}" in done.stderr
+    assert "module 'handlers' has no attribute 'missing'" in done.stderr
+    assert done.returncode == 2
