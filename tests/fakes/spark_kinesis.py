@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, EndReason, ShardOutcome
+from recordpublisher.fetcher.shards.retention_check import Gap
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.plugins.spark.source.batch_offset import BatchOffset
@@ -96,6 +97,12 @@ class SimulatedKinesis:
 
     def oldest_retained_ms(self, stream: str) -> int | None:
         return self.oldest_ms
+
+    def gap_after(self, shard: Shard, state: ShardState, seen_ms: int) -> Gap:
+        if self.oldest_ms is None or seen_ms >= self.oldest_ms:
+            return Gap.NONE
+        model = self.shards[shard.key]
+        return Gap.LOST if self._first(state, model) < len(model.times) else Gap.NOT_CHECKED
 
     def watch(self, shards: Mapping[Shard, ShardState]) -> None:
         self.watched = self.watched or shards

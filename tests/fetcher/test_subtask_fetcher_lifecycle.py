@@ -12,6 +12,7 @@ from recordpublisher.publishers.errors import (
     ImpossibleStateError,
     StreamNotFoundError,
 )
+from recordpublisher.publishers.shard_tip import OldestRecord
 from recordpublisher.testing.virtual_time import EPOCH_MS, run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
@@ -60,6 +61,19 @@ def test_an_expired_parent_leaves_state_and_metrics():  # S5, A1
     assert sorted(sink.rows) == [("a", 1), ("b", 2)]
 
 
+async def opened_late(source, sink, properties=None, **parts):
+    """As `opened`, a day and an hour later: a day is what the stream keeps, and there is a later record."""
+
+    async def day(stream):
+        return EPOCH_MS + 3_600_000
+
+    async def later(shard):
+        return OldestRecord("9", EPOCH_MS + 7_200_000)
+
+    await asyncio.sleep(25 * 3_600)
+    return await opened(source, sink, properties, oldest_retained=day, oldest_record=later, **parts)
+
+
 def test_a_position_past_retention_fails_with_the_gap_named():  # S5
     source, sink = ScriptedSource(), RecordingSink()
     source.add("a", 1, 2)
@@ -71,12 +85,9 @@ def test_a_position_past_retention_fails_with_the_gap_named():  # S5
 
     kept = run_virtual(state())
 
-    async def late(stream):
-        return EPOCH_MS + 3_600_000
-
     with pytest.raises(DataLossError, match="s/a after 1"):
-        run_virtual(opened(source, sink, restore=(kept,), oldest_retained=late))
-    run_virtual(opened(source, sink, {"flink.state.dataloss": "CONTINUE"}, restore=(kept,), oldest_retained=late))
+        run_virtual(opened_late(source, sink, restore=(kept,)))
+    run_virtual(opened_late(source, sink, {"flink.state.dataloss": "CONTINUE"}, restore=(kept,)))
 
 
 @pytest.mark.parametrize("is_closed", [False, True])
@@ -123,10 +134,7 @@ def test_a_tip_seen_in_time_is_no_gap():  # S5
 
     kept = run_virtual(state())
 
-    async def after_the_record(stream):
-        return EPOCH_MS + 3_600_000
-
-    run_virtual(opened(source, sink, restore=(kept,), oldest_retained=after_the_record))
+    run_virtual(opened_late(source, sink, restore=(kept,)))
     assert kept["shards"]["s/a"]["tipMs"] > EPOCH_MS + 7_000_000
 
 
@@ -236,9 +244,6 @@ def test_children_that_came_and_went_unread_are_data_loss():  # S5
     kept["shards"] = {"s/a": kept["shards"]["s/a"]}  # taken before the child was discovered
     del source.shards["s/a"], source.shards["s/b"]
 
-    async def late(stream):
-        return EPOCH_MS + 3_600_000
-
     with pytest.raises(DataLossError, match="s/a after 1"):
-        run_virtual(opened(source, sink, restore=(kept,), oldest_retained=late))
-    run_virtual(opened(source, sink, {"flink.state.dataloss": "CONTINUE"}, restore=(kept,), oldest_retained=late))
+        run_virtual(opened_late(source, sink, restore=(kept,)))
+    run_virtual(opened_late(source, sink, {"flink.state.dataloss": "CONTINUE"}, restore=(kept,)))

@@ -156,6 +156,7 @@ def fetcher_over(
             streams=(STREAM,),
             pin_latest=lister.server_time_ms,
             oldest_retained=lister.oldest_retained_ms,
+            oldest_record=lister.oldest_record,
             use_continuations=factory.resumes_by_continuation,
             **more,
         )

@@ -13,6 +13,7 @@ from .pipeline.bounds import Bounds, EndReason
 from .pipeline.dead_letters import BadRecordHandler
 from .pipeline.emitter import Emitter
 from .pipeline.memory_budget import MemoryBudget
+from .pipeline.retention_gaps import RetentionGaps
 from .pipeline.shard_queues import ShardQueues
 from .pipeline.shard_readers import ShardReaders, is_deleted_stream
 from .pipeline.suspension import SuspensionDetector
@@ -52,6 +53,8 @@ class ShardLifecycle:
             clock,
             self.suspension,
         )
+        self.retention = dependencies.retention_check()
+        gaps = RetentionGaps(self.retention, self.suspension, clock, settings.continue_on_data_loss)
         self.queues = ShardQueues(
             MemoryBudget(settings.budget),
             settings.idle_interval_ms,
@@ -59,6 +62,7 @@ class ShardLifecycle:
             self.suspension,
             self.on_queue_changed,
             self.on_children_found,
+            gaps,
         )
         self.bad_records = BadRecordHandler(self.table, settings.on_poison is OnPoison.SKIP, dependencies.dead_letters)
         self.emitter = Emitter(
@@ -78,6 +82,7 @@ class ShardLifecycle:
             dependencies.decorator_for,
             dependencies.use_continuations,
             tracker.final_watermark,
+            gaps,
         )
         self.handover = ReshardHandover(
             self.table, tracker, settings.tracker_timeout_ms, clock, self.update, self.alignment.report

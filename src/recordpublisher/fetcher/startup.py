@@ -13,12 +13,15 @@ from recordpublisher.publishers.shards import Shard
 from .checkpoints.restore import (
     data_loss_error,
     initial_states,
+    old_shards,
     shards_missing_from_listing,
     shards_no_longer_listed,
     shards_past_retention,
+    shards_with_unread_children,
 )
 from .checkpoints.snapshot import RestoredState, merge_snapshots, overlay, states_for_other_subtasks
 from .dependencies import FetcherDependencies
+from .shards.retention_check import RetentionCheck
 from .shards.shard_state import ShardState
 from .sink import SinkContext, State
 
@@ -51,7 +54,9 @@ class OpenedJob:
         return min((state.watermark for state in open_states if state.watermark is not None), default=None)
 
 
-async def open_job(dependencies: FetcherDependencies, context: SinkContext) -> OpenedJob:
+async def open_job(
+    dependencies: FetcherDependencies, context: SinkContext, retention: RetentionCheck | None
+) -> OpenedJob:
     """Open the sink, restore, list the shards, pin a LATEST start.
 
     For each shard the newer generation of `restore=` and the state store is used: a job that is started again with the same arguments
@@ -65,7 +70,7 @@ async def open_job(dependencies: FetcherDependencies, context: SinkContext) -> O
     if in_sink:
         restored = overlay(restored, merge_snapshots(in_sink, order_of))
     listed = await _list_shards(restored, job)
-    await _check_for_data_loss(listed, restored, job)
+    await _check_for_data_loss(listed, restored, job, retention)
     start, pinned_ms = await _pinned_start(restored, job)
     states = initial_states(listed, restored, start)
     of_others = {shard.key for shard in listed if job.assigner(shard, job.parallelism) != job.subtask}
@@ -96,14 +101,22 @@ async def _list_shards(restored: RestoredState, dependencies: FetcherDependencie
 
 
 async def _check_for_data_loss(
-    listed: Sequence[Shard], restored: RestoredState, dependencies: FetcherDependencies
+    listed: Sequence[Shard], restored: RestoredState, job: FetcherDependencies, retention: RetentionCheck | None
 ) -> None:
-    oldest: dict[str, int | None] = {}
-    streams = dependencies.streams
-    if dependencies.oldest_retained is not None:
-        oldest = {stream: await dependencies.oldest_retained(stream) for stream in restored.streams & set(streams)}
-    lost = shards_no_longer_listed(listed, restored, streams) + shards_past_retention(listed, restored, oldest)
-    if lost and not dependencies.settings.continue_on_data_loss:
+    """Fail for what is lost. A job that goes on without it counts the gap where its reader meets it.
+
+    Each subtask looks at its own shards, and only at positions that are almost a day old.
+    """
+    lost = shards_no_longer_listed(listed, restored, job.streams)
+    old = old_shards(restored, job.clock.now_ms())
+    if retention is not None and old:
+        streams = {key.rsplit("/", 1)[0] for key in old} & set(job.streams)
+        oldest = {stream: await retention.oldest_retained_ms(stream) for stream in streams}
+        lost += shards_with_unread_children(listed, restored, oldest)
+        if not job.settings.continue_on_data_loss:
+            ours = [shard for shard in listed if shard.key in old and job.is_ours(shard)]
+            lost += await shards_past_retention(ours, restored, retention)
+    if lost and not job.settings.continue_on_data_loss:
         raise data_loss_error(lost, restored)
     if lost:
         log.error("%s; continuing because flink.state.dataloss=CONTINUE", data_loss_error(lost, restored))

@@ -56,7 +56,8 @@ class SubtaskFetcher:
         """
         dependencies, shards = self._dependencies, self._shards
         context = await shards.bad_records.open(dependencies.sink_context(self._checkpoint_scheduler.request))
-        opened = await open_job(dependencies, context)
+        opened = await open_job(dependencies, context, shards.retention)
+        shards.readers.pinned_ms = opened.pinned_ms
         self._snapshotter.resume_from(opened)
         shards.owned.add_initial(opened.listed, opened.states)
         await dependencies.tracker.open(dependencies.subtask, dependencies.parallelism)

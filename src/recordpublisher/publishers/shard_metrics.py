@@ -35,6 +35,10 @@ class ShardMetrics:
     """Counter: sub-records dropped because their hash key belongs to another shard (S4)."""
     unchecked_sub_records: int = 0
     """Counter: such sub-records that were kept, since the stream's record distribution is not known (S4)."""
+    retention_gaps: int = 0
+    """Counter: times that reading went on behind records that had passed the stream's retention unread (S5)."""
+    retention_not_checked: int = 0
+    """Counter: times that nothing told whether records had passed the retention unread (S5)."""
     skipped_records: int = 0
     """Counter: records without a readable value or time that were skipped (S7)."""
     dead_letters: int = 0

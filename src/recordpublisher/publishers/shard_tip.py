@@ -1,17 +1,18 @@
-"""measure_tip_distance: how far a position is behind a shard's tip, by one small read (A2)."""
+"""What one small read says about a shard: how far a position is behind its tip (A2), and its oldest record (S5)."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
 
+from .errors import TransientError
 from .kinesis.ports import PollingPort, ReadResponse
 from .positions import StartingPosition
 from .records import to_millis
 from .shards import Shard
 
-MAX_READS = 5
-"""Responses may be empty on the way to a record (service documentation). After this many the probe gives up."""
+MAX_READS, MAX_READS_OF_OLDEST = 5, 20
+"""Responses may be empty on the way to a record (service documentation). After this many a probe gives up."""
 PAUSE_SECONDS = 0.25
 """Between two reads: the shard's readers share its 5 calls a second."""
 
@@ -28,6 +29,14 @@ class TipDistance:
     oldest_ms: int | None = None
     millis_behind: int = 0
     is_end: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OldestRecord:
+    """The oldest record that a shard still has: its sequence number and arrival (epoch ms); both None: the shard has none."""
+
+    sequence: str | None = None
+    arrival_ms: int | None = None
 
 
 async def measure_tip_distance(port: PollingPort, shard: Shard, position: StartingPosition) -> TipDistance | None:
@@ -55,3 +64,22 @@ def _distance_from(response: ReadResponse) -> TipDistance | None:
     if response.next_iterator is None:
         return TipDistance(False, is_end=True)
     return TipDistance(False) if behind == 0 else None
+
+
+async def read_oldest_record(port: PollingPort, shard: Shard) -> OldestRecord:
+    """The oldest record that the shard still has, by a read from TRIM_HORIZON.
+
+    Raises: TransientError when many empty responses in a row did not reach the tip; KinesisError. Nothing is retried.
+    """
+    iterator: str | None = await port.get_shard_iterator(shard, StartingPosition.trim_horizon())
+    for _ in range(MAX_READS_OF_OLDEST):
+        response = await port.get_records(shard, iterator, 1) if iterator is not None else None
+        if response is None or (not response.records and response.millis_behind_latest == 0):
+            return OldestRecord()
+        if response.records:
+            return OldestRecord(response.records[0].sequence_number, to_millis(response.records[0].arrival))
+        iterator = response.next_iterator
+        await asyncio.sleep(PAUSE_SECONDS)
+    raise TransientError(
+        "GetRecords", "OnlyEmptyResponses", f"{MAX_READS_OF_OLDEST} reads of {shard.key} from its oldest record"
+    )

@@ -5,10 +5,12 @@ import pytest
 from recordpublisher.fetcher.checkpoints.restore import (
     data_loss_error,
     initial_states,
+    old_shards,
     shards_no_longer_listed,
     shards_past_retention,
 )
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
+from recordpublisher.fetcher.shards.retention_check import Gap
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.shards import Shard
@@ -64,29 +66,44 @@ def test_a_shard_that_vanished_unread_is_a_gap():
     assert shards_no_longer_listed([], restored, ["s"]) == ["s/a"]
 
 
+DAY_MS = 86_400_000
+
+
 @pytest.mark.parametrize(
-    ("arrival", "tip", "is_lost"),
-    [(5, None, True), (5, 9, True), (5, 10, False), (10, 3, False), (None, 9, True), (None, None, False)],
+    ("arrival", "tip", "is_old"),
+    [(5, None, True), (5, 9, True), (5, DAY_MS, False), (DAY_MS, 3, False), (None, 9, True), (None, None, False)],
 )
-def test_the_later_of_position_and_tip_past_retention_is_a_gap(arrival, tip, is_lost):
+def test_only_where_position_and_tip_are_almost_a_day_old_anything_is_asked(arrival, tip, is_old):
     restored = RestoredState({"s/a": ShardState(START, SequenceNumber("5"), arrival_ms=arrival, tip_ms=tip)})
 
-    assert shards_past_retention([shard("a")], restored, {"s": 10}) == (["s/a"] if is_lost else [])
+    assert old_shards(restored, DAY_MS) == ({"s/a"} if is_old else set())
 
 
-def test_without_a_known_retention_there_is_no_judgement():
-    old = RestoredState({"s/a": ShardState(START, SequenceNumber("5"), arrival_ms=1)})
+class Asked:
+    """A check that finds the same everywhere."""
 
-    assert shards_past_retention([shard("a")], old, {"s": None}) == shards_past_retention([shard("a")], old, {}) == []
+    def __init__(self, gap):
+        self.gap, self.positions = gap, []
+
+    async def gap_after(self, shard, position, seen_ms):
+        self.positions.append((shard.key, position, seen_ms))
+        return self.gap
 
 
-def test_an_ended_shard_has_no_gap():
-    assert (
-        shards_past_retention(
-            [shard("a")], RestoredState({"s/a": ShardState(START, ended=True, arrival_ms=1)}), {"s": 9}
-        )
-        == []
-    )
+@pytest.mark.parametrize("gap", list(Gap))
+async def test_only_what_was_surely_lost_is_past_retention(gap):
+    asked, old = Asked(gap), ShardState(START, SequenceNumber("5"), arrival_ms=1, tip_ms=3)
+
+    lost = await shards_past_retention([shard("a")], RestoredState({"s/a": old}), asked)
+
+    assert lost == (["s/a"] if gap is Gap.LOST else [])
+    assert asked.positions == [("s/a", SequenceNumber("5"), 3)]
+
+
+async def test_an_ended_shard_has_no_gap():
+    ended = RestoredState({"s/a": ShardState(START, ended=True, arrival_ms=1)})
+
+    assert await shards_past_retention([shard("a")], ended, Asked(Gap.LOST)) == []
 
 
 def test_the_error_names_the_gap_and_the_way_out():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.restore import shards_past_retention, shards_with_unread_children
+from recordpublisher.fetcher.checkpoints.restore import shards_with_unread_children
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.positions import SequenceNumber
@@ -40,7 +40,3 @@ def test_without_a_known_retention_or_any_time_children_are_not_judged():
         == []
     )
     assert shards_with_unread_children([], RestoredState({"s/a": ShardState(START, ended=True)}), {"s": 10}) == []
-
-
-def test_they_are_among_what_is_past_retention():
-    assert shards_past_retention([shard("z", "y")], RestoredState({"s/a": ENDED}), {"s": 10}) == ["s/a"]

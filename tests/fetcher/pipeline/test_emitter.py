@@ -9,6 +9,7 @@ from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTra
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.pipeline.emitter import Emitter
 from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, MemoryBudget
+from recordpublisher.fetcher.pipeline.retention_gaps import RetentionGaps
 from recordpublisher.fetcher.pipeline.shard_queues import ShardQueues
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
 from recordpublisher.fetcher.pipeline.termination import TerminationCondition
@@ -45,7 +46,9 @@ class Scene:
         self.termination = TerminationCondition(Bounds(**bounds))
         budget, suspension = MemoryBudget(BudgetLimits(10**6, 10**6, 100)), SuspensionDetector(clock, lambda gap: None)
         self.alignment = Alignment(InProcessTracker(), 0, None, 60_000, clock, suspension)
-        queues = ShardQueues(budget, -1, clock, suspension, lambda _: None, lambda _: None)
+        queues = ShardQueues(
+            budget, -1, clock, suspension, lambda _: None, lambda _: None, RetentionGaps(None, suspension, clock, False)
+        )
         self.emitter = Emitter(
             self.sink, self.alignment, queues, clock, suspension, emit_interval_ms, self.ended.append, self.poisoned
         )

@@ -5,6 +5,7 @@ import weakref
 from dataclasses import replace
 
 from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, MemoryBudget
+from recordpublisher.fetcher.pipeline.retention_gaps import RetentionGaps
 from recordpublisher.fetcher.pipeline.shard_queues import ShardQueues
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
@@ -24,6 +25,7 @@ class Scene:
             self.suspension,
             self.changed.append,
             self.children.extend,
+            RetentionGaps(None, self.suspension, self.clock, False),
         )
         self.entry = entry()
 

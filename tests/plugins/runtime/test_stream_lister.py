@@ -6,8 +6,11 @@ from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.runtime.stream_lister import StreamLister, stream_names
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.errors import ConfigurationError, FatalKinesisError, TransientError
+from recordpublisher.publishers.kinesis.ports import ReadResponse
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.records import UserRecord
+from recordpublisher.publishers.shard_tip import OldestRecord
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, run_virtual
 
@@ -87,11 +90,50 @@ def test_what_is_older_than_the_retention_is_forgotten():  # S5
     assert run_virtual(lister(Client()).oldest_retained_ms("orders")) == 76 * HOUR
 
 
-def test_a_job_without_the_right_to_read_the_retention_period_runs(caplog):  # S5
-    client = Client(FatalKinesisError("DescribeStreamSummary", "AccessDeniedException", "no"))
+def test_a_job_without_the_right_to_read_the_retention_period_runs_with_one_warning(caplog):  # S5
+    denied = [FatalKinesisError("DescribeStreamSummary", "AccessDeniedException", "no") for _ in range(3)]
+    made = lister(Client(*denied))
 
-    assert run_virtual(lister(client).oldest_retained_ms("orders")) is None
-    assert "cannot check whether the position in orders is within the retention period" in caplog.text
+    async def asked():
+        first = await made.oldest_retained_ms("orders")
+        return first, await made.oldest_retained_ms("orders"), await made.retention_ms("orders")
+
+    assert run_virtual(asked()) == (None, None, None)
+    assert caplog.text.count("the retention of orders is not known") == 1
+
+
+class Reading(Client):
+    """A client whose shards have some responses."""
+
+    def __init__(self, *responses):
+        super().__init__()
+        self.responses = list(responses)
+
+    async def get_shard_iterator(self, shard, position):
+        assert position == StartingPosition.trim_horizon()
+        return "iterator"
+
+    async def get_records(self, shard, iterator, limit):
+        return self.responses.pop(0)
+
+
+def test_the_oldest_record_of_a_shard_is_read_behind_empty_responses():  # S5
+    record = UserRecord(b"", "7", 1.5)
+    client = Reading(ReadResponse([], 9, "next"), ReadResponse([record], 9, "next"))
+
+    assert run_virtual(lister(client).oldest_record(Shard("orders", "a"))) == OldestRecord("7", 1_500)
+
+
+def test_a_shard_without_records_has_no_oldest_one():  # S5
+    assert (
+        run_virtual(lister(Reading(ReadResponse([], 0, "next"))).oldest_record(Shard("orders", "a"))) == OldestRecord()
+    )
+
+
+def test_a_source_of_its_own_says_nothing_about_its_oldest_record():  # S5
+    made = lister(own=[Shard("orders", "a")])
+
+    assert run_virtual(made.oldest_record(Shard("orders", "a"))) is None
 
 
 def test_the_client_is_closed_once_it_was_kinesis_client():

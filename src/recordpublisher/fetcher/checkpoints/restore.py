@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard, is_listing_older_than
 
 from ..shards.lineage import ancestor_keys, parent_keys
+from ..shards.retention_check import Gap, RetentionCheck, may_have_gap
 from ..shards.shard_state import ShardState
 from ..watermark_rules import inherited_watermark
 from .snapshot import RestoredState
@@ -54,23 +56,26 @@ def shards_missing_from_listing(listed: Iterable[Shard], restored: RestoredState
     return [shard.key for shard in unknown if shard.stream in wanted and is_listing_older_than(shard, listed)]
 
 
-def shards_past_retention(
-    listed: Iterable[Shard], restored: RestoredState, oldest_retained_ms: Mapping[str, int | None]
-) -> list[str]:
-    """Restored shards whose unread records may be past retention (S5).
+def last_seen_ms(state: ShardState) -> int:
+    """When the shard was last read: its last record's arrival, or its last read at the tip; 0: never."""
+    return max(state.arrival_ms or 0, state.tip_ms or 0)
 
-    Their last record and their last read at the tip are both older than the oldest record of the stream; or all their children are
-    already past retention.
-    """
-    listed, lost = tuple(listed), []
-    for shard in listed:
-        state, oldest = restored.shards.get(shard.key), oldest_retained_ms.get(shard.stream)
-        if state is None or state.ended or oldest is None:
-            continue
-        seen = [moment for moment in (state.arrival_ms, state.tip_ms) if moment is not None]
-        if seen and max(seen) < oldest:
-            lost.append(shard.key)
-    return lost + shards_with_unread_children(listed, restored, oldest_retained_ms)
+
+def old_shards(restored: RestoredState, now_ms: int) -> set[str]:
+    """Restored shards that were last read almost a day ago, ended ones included: the others have lost nothing (S5)."""
+    return {key for key, state in restored.shards.items() if may_have_gap(last_seen_ms(state) or None, now_ms)}
+
+
+async def shards_past_retention(
+    shards: Iterable[Shard], restored: RestoredState, retention: RetentionCheck
+) -> list[str]:
+    """Those of the restored shards that are not at their end and whose unread records are lost (S5)."""
+    states = [(shard, restored.shards[shard.key]) for shard in shards]
+    unfinished = [(shard, state) for shard, state in states if not state.ended]
+    gaps = await asyncio.gather(
+        *(retention.gap_after(shard, state.position, last_seen_ms(state)) for shard, state in unfinished)
+    )
+    return [shard.key for (shard, _), gap in zip(unfinished, gaps, strict=True) if gap is Gap.LOST]
 
 
 def data_loss_error(keys: list[str], restored: RestoredState) -> DataLossError:
@@ -111,16 +116,11 @@ def shards_with_unread_children(
     known |= {f"{_stream_of(key)}/{parent}" for key, state in restored.shards.items() for parent in state.parents}
     last_seen: dict[str, int] = {}
     for key, state in restored.shards.items():
-        last_seen[_stream_of(key)] = max(last_seen.get(_stream_of(key), 0), _last_seen_ms(state))
+        last_seen[_stream_of(key)] = max(last_seen.get(_stream_of(key), 0), last_seen_ms(state))
     old = {stream for stream, seen in last_seen.items() if 0 < seen < (oldest_retained_ms.get(stream) or 0)}
     return [
         key for key, state in restored.shards.items() if state.ended and key not in known and _stream_of(key) in old
     ]
-
-
-def _last_seen_ms(state: ShardState) -> int:
-    """When the shard was last read: its last record's arrival, or its last read at the tip; 0: never."""
-    return max(state.arrival_ms or 0, state.tip_ms or 0)
 
 
 def _stream_of(key: str) -> str:

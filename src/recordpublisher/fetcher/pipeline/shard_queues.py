@@ -11,6 +11,7 @@ from recordpublisher.publishers.shards import Shard
 
 from ..shards.shard_entry import ShardEntry, ShardStage
 from .memory_budget import MemoryBudget, PendingReads
+from .retention_gaps import RetentionGaps
 from .suspension import SuspensionDetector
 
 
@@ -25,6 +26,7 @@ class ShardQueues:
         suspension: SuspensionDetector,
         on_changed: Callable[[ShardEntry], None],
         on_children_found: Callable[[Sequence[Shard]], None],
+        gaps: RetentionGaps,
     ) -> None:
         self._budget = budget
         self._idle_interval_ms = idle_interval_ms
@@ -32,6 +34,7 @@ class ShardQueues:
         self._suspension = suspension
         self._on_changed = on_changed
         self._on_children_found = on_children_found
+        self._gaps = gaps
         self._pending_reads = PendingReads(budget)
         self.readers = 1
 
@@ -49,9 +52,15 @@ class ShardQueues:
         return self._budget.reserve_read(entry, self.readers)
 
     async def put(self, entry: ShardEntry, batch: RecordBatch) -> int:
-        """Queue a batch, then wait until the next read may start. Returns how many bytes that may read."""
+        """Queue a batch, then wait until the next read may start. Returns how many bytes that may read.
+
+        Raises: DataLossError when records before the batch passed the retention unread, and the job does not accept that.
+        """
         self._suspension.check()
+        if self._gaps.needs_check(entry, batch):
+            await self._gaps.check(entry, batch)
         self._record_read(entry, batch)
+        self._gaps.on_read(entry, batch)
         is_queued = len(batch) > 0 or batch.read_position is not None
         self._budget.settle_read(entry, batch.held_bytes if is_queued else 0)
         if is_queued:
@@ -62,7 +71,9 @@ class ShardQueues:
             entry.reading_finished
         ):  # no wait for memory: there is no further read, and the reader may still have to report the shard's end
             return 0
-        return self._budget.reserve_read(entry, self.readers) or await self._wait_for_memory(entry)
+        budget = self._budget.reserve_read(entry, self.readers) or await self._wait_for_memory(entry)
+        self._gaps.on_request(entry)
+        return budget
 
     def end(self, entry: ShardEntry, children: Sequence[Shard]) -> None:
         """A shard was read to its end: it has ended when nothing is queued, and drains otherwise."""
@@ -102,7 +113,7 @@ class ShardQueues:
             entry.tip_seen_ms = (entry.tip_seen_ms[0] if entry.tip_seen_ms else now_ms, now_ms)
         if entry.at_tip and not len(batch) and not entry.queued_records:
             entry.idleness.on_empty_read(self._clock.monotonic(), self._suspension.lost_seconds)
-            entry.tip_ms = self._clock.now_ms()
+            entry.tip_ms = self._gaps.read_ms(entry)
         else:
             entry.idleness.on_record()
         entry.idle = entry.idleness.is_idle(self._idle_interval_ms)

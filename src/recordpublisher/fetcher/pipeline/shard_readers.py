@@ -12,8 +12,10 @@ from recordpublisher.publishers.errors import StreamNotFoundError
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
+from ..shards.lineage import parent_keys
 from ..shards.shard_entry import ShardEntry, ShardStage
 from ..shards.shard_table import ShardTable
+from .retention_gaps import RetentionGaps
 from .shard_queues import ShardQueues
 
 
@@ -28,6 +30,7 @@ class ShardReaders:
         decorator_for: Callable[[Shard, ShardMetrics], BatchDecorator],
         use_continuations: bool,
         last_watermark: Callable[[str], int | None],
+        gaps: RetentionGaps,
     ) -> None:
         self._factory = factory
         self._table = table
@@ -35,6 +38,9 @@ class ShardReaders:
         self._decorator_for = decorator_for
         self._use_continuations = use_continuations
         self._last_watermark = last_watermark
+        self._gaps = gaps
+        self.pinned_ms: int | None = None
+        """The time that a LATEST start stands for (P3)."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def start_ready(
@@ -76,6 +82,8 @@ class ShardReaders:
     def _start(self, entry: ShardEntry, on_failed: Callable[[ShardEntry, BaseException], None]) -> None:
         entry.at_tip = entry.has_seen_tip = False
         entry.tip_seen_ms = None
+        parents = [self._table[key] for key in parent_keys(entry.shard) if key in self._table]
+        self._gaps.start(entry, parents, self.pinned_ms)
         task = asyncio.create_task(self._read(entry), name=f"read {entry.key}")
         self._tasks[entry.key] = task
 

@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
+from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import RecordBatch, to_millis
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
@@ -30,6 +31,22 @@ class ShardStage(Enum):
 
 
 @dataclass(slots=True)
+class ReadProgress:
+    """How far a shard was read, which may be further than it was emitted (S5).
+
+    - `position`: the last record read; None: the shard's beginning.
+    - `seen_ms`: its arrival, or the last read at the tip, whichever is later (epoch ms); None: nothing was read.
+    - `lost_seconds`: what the suspension detector had counted when the next read was requested.
+    - `logged_ms`: when a gap was last logged.
+    """
+
+    position: SequenceNumber | None = None
+    seen_ms: int | None = None
+    lost_seconds: float = 0.0
+    logged_ms: int | None = None
+
+
+@dataclass(slots=True)
 class ShardEntry:
     """One shard of a subtask. The queue holds batches that were read and not emitted.
 
@@ -41,6 +58,7 @@ class ShardEntry:
     - `reading_finished`: a bounded run needs no more reads of the shard.
     - `awaits_child_takeover`: the shard ended, and a child has no reader yet (W5).
     - `is_excluded`: so far behind that watermarks do not wait for it (W12).
+    - `progress`: how far it was read.
     - `held_since`: since when alignment holds the shard back (monotonic seconds); `held_seconds`: for how long it did before.
     """
 
@@ -73,6 +91,7 @@ class ShardEntry:
     owned_since_ms: int | None = None
     last_read_ms: int | None = None
     late_after_idle: int = 0
+    progress: ReadProgress = field(default_factory=ReadProgress)
     metrics: ShardMetrics = field(default_factory=ShardMetrics)
 
     @property

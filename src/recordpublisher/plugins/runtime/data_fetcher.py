@@ -125,6 +125,7 @@ class DataFetcher:
                 streams=tuple(names),
                 pin_latest=lister.server_time_ms,
                 oldest_retained=lister.oldest_retained_ms,
+                oldest_record=lister.oldest_record,
                 tip=lister.tip,
                 retention_ms=lister.retention_ms,
                 on_alarm=on_alarm,

@@ -24,7 +24,7 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import ENDPOINT, LIST_SHARDS_RETRIES, REGION
 from recordpublisher.publishers.retry import call_with_retries
-from recordpublisher.publishers.shard_tip import TipDistance, measure_tip_distance
+from recordpublisher.publishers.shard_tip import OldestRecord, TipDistance, measure_tip_distance, read_oldest_record
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.stream_arns import stream_name
 
@@ -83,6 +83,7 @@ class StreamLister:
         self._clock = clock
         self._client = client
         self._is_own: dict[str, bool] = {}
+        self._without_retention: set[str] = set()
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
         """Every shard of the stream. Raises: StreamNotFoundError, KinesisError."""
@@ -101,13 +102,16 @@ class StreamLister:
         return await self._call(lambda: client.server_time_ms(self._names[stream]))
 
     async def oldest_retained_ms(self, stream: str) -> int | None:
-        """The arrival time of the oldest records that the stream still has, epoch ms; None if not known (S5)."""
-        try:
-            retention_ms = await self._fetch_retention_ms(stream)
-        except FatalKinesisError as error:
-            log.warning("cannot check whether the position in %s is within the retention period: %s", stream, error)
-            return None
+        """The arrival time before which the stream has dropped its records, epoch ms; None if not known (S5). Raises: KinesisError."""
+        retention_ms = await self._fetch_retention_ms(stream)
         return None if retention_ms is None else await self.server_time_ms(stream) - retention_ms
+
+    async def oldest_record(self, shard: Shard) -> OldestRecord | None:
+        """The oldest record that a shard still has (S5); None if the publisher has a source of its own. Raises: KinesisError."""
+        if await self._has_own_source(shard.stream):
+            return None
+        client = self._kinesis_client()
+        return await self._call(lambda: read_oldest_record(client, shard))
 
     async def retention_ms(self, stream: str) -> int | None:
         """The retention period of the stream, ms; None if not known or if the call fails (A1)."""
@@ -135,10 +139,21 @@ class StreamLister:
         return self._is_own[stream]
 
     async def _fetch_retention_ms(self, stream: str) -> int | None:
+        """None, with one warning, for who may not ask: readers need no right to DescribeStreamSummary."""
         if await self._has_own_source(stream):
             return None
         client = self._kinesis_client()
-        return await self._call(lambda: client.retention_ms(self._names[stream]))
+        try:
+            return await self._call(lambda: client.retention_ms(self._names[stream]))
+        except FatalKinesisError as error:
+            if stream not in self._without_retention:
+                self._without_retention.add(stream)
+                log.warning(
+                    "the retention of %s is not known; whether records passed it unread is seen from a shard's oldest record only: %s",
+                    stream,
+                    error,
+                )
+            return None
 
     async def _call(self, call: Callable[[], Awaitable[T]]) -> T:
         """Call with retries. Until the first success, an unreachable endpoint counts as a wrong setting and raises after a few retries."""

@@ -22,7 +22,7 @@ SHARD_ASSIGNER = text(
 )
 ON_DATA_LOSS = choice(
     "flink.state.dataloss",
-    "When the position is past retention (S5): FAIL and name the gap, or CONTINUE and count it.",
+    "When records passed retention unread, at a start or while running (S5): FAIL and name the gap, or CONTINUE and count it.",
     "FAIL",
     ("FAIL", "CONTINUE"),
     group="Discovery and state",

@@ -6,10 +6,18 @@ import pytest
 
 from recordpublisher.publishers.errors import DataLossError
 
-from fakes.spark_kinesis import NOW, SimulatedKinesis
+from fakes.spark_kinesis import NOW, SimulatedKinesis, SimulatedQuery
 from fakes.spark_queries import query
 
 CONTINUE = {"flink.state.dataloss": "CONTINUE"}
+DAY_AND_HOUR_MS = 25 * 3_600_000
+
+
+def stand_still_for_a_day(kinesis: SimulatedKinesis, job: SimulatedQuery) -> None:
+    """The query starts again after 25 h; the stream keeps its records for a day."""
+    job.restart()
+    kinesis.clock.ms += DAY_AND_HOUR_MS
+    kinesis.oldest_ms = NOW + 3_600_000
 
 
 @pytest.fixture
@@ -22,10 +30,20 @@ def kinesis() -> SimulatedKinesis:
 def test_a_gap_ends_the_query_with_its_shard_named(kinesis, tmp_path):
     job = query(kinesis, tmp_path)
     job.run(3)
-    job.restart()
-    kinesis.oldest_ms = NOW + 10_000_000
+    stand_still_for_a_day(kinesis, job)
+    kinesis.shards["s/a"].times.append(3)
     with pytest.raises(DataLossError, match=r"past retention and lost: s/a after 2"):
         job.batch()
+
+
+def test_a_quiet_stream_is_no_gap_after_any_time(kinesis, tmp_path):
+    job = query(kinesis, tmp_path)
+    job.run(3)
+    stand_still_for_a_day(kinesis, job)
+    job.run(3)
+    kinesis.shards["s/a"].times.append(3)
+    job.run(40)
+    assert sorted(job.delivered()) == sorted(job.expected())
 
 
 def test_a_tip_confirmed_within_retention_is_no_gap(kinesis, tmp_path):
@@ -37,18 +55,17 @@ def test_a_tip_confirmed_within_retention_is_no_gap(kinesis, tmp_path):
     assert sorted(job.delivered()) == sorted(job.expected())
 
 
-def test_the_job_goes_on_without_what_is_past_retention_if_told_so(kinesis, tmp_path, caplog):
+def test_the_job_goes_on_without_what_is_past_retention_if_told_so(kinesis, tmp_path):
+    """Its tasks count the gap where they meet it."""
     job = query(kinesis, tmp_path, **CONTINUE)
     job.run(3)
-    job.restart()
-    kinesis.oldest_ms = NOW + 10_000_000
+    stand_still_for_a_day(kinesis, job)
     kinesis.shards["s/a"].times.append(3)
     job.run(40)
     assert sorted(job.delivered()) == sorted(job.expected())
-    assert "going on because flink.state.dataloss=CONTINUE" in caplog.text
 
 
-def test_a_shard_that_nobody_lists_any_more_makes_way_for_its_children_if_told_so(kinesis, tmp_path):
+def test_a_shard_that_nobody_lists_any_more_makes_way_for_its_children_if_told_so(kinesis, tmp_path, caplog):
     job = query(kinesis, tmp_path, **CONTINUE)
     job.run(3)
     job.restart()
@@ -56,6 +73,7 @@ def test_a_shard_that_nobody_lists_any_more_makes_way_for_its_children_if_told_s
     del kinesis.shards["s/a"]
     job.run(40)
     assert job.delivered()[-1] == ("s/child", "1")
+    assert "going on because flink.state.dataloss=CONTINUE" in caplog.text
 
 
 def test_a_restart_is_not_looked_into_twice(kinesis, tmp_path):

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Mapping
 
 from recordpublisher.fetcher.settings import FetcherSettings
+from recordpublisher.fetcher.shards.retention_check import Gap, RetentionCheck
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink, build_tracker
 from recordpublisher.plugins.host.manager import load_registry
@@ -40,7 +41,10 @@ class KinesisService:
         self._options = options
         self._names = stream_names(options.streams)
         self._factory = _publisher_factory(options.publisher, options.properties)
-        self._lister = StreamLister(self._factory, options.properties, self._names, SystemClock())
+        self._lister = lister = StreamLister(self._factory, options.properties, self._names, SystemClock())
+        self._retention = RetentionCheck(
+            lister.oldest_retained_ms, lister.oldest_record, self._factory.order_of, SystemClock()
+        )
         self._listed: dict[str, list[Shard]] = {}
         self._arns: Mapping[str, str] | None = None
         self._discovers = False
@@ -58,7 +62,11 @@ class KinesisService:
 
     def oldest_retained_ms(self, stream: str) -> int | None:
         """The arrival time before which records are past retention, epoch ms; None when the service does not tell."""
-        return worker_loop().run(self._lister.oldest_retained_ms(stream_name(stream)))
+        return worker_loop().run(self._retention.oldest_retained_ms(stream_name(stream)))
+
+    def gap_after(self, shard: Shard, state: ShardState, seen_ms: int) -> Gap:
+        """Whether records behind a state were lost (S5)."""
+        return worker_loop().run(self._retention.gap_after(shard, state.position, seen_ms))
 
     def starting_position(self) -> StartingPosition:
         """From `flink.stream.initpos`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from recordpublisher.fetcher.shards.retention_check import Gap
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
@@ -27,6 +28,10 @@ class PlanningService(Protocol):
 
     def oldest_retained_ms(self, stream: str) -> int | None:
         """The arrival time before which records are past retention, epoch ms; None when the service does not tell (S5)."""
+        ...
+
+    def gap_after(self, shard: Shard, state: ShardState, seen_ms: int) -> Gap:
+        """Whether records behind a state were lost; `seen_ms` as in `fetcher.shards.retention_check.may_have_gap` (S5)."""
         ...
 
     def starting_position(self) -> StartingPosition:

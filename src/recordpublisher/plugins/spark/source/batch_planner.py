@@ -122,7 +122,7 @@ class BatchPlanner:
     def _check_retention(self, start: BatchOffset) -> frozenset[str]:
         # the last batch may be read and claimed: what counts is where it ended
         reached = next_offset(start, load_batch_claims(self.store, start).shards, self._inputs(start, None))
-        return lost_shards(reached, self._stream_names(), self.service, self.options.properties)
+        return lost_shards(reached, self._stream_names(), self.service, self.options.properties, self.clock.now_ms())
 
     # --- each plan ---------------------------------------------------------------------------------------------------------------
 

@@ -1,12 +1,22 @@
-"""At the start of a query: whether records passed the stream's retention while no query ran (S5)."""
+"""At the start of a query: whether records passed the stream's retention while no query ran (S5).
+
+While it runs, the fetchers of its tasks look at each read."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
 
-from recordpublisher.fetcher.checkpoints.restore import data_loss_error, shards_no_longer_listed, shards_past_retention
+from recordpublisher.fetcher.checkpoints.restore import (
+    data_loss_error,
+    last_seen_ms,
+    old_shards,
+    shards_no_longer_listed,
+    shards_with_unread_children,
+)
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
+from recordpublisher.fetcher.shards.retention_check import Gap
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import Properties
@@ -24,26 +34,32 @@ def accepts_data_loss(properties: Properties) -> bool:
 
 
 def lost_shards(
-    offset: BatchOffset, streams: Iterable[str], service: PlanningService, properties: Properties
+    offset: BatchOffset, streams: Iterable[str], service: PlanningService, properties: Properties, now_ms: int
 ) -> frozenset[str]:
     """The shards of the offset, by `Shard.key`, that are not listed any more, for a job that goes on without them.
 
     `streams` by name. Raises: DataLossError that names what is past retention, unless the job goes on (S5).
     """
-    states = {key: entry.state for key, entry in offset.shards.items()}
+    restored = RestoredState({key: entry.state for key, entry in offset.shards.items()})
     names = set(streams) & {entry.shard.stream for entry in offset.shards.values()}
+    old = old_shards(restored, now_ms)
     try:
-        listed = {name: service.list_shards(name) for name in names}
-        oldest = {name: service.oldest_retained_ms(name) for name in names}
+        every = [shard for name in names for shard in service.list_shards(name)]
+        oldest = {name: service.oldest_retained_ms(name) for name in names & {key.rsplit("/", 1)[0] for key in old}}
+        missing = shards_no_longer_listed(every, restored, names)
+        lost = missing + shards_with_unread_children(every, restored, oldest)
+        if not accepts_data_loss(properties):
+            unfinished = [(shard, restored.shards[shard.key]) for shard in every if shard.key in old]
+            lost += [shard.key for shard, state in unfinished if _has_gap(service, shard, state)]
     except RecordPublisherError as error:  # the tasks meet the same error and report it better
         LOG.warning("cannot check whether records are past retention: %s", error)
         return frozenset()
-    every: list[Shard] = [shard for shards in listed.values() for shard in shards]
-    restored = RestoredState(states)
-    missing = shards_no_longer_listed(every, restored, names)
-    lost = missing + shards_past_retention(every, restored, oldest)
     if lost and not accepts_data_loss(properties):
         raise data_loss_error(lost, restored)
     if lost:
         LOG.error("%s; going on because flink.state.dataloss=CONTINUE", data_loss_error(lost, restored))
     return frozenset(missing)
+
+
+def _has_gap(service: PlanningService, shard: Shard, state: ShardState) -> bool:
+    return not state.ended and service.gap_after(shard, state, last_seen_ms(state)) is Gap.LOST

@@ -1,0 +1,137 @@
+"""RetentionGaps: looks at each read for records that passed the stream's retention before it (S5)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import DataLossError
+from recordpublisher.publishers.records import RecordBatch, to_millis
+
+from ..shards.retention_check import Gap, RetentionCheck, may_have_gap
+from ..shards.shard_entry import ReadProgress, ShardEntry
+from .suspension import GAP_SECONDS, SuspensionDetector
+
+log = logging.getLogger("recordpublisher.fetcher")
+LOG_INTERVAL_MS = 60_000
+
+
+class RetentionGaps:
+    """Owns the rule by which a read goes on: from a position that is past retention the service reads on at the oldest record it has,
+    and says nothing. `check` None: nothing is looked at.
+
+    A read costs one comparison. Only a shard that was not read for almost a day, or lags that far behind, costs calls.
+    """
+
+    def __init__(
+        self, check: RetentionCheck | None, suspension: SuspensionDetector, clock: Clock, continue_on_loss: bool
+    ) -> None:
+        self._check = check
+        self._suspension = suspension
+        self._clock = clock
+        self._continue_on_loss = continue_on_loss
+
+    def start(self, entry: ShardEntry, parents: Iterable[ShardEntry], pinned_ms: int | None) -> None:
+        """A reader starts behind the entry's state. A new shard was opened when its parents had been read to their end, at the latest;
+        a start that was pinned to a time (P3) counts as seen then."""
+        state = entry.snapshot_state
+        seen_ms = _later(state.arrival_ms, state.tip_ms)
+        if seen_ms is None and state.position is None:
+            seen_ms = _later(*(parent.progress.seen_ms for parent in parents), *map(_stored_ms, parents))
+        if seen_ms is None and pinned_ms is not None and state.start.timestamp_ms == pinned_ms:
+            seen_ms = pinned_ms
+        entry.progress = ReadProgress(state.position, seen_ms, self._suspension.lost_seconds)
+
+    def needs_check(self, entry: ShardEntry, batch: RecordBatch) -> bool:
+        """Whether `check` must look at a batch before it is queued. One comparison, for each batch."""
+        if self._check is None or not may_have_gap(entry.progress.seen_ms, self._clock.now_ms()):
+            return False
+        return _has_records(batch) or batch.millis_behind_latest == 0
+
+    async def check(self, entry: ShardEntry, batch: RecordBatch) -> None:
+        """Look for a gap before the batch. Raises: DataLossError when there is one and the job does not accept that."""
+        progress, seen_ms = entry.progress, entry.progress.seen_ms
+        assert self._check is not None
+        assert seen_ms is not None
+        if await self._was_read_before_suspension(entry, batch):
+            return  # it shows nothing of the time since; the next read does
+        gap = await self._check.gap_after(entry.shard, progress.position, seen_ms)
+        if gap is Gap.LOST and not _has_records(batch):
+            gap = Gap.NOT_CHECKED  # the record came after this empty read
+        if gap is Gap.LOST:
+            self._on_lost(entry)
+        elif gap is Gap.NOT_CHECKED:
+            self._on_not_checked(entry)
+        if gap is not Gap.NONE:
+            progress.seen_ms = self._clock.now_ms()  # counted once
+
+    def on_read(self, entry: ShardEntry, batch: RecordBatch) -> None:
+        """A batch is queued: reading goes on behind it."""
+        progress = entry.progress
+        if batch.records:
+            progress.seen_ms = to_millis(batch.records[-1].arrival)
+        if batch.read_position is not None and not batch.read_position.continuation:
+            progress.position = batch.read_position
+        if batch.millis_behind_latest == 0:
+            progress.seen_ms = _later(progress.seen_ms, self.read_ms(entry))
+
+    def on_request(self, entry: ShardEntry) -> None:
+        """The next read may start."""
+        entry.progress.lost_seconds = self._suspension.lost_seconds
+
+    def read_ms(self, entry: ShardEntry) -> int:
+        """When the last batch was read, epoch ms, at the latest: time in which the process was suspended since the request may have
+        passed after the response."""
+        return self._clock.now_ms() - round(self._lost_seconds(entry) * 1000)
+
+    def _lost_seconds(self, entry: ShardEntry) -> float:
+        return self._suspension.lost_seconds - entry.progress.lost_seconds
+
+    async def _was_read_before_suspension(self, entry: ShardEntry, batch: RecordBatch) -> bool:
+        if self._lost_seconds(entry) < GAP_SECONDS:
+            return False
+        if not batch.records:
+            return True
+        assert self._check is not None
+        oldest_ms = await self._check.oldest_retained_ms(entry.shard.stream)
+        return oldest_ms is not None and to_millis(batch.records[0].arrival) < oldest_ms
+
+    def _on_lost(self, entry: ShardEntry) -> None:
+        error = DataLossError(
+            f"records of {entry.key} after {entry.progress.position or 'its start'} passed the stream's retention before they were read "
+            "and are lost. Set flink.state.dataloss=CONTINUE to continue without them"
+        )
+        if not self._continue_on_loss:
+            raise error
+        entry.metrics.retention_gaps += 1
+        if self._may_log(entry):
+            log.error("%s; continuing because flink.state.dataloss=CONTINUE", error)
+
+    def _on_not_checked(self, entry: ShardEntry) -> None:
+        entry.metrics.retention_not_checked += 1
+        if self._may_log(entry):
+            log.warning(
+                "%s was not read for longer than a stream may keep its records. It shows no records of that time: whether some came and "
+                "went unread is not known",
+                entry.key,
+            )
+
+    def _may_log(self, entry: ShardEntry) -> bool:
+        now_ms, last_ms = self._clock.now_ms(), entry.progress.logged_ms
+        if last_ms is not None and now_ms - last_ms < LOG_INTERVAL_MS:
+            return False
+        entry.progress.logged_ms = now_ms
+        return True
+
+
+def _has_records(batch: RecordBatch) -> bool:
+    return len(batch.records) > 0 or batch.raw_count > 0  # those that cannot be used were taken out
+
+
+def _stored_ms(entry: ShardEntry) -> int | None:
+    return _later(entry.state.arrival_ms, entry.snapshot_state.tip_ms)
+
+
+def _later(*moments: int | None) -> int | None:
+    return max((moment for moment in moments if moment is not None), default=None)

@@ -1,0 +1,124 @@
+"""RetentionCheck: whether records passed a stream's retention unread, behind the position from which a shard is read on (S5)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from typing import Any
+
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import RecordPublisherError
+from recordpublisher.publishers.positions import SequenceNumber
+from recordpublisher.publishers.shard_tip import OldestRecord
+from recordpublisher.publishers.shards import Shard
+
+log = logging.getLogger("recordpublisher.fetcher")
+
+SHORTEST_RETENTION_MS = 24 * 3_600_000
+"""No stream keeps its records for less (service limit)."""
+CLOCK_ERROR_MS = 3_600_000
+"""How far this machine's clock may differ from the service's before a gap is overlooked."""
+ANSWER_SECONDS = 300.0
+"""How long an answer about a stream's retention is used: it can be changed."""
+PARALLEL_CHECKS = 8
+DATE_STEP_MS = 1_000
+"""The service's time is cut to whole seconds."""
+
+
+class Gap(Enum):
+    """Whether records behind a position were lost."""
+
+    NONE = "nothing was lost"
+    LOST = "the records after the position are gone, later ones are there"
+    NOT_CHECKED = "nothing tells: the shard has no records now, or its oldest one cannot be read"
+
+
+def may_have_gap(seen_ms: int | None, now_ms: int) -> bool:
+    """Whether a position is old enough to be asked about; this costs no call.
+
+    `seen_ms`: the arrival of the last record read, or the last read at the shard's tip, whichever is later (epoch ms).
+    """
+    return seen_ms is not None and seen_ms < now_ms - SHORTEST_RETENTION_MS + CLOCK_ERROR_MS
+
+
+class RetentionCheck:
+    """Owns what the service last said about the retention of each stream.
+
+    `oldest_retained` returns the arrival time (epoch ms) before which a stream has dropped its records, None if not known;
+    `oldest_record` the oldest record of a shard, None if the source does not tell; `order_of` sorts sequence numbers.
+    """
+
+    def __init__(
+        self,
+        oldest_retained: Callable[[str], Awaitable[int | None]],
+        oldest_record: Callable[[Shard], Awaitable[OldestRecord | None]],
+        order_of: Callable[[str], Any],
+        clock: Clock,
+    ) -> None:
+        self._oldest_retained = oldest_retained
+        self._oldest_record = oldest_record
+        self._order_of = order_of
+        self._clock = clock
+        self._retained: dict[str, _Answer] = {}
+        self._still_there: dict[str, _Answer] = {}
+        self._slots = asyncio.Semaphore(PARALLEL_CHECKS)
+
+    async def oldest_retained_ms(self, stream: str) -> int | None:
+        """The arrival time before which the stream has dropped its records (epoch ms); None if not known."""
+        now_ms = self._clock.now_ms()
+        answer = self._retained.get(stream)
+        if answer is None or not answer.is_fresh(now_ms):
+            try:
+                answer = self._retained[stream] = _Answer(await self._oldest_retained(stream), now_ms)
+            except RecordPublisherError as error:
+                log.warning("the retention of %s cannot be read: %s", stream, error)
+                return None
+        return answer.as_of(now_ms)
+
+    async def gap_after(self, shard: Shard, position: SequenceNumber | None, seen_ms: int) -> Gap:
+        """Whether records after `position` (None: the shard's beginning) were lost; `seen_ms` as in `may_have_gap`.
+
+        Two steps: the position is older than the retention, if that is known; and the oldest record of the shard is a later one.
+        A shard without records tells nothing: records may have come and gone.
+        """
+        async with self._slots:
+            if await self._is_retained(shard.stream, seen_ms):
+                return Gap.NONE
+            try:
+                oldest = await self._oldest_record(shard)
+            except RecordPublisherError as error:
+                log.warning("the oldest record of %s cannot be read: %s", shard.key, error)
+                return Gap.NOT_CHECKED
+        if oldest is None:
+            return Gap.NONE
+        if oldest.sequence is None:
+            return Gap.NOT_CHECKED
+        if position is not None and self._order_of(oldest.sequence) <= self._order_of(position.sequence):
+            self._still_there[shard.stream] = _Answer(oldest.arrival_ms, self._clock.now_ms())
+            return Gap.NONE
+        return Gap.LOST
+
+    async def _is_retained(self, stream: str, seen_ms: int) -> bool:
+        """Whether everything that arrived from `seen_ms` on is still there, as far as is known."""
+        now_ms, oldest_ms = self._clock.now_ms(), await self.oldest_retained_ms(stream)
+        if oldest_ms is not None:
+            return seen_ms >= oldest_ms + DATE_STEP_MS
+        seen = self._still_there.get(stream)  # with an unknown retention: a record that old was there a moment ago
+        known_ms = seen.as_of(now_ms) if seen is not None and seen.is_fresh(now_ms) else None
+        return known_ms is not None and seen_ms >= known_ms
+
+
+class _Answer:
+    """A time that moves on with the clock."""
+
+    def __init__(self, value_ms: int | None, at_ms: int) -> None:
+        self._value_ms = value_ms
+        self._at_ms = at_ms
+
+    def is_fresh(self, now_ms: int) -> bool:
+        return 0 <= now_ms - self._at_ms < ANSWER_SECONDS * 1000
+
+    def as_of(self, now_ms: int) -> int | None:
+        return None if self._value_ms is None else self._value_ms + now_ms - self._at_ms
