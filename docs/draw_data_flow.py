@@ -1,6 +1,6 @@
 """Draws how records flow through the layers, and what flows back. `make docs` writes docs/images/data-flow.svg.
 
-Every class is named by its import path, so that a rename turns the drawing red instead of wrong.
+Every class is named by its import path, so that the script fails after a rename instead of drawing a wrong name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DOWN, UP = "#1f6f8b", "#b3541e"
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A box: what stands in it, and what leaves it downwards (to the next layer) and comes back."""
+    """A box: its text, what it passes to the next layer below it, and what it gets back."""
 
     name: str
     folder: str
@@ -45,7 +45,7 @@ LAYERS = (
     Layer(
         "consumer", "consumer/", "#dcefd8", "one shard: values, event times, watermarks",
         ("consumer.shard_consumer:ShardConsumer", "consumer.watermark_strategies:WatermarkStrategy"),
-        "RecordBatch with values, event times and watermarks", "back-pressure: the call returns when there is room",
+        "RecordBatch with values, event times and watermarks", "back-pressure: returns when the next read may start",
     ),
     Layer(
         "fetcher", "fetcher/", "#faf0cf", "many shards: order, event-time alignment, exact state, checkpoints",
@@ -57,7 +57,7 @@ LAYERS = (
         "write(batch), watermark(ms), flush(checkpoint)", "write returned: the position moves",
     ),
     Layer(
-        "sinks and Spark", "plugins/", "#f6e0cc", "where records go; plugins, stores, trackers, jobs",
+        "sinks and Spark", "plugins/", "#f6e0cc", "sinks write records; plugins, stores, trackers, jobs",
         ("plugins.sinks.sql.sink:SqlSink", "plugins.sinks.kinesis.sink:KinesisSink", "plugins.spark.data_source:KinesisSource"),
         "", "",
     ),
@@ -112,7 +112,7 @@ def box(layer: Layer, top: int) -> list[str]:
 
 
 def arrows(layer: Layer, top: int) -> list[str]:
-    """What goes down to the next layer, and what comes back."""
+    """The arrows to the next layer and back, with their texts."""
     left, right, bottom = BOX_LEFT + 60, BOX_LEFT + BOX_WIDTH - 60, top + GAP
     line = '<line x1="{x}" y1="{a}" x2="{x}" y2="{b}" stroke="{c}" stroke-width="2" marker-end="url(#{m})"/>'
     return [

@@ -1,5 +1,7 @@
-"""Draws what the queue limit of the Kinesis sink does, as the pictures of FLINK-9374 do: a copy ten times as fast as its target, with
-and without the limit. `python docs/draw_kinesis_sink.py` takes five minutes and writes docs/images/kinesis-sink-back-pressure.png.
+"""Draws the effect of the Kinesis sink's queue limit, like the pictures of FLINK-9374: a copy that reads ten times as fast as its
+target accepts, with and without the limit.
+
+`python docs/draw_kinesis_sink.py` takes five minutes and writes docs/images/kinesis-sink-back-pressure.png.
 """
 
 from __future__ import annotations
