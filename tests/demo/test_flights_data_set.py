@@ -12,7 +12,7 @@ def test_every_flight_is_sent_in_the_order_of_its_scheduled_departure():
     assert sum(not flight.partition_key.startswith(("N", "D")) for flight in flights) >= 2_512
 
 
-def test_carriers_have_as_many_flights_as_the_data_set_says():
+def test_each_carrier_has_its_number_of_flights():
     counts = flights_by_carrier()
 
     assert {key: counts[key] for key in ("UA", "B6", "EV", "DL", "AA")} == {

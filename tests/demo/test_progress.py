@@ -15,7 +15,7 @@ def entry(**more):
     return {"id": "shardId-0", "range": QUARTER, "state": {"watermark": 86_400_000}, "records": 5, **more}
 
 
-def test_rows_are_those_of_all_batches_before_and_of_this_one():
+def test_rows_are_the_sum_of_all_batches_so_far():
     state = DemoProgress(15)
 
     state.add_query_progress(progress({"f/a": entry()}))

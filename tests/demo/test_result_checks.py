@@ -15,7 +15,7 @@ def passed(results):
     return [result.passed for result in results]
 
 
-def test_nothing_lost_and_nothing_repeated_is_passed():
+def test_complete_output_passes():
     assert passed(result_checks._nothing_lost_or_repeated(rows(), 3)) == [True, True, True]
 
 

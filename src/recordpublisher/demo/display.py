@@ -76,7 +76,7 @@ class ProgressDisplay:
         rows = ", ".join(f"{name} {count:,}" for name, count in sorted(progress.rows.items()))
         return Text(
             f"{elapsed:5.0f} s   global watermark {day(known[-1] if known else None)}   sent {sum(progress.sent):,} of "
-            f"{progress.total:,}   out of Spark: {rows or 'nothing yet'}   held back {progress.held_ms / 1000:,.0f} s"
+            f"{progress.total:,}   written by Spark: {rows or 'nothing yet'}   held back {progress.held_ms / 1000:,.0f} s"
         )
 
     def _measure(self, elapsed: float) -> None:

@@ -109,7 +109,7 @@ class FlightProducer:
             "split": self._has_split,
             "done": done,
         }
-        print(json.dumps(progress), flush=True)  # noqa: T201 - stdout is the pipe to the demo's screen
+        print(json.dumps(progress), flush=True)  # noqa: T201 - stdout is the pipe to the runner
 
 
 def kinesis_client(endpoint: str) -> Any:

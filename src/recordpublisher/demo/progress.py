@@ -56,7 +56,7 @@ class DemoProgress:
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything that was sent has come out of both queries."""
+        """Whether both queries have written everything that was sent."""
         return self.all_sent and len(self.rows) == 2 and all(count >= self.total for count in self.rows.values())
 
     @property

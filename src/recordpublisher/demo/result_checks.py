@@ -90,15 +90,15 @@ def _right_numbers(rows: OutputRows, folder: Path) -> list[CheckResult]:
 
 
 def _spread(rows: OutputRows, allowed_ms: int) -> CheckResult:
-    """The largest distance of two event times in one micro-batch."""
+    """The largest difference between two event times in one micro-batch."""
     lowest: dict[int, int] = {}
     highest: dict[int, int] = {}
     for batch, time in zip(rows.batch, rows.times, strict=True):
         lowest[batch] = min(lowest.get(batch, time), time)
         highest[batch] = max(highest.get(batch, time), time)
     widest = max((highest[batch] - lowest[batch] for batch in lowest), default=0)
-    words = f"{widest / DAY_MS:.2f} days in {len(lowest)} batches, allowed {allowed_ms / DAY_MS:.2f}"
-    return CheckResult("event-time spread within a batch", words, 0 < widest <= allowed_ms)
+    found = f"{widest / DAY_MS:.2f} days in {len(lowest)} batches, allowed {allowed_ms / DAY_MS:.2f}"
+    return CheckResult("event-time spread within a batch", found, 0 < widest <= allowed_ms)
 
 
 def _silent_shard(progress: DemoProgress) -> CheckResult:
@@ -107,7 +107,7 @@ def _silent_shard(progress: DemoProgress) -> CheckResult:
 
 
 def _children_after_parents(rows: OutputRows, progress: DemoProgress) -> CheckResult:
-    """No child's row came out in a batch before, or together with, its parent's last."""
+    """Every row of a child is in a later batch than the last row of its parent."""
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     for batch, shard in zip(rows.batch, rows.shards, strict=True):

@@ -15,13 +15,13 @@ from .processes import ChildProcess, free_port, wait_for_port
 from .progress import DemoProgress
 from .requirements import check_java, check_packages
 from .result_checks import CheckResult, check_results
-from .schedule import SHARDS
-from .spark_job import DAY_MS, LOOKAHEAD_DAYS, OUT_OF_ORDERNESS_MS
+from .schedule import DAY_MS, SHARDS
+from .spark_job import LOOKAHEAD_DAYS, OUT_OF_ORDERNESS_MS
 
 STREAM = "flights"
 TOTAL = 336_776
 STALL_TIMEOUT_SECONDS = 90.0
-"""Without a new row for so long the demo fails; a Java start on a loaded machine takes most of it."""
+"""The demo fails when no new row has arrived for this long; starting Java on a loaded machine may take most of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def run_demo(config: DemoConfig) -> list[CheckResult]:
         runner = DemoRunner(config, folder, url, progress, display)
         stack.callback(runner.stop)
         runner.run()
-        display.print_line("everything has arrived; reading it back")
+        display.print_line("all rows have arrived; reading them back")
         return check_results(progress, folder, LOOKAHEAD_DAYS * DAY_MS + OUT_OF_ORDERNESS_MS)
 
 
@@ -86,7 +86,7 @@ class DemoRunner:
         self._has_killed = not config.kill
 
     def run(self) -> None:
-        """Wait until every row has come out of both queries."""
+        """Wait until both queries have written every row."""
         began, rows, changed_at = time.monotonic(), 0, 0.0
         while not self._progress.is_complete:
             elapsed = time.monotonic() - began
@@ -121,7 +121,7 @@ class DemoRunner:
             self._progress.add_query_progress(message)
 
     def _kill_when_due(self) -> None:
-        """kill -9 the job once a quarter of the flights came out, and start it again."""
+        """kill -9 the job when a quarter of the flights have been written, and start it again."""
         if not self._has_killed and self._progress.rows.get("flights", 0) > self._progress.total / 4:
             self._has_killed = True
             self._job.kill()
@@ -136,4 +136,4 @@ class DemoRunner:
 
     def _stall_message(self) -> str:
         rows = ", ".join(f"{name} {count:,}" for name, count in self._progress.rows.items()) or "nothing"
-        return f"nothing came out for {STALL_TIMEOUT_SECONDS:.0f} s: {rows} of {TOTAL:,}\n{self._job.log_tail()}"
+        return f"no new rows for {STALL_TIMEOUT_SECONDS:.0f} s: {rows} of {TOTAL:,}\n{self._job.log_tail()}"

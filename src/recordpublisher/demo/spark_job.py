@@ -113,7 +113,7 @@ def _print_progress(queries: list[Any]) -> None:
             for progress in query.recentProgress:
                 if progress.batchId > seen[query.name]:
                     seen[query.name] = progress.batchId
-                    print(_one_line(progress), flush=True)  # noqa: T201 - stdout is the pipe to the display
+                    print(_one_line(progress), flush=True)  # noqa: T201 - stdout is the pipe to the runner
 
 
 def _one_line(progress: Any) -> str:

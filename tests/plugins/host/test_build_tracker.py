@@ -27,12 +27,12 @@ def test_subtasks_of_one_job_share_a_tracker():
 
 
 @pytest.mark.parametrize("other", [{"streams": ("t",)}, {"parallelism": 3}, {"flink.watermark.sync.interval": 5}])
-def test_other_jobs_have_another(other):
+def test_another_job_has_another_tracker(other):
     first = tracker()
     assert tracker(**other) is not first
 
 
-def test_jobs_with_one_group_name_share():
+def test_jobs_with_the_same_group_name_share_a_tracker():
     first = tracker(1, **GROUP)
     assert tracker(1, ("t",), **GROUP) is first
 

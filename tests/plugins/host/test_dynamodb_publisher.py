@@ -74,7 +74,7 @@ async def read(properties, restore=None, stream=TABLE):
         return [json.loads(each.data)["dynamodb"]["Keys"]["id"]["S"] for each in sink.records], fetcher.snapshot()
 
 
-async def test_every_change_comes_once_also_over_a_restart(properties, table):
+async def test_every_change_is_read_once_across_a_restart(properties, table):
     table("a", "b", "c")
     first, state = await read(properties)
     table("d", "a")
@@ -83,7 +83,7 @@ async def test_every_change_comes_once_also_over_a_restart(properties, table):
     assert (first, second) == (["a", "b", "c"], ["d", "a"])
 
 
-async def test_latest_passes_older_changes_over(properties, table):  # P3
+async def test_latest_skips_older_changes(properties, table):  # P3
     properties["flink.stream.initpos"] = "LATEST"
     table("old")
     await asyncio.sleep(1.1)  # a time counts in whole seconds here
@@ -94,7 +94,7 @@ async def test_latest_passes_older_changes_over(properties, table):  # P3
     assert (await read(properties, restore=state))[0] == ["new"]
 
 
-async def test_a_table_without_a_stream_is_no_stream(properties, table):
+async def test_a_table_without_a_stream_is_an_error(properties, table):
     with pytest.raises(rp.StreamNotFoundError, match="customers"):
         await read(properties, stream="customers")
 
@@ -143,7 +143,7 @@ async def test_shards_are_listed_page_by_page_with_parents_and_spread_over_subta
     assert service._client.asked[-1] == ("describe_stream", {"StreamArn": "arn", "ExclusiveStartShardId": "a"})
 
 
-async def test_the_end_of_a_shard_has_no_iterator_and_the_tip_is_believed_after_some_empty_answers():
+async def test_a_shard_end_has_no_iterator_and_the_tip_is_reported_after_some_empty_responses():
     more, end = {"Records": [], "NextShardIterator": "own"}, {"Records": []}
     service = a_service(get_shard_iterator=[{"ShardIterator": "own"}], get_records=[more, more, end])
     shard = rp.Shard(TABLE, "a")
@@ -157,7 +157,7 @@ async def test_the_end_of_a_shard_has_no_iterator_and_the_tip_is_believed_after_
     assert service._client.asked[-1][1] == {"ShardIterator": "own", "Limit": 1000}
 
 
-async def test_what_was_trimmed_is_data_loss():
+async def test_trimmed_records_are_data_loss():
     trimmed = ClientError({"Error": {"Code": "TrimmedDataAccessException", "Message": "gone"}}, "GetShardIterator")
     service = a_service(get_shard_iterator=[trimmed])
 

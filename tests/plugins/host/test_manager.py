@@ -50,7 +50,7 @@ def status_of(registry, distribution: str):
     return next(status for status in registry.plugins if status.owner.distribution == distribution)
 
 
-def test_the_built_ins_enter_by_the_same_door():
+def test_built_ins_are_registered_through_the_same_hooks():
     registry = load_registry()
 
     assert {"POLLING", "EFO"} <= set(registry.publishers.names())
@@ -68,7 +68,7 @@ def test_every_built_in_name_can_be_imported(kind):
     assert all(callable(table.get(name, key=kind)) for name in table.names())
 
 
-def test_an_installed_plugin_is_found_by_name_without_case(install):
+def test_an_installed_plugin_is_found_by_its_name_ignoring_case(install):
     install("my-publisher", FACTORY.format(name="Mine"))
 
     found = load_registry().publishers.get("mINE", key=KEY)
@@ -155,7 +155,7 @@ def test_a_class_of_another_kind_is_refused():
     assert "which is not a subclass of Sink" in registry.plugins[-1].reason
 
 
-def test_a_class_given_by_its_path_is_imported_when_asked_for(install):
+def test_a_class_given_by_its_path_is_imported_at_its_first_use(install):
     install("lazy-one", FACTORY.format(name="LAZY").replace("Factory)\n", '"lazy_one_impl:Factory")\n'))
     registry = load_registry()
 

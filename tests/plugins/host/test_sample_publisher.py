@@ -44,7 +44,7 @@ def test_a_blocked_plugin_claims_nothing(site):
     assert "LINES" not in done.stdout
 
 
-def test_its_properties_join_the_list(site):
+def test_its_properties_are_listed(site):
     assert "flink.lines.folder" in command("properties", path=site).stdout
 
 

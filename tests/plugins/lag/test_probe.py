@@ -110,7 +110,7 @@ def test_reading_the_lag_does_not_wait_and_raises_no_alarm():
     ]
 
 
-def test_without_a_store_only_what_is_written_to_is_known():
+def test_without_a_store_only_recent_writes_are_known():
     lags = run_virtual(probe(store=None).read_lags())
 
     assert [(lag.unread, lag.is_idle) for lag in lags] == [(None, True), (None, True)]
@@ -125,7 +125,7 @@ def test_an_empty_store_is_an_error_and_not_a_healthy_job():
         run_virtual(probe(store=Empty()).read_lags())
 
 
-def test_throttling_is_waited_out():
+def test_throttled_calls_are_retried():
     lag_probe = probe()
     lag_probe.service.refusals = 2
 

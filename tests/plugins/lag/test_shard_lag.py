@@ -24,7 +24,7 @@ def test_the_age_of_the_oldest_unread_record_is_the_lag_and_says_when_it_is_lost
     assert (lag.shard, lag.subtask, lag.position, lag.watermark) == ("a", 2, "17", 5)
 
 
-def test_at_the_tip_there_is_no_lag_and_the_last_record_says_since_when_it_is_idle():
+def test_at_the_tip_there_is_no_lag_and_idleness_counts_from_the_last_record():
     lag = seen()
 
     assert (lag.unread, lag.lag_ms, lag.loss_ms) == (False, 0, None)
@@ -34,7 +34,7 @@ def test_at_the_tip_there_is_no_lag_and_the_last_record_says_since_when_it_is_id
 @pytest.mark.parametrize(
     ("recent", "is_idle"), [(TipDistance(True, NOW), False), (TipDistance(False), True), (None, None)]
 )
-def test_with_something_unread_what_arrived_lately_says_whether_it_is_idle(recent, is_idle):
+def test_with_unread_records_idleness_depends_on_recent_arrivals(recent, is_idle):
     lag = seen(tip=TipDistance(True, NOW), recent=recent)
 
     assert (lag.is_idle, lag.idle_ms) == (is_idle, None)
@@ -46,7 +46,7 @@ def test_without_a_stored_position_only_idleness_is_known():
     assert (lag.unread, lag.lag_ms, lag.is_idle) == (None, None, False)
 
 
-def test_a_tip_that_was_not_reached_is_not_known():
+def test_a_tip_that_was_not_reached_is_unknown():
     lag = seen(tip=None)
 
     assert (lag.unread, lag.lag_ms) == (None, None)
@@ -57,7 +57,7 @@ def test_a_record_that_waited_for_the_interval_is_overdue(age, overdue):
     assert is_overdue(seen(tip=TipDistance(True, NOW - age)), 2 * MINUTE) is overdue
 
 
-def test_a_shard_that_is_gone_before_its_end_is_an_alarm_at_once():  # S5
+def test_a_shard_deleted_before_it_was_read_is_an_alarm_at_once():  # S5
     lag = lost_shard_lag("s/a", STATE, 2)
 
     assert (lag.shard, lag.position, lag.subtask) == ("a", "17", 2)

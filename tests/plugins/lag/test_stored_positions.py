@@ -28,14 +28,14 @@ def test_the_newest_generation_decides_which_subtask_has_a_shard():
     assert str(stored.states["s/b"].position) == "5"
 
 
-def test_a_shard_without_stored_state_begins_where_the_job_would_begin_it():  # S3
+def test_a_shard_without_stored_state_starts_where_the_job_would_start_it():  # S3
     stored = job(snapshot(0, a=at("7")))
 
     assert stored.states["s/b"] == ShardState(StartingPosition.trim_horizon())
     assert "s/b" not in stored.subtasks
 
 
-def test_a_job_that_began_at_latest_is_compared_with_its_pinned_start():  # P3
+def test_a_job_started_at_latest_is_compared_with_its_pinned_start():  # P3
     stored = job(snapshot(0, pinned=99), start=StartingPosition.latest())
 
     assert stored.states["s/a"].start == StartingPosition.at_timestamp(99)

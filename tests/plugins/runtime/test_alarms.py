@@ -6,7 +6,7 @@ import recordpublisher as rp
 from recordpublisher.local import LocalKinesis
 
 
-async def test_a_shard_of_a_subtask_that_never_came_is_raised_and_one_that_is_read_is_not():
+async def test_a_shard_of_a_missing_subtask_raises_an_alarm_and_one_that_is_read_does_not():
     heard, raised = [], asyncio.Event()
 
     def listener(alarm):

@@ -18,7 +18,7 @@ async def _fail():
     raise OSError("no")
 
 
-def test_it_answers_and_raises():
+def test_run_returns_results_and_raises_errors():
     with BackgroundLoop("test") as loop:
         assert loop.run(_answer(5)) == 5
         with pytest.raises(OSError, match="no"):

@@ -42,7 +42,7 @@ async def test_a_child_is_read_without_its_parent(reader):
     assert [record.data for record in sink.records] == [b"x"]
 
 
-async def test_a_read_goes_on_where_the_last_one_stood(reader):
+async def test_a_read_continues_where_the_last_one_ended(reader):
     first, second = rp.MemorySink(), rp.MemorySink()
     done = await reader.read({PARENT: START}, first, Bounds(shard_limits={"orders/a": 4}))
     state = done.shards["orders/a"].state
@@ -52,7 +52,7 @@ async def test_a_read_goes_on_where_the_last_one_stood(reader):
     assert [record.data for record in first.records + second.records] == [b"%d" % number for number in range(10)]
 
 
-async def test_the_factory_lives_until_the_reader_is_closed(reader, monkeypatch):
+async def test_the_factory_is_open_until_the_reader_is_closed(reader, monkeypatch):
     closes = []
 
     async def close(self):
@@ -67,12 +67,12 @@ async def test_the_factory_lives_until_the_reader_is_closed(reader, monkeypatch)
     assert len(closes) == 1
 
 
-async def test_the_publisher_can_be_named():
+async def test_the_publisher_can_be_chosen():
     with pytest.raises(rp.ConfigurationError, match="no-such"):
         BoundedReader(rp.Properties(PROPERTIES), "no-such")
 
 
-async def test_a_read_of_no_records_moves_nothing(reader):
+async def test_a_read_of_no_records_moves_no_position(reader):
     sink = rp.MemorySink()
     result = await reader.read({PARENT: START}, sink, Bounds(max_records=0))
 

@@ -86,7 +86,7 @@ async def test_a_wrong_bound_is_named(bound):
     assert raised.value.key in bound
 
 
-async def test_what_was_given_decides_values_and_times():
+async def test_given_functions_decide_values_and_event_times():
     sink = rp.MemorySink()
     options = {"deserializer": lambda record: len(record.data), "timestamp_assigner": lambda record: record.value}
     async with fetcher(sink, **options) as running:
@@ -112,7 +112,7 @@ async def test_skipped_records_are_counted_in_the_metrics():  # S7
     assert state["shards"]["orders/a"]["position"] == "3"
 
 
-async def test_absurd_event_times_are_counted_in_the_metrics():  # W12
+async def test_invalid_event_times_are_counted_in_the_metrics():  # W12
     async with fetcher(timestamp_assigner=lambda record: round(ARRIVAL * 1000) + 10**9) as running:
         await running.run()
         metrics = running.metrics()
@@ -140,7 +140,7 @@ async def test_the_sink_is_closed_when_opening_fails(monkeypatch):
     assert sink.closed == 1
 
 
-async def test_an_error_of_the_run_is_not_hidden_by_one_of_closing(monkeypatch, caplog):
+async def test_an_error_while_closing_does_not_hide_that_of_the_run(monkeypatch, caplog):
     class Sink(rp.MemorySink):
         async def write(self, batch):
             raise OSError("the disk is full")
@@ -156,7 +156,7 @@ async def test_an_error_of_the_run_is_not_hidden_by_one_of_closing(monkeypatch, 
     assert "a connection is broken" in caplog.text
 
 
-async def test_an_error_of_closing_alone_is_told(monkeypatch):
+async def test_an_error_while_closing_is_raised(monkeypatch):
     async def cannot(self):
         raise ValueError("a connection is broken")
 
@@ -167,7 +167,7 @@ async def test_an_error_of_closing_alone_is_told(monkeypatch):
 
 
 @pytest.mark.parametrize(("answer", "owner"), [(0, 0), (2, 2), (5, 2), (-1, 2), (300, 0)])
-async def test_an_assigners_number_counts_round_the_subtasks(answer, owner):  # S9
+async def test_an_assigners_number_is_taken_modulo_the_parallelism(answer, owner):  # S9
     """As the connector takes it: a shard that belonged to nobody would not be read."""
 
     class Assigner:

@@ -51,7 +51,7 @@ async def test_skip_and_dead_letter_differ_in_nothing_but_the_letters(tmp_path):
     assert (kept_metrics["skippedRecords"], kept_metrics["deadLetters"]) == (0, 4)
 
 
-async def test_a_letter_says_what_came_from_where_and_what_is_wrong_with_it(tmp_path):
+async def test_a_dead_letter_has_the_record_its_origin_and_the_reason(tmp_path):
     await run("DEAD_LETTER", **{"flink.deadletter.sink": "jsonl", "flink.deadletter.jsonl.path": str(tmp_path)})
 
     letters = letters_in(tmp_path)
@@ -61,7 +61,7 @@ async def test_a_letter_says_what_came_from_where_and_what_is_wrong_with_it(tmp_
     assert "record 2 of orders/a" in letters[1]["value"]["error"]
 
 
-async def test_letters_into_a_table_of_records_come_once_however_often_they_are_sent(tmp_path):
+async def test_repeated_dead_letters_are_one_row_in_a_table_keyed_by_record(tmp_path):
     uri = f"sqlite:///{tmp_path}/letters.db"
     letters = {"flink.deadletter.sink": "sql", "flink.deadletter.sql.uri": uri, "flink.deadletter.sql.table": "letters"}
     for _ in range(2):
@@ -78,7 +78,7 @@ async def test_letters_into_a_table_of_records_come_once_however_often_they_are_
     assert "error" in json.loads(rows[0][2])
 
 
-async def test_a_letter_is_safe_before_the_position_passes_it(tmp_path):
+async def test_a_dead_letter_is_stored_before_the_position_moves_past_it(tmp_path):
     """A dead-letter sink that fails keeps the checkpoint from being taken."""
 
     class Kept(rp.MemorySink):
@@ -93,7 +93,7 @@ async def test_a_letter_is_safe_before_the_position_passes_it(tmp_path):
     assert sink.checkpoints == (None,), "only the one at the start"
 
 
-async def test_rows_that_the_table_refuses_are_letters_too(tmp_path):
+async def test_rows_that_the_table_rejects_become_dead_letters(tmp_path):
     with closing(sqlite3.connect(tmp_path / "job.db")) as database:
         database.execute("create table orders (at int not null check (at <> 7))")
     sql = {"flink.sink.sql.uri": f"sqlite:///{tmp_path}/job.db", "flink.sink.sql.table": "orders", "flink.sink": "sql"}
@@ -110,7 +110,7 @@ async def test_rows_that_the_table_refuses_are_letters_too(tmp_path):
 
 
 @pytest.mark.parametrize(("policy", "count"), [("SKIP", 5), ("FAIL", None)])
-async def test_the_policy_is_also_the_sinks(tmp_path, monkeypatch, policy, count):
+async def test_the_policy_also_applies_to_records_that_the_sink_rejects(tmp_path, monkeypatch, policy, count):
     install(monkeypatch, {"a": list(STREAM) if policy == "SKIP" else list(GOOD)}, closed=True)
     with closing(sqlite3.connect(tmp_path / "job.db")) as database:
         database.execute("create table orders (at int not null check (at <> 7))")
@@ -141,7 +141,7 @@ async def test_w12_an_event_time_outside_the_years_1_to_9999_is_skipped(monkeypa
     assert (metrics["skippedRecords"], state["watermark"]) == (1, 7)
 
 
-async def test_w12_a_watermark_function_is_held_to_the_same_years():
+async def test_w12_the_same_years_are_valid_for_a_watermark_function():
     sink = rp.MemorySink()
     given = {**PROPERTIES, "flink.deserializer.error": "SKIP"}
     fetcher = rp.DataFetcher(

@@ -56,7 +56,7 @@ def wait_for_rows(path, count, seconds=120.0):
 @pytest.mark.kills
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("publisher", ["POLLING", "EFO"])
-def test_a_killed_job_goes_on_exactly_where_its_transaction_ended(tmp_path, publisher):
+def test_a_killed_job_continues_exactly_after_its_last_transaction(tmp_path, publisher):
     path = tmp_path / "rows.sqlite"
     with serve_in_thread(streams={"orders": 2}) as endpoint:
         kinesis = client(endpoint.url)

@@ -9,7 +9,7 @@ from recordpublisher.local import serve_in_thread
 
 
 @pytest.mark.parametrize("publisher", ["POLLING", "EFO"])
-def test_streams_by_name_and_by_arn_are_read_side_by_side(publisher):
+def test_streams_by_name_and_by_arn_are_read_together(publisher):
     with serve_in_thread(streams={"orders": 2, "clicks": 1, "taps": 1}) as server:
         endpoint = server.endpoint
         for name, count in (("orders", 6), ("clicks", 3), ("taps", 2)):
@@ -31,7 +31,7 @@ def test_streams_by_name_and_by_arn_are_read_side_by_side(publisher):
     assert set(consumers) <= {0, 1}
 
 
-def test_a_stream_of_another_account_must_be_there_under_its_own_arn():
+def test_a_stream_of_another_account_is_looked_up_by_its_arn():
     with serve_in_thread(streams={"orders": 1}) as server:
         other = server.endpoint.stream("orders").arn.replace(":000000000000:", ":999999999999:")
         given = {**server.endpoint.properties(), "flink.stream.initpos": "TRIM_HORIZON"}

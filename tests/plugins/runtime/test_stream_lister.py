@@ -65,12 +65,12 @@ def test_names_of_arns():
 
 
 @pytest.mark.parametrize("wrong", [None, [], "", [" "], 7, [None], ["a", "a"], [ARN, "orders"], {}])
-def test_what_names_no_streams_is_refused(wrong):
+def test_a_value_that_names_no_stream_is_refused(wrong):
     with pytest.raises(ConfigurationError, match="streams"):
         stream_names(wrong)
 
 
-def test_a_source_of_its_own_is_asked_and_nobody_else():
+def test_a_publisher_with_its_own_source_lists_its_shards_itself():
     client, shards = Client(), [Shard("orders", "file")]
 
     assert run_virtual(lister(client, shards).list_shards("orders")) == shards
@@ -79,14 +79,14 @@ def test_a_source_of_its_own_is_asked_and_nobody_else():
     assert client.asked == []
 
 
-def test_kinesis_is_asked_by_arn_and_again_after_trouble():
+def test_kinesis_is_called_by_arn_and_again_after_transient_errors():
     client = Client(TransientError("ListShards", "InternalFailure", "again"))
 
     assert run_virtual(lister(client).list_shards("orders")) == [Shard("orders", "a")]
     assert client.asked == [ARN, ARN]
 
 
-def test_what_is_older_than_the_retention_is_forgotten():  # S5
+def test_the_oldest_retained_time_follows_from_the_retention_period():  # S5
     assert run_virtual(lister(Client()).oldest_retained_ms("orders")) == 76 * HOUR
 
 
@@ -136,7 +136,7 @@ def test_a_source_of_its_own_says_nothing_about_its_oldest_record():  # S5
     assert run_virtual(made.oldest_record(Shard("orders", "a"))) is None
 
 
-def test_the_client_is_closed_once_it_was_kinesis_client():
+def test_an_own_client_is_closed():
     client = Client()
     run_virtual(lister(client).close())
     run_virtual(lister().close())
@@ -145,7 +145,7 @@ def test_the_client_is_closed_once_it_was_kinesis_client():
 
 
 @pytest.mark.parametrize("lent", [True, False])
-def test_a_factorys_client_is_borrowed_and_stays_open(lent):
+def test_a_factorys_client_is_shared_and_stays_open(lent):
     client, own = Client(), Client()
 
     class Lending(Factory):
@@ -177,18 +177,18 @@ def test_a_job_has_one_client(publisher):
     assert made._kinesis_client() is made._kinesis_client() is factory.shared_client([ARN])
 
 
-def test_how_long_records_are_kept_is_shown_where_it_is_known():  # A1
+def test_the_retention_period_is_returned_if_known():  # A1
     assert run_virtual(lister(Client()).retention_ms("orders")) == 24 * HOUR
     assert run_virtual(lister(own=[Shard("orders", "a")]).retention_ms("orders")) is None
 
 
-def test_not_knowing_how_long_records_are_kept_is_no_error():  # A1
+def test_an_unknown_retention_period_is_no_error():  # A1
     gone = Client(*[TransientError("DescribeStreamSummary", "Slow", "down")] * 50)
 
     assert run_virtual(lister(gone).retention_ms("orders")) is None
 
 
-def test_a_source_of_its_own_has_no_tip_that_could_be_asked_for_and_is_listed_once():  # A2
+def test_a_publisher_with_its_own_source_has_no_tip_and_is_listed_once():  # A2
     made = lister(own=[Shard("orders", "a")])
     listings = []
     made._factory.discover = _counted(made._factory.discover, listings)

@@ -58,7 +58,7 @@ def test_consume_ends_at_the_tip(orders):
     assert len(list(consumed(stop_at_tip=True))) == 10
 
 
-def test_consume_works_where_a_loop_runs_already(orders):
+def test_consume_works_inside_a_running_event_loop(orders):
     async def notebook():
         return len(list(consumed(stop_at_tip=True)))
 
@@ -73,7 +73,7 @@ def test_leaving_the_loop_ends_the_job_and_its_thread(orders):
     del record
 
 
-def test_a_batch_that_was_not_used_up_does_not_count(orders):
+def test_a_batch_that_was_not_consumed_completely_does_not_count(orders):
     store = KeptStates()
     records = consumed(state_store=store)
     taken = [next(records) for _ in range(4)]
@@ -83,7 +83,7 @@ def test_a_batch_that_was_not_used_up_does_not_count(orders):
     assert store.position == "2", "three records of the first batch; the second was not finished"
 
 
-def test_a_restart_goes_on_behind_the_last_whole_batch(orders):
+def test_a_restart_continues_after_the_last_whole_batch(orders):
     store = KeptStates()
     records = consumed(state_store=store)
     for _ in range(4):
@@ -93,7 +93,7 @@ def test_a_restart_goes_on_behind_the_last_whole_batch(orders):
     assert next(iter(consumed(state_store=store, stop_at_tip=True))).data == b"3"
 
 
-def test_an_error_of_the_loops_body_goes_through(orders):
+def test_an_error_of_the_loops_body_is_raised(orders):
     def body():
         for _ in consumed():
             raise ZeroDivisionError
@@ -166,7 +166,7 @@ def test_an_iteration_that_never_begins_leaves_nothing(orders):
     consumed()
 
 
-def test_bad_input_is_told_before_the_first_record(orders):
+def test_bad_input_is_an_error_before_the_first_record(orders):
     with pytest.raises(rp.ConfigurationError, match="max_records"):
         consumed(max_records=-1)
     with pytest.raises(rp.ConfigurationError, match="no-such"):
@@ -191,7 +191,7 @@ async def test_stream_gives_whole_batches(orders):
     assert sizes == [3, 3, 3, 1]
 
 
-async def test_a_stream_counts_a_batch_when_the_next_is_asked_for(orders):
+async def test_a_batch_of_a_stream_counts_when_the_next_is_requested(orders):
     store = KeptStates()
     async with aclosing(rp.stream("orders", PROPERTIES, state_store=store)) as batches:
         await anext(batches)
@@ -212,7 +212,7 @@ async def test_cancelling_a_stream_leaves_no_task(monkeypatch):
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_an_error_of_the_body_of_a_stream_goes_through(orders):
+async def test_an_error_of_the_body_of_a_stream_is_raised(orders):
     async def body():
         async with aclosing(rp.stream("orders", PROPERTIES)) as batches:
             async for _ in batches:

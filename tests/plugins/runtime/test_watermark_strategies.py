@@ -32,15 +32,15 @@ async def test_the_bundled_strategies_are_chosen_by_property(name, expected):
     assert await watermark_of({**BOUND, KEY: name}) == expected
 
 
-async def test_a_users_function_says_the_watermark():
+async def test_a_users_function_decides_the_watermark():
     assert await watermark_of(BOUND, watermark_assigner=lambda record: int(record.data) - 30) == 70
 
 
-async def test_a_users_function_with_an_absurd_watermark_stops_no_shard():  # W12
+async def test_an_invalid_watermark_of_a_users_function_stops_no_shard():  # W12
     assert await watermark_of({}, watermark_assigner=lambda record: 10**14) == ARRIVED
 
 
-async def test_a_users_function_that_fails_is_a_poisoned_record():  # S7
+async def test_an_error_of_a_users_function_is_a_bad_record():  # S7
     with pytest.raises(rp.DeserializationError, match="ZeroDivisionError"):
         await watermark_of({}, watermark_assigner=lambda record: 1 // 0)
 

@@ -31,7 +31,7 @@ async def test_a_coroutine_function_is_awaited():
     assert seen == [[b"a"]]
 
 
-async def test_what_the_function_raises_goes_through():
+async def test_an_error_of_the_function_is_raised():
     def fail(one):
         raise ZeroDivisionError
 
@@ -47,6 +47,6 @@ async def test_the_function_is_found_by_its_name(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("path", [None, "no_such_module_here:f", "json:no_such_function", "json", "json:__name__"])
-def test_a_function_that_is_not_there_is_a_configuration_error(path):
+def test_a_missing_function_is_a_configuration_error(path):
     with pytest.raises(rp.ConfigurationError, match=r"flink\.sink\.callback\.function"):
         CallbackSink(rp.Properties({"flink.sink.callback.function": path}))

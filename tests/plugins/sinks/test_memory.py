@@ -28,7 +28,7 @@ async def test_watermarks_are_kept():
 
 
 @pytest.mark.parametrize("sink", [MemorySink(limit=2), MemorySink(Properties({"flink.sink.memory.limit": "2"}))])
-async def test_a_write_past_the_limit_fails_and_loses_nothing_silently(sink):
+async def test_a_write_past_the_limit_fails_and_drops_nothing(sink):
     await sink.write(batch(b"a"))
 
     with pytest.raises(SinkError, match="holds 1 records and may hold 2"):

@@ -84,7 +84,7 @@ async def test_without_a_buffer_a_write_returns_when_the_observers_are_done(open
     assert observer.seen == [b"a"]
 
 
-async def test_a_slow_observer_pushes_back_once_the_buffer_is_full(opened):
+async def test_a_slow_observer_slows_writes_once_the_buffer_is_full(opened):
     sink, observer = await opened(buffer=2), SlowObserver()
     sink.batches.subscribe(observer)
     await sink.write(batch(b"a"))
@@ -102,7 +102,7 @@ async def test_a_slow_observer_pushes_back_once_the_buffer_is_full(opened):
     assert observer.seen == [b"a", b"b", b"c"]
 
 
-async def test_a_batch_larger_than_the_buffer_is_taken_alone(opened):
+async def test_a_batch_larger_than_the_buffer_is_accepted_alone(opened):
     sink, observer = await opened(buffer=1), SlowObserver()
     sink.batches.subscribe(observer)
     await sink.write(batch(b"a"))
@@ -143,7 +143,7 @@ async def test_observers_share_one_thread_that_is_not_the_loops(opened):
     assert threading.get_ident() not in observer.threads
 
 
-async def test_an_observer_that_raises_fails_the_sink_and_the_others_hear_of_it(opened):
+async def test_an_observer_that_raises_fails_the_sink_and_the_others_get_on_error(opened):
     sink, heard = await opened(), []
 
     def broken(_) -> None:
@@ -177,7 +177,7 @@ async def test_a_cancelled_flush_loses_nothing(opened):
     assert observer.seen == [b"a", b"b"]
 
 
-async def test_many_watermarks_do_not_pile_up_without_bound(opened):
+async def test_the_number_of_queued_watermarks_is_bounded(opened):
     sink, observer = await opened(), SlowObserver()
     sink.batches.subscribe(observer)
     await sink.write(batch(b"a"))
@@ -193,7 +193,7 @@ async def test_many_watermarks_do_not_pile_up_without_bound(opened):
     await flooding
 
 
-async def test_a_sink_that_is_not_open_refuses():
+async def test_a_sink_that_is_not_open_raises():
     with pytest.raises(SinkError, match="not open"):
         await ReactiveSink().write(batch(b"a"))
 

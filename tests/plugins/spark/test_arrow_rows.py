@@ -25,12 +25,12 @@ def test_every_column_has_the_type_that_spark_compares():
     assert row["eventTime"].timestamp() == 0.005
 
 
-def test_s4_a_record_without_a_partition_key_is_a_null():
+def test_s4_a_missing_partition_key_is_null():
     (row,) = arrow_columns(RecordBatch(SHARD, [UserRecord(b"", "1")])).to_pylist()
     assert (row["partitionKey"], row["explicitHashKey"]) == (None, None)
 
 
-def test_an_event_time_beyond_what_spark_can_hold_is_a_null():
+def test_an_event_time_beyond_sparks_range_is_null():
     times = [2**62, -(2**62), 0]
     records = [UserRecord(b"", str(n)) for n in range(3)]
     rows = arrow_columns(RecordBatch(SHARD, records, event_times=times)).to_pylist()
@@ -45,14 +45,14 @@ async def test_many_small_batches_become_few_large_ones():
     assert sizes == [ROWS_PER_BATCH, 10_000]
 
 
-async def test_a_claims_facts_are_counted():
+async def test_rows_are_counted_for_the_claim():
     rows = ArrowRows()
     await rows.write(RecordBatch(SHARD, [UserRecord(b"x", "1"), UserRecord(b"x", "2", sub_sequence_number=3)]))
     await rows.write(RecordBatch(SHARD, []))
     assert (rows.counts, rows.first, rows.last) == ({SHARD.key: 2}, {SHARD.key: ("1", -1)}, {SHARD.key: ("2", 3)})
 
 
-async def test_a_shard_is_cut_after_a_row_and_the_others_keep_theirs():
+async def test_keep_until_drops_the_later_rows_of_one_shard():
     rows, other = ArrowRows(), Shard("orders", "shardId-2")
     for first in (0, 2):
         for shard in (SHARD, other):

@@ -25,13 +25,13 @@ def test_streams_may_come_and_go():
     assert dropped_streams(["clicks", "orders"], ["orders"]) == {"clicks"}
 
 
-def test_c2_when_none_is_left_the_checkpoint_is_another_querys():
+def test_c2_a_checkpoint_without_any_of_the_streams_is_refused():
     words = r"'stream' has the value 'orders'; this query has read clicks so far.*valid: streams with clicks among them"
     with pytest.raises(ConfigurationError, match=words):
         dropped_streams(["clicks"], ["orders"])
 
 
-def test_a_query_says_so_before_its_first_batch_and_keeps_its_positions(tmp_path):
+def test_a_query_without_its_streams_ends_before_its_first_batch_and_keeps_its_positions(tmp_path):
     kinesis = SimulatedKinesis()
     kinesis.add("a", [1, 2, 3])
     job = SimulatedQuery(kinesis, claim_store_of(str(tmp_path), Properties()), options(tmp_path))

@@ -92,7 +92,7 @@ def test_a_quiet_stream_runs_no_batches_and_a_record_ends_the_pause(spark, kines
     assert numbers(spark, tmp_path) == list(range(101))
 
 
-def test_available_now_stops_at_the_tip_and_the_next_run_goes_on_there(spark, kinesis, tmp_path):
+def test_available_now_stops_at_the_tip_and_the_next_run_continues_there(spark, kinesis, tmp_path):
     stream = kinesis("now", 3)
     for count in (500, 300):
         stream.put(count)
@@ -154,9 +154,7 @@ def test_nothing_is_lost_when_the_claims_are(spark, kinesis, tmp_path):
     assert set(numbers(spark, tmp_path)) == set(range(1000))
 
 
-def test_nothing_is_lost_when_the_claims_of_a_batch_are_that_the_sink_has_and_spark_did_not_note(
-    spark, kinesis, tmp_path
-):
+def test_nothing_is_lost_with_the_claims_of_a_batch_that_only_the_sink_has_committed(spark, kinesis, tmp_path):
     stream = kinesis("lost-uncommitted")
     stream.put(500)
     taken: dict[int, list[int]] = {}
@@ -237,7 +235,7 @@ def test_c2_a_metadata_location_that_cannot_hold_claims_ends_the_query(spark, ki
         query.awaitTermination(WAIT_SECONDS)
 
 
-async def test_the_push_sink_hands_a_fetchers_rows_over_as_dataframes(spark, kinesis, tmp_path):
+async def test_spark_sink_passes_a_fetchers_rows_on_as_dataframes(spark, kinesis, tmp_path):
     stream = kinesis("pushed")
     stream.put(1500)
     batches: dict[int, list[str]] = {}

@@ -8,7 +8,7 @@ from recordpublisher.plugins.spark import KinesisSource
 from recordpublisher.publishers.errors import ConfigurationError
 
 
-def test_c2_spark_read_says_what_reads_a_stream_once():
+def test_c2_spark_read_is_refused_and_names_available_now():
     source = KinesisSource({"stream": "orders", "metadatalocation": "/claims"})
     with pytest.raises(ConfigurationError, match=r"spark.read.*valid: spark.readStream.*availableNow=True"):
         source.reader(None)

@@ -11,7 +11,7 @@ from recordpublisher.publishers.properties.properties import UnknownPropertyWarn
 GIVEN = {"stream": "orders", "metadatalocation": "/claims"}
 
 
-def test_lower_cased_names_are_understood():
+def test_lower_cased_names_are_accepted():
     options = SparkOptions.parse({**GIVEN, "shardspertask": "4", "maxrecordsperbatch": "100", "probeinterval": "50"})
     assert (options.shards_per_task, options.max_records, options.probe_ms) == (4, 100, 50)
     assert (options.streams, options.metadata_location) == (("orders",), "/claims")
@@ -22,7 +22,7 @@ def test_streams_are_comma_separated_names_or_arns():
     assert SparkOptions.parse({"streams": f"orders, {arn}", "metadatalocation": "/c"}).streams == ("orders", arn)
 
 
-def test_shards_are_dealt_over_the_tasks_or_by_the_shards_of_a_task():
+def test_the_number_of_tasks_follows_max_tasks_or_shards_per_task():
     assert SparkOptions.parse({**GIVEN, "maxtasks": "8"}).tasks_for(3) == 3
     assert SparkOptions.parse({**GIVEN, "maxtasks": "8"}).tasks_for(100) == 8
     assert SparkOptions.parse({**GIVEN, "shardspertask": "16"}).tasks_for(100) == 7
@@ -69,14 +69,14 @@ def test_c1_an_unknown_option_is_a_warning_with_the_nearest_one():
         SparkOptions.parse({**GIVEN, "shardpertask": "4"})
 
 
-def test_an_unknown_option_is_told_once_and_sparks_own_never():
+def test_an_unknown_option_is_a_warning_once_and_sparks_own_never():
     with pytest.warns(UnknownPropertyWarning) as told:
         SparkOptions.parse({**GIVEN, "shardpertask": "4", "path": "/x", "checkpointlocation": "/c"})
     assert len(told) == 1
 
 
-def test_c2_a_table_is_no_write_ahead_log_and_the_error_says_for_which_mode_it_is():
+def test_c2_mode_continuous_refuses_a_dynamodb_table():
     with pytest.raises(
-        ConfigurationError, match="'dynamodb://t/j'; DynamoDB keeps claims, of mode BATCH; valid: a folder"
+        ConfigurationError, match="'dynamodb://t/j'; DynamoDB can hold the claims of mode BATCH only; valid: a folder"
     ):
         SparkOptions.parse({"stream": "s", "metadatalocation": "dynamodb://t/j", "mode": "continuous"})

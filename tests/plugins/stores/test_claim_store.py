@@ -31,7 +31,7 @@ def test_the_first_writer_wins(store):
     assert store.get(BATCH, "g") == b"first"
 
 
-def test_load_gives_every_claim_of_the_plan_and_of_no_other(store):
+def test_load_returns_the_claims_of_one_plan_only(store):
     assert store.load(BATCH) == {}
     store.put_if_absent(BATCH, "a", b"1")
     store.put_if_absent(BATCH, "b", b"2")
@@ -40,7 +40,7 @@ def test_load_gives_every_claim_of_the_plan_and_of_no_other(store):
     assert store.load(BATCH) == {"a": b"1", "b": b"2"}
 
 
-def test_purge_forgets_older_batches_of_one_query(store):
+def test_purge_deletes_older_batches_of_one_query(store):
     store.write_marker("query", "token")
     for query in ("query", "other"):
         for number in (1, 2, 10):
@@ -61,13 +61,13 @@ def test_a_marker_is_found_only_where_it_was_written(store):
         store.check_marker("query", "another")
 
 
-def test_a_bucket_that_is_not_there_is_a_configuration_error(aws):
+def test_a_missing_bucket_is_a_configuration_error(aws):
     with pytest.raises(ConfigurationError, match="NoSuchBucket") as raised:
         claim_store_of("s3://no-such-bucket/x", aws).write_marker("query", "token")
     assert "s3cr3t" not in str(raised.value)
 
 
-def test_another_location_says_what_is_right():
+def test_another_location_is_an_error_that_says_what_is_valid():
     with pytest.raises(ConfigurationError, match="a folder, s3://bucket/prefix or dynamodb://table/job"):
         claim_store_of("hdfs://host/x", Properties())
 
@@ -79,7 +79,7 @@ def test_many_writers_at_once_agree_on_one(tmp_path):
     assert stored == {store.get(BATCH, "g")}
 
 
-async def test_a_running_event_loop_is_no_hindrance(store):
+async def test_it_works_inside_a_running_event_loop(store):
     assert store.put_if_absent(BATCH, "g", b"first") == b"first"
 
 

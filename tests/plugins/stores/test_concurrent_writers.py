@@ -46,7 +46,7 @@ def test_every_name_has_one_first_writer(location, threads):
         assert all(read(*location)[f"a/{number}/name"] == mine for number in numbers)
 
 
-def test_what_is_deleted_while_others_write_it_makes_no_other_error(location, threads):
+def test_concurrent_deletes_and_writes_raise_only_conflicts(location, threads):
     writers = [b"writer %d " % number for number in range(WRITERS)]
     for future in [threads.submit(put_and_delete, *location, mine) for mine in writers]:
         future.result()

@@ -35,7 +35,7 @@ async def test_a_value_is_put_where_there_is_none(store):
     assert raised.value.current == found
 
 
-async def test_a_value_is_replaced_by_who_knows_its_version(store):
+async def test_a_value_is_replaced_only_with_its_version(store):
     first = await store.put_if_absent("a/1", b"1")
     second = await store.compare_and_set("a/1", b"2", first)
 
@@ -47,7 +47,7 @@ async def test_a_value_is_replaced_by_who_knows_its_version(store):
     assert await store.compare_and_set("a/1", b"4", second) not in (first, second)
 
 
-async def test_what_was_deleted_is_not_written_by_who_knew_it(store):
+async def test_a_deleted_value_cannot_be_replaced_with_its_old_version(store):
     version = await store.put_if_absent("a/1", b"1")
     await store.delete("a/1", "a/2")
 
@@ -77,13 +77,13 @@ async def test_values_and_versions_are_listed_by_prefix_and_in_order(store):
     assert await store.list_names("b/", before="a/z") == []
 
 
-async def test_large_and_empty_values_come_back_whole(store):
+async def test_large_and_empty_values_are_stored_unchanged(store):
     await store.put_if_absent("large", large := bytes(range(256)) * 1000)
     await store.put_if_absent("empty", b"")
     assert {name: entry.value for name, entry in (await store.list("")).items()} == {"empty": b"", "large": large}
 
 
-async def test_a_listing_of_many_is_whole(store):
+async def test_a_long_listing_is_complete(store):
     for number in range(40):
         await store.put_if_absent(f"many/{number:02d}", b"%d" % number * 20_000)
     assert [entry.value[:2] for entry in (await store.list("many/")).values()][-1] == b"39"
@@ -174,11 +174,11 @@ async def _done(store, step, known, value):
         ("redis://h", "redis"),
     ],
 )
-def test_the_scheme_says_which_back_end(location, back_end):
+def test_the_scheme_decides_the_back_end(location, back_end):
     assert back_end_of(location) == back_end
 
 
-def test_another_location_says_what_is_right_and_keeps_the_secret():
+def test_an_error_about_a_location_says_what_is_valid_and_hides_the_password():
     with pytest.raises(
         ConfigurationError, match=r"a folder, s3://bucket/prefix, dynamodb://table/job or postg"
     ) as raised:

@@ -33,7 +33,7 @@ async def test_a_first_start_finds_nothing(stores):
     assert await store.load() == []
 
 
-async def test_what_was_stored_is_loaded_by_the_next_start(stores):
+async def test_the_next_start_loads_the_stored_state(stores):
     store = stores()
     generation = await store.open_generation(0)
     for number in range(3):
@@ -44,7 +44,7 @@ async def test_what_was_stored_is_loaded_by_the_next_start(stores):
     assert await following.load() == [{"version": 1, "number": 2}]
 
 
-async def test_a_start_that_was_replaced_stores_nothing_any_more(stores):  # S6
+async def test_a_replaced_start_cannot_store(stores):  # S6
     sleeper, successor = stores(), stores()
     old = await sleeper.open_generation(0)
     await sleeper.store(0, old, {"position": "old"})
@@ -139,7 +139,7 @@ class ForgetfulStore(MemoryStore):
         return version
 
 
-async def test_a_write_without_a_response_is_found_by_the_next_one():  # S6
+async def test_a_write_whose_response_was_lost_is_recognised_by_the_next_one():  # S6
     store = ConditionalStateStore(memory := ForgetfulStore())
     generation = await store.open_generation(0)
     for number in range(10):
@@ -161,7 +161,7 @@ async def test_a_write_without_a_response_is_found_by_the_next_one():  # S6
         ("postgresql://me:hunter2@", "the state is kept under this name"),
     ],
 )
-def test_a_wrong_uri_says_what_is_right_and_keeps_the_secret(uri, said):  # C2, C3
+def test_an_error_about_a_uri_says_what_is_valid_and_hides_the_password(uri, said):  # C2, C3
     with pytest.raises(ConfigurationError, match=said) as raised:
         build_state_store(load_registry(), Properties({"flink.state.uri": uri, "aws.region": "us-east-1"}))
     assert "hunter2" not in str(raised.value)

@@ -7,7 +7,7 @@ import pytest
 from recordpublisher import ConfigurationError, FencedError, FileStateStore, Properties, StateError
 
 
-async def test_what_was_stored_is_loaded_again(tmp_path):
+async def test_a_stored_state_is_loaded_again(tmp_path):
     store = FileStateStore(tmp_path / "job")
     generation = await store.open_generation(0)
 
@@ -16,7 +16,7 @@ async def test_what_was_stored_is_loaded_again(tmp_path):
     assert await FileStateStore(tmp_path / "job").load() == [{"version": 1, "shards": {}}]
 
 
-async def test_a_process_that_was_replaced_cannot_store_any_more(tmp_path):  # S6
+async def test_a_replaced_process_cannot_store(tmp_path):  # S6
     sleeper, successor = FileStateStore(tmp_path), FileStateStore(tmp_path)
     old, new = await sleeper.open_generation(0), await successor.open_generation(0)
     await successor.store(0, new, {"position": "new"})
@@ -55,7 +55,7 @@ async def test_the_snapshot_is_one_readable_file(tmp_path):
     assert json.loads(file.read_text())["snapshot"] == {"version": 1}
 
 
-async def test_a_store_that_died_while_writing_leaves_the_old_state(tmp_path):
+async def test_a_crash_during_a_write_leaves_the_old_state(tmp_path):
     store = FileStateStore(tmp_path)
     generation = await store.open_generation(0)
     await store.store(0, generation, {"good": 1})

@@ -9,7 +9,7 @@ from recordpublisher import StateError
 from recordpublisher.plugins.stores.folder import FolderStore
 
 
-async def test_a_name_that_is_deleted_right_after_the_rename_failed_is_put(tmp_path, monkeypatch):
+async def test_a_name_deleted_right_after_a_failed_rename_is_put(tmp_path, monkeypatch):
     store = FolderStore(tmp_path)
     await store.put_if_absent("name", b"earlier")
     rename = Path.rename
@@ -29,7 +29,7 @@ async def test_a_name_that_is_deleted_right_after_the_rename_failed_is_put(tmp_p
     assert (await store.get("name")).value == b"later"
 
 
-async def test_an_error_of_the_file_system_is_no_conflict(tmp_path, monkeypatch):
+async def test_an_error_of_the_file_system_is_not_a_conflict(tmp_path, monkeypatch):
     store = FolderStore(tmp_path)
     await store.put_if_absent("name", b"earlier")
 

@@ -44,7 +44,7 @@ async def test_a_write_that_is_sent_twice_is_made_once(open_store):
     await other.close()
 
 
-async def test_s3_a_refusal_that_changed_nothing_is_tried_again(aws, tmp_path, monkeypatch):
+async def test_s3_a_refused_write_is_retried_when_nothing_has_changed(aws, tmp_path, monkeypatch):
     """S3 returns 409 while another write goes on, which may fail then."""
     call, refusals = AwsService.call, [1, 2]
 

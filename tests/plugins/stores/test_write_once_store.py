@@ -30,7 +30,7 @@ async def test_many_writers_at_once_agree_on_one(store):
     assert set(answers) == {await store.get("a/1")}
 
 
-async def test_names_are_those_of_the_folder_that_begin_so_in_order(store):
+async def test_names_are_those_with_the_prefix_sorted(store):
     assert await store.names("a/") == []
     for name in ("a/x-2", "a/x-1", "a/y-1", "b/x-1"):
         await store.put(name, b"content")
@@ -38,19 +38,19 @@ async def test_names_are_those_of_the_folder_that_begin_so_in_order(store):
     assert await store.names("a/") == ["a/x-1", "a/x-2", "a/y-1"]
 
 
-async def test_what_is_deleted_is_gone_and_what_is_gone_may_be_deleted(store):
+async def test_deleting_a_missing_object_is_no_error(store):
     await store.put("a/1", b"1")
     await store.delete(["a/1", "a/2"])
     assert await store.get("a/1") is None
 
 
-async def test_a_folder_that_cannot_be_written_says_so(tmp_path):
+async def test_a_folder_that_cannot_be_written_is_an_error(tmp_path):
     (tmp_path / "file").write_text("in the way")
     store = write_once_store_of(str(tmp_path / "file"), "metadataLocation", Properties())
     with pytest.raises(StateError, match="cannot be used"):
         await store.put_if_absent("a/1", b"1")
 
 
-def test_another_location_says_what_is_right():
+def test_another_location_is_an_error_that_says_what_is_valid():
     with pytest.raises(ConfigurationError, match=r"property 'metadataLocation'.*a folder or s3://bucket/prefix"):
         write_once_store_of("dynamodb://table/job", "metadataLocation", Properties())

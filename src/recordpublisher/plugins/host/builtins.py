@@ -1,4 +1,4 @@
-"""The built-in classes, registered by the same hooks as those of any plugin, and imported at their first use."""
+"""The built-in classes, registered through the same hooks as those of any plugin, and imported at their first use."""
 
 from __future__ import annotations
 

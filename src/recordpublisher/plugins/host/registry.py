@@ -1,4 +1,4 @@
-"""Registry: which class each name stands for (`NameTable.get`), and which plugin registered it."""
+"""Registry: the class registered under each name (`NameTable.get`), and the plugin that registered it."""
 
 from __future__ import annotations
 

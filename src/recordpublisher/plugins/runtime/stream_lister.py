@@ -1,6 +1,6 @@
-"""StreamLister: everything a job reads about its streams besides records: shards, server time, retention and shard tips.
+"""StreamLister: what a job reads about its streams besides records: shards, server time, retention and shard tips.
 
-A publisher with a source of its own lists its shards itself; for all others they come from Kinesis.
+A publisher with a source of its own lists its shards itself; for all others Kinesis does.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ class _IterationSink(Sink):
             self._batch_done.set_result(None)
 
     def abandon(self) -> None:
-        """The iteration was left: fail a waiting `write`, so that its batch does not count as written."""
+        """The iteration has ended early: fail a waiting `write`, so that its batch does not count as written."""
         if self._batch_done is not None and not self._batch_done.done():
             self._batch_done.set_exception(_AbandonedError())
 
@@ -116,7 +116,7 @@ class _IterationSink(Sink):
 
 
 class _AbandonedError(Exception):
-    """The iteration was left before it had finished with its batch."""
+    """The iteration ended before it had finished with its batch."""
 
 
 async def _batches(fetcher: DataFetcher, sink: _IterationSink, bounds: Bounds) -> AsyncGenerator[RecordBatch, None]:
@@ -138,7 +138,7 @@ async def _batches(fetcher: DataFetcher, sink: _IterationSink, bounds: Bounds) -
 
 
 def _records(batches: AsyncGenerator[RecordBatch, None]) -> Generator[Record, None, None]:
-    """The records of batches that a background loop reads; leaving the iteration ends the loop."""
+    """The records of batches that a background loop reads; ending the iteration ends the loop."""
     with BackgroundLoop("rp.consume") as loop:
         try:
             while (batch := loop.run(_next(batches))) is not None:

@@ -37,7 +37,7 @@ ARROW_SCHEMA = pa.schema(
 
 
 def arrow_columns(*batches: RecordBatch) -> pa.RecordBatch:
-    """Several batches as one Arrow batch: making columns costs as much for five records as for a thousand."""
+    """Several batches as one Arrow batch: making columns costs the same for five records as for a thousand."""
     arrivals = _instants(_column(batches, "arrival_millis"))
     is_arrival = all(batch.event_time_column is batch.arrival_millis for batch in batches)
     columns = [
@@ -64,16 +64,16 @@ def _repeated(batches: Sequence[RecordBatch], name: str) -> Any:
 
 
 def _instants(millis: Any) -> Any:
-    # milliseconds become microseconds: an event time beyond the year 290,000 would overflow and becomes null instead
+    # in microseconds, as Spark needs, an event time beyond the year 290,000 would overflow: it becomes null
     whole = pa.array(millis, pa.int64())
     fits = pc.and_(pc.less_equal(whole, 2**63 // 1000), pc.greater_equal(whole, -(2**63) // 1000 + 1))
     return pc.multiply(pc.if_else(fits, whole, None), 1000).cast(_INSTANT)
 
 
 class ArrowRows(Sink):
-    """A sink that collects rows as Arrow columns, and counts what a claim states of each shard: its rows, the first and the last.
+    """A sink that collects rows as Arrow columns. For a claim it notes each shard's number of rows, and the first and last.
 
-    Batches wait until there are enough records for columns of a good size.
+    Batches are kept until there are enough records for columns of a good size.
     """
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class ArrowRows(Sink):
         return built + self._waiting_rows
 
     def keep_until(self, key: str, last: tuple[str, int] | None) -> int:
-        """Keep a shard's rows up to `last`, none when it is not there. Returns how many are left."""
+        """Keep a shard's rows up to `last`, or none when that row is missing. Returns how many are kept."""
         rows = self.table()
         shards = _pairs(rows, "stream", "shardId")
         ids = _pairs(rows, "sequenceNumber", "subSequenceNumber")
@@ -114,12 +114,12 @@ class ArrowRows(Sink):
         return left
 
     def table(self) -> pa.Table:
-        """Everything collected."""
+        """All collected rows."""
         self._build()
         return pa.Table.from_batches(self._built, schema=ARROW_SCHEMA)
 
     def drain(self) -> Iterator[pa.RecordBatch]:
-        """The rows, in batches of a good size. What is handed over is released at once, so that nothing is in memory twice."""
+        """The rows, in batches of a good size. Each is released when it is handed over, so that nothing is in memory twice."""
         self._build()
         self._built.reverse()
         while self._built:

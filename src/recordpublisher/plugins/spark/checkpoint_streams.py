@@ -1,4 +1,4 @@
-"""Which streams of a checkpoint are not read any more. A checkpoint of other streams only is refused."""
+"""Finds the streams of a checkpoint that are no longer read, and refuses a checkpoint that has none of the query's streams."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from recordpublisher.publishers.stream_arns import stream_name
 
 
 def dropped_streams(known: Iterable[str], streams: Iterable[str]) -> set[str]:
-    """The names among `known`, which the query has read so far, that are not among `streams`, the names or ARNs of the options.
+    """The names in `known`, the streams of the checkpoint, that are not in `streams`, the names or ARNs of the options.
 
     Raises: ConfigurationError when none of the known streams is left: the checkpoint belongs to another job.
     """

@@ -1,4 +1,4 @@
-"""What a query in mode CONTINUOUS may set: when a file is made, and how much may wait for the query."""
+"""The options of mode CONTINUOUS: when a file is made, and how many bytes may wait for the query."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ CONTINUOUS_PROPERTIES = (ROLL_INTERVAL, ROLL_BYTES, ROLL_RECORDS, LIMIT_BYTES)
 
 @dataclass(frozen=True, slots=True)
 class ContinuousSettings:
-    """Typed."""
+    """The options, typed."""
 
     roll_seconds: float = ROLL_INTERVAL.default / 1000
     roll_bytes: int = ROLL_BYTES.default

@@ -1,4 +1,4 @@
-"""`format("kinesis")`: Spark's Python data source. The driver plans, tasks read, and writers put rows into streams."""
+"""`format("kinesis")`: Spark's Python data source. The driver plans batches, tasks read them, and writers put rows into streams."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         return "kinesis"
 
     def schema(self) -> str:
-        """The columns that are read. Raises: ConfigurationError, when the stream is loaded (C2)."""
+        """The columns of a read. Raises: ConfigurationError when the stream is loaded (C2)."""
         self.reading_options()
         return SPARK_SCHEMA
 
     def reader(self, schema: Any) -> NoReturn:
         """A stream is read by queries only. Raises: ConfigurationError."""
-        valid = "spark.readStream; with .trigger(availableNow=True) it reads what is there now, and ends"
+        valid = "spark.readStream; with .trigger(availableNow=True) it reads what is there now and ends"
         raise ConfigurationError("spark.read", "kinesis", valid, reason="a stream has no end to read to")
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """The reader of a query, by its mode."""
+        """The reader for the query's mode."""
         options = self.reading_options()
         return ContinuousStreamReader(options) if options.is_continuous else KinesisStreamReader(options)
 
@@ -58,7 +58,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         return writer
 
     def writer(self, schema: Any, overwrite: bool) -> KinesisBatchWriter:
-        """The writer of a batch job. Raises: as `streamWriter`, and for the mode."""
+        """The writer of a batch job. Raises: as `streamWriter`; ConfigurationError for the mode "overwrite"."""
         writer = KinesisBatchWriter(WriteOptions.parse(self.options), schema, overwrite)
         writer.check()
         return writer
@@ -135,6 +135,6 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         if self._planner is None:
             log_to_stderr()
             store = claim_store_of(self._options.metadata_location, self._options.properties)
-            store.write_marker("location-check", "driver")  # a location that cannot hold claims fails here
+            store.write_marker("location-check", "driver")  # fails here when the location cannot hold claims
             self._planner = BatchPlanner(self._options, KinesisService(self._options), store)
         return self._planner

@@ -1,4 +1,4 @@
-"""The options of a Spark job that reads. Each is declared once, as a property with the option's short name as second spelling (C1)."""
+"""The options of a Spark job that reads. Each is declared once, as a property with the option's short name as an alias (C1)."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from .continuous_options import CONTINUOUS_PROPERTIES, ContinuousSettings
 
 _GROUP = "Spark"
 SPARK_OPTIONS = ("path", "checkpointlocation")
-"""Options of Spark itself, which it passes on with ours."""
+"""Spark's own options, which it passes to the source with the others."""
 FAN_OUT_RULE_MS = 5_000
-"""SubscribeToShard: not again within 5 s of the last success (API reference; F9)."""
+"""SubscribeToShard may not be called again within 5 s of a success (API reference; F9)."""
 
 STREAM = text("flink.spark.stream", "The stream, name or ARN. Option `stream`.", group=_GROUP, aliases=("stream",))
 STREAMS = text(
@@ -233,10 +233,10 @@ def _metadata_location(properties: Properties) -> str:
     location = properties.value(METADATA_LOCATION)
     if location is None:
         raise ConfigurationError("metadataLocation", None, valid)
-    if is_batch:  # a wrong location fails here, before anything runs
+    if is_batch:  # fails here for a wrong location, before anything runs
         claim_store_of(location, properties)
     elif location.startswith("dynamodb:"):
-        reason = "DynamoDB keeps claims, of mode BATCH"
+        reason = "DynamoDB can hold the claims of mode BATCH only"
         raise ConfigurationError("metadataLocation", location, "a folder or s3://bucket/prefix", reason=reason)
     else:
         write_once_store_of(location, "metadataLocation", properties)
@@ -244,7 +244,7 @@ def _metadata_location(properties: Properties) -> str:
 
 
 def warn_of_unknown_options(properties: Properties, ours: Sequence[Property[Any]]) -> None:
-    """Warn of every key that is neither a declared property nor an option of these, with the nearest one (C1)."""
+    """Warn of every key that is neither a declared property nor one of these options, and name the nearest one (C1)."""
     known = {alias.lower(): alias for option in ours for alias in option.aliases}
     declared = {key.key.lower() for key in declared_properties()}
     for key in properties:

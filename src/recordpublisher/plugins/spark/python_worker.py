@@ -1,6 +1,7 @@
 """WorkerLoop: one event loop for each Python process of Spark, and the clients that are kept open between batches.
 
-It is made when first needed, and the process id is checked: Spark forks its workers, and a loop made before the fork would be a dead copy.
+It is made at the first use, and the process id is checked: Spark forks its workers, and in a forked process the thread of an inherited loop
+does not run.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class WorkerLoop:
             future.cancel()
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine in the background. An error that it raises is logged, too."""
+        """Run a coroutine in the background. Its error is logged and kept in the future."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         self._background.add(future)
         future.add_done_callback(self._ended)
@@ -50,7 +51,7 @@ class WorkerLoop:
     def _ended(self, future: Future[Any]) -> None:
         self._background.discard(future)
         if not future.cancelled() and (error := future.exception()) is not None:
-            is_ours = isinstance(error, RecordPublisherError)  # its message is enough, without a traceback
+            is_ours = isinstance(error, RecordPublisherError)  # its message is enough
             LOG.error(
                 "work in the background failed: %s: %s",
                 type(error).__name__,
@@ -59,7 +60,7 @@ class WorkerLoop:
             )
 
     def cached(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The object of that key, made once for this process. Call it from the one thread that runs Spark's tasks."""
+        """The object of a key, made at the first call in this process. Call it only in the thread that runs Spark's tasks."""
         if key not in self._cache:
             self._cache[key] = make()
         return cast("T", self._cache[key])
@@ -69,7 +70,7 @@ class WorkerLoop:
         self._cache.pop(key, None)
 
     def freeze_heap(self) -> None:
-        """Take everything that exists now out of garbage collection, at the first call only; call it once clients are open.
+        """At the first call, exclude all existing objects from garbage collection; call it once the clients are open.
 
         The modules of Spark and the AWS SDK are hundreds of thousands of objects. Scanning them again and again took a quarter of the CPU
         of a read over 900 shards.
@@ -92,7 +93,7 @@ def worker_loop() -> WorkerLoop:
 
 
 LOG_VARIABLE = "RECORDPUBLISHER_SPARK_LOG"
-"""The level, an environment variable of the driver."""
+"""An environment variable of the driver with the log level."""
 
 
 def log_to_stderr() -> None:

@@ -1,1 +1,4 @@
-"""One conditional store with a back end for each kind of place; state, claims and objects stand on it. Start at `conditional_store.py`."""
+"""Stores: one conditional store with a back end for each kind of location; state, claims and write-once objects use it.
+
+Start at `conditional_store.py`. The back ends are `folder.py`, `s3.py`, `dynamodb.py` and `sql/`.
+"""

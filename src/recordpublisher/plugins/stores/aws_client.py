@@ -1,4 +1,4 @@
-"""AwsService: one client of S3 or DynamoDB with the job's credentials. It translates the SDK's errors."""
+"""AwsService: a client of S3 or DynamoDB with the job's credentials, which translates the SDK's errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NOT_FOUND = {"NoSuchKey", "404", "ResourceNotFoundException"}
 
 
 class ConditionFailedError(Exception):
-    """The condition of a write did not hold, or the service could not tell because of another write at the same time."""
+    """The condition of a write did not hold, or a concurrent write kept the service from checking it."""
 
 
 class NotFoundError(Exception):
@@ -42,7 +42,7 @@ class AwsService:
         self._client: Any = None
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
-        """One call; the SDK retries what may pass, with jitter, in five attempts at most.
+        """One call; the SDK retries transient errors with jitter, five attempts at most.
 
         Raises: ConditionFailedError, NotFoundError, StateError for everything else.
         """

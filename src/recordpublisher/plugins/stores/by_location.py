@@ -1,4 +1,4 @@
-"""Which store a location means: a path or file:, s3://bucket/prefix, dynamodb://table/job, sqlite: or postgresql:."""
+"""Finds the store for a location: a path or file:, s3://bucket/prefix, dynamodb://table/job, sqlite: or postgresql:."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FORMS = {
 
 
 def back_end_of(location: str) -> str:
-    """FILE, S3, DYNAMODB or SQL; the scheme itself, if it is none of ours. What has no scheme is a path."""
+    """FILE, S3, DYNAMODB or SQL; for any other scheme the scheme itself. A location without a scheme is a path."""
     if location.startswith("file:"):
         return "FILE"
     scheme = location.partition("://")[0].partition("+")[0].lower() if "://" in location else ""
@@ -34,8 +34,8 @@ def back_end_of(location: str) -> str:
 def conditional_store_of(
     location: str, key: str, properties: Properties, back_ends: tuple[str, ...] = tuple(_FORMS), *, job: str = ""
 ) -> ConditionalStore:
-    """The store at a location that stood at the property `key`. `properties` have region and credentials; `job` is needed by SQL alone,
-    whose locations do not name one. Raises: ConfigurationError, also for a back end that is not among `back_ends`."""
+    """The store at a location, the value of the property `key`. `properties` have region and credentials; only SQL needs `job`, since its
+    locations do not name one. Raises: ConfigurationError, also for a back end that is not among `back_ends`."""
     back_end = back_end_of(location)
     if back_end not in back_ends:
         forms = [_FORMS[each] for each in back_ends]
@@ -68,5 +68,5 @@ def claim_store_of(location: str, properties: Properties) -> ClaimStore:
 
 
 def write_once_store_of(location: str, key: str, properties: Properties) -> WriteOnceStore:
-    """The object store at a location that stood at the property `key`. Raises: ConfigurationError."""
+    """The write-once store at a location, the value of the property `key`. Raises: ConfigurationError."""
     return WriteOnceStore(conditional_store_of(location, key, properties, ("FILE", "S3")))

@@ -1,4 +1,4 @@
-"""ClaimStore: what was read in a batch is written once, before any of it is emitted, and the first writer wins."""
+"""ClaimStore: stores once what a task has read, before any of it is emitted; the first writer wins."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _VALID = "one place that the driver and every executor can read and write"
 
 @dataclass(frozen=True, slots=True)
 class BatchId:
-    """Whose claims: the query, the batch's number, and the random id of its plan.
+    """Identifies a batch: the query, the batch's number, and the random id of its plan.
 
-    The plan tells apart what a number alone would mix up: claims of a checkpoint that was deleted, or a driver that lives on beside its
-    successor.
+    The number alone is not enough: a deleted checkpoint, or a driver that still runs beside its successor, may have claims with the same
+    number.
     """
 
     query: str
@@ -30,15 +30,15 @@ class BatchId:
 
     @property
     def prefix(self) -> str:
-        """The folder of the batch's claims; numbers have ten digits, so that names sort as they do."""
+        """The folder of the batch's claims. Numbers have ten digits, so that names sort as numbers do."""
         return f"{self.query}/{self.batch:010d}-{self.plan}/"
 
 
 class ClaimStore:
     """Claims by batch and name: `<query>/<batch>-<plan>/<name>`. All calls block and are safe from many threads and processes at once.
 
-    `open_store` makes a conditional store for each call: one with a client belongs to the event loop of its call. A store that waits for
-    nothing (`needs_loop` is false) is called without an event loop.
+    `open_store` makes a conditional store for each call, since a store with a client belongs to the event loop of its call. A store that
+    never awaits anything (`needs_loop` is false) is called without an event loop.
     """
 
     def __init__(self, open_store: Callable[[], ConditionalStore], *, needs_loop: bool = True) -> None:
@@ -46,7 +46,7 @@ class ClaimStore:
         self._run: Callable[[Coroutine[Any, Any, Any]], Any] = run_sync if needs_loop else _run_without_loop
 
     def put_if_absent(self, batch: BatchId, name: str, claim: bytes) -> bytes:
-        """Store durably unless somebody was first; returns what is stored: the claim given, or the winner's."""
+        """Store a claim durably unless there is one; returns the stored claim: this one, or the earlier one."""
         return self._call(lambda store: _put_if_absent(store, batch.prefix + name, claim))
 
     def get(self, batch: BatchId, name: str) -> bytes | None:
@@ -68,7 +68,7 @@ class ClaimStore:
         self._call(purge)
 
     def write_marker(self, query: str, token: str) -> None:
-        """Store a token for `check_marker`. Raises: ConfigurationError when the location cannot hold claims."""
+        """Store a marker for `check_marker`. Raises: ConfigurationError when the location cannot hold claims."""
         try:
             self._call(lambda store: _put_if_absent(store, _marker_name(query, token), token.encode()))
         except Exception as error:
@@ -76,7 +76,7 @@ class ClaimStore:
             raise ConfigurationError(KEY, self._open_store().place, _VALID, reason=reason) from error
 
     def check_marker(self, query: str, token: str) -> None:
-        """Raises: ConfigurationError when the token is not there: this process looks at another store than the driver."""
+        """Raises: ConfigurationError when there is no such marker: this process uses another store than the driver."""
         if self._call(lambda store: store.get(_marker_name(query, token))) is None:
             reason = "a task cannot see what the driver wrote there"
             raise ConfigurationError(KEY, self._open_store().place, _VALID, reason=reason)
@@ -99,7 +99,7 @@ def _run_without_loop(coroutine: Coroutine[Any, Any, T]) -> T:
     except StopIteration as end:
         result: T = end.value
         return result
-    raise ImpossibleStateError("the store waits for something, and there is no event loop")
+    raise ImpossibleStateError("the store awaited something without an event loop")
 
 
 async def _put_if_absent(store: ConditionalStore, name: str, value: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""ConditionalStore: small values by name, written only if nobody else has written meanwhile. State, claims and objects stand on it."""
+"""ConditionalStore: small values by name, written only if nobody else has written meanwhile. State and claims are kept in one."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from recordpublisher.publishers.errors import StateError
 class VersionedValue:
     """A value and the version under which it is stored.
 
-    Every write gets a new version. S3 is the exception: there a version is an ETag, so that equal values have equal versions. Whoever
-    compares versions puts something into the value that does not come back, for example a number that only rises.
+    Every write gets a new version, except in S3: there the version is the ETag, so equal values have equal versions. A caller that compares
+    versions must therefore never write the same value twice; it can include a counter, for example.
     """
 
     value: bytes
@@ -26,7 +26,7 @@ class VersionedValue:
 
 
 class ConflictError(StateError):
-    """A conditional write was refused. `current` is what is stored instead; None: nothing."""
+    """A conditional write was refused. `current` is the stored value; None: there is none."""
 
     def __init__(self, place: str, name: str, current: VersionedValue | None) -> None:
         self.current = current
@@ -37,56 +37,56 @@ class ConflictError(StateError):
 class ConditionalStore(ABC):
     """Values of one location by name. Safe for many processes at once; the calls of one store belong to one event loop.
 
-    A name is a path (`query/batch/group-0`). Every write is durable when it returns. One
-    whose response was lost is looked up by a mark of its own: ConflictError means that somebody else's value is there.
+    A name is a path (`query/batch/group-0`). Every write is durable when it returns. A write whose response was lost is recognised by its
+    version: ConflictError always means that somebody else's value is stored.
 
-    Raises everywhere: StateError when the store cannot be reached, RetriesExhaustedError when a database is away.
+    Every method raises: StateError when the store cannot be reached, RetriesExhaustedError when a database cannot.
     """
 
     poll_seconds: ClassVar[float] = 0.05
-    """How long to wait between two reads for what others write: a read may cost money."""
+    """How long to wait between two reads when polling for changes: a read may cost money."""
 
     place: str
     """The location, as messages name it: without a password."""
 
     @abstractmethod
     async def get(self, name: str) -> VersionedValue | None:
-        """What is stored under the name now, if anything."""
+        """The stored value; None when there is none."""
 
     @abstractmethod
     async def put_if_absent(self, name: str, value: bytes) -> str:
-        """Store a value where there is none; returns its version. Raises: ConflictError, with the value that is there."""
+        """Store a value if there is none; returns its version. Raises: ConflictError with the stored value."""
 
     @abstractmethod
     async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
-        """Replace the value of the expected version; returns the new version. Raises: ConflictError. A name without a value is never
-        written: it may have been deleted because its writer must not come back."""
+        """Replace the value if it has the expected version; returns the new version. Raises: ConflictError, also when there is no value: it
+        may have been deleted so that an old writer cannot return."""
 
     @abstractmethod
     async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
-        """Every value whose name begins so, by name in order. Not `consistent`: it may be a little old, for half the price."""
+        """Every value whose name has the prefix, sorted by name. Without `consistent` they may be slightly old, for half the price."""
 
     @abstractmethod
     async def list_versions(self, prefix: str) -> Mapping[str, str]:
-        """The versions alone, by name in order: a cheap way to see who has written."""
+        """Only the versions, sorted by name: a cheap way to detect writes."""
 
     @abstractmethod
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """The names alone, in order; with `before` those that sort before it."""
+        """Only the names, sorted; with `before` those that sort before it."""
 
     @abstractmethod
     async def delete(self, *names: str) -> None:
-        """Remove values. Those that are gone already do not matter."""
+        """Delete values. Names without a value are ignored."""
 
     async def close(self) -> None:  # noqa: B027 - optional on purpose
-        """Release what the store holds. It may be used again."""
+        """Release the store's resources. It may be used again."""
 
 
 def new_version() -> str:
-    """A version that no other write has."""
+    """A random version, unique to one write."""
     return secrets.token_hex(8)
 
 
 async def pause(attempt: int) -> None:
-    """Before another attempt after a conflict: up to 0.1 s, doubled each time up to 3 s."""
+    """Wait before another attempt after a conflict: a random time up to 0.1 s, doubled with each attempt up to 3 s."""
     await asyncio.sleep(random.random() * 0.1 * 2 ** min(attempt, 5))  # noqa: S311 - jitter

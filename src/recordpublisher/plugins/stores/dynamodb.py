@@ -15,7 +15,7 @@ from .conditional_store import ConditionalStore, ConflictError, VersionedValue, 
 
 _CREATE_SECONDS = 60
 _ATTRIBUTES = {"#job": "job", "#item": "item", "#version": "version", "#value": "value"}
-"""Names in expressions stand for attributes: some of these are reserved words of DynamoDB."""
+"""Placeholders for attribute names in expressions: some of these names are reserved words of DynamoDB."""
 
 
 class DynamoDbStore(ConditionalStore):
@@ -25,7 +25,7 @@ class DynamoDbStore(ConditionalStore):
     """
 
     def __init__(self, uri: str, key: str, properties: Properties) -> None:
-        """`key` is the property that the URI stood at. Raises: ConfigurationError."""
+        """`key` is the property that has the URI. Raises: ConfigurationError."""
         parts = urlsplit(uri)
         if parts.scheme != "dynamodb" or not parts.netloc or not parts.path.strip("/"):
             raise ConfigurationError(key, mask_passwords(uri), "dynamodb://table/job")
@@ -47,7 +47,7 @@ class DynamoDbStore(ConditionalStore):
             try:
                 return await self._update(name, value, "attribute_not_exists(#item)", {})
             except ConflictError as error:
-                if error.current is not None:  # else it was deleted meanwhile
+                if error.current is not None:  # otherwise it was deleted meanwhile
                     raise
 
     async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
@@ -95,14 +95,14 @@ class DynamoDbStore(ConditionalStore):
                 await self._call("UpdateItem", **given)
         except ConditionFailedError as error:
             current = await self.get(name)
-            if current is None or current.version != version:  # else a retry of the SDK met its own first try
+            if current is None or current.version != version:  # otherwise an SDK retry met its own first attempt
                 raise ConflictError(self.place, name, current) from error
         return version
 
     async def _query(
         self, prefix: str, attributes: tuple[str, ...] = (), before: str | None = None, consistent: bool = True
     ) -> AsyncIterator[dict[str, Any]]:
-        """The job's items by name in order; none when there is no table. With `before`, that name itself may be among them."""
+        """The job's items, sorted by name; none when there is no table. With `before`, that name itself may be among them."""
         conditions, values = ["#job = :job"], {":job": {"S": self._job}}
         if before is not None and before < prefix:
             return
@@ -159,7 +159,7 @@ class DynamoDbStore(ConditionalStore):
                 BillingMode="PAY_PER_REQUEST",
             )
         except StateError as error:
-            if "ResourceInUseException" not in str(error):  # another process creates it
+            if "ResourceInUseException" not in str(error):  # another process is creating it
                 raise
         for _ in range(_CREATE_SECONDS):
             if (await self._call("DescribeTable"))["Table"]["TableStatus"] == "ACTIVE":

@@ -1,4 +1,4 @@
-"""State stores: each subtask's snapshot under its generation, over a conditional store (S6). The four kinds stand at the end."""
+"""State stores: each subtask's snapshot with its generation, in a conditional store (S6). The four kinds are at the end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ATTEMPTS = 10
 
 @dataclass(frozen=True, slots=True)
 class StateEntry:
-    """What is stored for a subtask. `checkpoint` counts the stores of a generation, so that no value is ever written twice."""
+    """The stored entry of a subtask. `checkpoint` counts the checkpoints of a generation, so that no value is ever written twice."""
 
     generation: int = 0
     checkpoint: int = 0
@@ -56,10 +56,10 @@ class StateEntry:
 
 
 class ConditionalStateStore(StateStore):
-    """Owns the last version that this process has written of each subtask's entry.
+    """Owns the version of each subtask's entry that this process has last written.
 
-    A start replaces the entry by one with a higher generation. From then on no earlier start knows the entry's version, and a store is
-    possible only for the version that is known: neither a replaced process nor a delayed retry can bring back an older position.
+    Each start replaces the entry by one with a higher generation. An entry can be replaced only by a process that knows its version, and
+    earlier starts do not know the new one. So neither a replaced process nor a delayed retry can bring back an older position.
     """
 
     def __init__(self, store: ConditionalStore) -> None:
@@ -72,7 +72,7 @@ class ConditionalStateStore(StateStore):
         return [entry.snapshot for _, entry in entries.values() if entry.snapshot is not None]
 
     async def open_generation(self, subtask: int) -> int:
-        """The next number; later stores of this subtask's earlier starts raise FencedError."""
+        """Take the next generation. From then on `store` raises FencedError for earlier starts of this subtask."""
         for attempt in range(_ATTEMPTS):
             entries = await self._entries()
             generation = max((entry.generation for _, entry in entries.values()), default=0) + 1
@@ -83,7 +83,7 @@ class ConditionalStateStore(StateStore):
                 await pause(attempt)
             else:
                 return generation
-        raise StateError(f"{self._place(subtask)} is opened by others again and again")
+        raise StateError(f"{self._place(subtask)} cannot be opened: other processes open it again and again")
 
     async def store(self, subtask: int, generation: int, state: State) -> None:
         """Replace the subtask's snapshot. Raises: FencedError when a later start of the subtask owns it."""
@@ -94,11 +94,11 @@ class ConditionalStateStore(StateStore):
             self._check_owner(subtask, generation, known.generation)
             try:
                 await self._write(subtask, StateEntry(generation, known.checkpoint + 1, dict(state)), version)
-            except ConflictError as error:  # our own, when an earlier write came through whose response was lost
+            except ConflictError as error:  # our own value, if an earlier write succeeded and its response was lost
                 self._adopt(subtask, generation, error.current)
             else:
                 return
-        raise StateError(f"{self._place(subtask)} is written by others again and again")
+        raise StateError(f"{self._place(subtask)} cannot be written: other processes write it again and again")
 
     async def close(self) -> None:
         """Close the conditional store."""
@@ -113,7 +113,7 @@ class ConditionalStateStore(StateStore):
         self._known[subtask] = written, entry
 
     def _adopt(self, subtask: int, generation: int, current: VersionedValue | None) -> None:
-        """Go on from what is stored, if it is of this generation. Raises: FencedError."""
+        """Continue from the stored entry, if it is of this generation. Raises: FencedError."""
         entry = StateEntry() if current is None else StateEntry.from_bytes(current.value, self._place(subtask))
         self._check_owner(subtask, generation, entry.generation)
         self._known[subtask] = "" if current is None else current.version, entry
@@ -125,7 +125,7 @@ class ConditionalStateStore(StateStore):
             )
 
     async def _entries(self) -> dict[str, tuple[str, StateEntry]]:
-        """Version and entry by name, in the subtasks' order."""
+        """Version and entry by name, in the order of the subtasks."""
         stored = await self._store.list(_PREFIX)
         entries = {
             name: (value.version, StateEntry.from_bytes(value.value, f"{name} in {self._store.place}"))
@@ -142,10 +142,10 @@ def _name(subtask: int) -> str:
 
 
 class FileStateStore(ConditionalStateStore):
-    """State in a folder, local or on a network: a folder `subtask-0.versions` for each subtask, with its snapshot as one file of JSON."""
+    """State in a folder, local or on a network: a folder `subtask-0.versions` for each subtask, with its snapshot as one JSON file."""
 
     def __init__(self, folder: Path | str | Properties) -> None:
-        """`folder` is made when missing; with properties it is `flink.state.uri`, a path or file:// URI. Raises: ConfigurationError."""
+        """`folder` is created if missing; with properties it is `flink.state.uri`, a path or file:// URI. Raises: ConfigurationError."""
         place = _folder_of(folder) if isinstance(folder, Properties) else Path(folder)
         try:
             place.mkdir(parents=True, exist_ok=True)
@@ -158,9 +158,9 @@ class FileStateStore(ConditionalStateStore):
 
 
 class S3StateStore(ConditionalStateStore):
-    """State in S3: an object for each subtask, `<prefix>/subtask-0`, written on the condition that it has not changed.
+    """State in S3: an object for each subtask, `<prefix>/subtask-0`, written only if it has not changed.
 
-    The bucket's credentials need GetObject, PutObject and ListBucket.
+    The credentials need GetObject, PutObject and ListBucket.
     """
 
     def __init__(self, properties: Properties) -> None:
@@ -171,7 +171,7 @@ class S3StateStore(ConditionalStateStore):
 
 
 class DynamoDbStateStore(ConditionalStateStore):
-    """State in DynamoDB: an item for each subtask, written on the condition that it has not changed.
+    """State in DynamoDB: an item for each subtask, written only if it has not changed.
 
     One table may serve many jobs (`dynamodb://table/job`). An item holds 400 KB, enough for more than a thousand shards a subtask.
     """
@@ -184,10 +184,10 @@ class DynamoDbStateStore(ConditionalStateStore):
 
 
 class SqlStateStore(ConditionalStateStore):
-    """State in PostgreSQL or SQLite: a row for each subtask in the table `recordpublisher_state`, which jobs share by `flink.job.name`."""
+    """State in PostgreSQL or SQLite: a row for each subtask in the table `recordpublisher_state`. Jobs share it, by `flink.job.name`."""
 
     def __init__(self, properties: Properties) -> None:
-        """Raises: ConfigurationError without a database URI at `flink.state.uri` or without a name of the job."""
+        """Raises: ConfigurationError when `flink.state.uri` is no database URI or `flink.job.name` is not set."""
         from .sql.sql_store import SqlStore
 
         uri, job = properties.value(STATE_URI), properties.value(JOB_NAME)
@@ -197,7 +197,7 @@ class SqlStateStore(ConditionalStateStore):
         super().__init__(self._rows)
 
     async def open_generation(self, subtask: int) -> int:
-        """The next number. A predecessor that is suspended in a transaction is ended first: it would hold its locks."""
+        """Take the next generation. First end the session of a predecessor that is suspended in a transaction: it would hold its locks."""
         await self._rows.end_sessions(str(subtask))
         return await super().open_generation(subtask)
 

@@ -1,4 +1,4 @@
-"""FolderStore: a conditional store in a folder, without locks: a value is replaced by renaming the file that names its version."""
+"""FolderStore: a conditional store in a folder, without locks. Renaming the file that names the version replaces a value."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .durable_files import make_folder, sync, write_file
 T = TypeVar("T")
 _SUFFIX, _POINTER, _VALUE = ".versions", "current-", "value-"
 _PLAIN_FILE = "file"
-"""The version of a plain file, as earlier formats have them: it is read, so that who knows the formats can refuse it, and never written."""
+"""The version of a plain file, as earlier formats have them. It can be read, so that the reader can refuse the format, and not written."""
 _NAME_TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
-"""What a rename of a folder to a name that is taken fails with (POSIX allows both)."""
+"""The errors of renaming a folder to a name that is taken (POSIX allows both)."""
 _ATTEMPTS = 1000
 _PAUSE_SECONDS = 0.001
 
@@ -30,23 +30,24 @@ _PAUSE_SECONDS = 0.001
 class FolderStore(ConditionalStore):
     """Owns a folder `NAME.versions` for each name, with two files: `value-V` and the empty `current-V`, where V is the version.
 
-    A first value is a whole folder, renamed to its place: that fails if there is one. A later one is written beside, then `current-V` is
-    renamed to `current-W`: that fails if somebody was faster, because the old name is gone. So nobody holds a lock, and a process that was
-    suspended in the middle of a write stops nobody and overwrites nothing. It needs a file system with atomic renames, local or network.
+    The first value is written as a whole folder and renamed to its name, which fails if the name is taken. A later value is written into
+    the folder, then `current-V` is renamed to `current-W`, which fails if another process was faster, because the old name is gone. So
+    nobody holds a lock, and a process that was suspended during a write blocks nobody and overwrites nothing. The file system, local or
+    network, needs atomic renames.
     """
 
     def __init__(self, root: str | Path, *, in_thread: bool = True) -> None:
-        """Not `in_thread`: the calls block, for those who have no event loop."""
+        """Without `in_thread` the calls block, for callers without an event loop."""
         self._root = Path(root)
         self._uses_threads = in_thread
         self.place = str(root)
 
     async def get(self, name: str) -> VersionedValue | None:
-        """Read the two files."""
+        """Read the version's name, then its value."""
         return await self._run(lambda: _read(self._path(name)))
 
     async def put_if_absent(self, name: str, value: bytes) -> str:
-        """Rename a folder to its place."""
+        """Rename a new folder to the name."""
         return await self._run(lambda: self._put_if_absent(name, value))
 
     async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
@@ -54,7 +55,7 @@ class FolderStore(ConditionalStore):
         return await self._run(lambda: self._compare_and_set(name, value, expected))
 
     async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
-        """Read the folders whose names begin so."""
+        """Read the folders whose names have the prefix."""
 
         def values() -> dict[str, VersionedValue]:
             found = {name: _read(self._path(name)) for name in self._names(prefix)}
@@ -63,7 +64,7 @@ class FolderStore(ConditionalStore):
         return await self._run(values)
 
     async def list_versions(self, prefix: str) -> dict[str, str]:
-        """List the folders whose names begin so."""
+        """List the folders whose names have the prefix."""
 
         def versions() -> dict[str, str]:
             found = {name: _version(self._path(name)) for name in self._names(prefix)}
@@ -72,11 +73,11 @@ class FolderStore(ConditionalStore):
         return await self._run(versions)
 
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """List the folders above alone."""
+        """List only the folders above the values."""
         return await self._run(lambda: self._names(prefix, before))
 
     async def delete(self, *names: str) -> None:
-        """Rename each folder out of the way, then remove it: a late write finds no folder."""
+        """Rename each folder, then remove it: a late write does not find it."""
 
         def delete() -> None:
             for name in names:
@@ -88,7 +89,7 @@ class FolderStore(ConditionalStore):
         return self._root / f"{name}{_SUFFIX}"
 
     async def _run(self, work: Callable[[], T]) -> T:
-        """A write that was begun is finished, also when nobody waits for it any more."""
+        """Run file operations. A write that has begun is finished even if its caller is cancelled."""
         try:
             return await asyncio.to_thread(work) if self._uses_threads else work()
         except OSError as error:
@@ -105,12 +106,12 @@ class FolderStore(ConditionalStore):
                 (aside / f"{_POINTER}{version}").touch()
                 sync(aside)
                 aside.rename(path)
-            except FileNotFoundError:  # an empty parent was removed by a delete just now
+            except FileNotFoundError:  # a concurrent delete has removed the empty parent
                 continue
             except OSError as error:
                 if error.errno not in _NAME_TAKEN:
                     raise
-                if (current := _read(path)) is not None:  # else it was deleted since then
+                if (current := _read(path)) is not None:  # otherwise it was deleted since then
                     raise ConflictError(self.place, name, current) from error
             else:
                 sync(path.parent)
@@ -126,7 +127,7 @@ class FolderStore(ConditionalStore):
             sync(path)
             (path / f"{_POINTER}{expected}").rename(pointer)
         except FileNotFoundError as error:
-            if not pointer.exists():  # else a network file system has sent the rename twice
+            if not pointer.exists():  # otherwise a network file system has sent the rename twice
                 written.unlink(missing_ok=True)
                 raise ConflictError(self.place, name, _read(path)) from error
         with contextlib.suppress(FileNotFoundError):  # deleted since then
@@ -135,7 +136,7 @@ class FolderStore(ConditionalStore):
         return version
 
     def _names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """The names that begin so, sorted."""
+        """The names with the prefix, sorted."""
         found: list[str] = []
         waiting = [prefix.rpartition("/")[0]]
         while waiting:
@@ -144,7 +145,7 @@ class FolderStore(ConditionalStore):
                 path = f"{above}/{child}" if above else child
                 name = path.removesuffix(_SUFFIX)
                 if not name.startswith(prefix) or (before is not None and name >= before):
-                    continue  # what is in a folder that sorts behind `before` does so too
+                    continue  # everything inside a folder that sorts after `before` sorts after it too
                 if is_folder and name == path:
                     waiting.append(path)
                 else:
@@ -166,7 +167,7 @@ class FolderStore(ConditionalStore):
 
 
 def _read(path: Path) -> VersionedValue | None:
-    """The current value: read again when it was replaced between the two files."""
+    """The current value; read again if it was replaced between reading version and value."""
     while (version := _version(path)) is not None:
         with contextlib.suppress(FileNotFoundError):
             file = path.with_suffix("") if version == _PLAIN_FILE else path / f"{_VALUE}{version}"
@@ -175,7 +176,7 @@ def _read(path: Path) -> VersionedValue | None:
 
 
 def _version(path: Path) -> str | None:
-    """The version that the pointer names. While it is renamed a listing may show both names or none: then list again."""
+    """The version that the pointer file names. During its rename a listing may show both names or none: then list again."""
     for _ in range(_ATTEMPTS):
         try:
             names = os.listdir(path)

@@ -21,14 +21,14 @@ _ATTEMPTS = 10
 class S3Store(ConditionalStore):
     """Owns the client of a bucket. The version of an object is its ETag.
 
-    Each write carries a random id as metadata of the object, so that a write that was refused because its own first try came through is
-    told from one that somebody else won. The credentials need GetObject, PutObject, DeleteObject and ListBucket.
+    Each write has a random id in the object's metadata. It shows whether a refused write met its own first attempt or another process's
+    write. The credentials need GetObject, PutObject, DeleteObject and ListBucket.
     """
 
     poll_seconds = 0.5
 
     def __init__(self, uri: str, key: str, properties: Properties) -> None:
-        """`key` is the property that the URI stood at. Raises: ConfigurationError."""
+        """`key` is the property that has the URI. Raises: ConfigurationError."""
         parts = urlsplit(uri)
         if parts.scheme != "s3" or not parts.netloc or parts.query:
             raise ConfigurationError(key, mask_passwords(uri), "s3://bucket/prefix")
@@ -51,7 +51,7 @@ class S3Store(ConditionalStore):
         return await self._put(name, value, expected)
 
     async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
-        """List, then read each object; several at a time."""
+        """List, then read the objects, several at a time."""
         names = await self.list_names(prefix)
         values: dict[str, VersionedValue] = {}
         for start in range(0, len(names), _CONCURRENCY):
@@ -61,7 +61,7 @@ class S3Store(ConditionalStore):
         return values
 
     async def list_versions(self, prefix: str) -> dict[str, str]:
-        """List; S3 does it by name in order."""
+        """List; S3 sorts by name."""
         return {name: version async for name, version in self._listed(prefix)}
 
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
@@ -96,9 +96,9 @@ class S3Store(ConditionalStore):
                 current = None if found is None else found[0]
                 if expected != (None if current is None else current.version):
                     raise ConflictError(self.place, name, current) from error
-                # refused because of a write at the same time, which then failed: nothing has changed
+                # refused because of a concurrent write, which then failed: nothing has changed
             await pause(attempt)
-        raise StateError(f"{name} in {self.place} could not be written: others write it again and again")
+        raise StateError(f"{name} in {self.place} could not be written: other processes write it again and again")
 
     async def _get(self, name: str) -> tuple[VersionedValue, str] | None:
         """An object, and the id of the write that made it."""

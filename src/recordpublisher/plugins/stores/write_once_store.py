@@ -1,4 +1,4 @@
-"""WriteOnceStore: files and their manifests by name, each written once; over a conditional store that takes large values."""
+"""WriteOnceStore: objects by name, each written once, in a conditional store that accepts large values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .conditional_store import ConditionalStore, ConflictError
 class WriteOnceStore:
     """Objects named `folder/name`. Safe from many processes at once; the calls of one store belong to one event loop.
 
-    Raises everywhere: StateError when the store cannot be reached or written.
+    Every method raises: StateError when the store cannot be reached or written.
     """
 
     def __init__(self, store: ConditionalStore) -> None:
@@ -18,11 +18,11 @@ class WriteOnceStore:
 
     @property
     def poll_seconds(self) -> float:
-        """How long to wait between two reads for what others put: a read may cost money."""
+        """How long to wait between two reads when polling for new objects: a read may cost money."""
         return self._store.poll_seconds
 
     async def put_if_absent(self, name: str, content: bytes) -> bytes:
-        """Store durably unless somebody was first; returns what is stored: the content given, or the winner's."""
+        """Store an object durably unless the name is taken; returns the stored content: this one, or the earlier one."""
         try:
             await self._store.put_if_absent(name, content)
         except ConflictError as error:
@@ -30,22 +30,22 @@ class WriteOnceStore:
         return content
 
     async def put(self, name: str, content: bytes) -> None:
-        """Store durably under a name that nobody else uses. If it is there already, an earlier attempt came through."""
+        """Store an object durably under a name that nobody else uses. If it exists already, an earlier attempt has succeeded."""
         await self.put_if_absent(name, content)
 
     async def get(self, name: str) -> bytes | None:
-        """What is stored under the name, if anything."""
+        """The stored object; None when there is none."""
         found = await self._store.get(name)
         return None if found is None else found.value
 
     async def names(self, prefix: str) -> list[str]:
-        """The names that begin so, sorted; the prefix has the whole folder."""
+        """The names with this prefix, sorted."""
         return list(await self._store.list_names(prefix))
 
     async def delete(self, names: Iterable[str]) -> None:
-        """Remove objects; those that are gone already do not matter."""
+        """Delete objects. Names without an object are ignored."""
         await self._store.delete(*names)
 
     async def close(self) -> None:
-        """Release what the store holds. It may be used again."""
+        """Release the store's resources. It may be used again."""
         await self._store.close()

@@ -10,7 +10,7 @@ def word(subtask, records, behind=None, **more):
     return SubtaskProgress(subtask, records, behind_ms=behind, **given)
 
 
-def test_the_newest_words_are_added_up_and_the_rate_is_since_the_last_look():
+def test_the_newest_reports_are_summed_and_the_rate_is_since_the_last_sample():
     meter = JobProgressMeter()
     assert not meter.has_reports
     meter.update(word(0, 100, behind=500))
@@ -23,14 +23,14 @@ def test_the_newest_words_are_added_up_and_the_rate_is_since_the_last_look():
     assert (second.records, second.per_second, second.behind_ms) == (350, 50.0, 2_500)
 
 
-def test_a_person_reads_what_counts_only():
+def test_the_text_omits_counts_of_zero():
     meter = JobProgressMeter()
     meter.update(word(0, 1_234, behind=1_500, skipped=2, held_shards=1))
 
     assert str(meter.sample(1.0)) == "1,234 records, 0/s, 2 shards open, 1 held, 2 skipped, 1.5 s behind"
 
 
-def test_it_travels_from_a_subtask_as_json():
+def test_progress_is_sent_as_json():
     shard = {"millisBehindLatest": 40, "skippedRecords": 1, "deadLetters": 2}
     unread = {"millisBehindLatest": -1, "skippedRecords": 0, "deadLetters": 0}
     own = {"records": 7, "openShards": 2, "idleShards": 1, "heldShards": 0}

@@ -96,7 +96,7 @@ def test_a_second_sigterm_exits_at_once(properties, tmp_path):
     assert end(job, seconds=60) == 1
 
 
-def test_a_failed_subtask_brings_the_job_down_with_its_error(properties, tmp_path):
+def test_a_failed_subtask_ends_the_job_with_its_error(properties, tmp_path):
     path = job_file(tmp_path, {**properties, "flink.watermark.timestamp.field": "missing"})
     job = start_job(path, "--parallelism", "2")
 
@@ -107,7 +107,7 @@ def test_a_failed_subtask_brings_the_job_down_with_its_error(properties, tmp_pat
     assert "Traceback" not in told
 
 
-def test_a_killed_subtask_brings_the_job_down_and_the_others_drain(properties, tmp_path):
+def test_a_killed_subtask_ends_the_job_and_the_others_drain(properties, tmp_path):
     path = job_file(tmp_path, properties)
     job = start_job(path, "--parallelism", "2")
     wait_until(lambda: len(numbers(tmp_path)) == COUNT)
@@ -151,7 +151,7 @@ def test_a_bad_property_is_one_line_and_exit_code_2(properties, tmp_path, wrong,
     assert "hunter2" not in line
 
 
-def test_several_subtasks_say_2_for_a_bad_property_too(properties, tmp_path):
+def test_several_subtasks_exit_with_2_for_a_bad_property_too(properties, tmp_path):
     job = start_job(job_file(tmp_path, {**properties, "flink.sink": "nowhere"}), "--parallelism", "2")
     assert job.wait(timeout=60) == 2
 
@@ -170,7 +170,7 @@ def test_json_logs_are_json_to_the_last_line(properties, tmp_path):
     assert "cannot be deserialised" in last["message"]
 
 
-def test_json_logs_tell_the_progress(properties, tmp_path):
+def test_json_logs_have_the_progress(properties, tmp_path):
     path = job_file(tmp_path, properties)
     job = start_job(path, "--log-format", "json")
     wait_until(lambda: len(numbers(tmp_path)) == COUNT)

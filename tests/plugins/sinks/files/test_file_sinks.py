@@ -78,7 +78,7 @@ async def test_a_file_for_each_shard_and_checkpoint_named_by_its_range(tmp_path,
     assert await sink_in(tmp_path, kind).open(rp.SinkContext()) == [state(2)]
 
 
-async def test_what_was_not_committed_is_gone_after_a_crash(tmp_path, kind):  # S6
+async def test_uncommitted_files_are_deleted_after_a_crash(tmp_path, kind):  # S6
     dying = sink_in(tmp_path, kind)
     await dying.open(rp.SinkContext())
     await dying.write(batch(b"a"))
@@ -113,9 +113,7 @@ async def test_a_crash_after_the_commit_is_finished_by_the_next_start(tmp_path, 
     assert all_data(tmp_path, kind) == [b"a", b"b"]
 
 
-async def test_files_of_a_commit_that_was_cut_off_do_not_take_the_place_of_older_ones(
-    tmp_path, kind, monkeypatch
-):  # S6
+async def test_files_of_an_interrupted_commit_do_not_replace_older_ones(tmp_path, kind, monkeypatch):  # S6
     dying = sink_in(tmp_path, kind)
     await dying.open(rp.SinkContext())
     await dying.write(batch(b"committed"))
@@ -179,7 +177,7 @@ async def test_values_are_written_as_json(tmp_path, kind):
     assert (json.loads(value) if isinstance(value, str) else value) == {"n": 1}
 
 
-async def test_a_value_that_is_none_of_jsons_is_given_away(tmp_path, kind):  # S7
+async def test_a_value_that_json_cannot_represent_is_rejected(tmp_path, kind):  # S7
     given_away = []
 
     async def reject(record, reason):
@@ -201,7 +199,7 @@ async def test_a_folder_that_cannot_be_written_is_a_configuration_error(tmp_path
         await sink_in(tmp_path / "file", kind).open(rp.SinkContext())
 
 
-async def test_a_full_disk_is_told_and_nothing_counts(tmp_path, kind, monkeypatch):
+async def test_a_full_disk_is_an_error_and_nothing_is_committed(tmp_path, kind, monkeypatch):
     sink = sink_in(tmp_path, kind)
     await sink.open(rp.SinkContext())
     await sink.write(batch(b"a"))
@@ -218,7 +216,7 @@ async def test_a_full_disk_is_told_and_nothing_counts(tmp_path, kind, monkeypatc
     assert await sink_in(tmp_path, kind).open(rp.SinkContext()) is None
 
 
-async def test_a_full_buffer_asks_for_a_checkpoint(tmp_path, kind):
+async def test_a_full_buffer_requests_a_checkpoint(tmp_path, kind):
     asked = []
     sink = sink_in(tmp_path, kind, **{"flink.sink.file.buffer.bytes": 100})
     await sink.open(rp.SinkContext(request_checkpoint=lambda: asked.append(True)))
@@ -226,7 +224,7 @@ async def test_a_full_buffer_asks_for_a_checkpoint(tmp_path, kind):
     assert asked
 
 
-async def test_parquet_keeps_columns_and_lets_the_records_go(tmp_path):  # S6
+async def test_parquet_keeps_columns_and_releases_the_records(tmp_path):  # S6
     sink = sink_in(tmp_path, Parquet)
     await sink.open(rp.SinkContext())
     written = batch("1", "2")

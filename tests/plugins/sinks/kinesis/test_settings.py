@@ -21,7 +21,7 @@ def test_defaults():
     assert not made.aggregates
 
 
-def test_arguments_win_over_properties():
+def test_arguments_override_properties():
     given = {"flink.sink.kinesis.queue.limit": "5", "flink.sink.kinesis.ordering": "per_key"}
     made = settings(given, queue_limit=7, ordering="NONE", fail_on_error=False)
     assert (made.queue_limit, made.keeps_key_order, made.fails_on_error) == (7, False, False)
@@ -29,7 +29,7 @@ def test_arguments_win_over_properties():
     assert settings(given).keeps_key_order
 
 
-def test_the_keys_of_the_kpl_and_flinks_old_ones_are_understood():
+def test_the_keys_of_the_kpl_and_flinks_old_ones_are_accepted():
     made = settings({"aws.producer.collectionMaxCount": 50, "AggregationMaxCount": 9, "RateLimit": 150})
     assert (made.request_count, made.aggregate_count, made.records_per_second) == (50, 9, 1_500)
 
@@ -49,7 +49,7 @@ def test_c2_a_bad_value_names_its_key(key, value):
         settings({key: value})
 
 
-def test_c2_an_ordering_that_is_none():
+def test_c2_an_unknown_ordering_is_named():
     with pytest.raises(ConfigurationError, match="NONE, PER_KEY"):
         settings(ordering="BY_TIME")
 

@@ -60,7 +60,7 @@ async def committed(sink, *batches):
     await sink.flush(rp.Checkpoint(STATE))
 
 
-async def test_a_missing_table_is_made_for_records(uri, made):
+async def test_a_missing_table_is_created_for_records(uri, made):
     sink = made()
     await sink.open(rp.SinkContext())
     await committed(sink, batch(b"a"))
@@ -70,7 +70,7 @@ async def test_a_missing_table_is_made_for_records(uri, made):
     assert shown == [("shardId-0", "1", arrival, 1_700_000_000_500, b"a")]
 
 
-async def test_json_finds_its_way_into_the_types_of_columns(uri, made):
+async def test_json_values_are_converted_to_the_types_of_columns(uri, made):
     query(uri, "create schema shop")
     query(
         uri,
@@ -94,7 +94,7 @@ async def test_json_finds_its_way_into_the_types_of_columns(uri, made):
 BAD = [{"n": 2**40}, {"n": "word"}, {"n": None}, {"n": 1, "t": "nul \0"}, {"n": 7}, {"n": [1]}]
 
 
-async def test_bad_rows_are_given_away_and_the_others_are_written(uri, made):  # S7
+async def test_bad_rows_are_rejected_and_the_others_are_written(uri, made):  # S7
     query(uri, "create table t (n int not null unique, t text)")
     given_away = []
 
@@ -109,7 +109,7 @@ async def test_bad_rows_are_given_away_and_the_others_are_written(uri, made):  #
     assert sorted(number for number, _ in given_away) == list("234567")
 
 
-async def test_a_lost_connection_is_made_again_and_nothing_is_written_twice(uri, made):  # S6
+async def test_a_lost_connection_is_reopened_and_nothing_is_written_twice(uri, made):  # S6
     query(uri, "create table t (n int)")
     sink = made(**{"flink.sink.sql.table": "t"})
     await sink.open(rp.SinkContext())
@@ -125,7 +125,7 @@ async def test_a_lost_connection_is_made_again_and_nothing_is_written_twice(uri,
     assert query(uri, "select n, count(*) from t group by n order by n") == [(number, 500) for number in range(4)]
 
 
-async def test_a_commit_whose_answer_was_lost_is_not_repeated(uri, made):  # S6
+async def test_a_commit_whose_response_was_lost_is_not_repeated(uri, made):  # S6
     sink = made()
     query(uri, "create table t (n int)")
     sink = made(**{"flink.sink.sql.table": "t"})
@@ -141,7 +141,7 @@ async def test_a_commit_whose_answer_was_lost_is_not_repeated(uri, made):  # S6
 @pytest.mark.parametrize(
     "place", ["before its first lock", "holding the lock of its row", "holding the lock of opening"]
 )
-async def test_a_predecessor_suspended_in_its_transaction_holds_nobody_up(uri, made, place):  # S6
+async def test_a_predecessor_suspended_in_its_transaction_blocks_nobody(uri, made, place):  # S6
     """What SIGSTOP in the middle of a commit leaves behind."""
     positions = PositionTable("recordpublisher_positions", "job")
     sleeper = Database(uri, "uri", rp.Properties())
@@ -180,7 +180,7 @@ async def test_another_job_and_another_subtask_are_left_alone(uri, made):
     assert query(uri, pids) == [(3,)]
 
 
-async def test_a_server_that_is_not_there_is_told_without_the_password(tmp_path, made):  # C3
+async def test_an_unreachable_server_is_named_without_the_password(tmp_path, made):  # C3
     given = {
         "flink.sink.sql.uri": f"postgresql://me:hunter2@/db?host={tmp_path}",
         "flink.sql.transaction.maxretries": 1,

@@ -124,7 +124,7 @@ class Rejecting:
 BAD_VALUES = [["no object"], {"no": "column"}, {"n": "x" * 3}, {"n": 2**70}, {"n": 1, "at": "yesterday"}, {"n": None}]
 
 
-async def test_bad_rows_are_given_away_by_name_and_the_others_are_written(path):  # S7
+async def test_bad_rows_are_rejected_with_their_reason_and_the_others_are_written(path):  # S7
     query(path, "create table t (n int not null check (typeof(n) = 'integer'), at timestamp)")
     sink, rejecting = sink_on(path, **{"flink.sink.sql.table": "t"}), Rejecting()
     await sink.open(rejecting.context)
@@ -137,7 +137,7 @@ async def test_bad_rows_are_given_away_by_name_and_the_others_are_written(path):
     assert query(path, "select checkpoint from recordpublisher_positions") == [(1,)]
 
 
-async def test_a_value_too_deep_for_json_text_is_given_away_by_name(path):  # S7
+async def test_a_value_too_deep_for_json_text_is_rejected_with_its_reason(path):  # S7
     deep, rejected = [], []
     for _ in range(200_000):
         deep = [deep]
@@ -167,7 +167,7 @@ async def test_without_a_policy_a_bad_row_fails_and_nothing_is_written(path):  #
     assert query(path, "select count(*) from t") == [(0,)]
 
 
-async def test_the_same_record_goes_into_a_table_of_records_once(path):
+async def test_a_repeated_record_is_one_row_in_a_table_keyed_by_record(path):
     sink = sink_on(path)
     await sink.open(rp.SinkContext())
     for _ in range(2):
@@ -177,7 +177,7 @@ async def test_the_same_record_goes_into_a_table_of_records_once(path):
     assert query(path, "select data from records") == [(b"a",)]
 
 
-async def test_fields_do_not_pass_themselves_off_as_the_record(path):
+async def test_fields_do_not_replace_the_records_metadata(path):
     sink = sink_on(path)
     await sink.open(rp.SinkContext())
     await sink.write(with_values({"stream": "forged", "data": "forged", "n": 1}))
@@ -188,7 +188,7 @@ async def test_fields_do_not_pass_themselves_off_as_the_record(path):
     ]
 
 
-async def test_a_full_buffer_asks_for_a_checkpoint(path):
+async def test_a_full_buffer_requests_a_checkpoint(path):
     asked = []
     sink = sink_on(path, **{"flink.sink.sql.buffer.bytes": 1000})
     await sink.open(rp.SinkContext(request_checkpoint=lambda: asked.append(True)))
@@ -234,7 +234,7 @@ async def test_after_an_interrupted_commit_the_sink_commits_nothing_until_it_is_
     await sink.close()
 
 
-async def test_a_table_of_another_making_is_told_by_name_and_without_password(path):
+async def test_an_unsupported_database_is_an_error_without_the_password(path):
     with pytest.raises(rp.ConfigurationError) as raised:
         sink_on(path, **{"flink.sink.sql.uri": "mysql://me:hunter2@host/db"})
     assert "hunter2" not in str(raised.value)

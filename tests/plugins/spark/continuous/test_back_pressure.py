@@ -44,7 +44,7 @@ async def waiting_read(fetcher: Fetcher) -> asyncio.Task[None]:
     return waiting
 
 
-async def test_a_full_log_takes_more_when_the_query_has_read():
+async def test_a_full_log_accepts_rows_again_when_the_query_has_read():
     store, pressure = MemoryObjects(), BackPressure(50)
     fetcher, waiting = await full(store, pressure)
     query = Query(store, pressure=pressure)
@@ -70,7 +70,7 @@ async def test_a_fetcher_that_stops_does_not_wait_and_loses_nothing():
     assert query.rows("a") == list(range(15))
 
 
-async def test_what_an_earlier_start_has_left_counts():
+async def test_unread_entries_of_an_earlier_start_count():
     store = MemoryObjects()
     _, waiting = await full(store, BackPressure(50))
     waiting.cancel()
@@ -78,7 +78,7 @@ async def test_what_an_earlier_start_has_left_counts():
     (await waiting_read(again)).cancel()
 
 
-async def test_what_the_query_has_read_before_the_start_does_not_count():
+async def test_entries_read_before_the_start_do_not_count():
     store = MemoryObjects()
     _, waiting = await full(store, BackPressure(50))
     waiting.cancel()
@@ -98,7 +98,7 @@ def test_an_entry_that_the_query_planned_before_the_sink_counted_it_does_not_cou
     assert not pressure.is_full()
 
 
-async def test_s6_a_fetcher_that_waits_for_a_query_that_is_gone_ends_when_another_start_takes_over():
+async def test_s6_a_fetcher_that_waits_for_an_ended_query_ends_when_another_start_takes_over():
     store = MemoryObjects()
     _, waiting = await full(store, BackPressure(50, poll_seconds=0.01), clock=FastClock())
     await opened(store, SHARDS)

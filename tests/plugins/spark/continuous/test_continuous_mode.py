@@ -32,7 +32,7 @@ def test_every_record_once_by_fan_out_through_a_split_and_a_restart(spark, kines
     assert (offset["walVersion"], offset["records"]) == (2, 3500)
 
 
-def test_available_now_stops_at_the_tip_and_a_full_log_stops_nobody(spark, kinesis, tmp_path):
+def test_available_now_stops_at_the_tip_although_the_log_is_full(spark, kinesis, tmp_path):
     stream = kinesis("continuous-now", 3)
     few = {"maxRecordsPerBatch": 100, "walRollRecords": 50, "maxWalBytes": 5000}
     for count in (500, 300):

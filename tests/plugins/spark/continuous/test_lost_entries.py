@@ -31,13 +31,13 @@ async def go_on_from(query: Query, batch: int) -> None:
     await query.run_all()
 
 
-async def test_s5_a_checkpoint_of_batches_ago_is_refused_and_does_not_wait_for_ever():
+async def test_s5_a_checkpoint_older_than_the_log_is_refused_and_does_not_wait_forever():
     store = MemoryObjects()
     with pytest.raises(StateError, match="is gone: the checkpoint is older than what the log keeps"):
         await go_on_from(await query_with_history(store), 2)
 
 
-async def test_a_checkpoint_within_what_is_kept_goes_on():
+async def test_a_checkpoint_that_the_log_still_covers_continues():
     store = MemoryObjects()
     query = await query_with_history(store)
     before = query.batches
@@ -46,7 +46,7 @@ async def test_a_checkpoint_within_what_is_kept_goes_on():
     assert query.batches == {last + 1: before[last + 1]}
 
 
-async def test_s5_an_entry_that_was_removed_is_not_waited_for_while_others_come():
+async def test_s5_a_removed_entry_is_an_error_while_new_ones_arrive():
     store = MemoryObjects()
     query = await query_with_history(store)
     fetcher = await opened(store, SHARDS)
@@ -58,7 +58,7 @@ async def test_s5_an_entry_that_was_removed_is_not_waited_for_while_others_come(
         await query.run_all()
 
 
-async def test_s5_a_log_that_is_deleted_under_a_query_ends_it():
+async def test_s5_deleting_the_log_ends_the_query():
     store = MemoryObjects()
     query = await query_with_history(store)
     await store.delete(list(store.content))

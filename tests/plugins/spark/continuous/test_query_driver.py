@@ -64,13 +64,13 @@ def driver_of(store: WriteOnceStore, fetcher: ScriptedFetcher | None = None, **m
     return QueryDriver(options, planner, fetcher, pressure, worker_loop(), sleep=lambda seconds: None)
 
 
-def test_nothing_new_is_none_and_comes_with_a_later_call(store):
+def test_without_new_rows_there_is_no_batch_until_some_arrive(store):
     driver = driver_of(store)
     assert driver.next_offset(driver.initial_offset(), None) is None
     assert driver.next_offset(driver.initial_offset(), None).records == 24
 
 
-def test_the_rows_of_a_shard_are_handed_over_in_order(store):
+def test_the_rows_of_a_shard_are_returned_in_order(store):
     asyncio.run(fill(store))
     driver = driver_of(store)
     start = driver.initial_offset()
@@ -83,7 +83,7 @@ def test_the_rows_of_a_shard_are_handed_over_in_order(store):
         assert [int(row["sequenceNumber"]) for row in rows if row["shardId"] == shard.shard_id] == list(range(8))
 
 
-def test_bytes_of_a_batch_are_limited_about(store):
+def test_bytes_of_a_batch_are_limited_approximately(store):
     asyncio.run(fill(store))
     driver = driver_of(store, maxBytesPerBatch=1)
     assert driver.next_offset(driver.initial_offset(), None).records == 15
@@ -100,7 +100,7 @@ def test_available_now_waits_until_the_fetcher_has_reached_the_tips(store):
     assert fetcher.calls > 2
 
 
-def test_what_the_fetcher_died_of_ends_the_query(store):
+def test_an_error_of_the_fetcher_ends_the_query(store):
     driver = driver_of(store, ScriptedFetcher(store, FencedError("another start")))
     with pytest.raises(FencedError, match="another start"):
         driver.next_offset(driver.initial_offset(), None)
@@ -112,7 +112,7 @@ def test_a_commit_never_fails_the_query(store, caplog):
         driver.commit(WalOffset("wal", "query", 1, 1, 5))
 
 
-def test_a_task_that_does_not_see_the_drivers_log_says_so(store, tmp_path):
+def test_a_task_that_cannot_see_the_drivers_log_is_an_error(store, tmp_path):
     loop, files = worker_loop(), [StoredFile("files/x", 5)]
     with pytest.raises(ConfigurationError, match="a task cannot see the driver's write-ahead log"):
         list(rows_of(files, WriteOnceStore(FolderStore(tmp_path / "elsewhere")), loop, "/wal"))
@@ -121,7 +121,7 @@ def test_a_task_that_does_not_see_the_drivers_log_says_so(store, tmp_path):
         list(rows_of(files, store, loop, "/wal"))
 
 
-def test_a_file_with_other_rows_than_its_entry_says_is_an_error(store):
+def test_a_file_with_another_number_of_rows_than_its_entry_is_an_error(store):
     asyncio.run(fill(store))
     driver = driver_of(store)
     start = driver.initial_offset()

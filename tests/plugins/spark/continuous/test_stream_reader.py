@@ -15,14 +15,14 @@ def store_of(**more: str) -> object:
     return ContinuousStreamReader(SparkOptions.parse({**OPTIONS, **more}))._store()
 
 
-def test_a_query_with_corrected_access_has_a_client_of_its_own_in_a_worker_that_lives_on():
+def test_a_query_with_corrected_credentials_gets_a_new_client_in_a_reused_worker():
     wrong = store_of(**{"aws.credentials.provider.basic.secretkey": "wrong"})
     right = store_of(**{"aws.credentials.provider.basic.secretkey": "right"})
     assert wrong is not right
     assert store_of(**{"aws.credentials.provider.basic.secretkey": "right"}) is right
 
 
-def test_c2_a_place_that_cannot_hold_a_log_is_named_when_the_query_starts(tmp_path):
+def test_c2_a_location_that_cannot_hold_a_log_is_named_when_the_query_starts(tmp_path):
     (tmp_path / "file").write_text("in the way")
     location = tmp_path / "file" / "wal"
     reader = ContinuousStreamReader(SparkOptions.parse({**OPTIONS, "metadataLocation": str(location)}))
@@ -31,7 +31,7 @@ def test_c2_a_place_that_cannot_hold_a_log_is_named_when_the_query_starts(tmp_pa
         reader.initialOffset()
 
 
-def test_a_log_of_the_version_before_is_refused_when_the_query_starts(tmp_path):
+def test_a_log_of_the_previous_version_is_refused_when_the_query_starts(tmp_path):
     (tmp_path / "spool").mkdir()
     (tmp_path / "spool" / "id").write_text("0123")
     reader = ContinuousStreamReader(SparkOptions.parse({**OPTIONS, "metadataLocation": str(tmp_path)}))

@@ -90,7 +90,7 @@ async def test_every_record_once_through_splits_and_restarts(stream, store, tmp_
     assert len({shard for batch in query.batches.values() for shard, _ in batch}) == 6
 
 
-async def test_w8_event_times_of_what_is_emitted_lie_within_the_lookahead(stream, store, tmp_path):
+async def test_w8_emitted_event_times_lie_within_the_lookahead(stream, store, tmp_path):
     stream.put(400, lambda n: n * 100, shard=0)
     stream.put(400, lambda n: 20_000 + (n - 400) * 100, shard=1)
     options = options_of(
@@ -129,7 +129,7 @@ async def test_s6_the_fetcher_of_an_older_start_is_fenced(stream, store, tmp_pat
     assert rows(query) == 200
 
 
-async def test_p3_latest_means_when_the_job_was_started_for_every_start(stream, store, tmp_path):
+async def test_p3_latest_is_the_time_of_the_first_start_for_every_start(stream, store, tmp_path):
     stream.put(50)
     options = options_of(stream, tmp_path, **{"flink.stream.initpos": "LATEST"})
     await asyncio.sleep(1.1)  # the service's clock comes in whole seconds
@@ -144,7 +144,7 @@ async def test_p3_latest_means_when_the_job_was_started_for_every_start(stream, 
     assert rows(query) == 70
 
 
-async def test_a_log_that_cannot_be_written_says_so(stream, tmp_path):
+async def test_a_log_that_cannot_be_written_is_an_error(stream, tmp_path):
     (tmp_path / "file").write_text("in the way")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

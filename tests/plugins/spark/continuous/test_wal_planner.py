@@ -38,22 +38,22 @@ def unread(*rows: int) -> dict[int, WalEntry]:
     return {number: WalEntry("w", 0, {}, rows=count, payload=10 * count) for number, count in enumerate(rows, 4)}
 
 
-def test_without_limits_a_batch_takes_everything():
+def test_without_limits_a_batch_has_all_entries():
     assert last_of_batch(unread(5, 5, 0), Limits()) == 6
 
 
-def test_whole_files_up_to_the_limit_and_one_at_least():
+def test_a_batch_has_whole_files_up_to_the_limit_and_at_least_one():
     assert last_of_batch(unread(50, 50, 50), Limits(rows=100)) == 5
     assert last_of_batch(unread(50, 50, 50), Limits(rows=99)) == 4
     assert last_of_batch(unread(50, 50, 50), Limits(rows=1)) == 4
     assert last_of_batch(unread(50, 50, 50), Limits(payload=1000)) == 5
 
 
-def test_entries_without_rows_cost_nothing():
+def test_entries_without_rows_do_not_count_against_the_limits():
     assert last_of_batch(unread(0, 50, 0, 50), Limits(rows=50)) == 6
 
 
-async def test_a_batch_goes_over_the_start_of_another_fetcher():
+async def test_a_batch_may_span_the_start_of_another_fetcher():
     store = await log_with(5)
     await (await opened(store, SHARDS)).read_all(8)
     query = await read(store)
@@ -61,13 +61,13 @@ async def test_a_batch_goes_over_the_start_of_another_fetcher():
     assert query.rows("a") == list(range(8))
 
 
-async def test_nothing_new_is_no_batch_and_a_replay_is_the_same():
+async def test_without_new_rows_there_is_no_batch_and_a_replay_has_the_same_files():
     query = await read(await log_with(5))
     assert await query.run_batch() is False
     await query.start()  # reads the last batch again, and compares
 
 
-async def test_many_entries_without_rows_are_passed_over_by_an_empty_batch():
+async def test_an_empty_batch_reads_past_many_entries_without_rows():
     store = await log_with(0)
     for _ in range(MAX_QUIET_ENTRIES):
         await opened(store, SHARDS)
@@ -76,7 +76,7 @@ async def test_many_entries_without_rows_are_passed_over_by_an_empty_batch():
     assert query.log[-1].records == 0
 
 
-async def test_committed_batches_are_purged_but_for_the_last_and_for_where_the_log_ends():
+async def test_committed_batches_are_purged_except_the_retained_ones_and_the_last_entry():
     store = MemoryObjects()
     fetcher = await opened(store, SHARDS)
     await fetcher.read_all(1)
@@ -94,7 +94,7 @@ async def test_committed_batches_are_purged_but_for_the_last_and_for_where_the_l
     assert query.rows("a") == list(range(20))
 
 
-async def test_what_a_zombie_puts_where_others_were_purged_is_read_by_nobody():
+async def test_an_entry_that_a_zombie_puts_under_a_purged_number_is_never_read():
     store = MemoryObjects()
     zombie = await opened(store, SHARDS)
     await zombie.read_all(2)
@@ -111,14 +111,14 @@ async def test_what_a_zombie_puts_where_others_were_purged_is_read_by_nobody():
     assert query.rows("a") == list(range(9))
 
 
-async def test_a_log_is_of_one_query():
+async def test_a_log_belongs_to_one_query():
     store = await log_with(5)
     await read(store)
     with pytest.raises(StateError, match="the write-ahead log of another query"):
         await read(store)
 
 
-async def test_of_two_queries_that_begin_at_once_one_has_the_log():
+async def test_of_two_queries_that_start_at_once_one_gets_the_log():
     store = await log_with(5)
     planners = [WalPlanner(store, CLOCK, 1) for _ in range(2)]
     starts = [await planner.initial_offset() for planner in planners]
@@ -128,7 +128,7 @@ async def test_of_two_queries_that_begin_at_once_one_has_the_log():
         await planners[1].files(starts[1], ends[1])
 
 
-async def test_a_listing_that_misses_an_entry_hides_what_is_behind_it():
+async def test_entries_after_one_that_a_listing_missed_wait_for_the_next_listing():
     class Hasty(MemoryObjects):
         async def names(self, beginning):
             found = await super().names(beginning)
@@ -147,10 +147,10 @@ async def test_a_listing_that_misses_an_entry_hides_what_is_behind_it():
     assert query.rows("a") == list(range(6))
 
 
-async def test_a_checkpoint_that_knows_another_log_is_refused():
+async def test_a_checkpoint_of_another_log_is_refused():
     query = await read(await log_with(5))
     query._store = await log_with(7)
-    with pytest.raises(StateError, match="has not the write-ahead log that this checkpoint has read"):
+    with pytest.raises(StateError, match="does not have the write-ahead log of this checkpoint"):
         await query.start()
 
 
@@ -163,7 +163,7 @@ async def test_a_batch_is_never_read_again_with_fewer_rows():
         await query.start()
 
 
-async def test_figures_tell_of_the_last_batch():
+async def test_figures_describe_the_last_batch():
     store = await log_with(5)
     await (await opened(store, SHARDS)).read_all(6)
     planner = WalPlanner(store, CLOCK, 1)

@@ -56,7 +56,7 @@ def entries(store: MemoryObjects) -> list[WalEntry]:
         ({"roll_bytes": 15}, 3, True),
     ],
 )
-async def test_asks_for_a_checkpoint_when_there_are_enough_rows_or_bytes(settings, records, asks):
+async def test_requests_a_checkpoint_when_there_are_enough_rows_or_bytes(settings, records, asks):
     asked = Asked()
     sink = await opened_sink(MemoryObjects(), asked, **settings)
     await sink.write(batch_of(SHARD, range(records)))
@@ -64,7 +64,7 @@ async def test_asks_for_a_checkpoint_when_there_are_enough_rows_or_bytes(setting
     await sink.close()
 
 
-async def test_asks_for_a_checkpoint_when_the_first_row_has_waited_long_enough():
+async def test_requests_a_checkpoint_when_the_first_row_has_waited_long_enough():
     asked = Asked()
     sink = await opened_sink(MemoryObjects(), asked, roll_seconds=0.01)
     await sink.write(batch_of(SHARD, range(1)))
@@ -73,7 +73,7 @@ async def test_asks_for_a_checkpoint_when_the_first_row_has_waited_long_enough()
     await sink.close()
 
 
-async def test_an_entry_names_rows_state_and_watermark():
+async def test_an_entry_has_rows_state_and_watermark():
     store = MemoryObjects()
     sink = await opened_sink(store, Asked())
     await sink.write(batch_of(SHARD, range(3)))
@@ -87,7 +87,7 @@ async def test_an_entry_names_rows_state_and_watermark():
     assert sink.records == 5
 
 
-async def test_what_changes_without_records_is_logged_only_if_it_matters():
+async def test_changes_without_records_are_logged_only_when_needed():
     store = MemoryObjects()
     sink = await opened_sink(store, Asked())
     await sink.flush(checkpoint("2"))
@@ -97,7 +97,7 @@ async def test_what_changes_without_records_is_logged_only_if_it_matters():
     assert len(entries(store)) == 3
 
 
-async def test_s6_after_a_commit_that_failed_nothing_is_committed_any_more():
+async def test_s6_after_a_failed_commit_nothing_more_is_committed():
     store = MemoryObjects()
     sink = await opened_sink(store, Asked())
     await sink.write(batch_of(SHARD, range(3)))
@@ -117,6 +117,6 @@ async def test_s6_after_a_commit_that_failed_nothing_is_committed_any_more():
 async def test_rows_are_never_flushed_without_their_state():
     sink = await opened_sink(MemoryObjects(), Asked())
     await sink.write(batch_of(SHARD, range(3)))
-    with pytest.raises(SinkError, match="a flush needs one"):
+    with pytest.raises(SinkError, match="needs a checkpoint"):
         await sink.flush()
     await sink.close()

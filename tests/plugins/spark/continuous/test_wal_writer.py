@@ -39,7 +39,7 @@ async def writer_of(store: MemoryObjects) -> WalWriter:
     return writer
 
 
-async def test_s6_a_writer_whose_log_was_taken_over_appends_nothing_more():
+async def test_s6_a_writer_whose_log_was_taken_over_cannot_append():
     store = MemoryObjects()
     old, new = await writer_of(store), await writer_of(store)
     with pytest.raises(FencedError, match="another start of this query has taken over its write-ahead log"):
@@ -52,7 +52,7 @@ async def test_f11_nothing_is_appended_before_the_log_is_taken_over():
         await WalWriter(MemoryObjects(), CLOCK).append(None, state("s/a"), None)
 
 
-async def test_s5_a_start_goes_on_with_the_last_state():
+async def test_s5_a_start_continues_with_the_last_state():
     store = MemoryObjects()
     writer = await writer_of(store)
     await writer.append(None, state("s/a", "s/b"), None)
@@ -60,7 +60,7 @@ async def test_s5_a_start_goes_on_with_the_last_state():
     assert await WalWriter(store, CLOCK).take_over(no_shards) == state("s/b")
 
 
-async def test_a_start_goes_on_where_the_one_before_stood():
+async def test_a_start_continues_where_the_previous_one_ended():
     store = MemoryObjects()
     first = await opened(store, [SHARD])
     await first.read(0, 4, 10)
@@ -70,7 +70,7 @@ async def test_a_start_goes_on_where_the_one_before_stood():
     assert second._states["s/a"].position.sequence == "3"
 
 
-async def test_of_starts_at_once_one_has_the_log():
+async def test_of_concurrent_starts_one_gets_the_log():
     store = MemoryObjects()
     writers = [WalWriter(store, CLOCK) for _ in range(8)]
     await asyncio.gather(*(writer.take_over(no_shards) for writer in writers), return_exceptions=True)
@@ -82,7 +82,7 @@ async def test_of_starts_at_once_one_has_the_log():
     assert all(isinstance(each, (int, FencedError)) for each in appended)
 
 
-async def test_s6_a_writer_that_slept_until_its_successors_entries_were_purged_ends_too():
+async def test_s6_a_writer_suspended_until_its_successors_entries_were_purged_is_fenced():
     """Its number is free again."""
     store, clock = MemoryObjects(), HandClock()
     zombie = WalWriter(store, clock)
@@ -117,7 +117,7 @@ class SleepsBeforeItTakesOver(MemoryObjects):
 
 
 @pytest.mark.parametrize("entries_before", [0, 2])
-async def test_s6_a_start_that_slept_until_the_place_of_its_entry_was_purged_takes_over_all_the_same(entries_before):
+async def test_s6_a_start_suspended_until_the_number_of_its_entry_was_purged_still_takes_over(entries_before):
     """Otherwise it would append where nobody reads."""
     store = MemoryObjects()
     query = Query(store, retain=1)
@@ -140,6 +140,6 @@ async def test_s6_a_start_that_slept_until_the_place_of_its_entry_was_purged_tak
     assert query.rows("a") == list(range(8))
 
 
-def test_an_entry_that_is_none_is_named():
+def test_an_entry_that_cannot_be_read_is_named():
     with pytest.raises(StateError, match="an entry of the write-ahead log cannot be read"):
         WalEntry.from_bytes(b"{}")

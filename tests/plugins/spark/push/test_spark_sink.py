@@ -79,7 +79,7 @@ async def test_s6_a_failed_callback_is_never_confirmed_by_a_later_flush():
     await sink.close()
 
 
-async def test_what_was_taken_is_not_delivered_again_and_numbers_go_on(tmp_path):
+async def test_delivered_rows_are_not_delivered_again_and_numbers_continue(tmp_path):
     path = tmp_path / "state.json"
     sink = SparkSink(FakeSpark(), Delivered(), state_path=path, max_rows=2)
     assert await sink.open(SinkContext()) is None
@@ -110,7 +110,7 @@ async def died_in_batch_0(path, *rows: int) -> None:
     await sink.close()
 
 
-async def test_a_batch_in_doubt_is_made_again_with_the_same_rows_although_more_came(tmp_path):
+async def test_a_batch_that_may_be_delivered_is_repeated_with_the_same_rows_although_more_arrived(tmp_path):
     path = tmp_path / "state.json"
     await died_in_batch_0(path, 1, 2)
     delivered = Delivered()
@@ -127,7 +127,7 @@ async def test_a_batch_in_doubt_is_made_again_with_the_same_rows_although_more_c
     assert json.loads(path.read_text())["state"] == {"v": 4}
 
 
-async def test_a_batch_that_cannot_be_made_again_is_an_error(tmp_path):
+async def test_a_batch_that_cannot_be_repeated_is_an_error(tmp_path):
     path = tmp_path / "state.json"
     await died_in_batch_0(path, 1, 2)
     again = SparkSink(FakeSpark(), Delivered(), state_path=path)
@@ -137,7 +137,7 @@ async def test_a_batch_that_cannot_be_made_again_is_an_error(tmp_path):
     await again.close()
 
 
-async def test_there_is_an_end_to_what_is_collected_while_a_batch_is_made_again(tmp_path):
+async def test_the_buffer_is_bounded_while_a_batch_is_repeated(tmp_path):
     path = tmp_path / "state.json"
     await died_in_batch_0(path, 1)
     again = SparkSink(FakeSpark(), Delivered(), state_path=path, max_bytes=10)
@@ -147,14 +147,14 @@ async def test_there_is_an_end_to_what_is_collected_while_a_batch_is_made_again(
     await again.close()
 
 
-async def test_a_file_that_is_no_state_is_named(tmp_path):
+async def test_a_file_without_a_valid_state_is_named(tmp_path):
     (tmp_path / "state.json").write_text('{"batch": 3}')
     with pytest.raises(StateError, match=r"state\.json is not the state of a SparkSink"):
         await SparkSink(FakeSpark(), Delivered(), state_path=tmp_path / "state.json").open(SinkContext())
 
 
 @pytest.mark.parametrize("seed", range(40))
-async def test_every_number_has_the_same_rows_and_every_row_one_number_whenever_it_dies(tmp_path, seed):
+async def test_every_batch_number_has_the_same_rows_and_every_row_one_number_after_any_crash(tmp_path, seed):
     chance = random.Random(seed)
     rows: dict[int, list[str]] = {}
 

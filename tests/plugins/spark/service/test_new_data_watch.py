@@ -80,7 +80,7 @@ def test_empty_responses_do_not_end_it_and_a_stopped_watch_reads_no_more():
 
 
 @pytest.mark.parametrize(("shards", "interval"), [(1, 1000), (100, 1000), (1800, 18_000), (100_000, 240_000)])
-def test_a_hundred_calls_a_second_at_most_and_one_record_each(shards, interval):
+def test_the_watch_makes_at_most_a_hundred_calls_a_second_of_one_record_each(shards, interval):
     properties = watch_properties(Properties({}), shards, 1000)
     assert properties.value(table.GETRECORDS_INTERVAL) == interval
     assert properties.value(table.GETRECORDS_MAX) == 1

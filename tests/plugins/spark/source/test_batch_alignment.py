@@ -21,11 +21,11 @@ def test_two_windows_at_the_tip_prove_the_time_between_them():
     assert silent_ms_after(entry(silent_ms=500, tip_ms=8_000), claim(at_tip=True, behind_ms=0, silent_ms=100)) == 2_600
 
 
-def test_a_window_without_an_answer_neither_adds_nor_takes():
+def test_a_window_without_a_response_changes_nothing():
     assert silent_ms_after(entry(silent_ms=4_000, tip_ms=8_000), claim()) == 4_000
 
 
-def test_records_or_a_tip_that_moved_start_over():
+def test_records_or_a_moved_tip_reset_the_silence():
     assert silent_ms_after(entry(silent_ms=4_000, tip_ms=8_000), claim(records=1, at_tip=True, behind_ms=0)) == 0
     assert silent_ms_after(entry(silent_ms=4_000, tip_ms=8_000), claim(behind_ms=900)) == 0
     assert (

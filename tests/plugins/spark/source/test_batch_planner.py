@@ -122,7 +122,7 @@ def test_available_now_stops_at_the_tip_as_of_the_call(kinesis, tmp_path):
     assert sorted(job.delivered()) == sorted(job.expected())
 
 
-def test_the_next_available_now_run_goes_on_where_the_last_ended(kinesis, tmp_path):
+def test_the_next_available_now_run_continues_where_the_last_ended(kinesis, tmp_path):
     kinesis.add("a", [1, 2, 3])
     job = query(kinesis, tmp_path)
     for _ in range(3):
@@ -157,7 +157,7 @@ def test_an_offset_of_a_newer_release_is_refused(kinesis, tmp_path):
         BatchOffset.from_json({"v": 99})
 
 
-def test_an_offset_of_the_version_before_is_refused_with_what_to_do():
+def test_an_offset_of_the_previous_version_is_refused_with_advice():
     old = {
         "v": 1,
         "query": "q",
@@ -175,7 +175,7 @@ def test_an_offset_of_the_version_before_is_refused_with_what_to_do():
         BatchOffset.from_json(old)
 
 
-def test_available_now_reads_the_children_that_only_the_listing_names(kinesis, tmp_path):
+def test_available_now_reads_children_that_only_a_listing_shows(kinesis, tmp_path):
     kinesis.add("parent", [1])
     job = query(kinesis, tmp_path)
     job.planner.initial_offset()
@@ -190,7 +190,7 @@ def test_available_now_reads_the_children_that_only_the_listing_names(kinesis, t
     assert sorted(job.delivered()) == sorted(job.expected())
 
 
-def test_s5_an_added_stream_begins_where_the_job_did_once_it_is_listed(kinesis, tmp_path):
+def test_s5_an_added_stream_starts_at_the_start_of_the_job_once_it_is_listed(kinesis, tmp_path):
     kinesis.add("a", [1])
     kinesis.start = StartingPosition.latest()
     job = query(kinesis, tmp_path)

@@ -15,7 +15,7 @@ def kinesis() -> SimulatedKinesis:
     return SimulatedKinesis()
 
 
-def test_w8_the_first_batches_keep_the_spread_too(kinesis, tmp_path):
+def test_w8_the_first_batches_respect_the_lookahead_too(kinesis, tmp_path):
     kinesis.add("early", list(range(0, 60_000, 1000)))
     kinesis.add("late", list(range(30_000, 60_000, 500)))
     job = query(kinesis, tmp_path, **{LOOKAHEAD: 5000})
@@ -55,7 +55,7 @@ def test_w3_a_shard_is_idle_after_the_interval_of_evidence_and_w4_active_with_it
     assert not job.last.shards["s/silent"].idle
 
 
-def test_w5_a_child_inherits_its_parents_watermark_and_does_not_pull_the_global_one_back(kinesis, tmp_path):
+def test_w5_a_child_inherits_its_parents_watermark_and_does_not_lower_the_global_one(kinesis, tmp_path):
     kinesis.add("parent", [50_000])
     child = kinesis.add("child", [51_000], ("parent",))
     kinesis.close("parent", child)

@@ -51,7 +51,7 @@ def test_every_record_comes_once_in_order_whatever_restarts(kinesis, limit, task
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(worlds(), st.integers(0, 3000), st.integers(1, 3))
-def test_alignment_keeps_the_spread_and_never_stalls(kinesis, lookahead, tasks):
+def test_alignment_respects_the_lookahead_and_never_stalls(kinesis, lookahead, tasks):
     aligned = options(Path("memory"), max_tasks=tasks, **{LOOKAHEAD: lookahead, IDLE: 400})
     job = SimulatedQuery(kinesis, MemoryClaims(), aligned)
     for _ in range(300):
@@ -87,7 +87,7 @@ def test_w8_event_times_of_a_batch_lie_within_lookahead_and_out_of_orderness_wha
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=[Phase.generate])
 @given(worlds(), st.one_of(st.none(), st.integers(3, 20)), st.randoms(use_true_random=False))
-def test_nothing_is_lost_whenever_all_claims_are_and_whatever_the_sink_had_taken(kinesis, limit, chance: random.Random):
+def test_nothing_is_lost_when_all_claims_are_lost_at_any_time(kinesis, limit, chance: random.Random):
     store = MemoryClaims()
     job = SimulatedQuery(kinesis, store, options(Path("memory"), max_records=limit))
     taken: dict[int, list[tuple[str, str, int]]] = {}

@@ -19,7 +19,7 @@ def kinesis() -> SimulatedKinesis:
     return SimulatedKinesis()
 
 
-def test_every_replay_of_a_batch_gives_the_same_rows_although_more_came_meanwhile(kinesis, tmp_path):
+def test_every_replay_of_a_batch_gives_the_same_rows_although_more_arrived_meanwhile(kinesis, tmp_path):
     kinesis.add("a", [1, 2])
     kinesis.add("b", [3])
     job = query(kinesis, tmp_path)
@@ -39,7 +39,7 @@ def test_a_fan_out_job_subscribes_for_the_first_read_only(kinesis, tmp_path):
     assert [publisher for publisher, _ in kinesis.reads] == ["EFO", "POLLING"]
 
 
-def test_f9_a_fan_out_batch_is_planned_when_the_window_of_the_last_is_over(kinesis, tmp_path):
+def test_f9_a_fan_out_batch_is_planned_when_the_last_window_is_over(kinesis, tmp_path):
     kinesis.add("a", [1, 2])
     job = query(kinesis, tmp_path, **FAN_OUT)
     job.batch()
@@ -49,7 +49,7 @@ def test_f9_a_fan_out_batch_is_planned_when_the_window_of_the_last_is_over(kines
     assert job.last.planned_ms >= began + 5_000
 
 
-def test_claims_that_are_gone_are_read_again_and_nothing_is_lost(kinesis, tmp_path, caplog):
+def test_shards_with_lost_claims_are_read_again_and_nothing_is_lost(kinesis, tmp_path, caplog):
     kinesis.add("a", [1, 2, 3])
     kinesis.add("b", [4, 5])
     job = query(kinesis, tmp_path)
@@ -62,7 +62,7 @@ def test_claims_that_are_gone_are_read_again_and_nothing_is_lost(kinesis, tmp_pa
     assert "claims of batch 1 are missing" in caplog.text
 
 
-def test_claims_of_a_deleted_checkpoint_are_not_obeyed(kinesis, tmp_path):
+def test_claims_of_a_deleted_checkpoint_are_ignored(kinesis, tmp_path):
     kinesis.add("a", [1, 2, 3])
     query(kinesis, tmp_path).run()
     again = query(kinesis, tmp_path)
@@ -104,7 +104,7 @@ def test_old_claims_are_purged_and_those_of_other_queries_stay(kinesis, tmp_path
     assert list((tmp_path / other.last.query).glob("0*"))
 
 
-def test_a_batch_that_the_sink_may_have_is_run_empty_once_its_claims_are_lost_and_its_records_come_again(
+def test_after_lost_claims_a_batch_that_the_sink_may_have_runs_empty_and_its_records_come_again(
     kinesis, tmp_path, caplog
 ):
     kinesis.add("a", [1, 2])
@@ -124,7 +124,7 @@ def test_a_batch_that_the_sink_may_have_is_run_empty_once_its_claims_are_lost_an
     assert set(job.delivered()) == job.expected()
 
 
-def test_lost_claims_of_a_batch_that_the_sink_never_had_give_no_row_twice(kinesis, tmp_path):
+def test_lost_claims_of_a_batch_that_the_sink_does_not_have_repeat_no_row(kinesis, tmp_path):
     kinesis.add("a", [1, 2])
     job = query(kinesis, tmp_path)
     job.batch()

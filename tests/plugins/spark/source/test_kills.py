@@ -38,7 +38,7 @@ def test_every_record_once_wherever_the_driver_is_killed(kinesis, spark, tmp_pat
     check_once(job, spark, stream)
 
 
-def test_a_zombie_driver_that_wakes_after_its_replacement_does_no_harm(kinesis, spark, tmp_path):
+def test_a_zombie_driver_that_resumes_after_its_replacement_does_no_harm(kinesis, spark, tmp_path):
     stream = kinesis("zombie", 3)
     job = Job(stream.options(tmp_path, **POLLING), tmp_path, "foreach", LOCAL)
     with producing(stream), job.start() as zombie:

@@ -72,7 +72,7 @@ def test_a_restarted_query_stays_paused(kinesis, tmp_path):
     assert len(job.log) == before
 
 
-def test_tips_are_confirmed_once_an_hour_so_that_a_long_silence_is_not_taken_for_a_gap(kinesis, tmp_path):
+def test_tips_are_confirmed_once_an_hour_so_that_a_long_silence_is_no_gap(kinesis, tmp_path):
     job = quiet_job(kinesis, tmp_path)
     kinesis.clock.ms += HOUR
     assert job.batch()

@@ -39,7 +39,7 @@ def sequences(task: TaskRead) -> list[str]:
     return [number for batch in task.rows() for number in batch.column("sequenceNumber").to_pylist()]
 
 
-def test_the_claim_is_made_before_the_first_row_is_handed_over(kinesis):
+def test_the_claim_is_stored_before_the_first_row_is_returned(kinesis):
     store = MemoryClaims(markers={("query", "token")})
     rows = TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock).rows()
     (stored,) = store.load(BATCH).values()
@@ -48,7 +48,7 @@ def test_the_claim_is_made_before_the_first_row_is_handed_over(kinesis):
     assert sum(batch.num_rows for batch in rows) == 3
 
 
-def test_the_loser_of_a_race_hands_over_the_winners_rows(kinesis):
+def test_the_loser_of_a_race_returns_the_winners_rows(kinesis):
     store = MemoryClaims(markers={("query", "token")})
 
     def read_and_be_late(*arguments):
@@ -72,7 +72,7 @@ def test_a_replay_that_finds_other_records_fails(kinesis):
         TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock).rows()
 
 
-def test_s5_a_replay_goes_on_with_the_claimed_records_that_are_left_if_told_so(kinesis, caplog):
+def test_s5_with_continue_a_replay_returns_the_claimed_records_that_are_left(kinesis, caplog):
     store = MemoryClaims(markers={("query", "token")})
     assert sequences(TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock)) == ["1", "2", "3"]
     kinesis.shards["s/a"].times += [4, 5]
@@ -85,7 +85,7 @@ def test_s5_a_replay_goes_on_with_the_claimed_records_that_are_left_if_told_so(k
     assert "going on because flink.state.dataloss=CONTINUE, with 2 of them" in caplog.text
 
 
-def test_s5_a_replay_of_a_shard_that_is_gone_gives_the_others_if_told_so(kinesis):
+def test_s5_with_continue_a_replay_without_a_lost_shard_returns_the_others(kinesis):
     kinesis.add("b", [1])
     store = MemoryClaims(markers={("query", "token")})
     assert len(sequences(TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock))) == 4
@@ -119,7 +119,7 @@ def test_f9_a_second_first_read_polls_although_nothing_is_claimed_yet(kinesis):
     assert [publisher for publisher, _ in kinesis.reads] == ["EFO", "POLLING"]
 
 
-def test_a_claim_of_the_version_before_is_refused_with_what_to_do(kinesis):
+def test_a_claim_of_the_previous_version_is_refused_with_advice(kinesis):
     store = MemoryClaims(markers={("query", "token")})
     store.put_if_absent(BATCH, "group-00000", b'{"shards": {}, "subscribed": false}')
     with pytest.raises(
@@ -128,7 +128,7 @@ def test_a_claim_of_the_version_before_is_refused_with_what_to_do(kinesis):
         TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock).rows()
 
 
-def test_a_task_that_looks_at_another_store_than_the_driver_says_so(kinesis, tmp_path):
+def test_a_task_with_another_store_than_the_driver_is_an_error(kinesis, tmp_path):
     store = claim_store_of(str(tmp_path), Properties())
     with pytest.raises(ConfigurationError, match="metadataLocation"):
         TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock).rows()

@@ -27,12 +27,12 @@ def check(folder, **more):
         ({LOOKAHEAD: "5000", MAX_LAG: "5000"}, f"'{MAX_LAG}' has the value 5000; valid: more than {LOOKAHEAD}"),
     ],
 )
-def test_names_that_nothing_answers_to_and_settings_that_contradict(tmp_path, mode, wrong, words):
+def test_unknown_names_and_contradicting_settings(tmp_path, mode, wrong, words):
     with pytest.raises(ConfigurationError, match=words):
         check(tmp_path, mode=mode, **wrong)
 
 
-def test_dead_letters_of_what_is_read_need_a_sink_that_is_ours(tmp_path):
+def test_dead_letters_are_refused_in_mode_batch_and_need_a_sink_in_mode_continuous(tmp_path):
     wrong = {"flink.deserializer.error": "DEAD_LETTER"}
     with pytest.raises(
         ConfigurationError, match=r"'flink.deserializer.error' has the value 'DEAD_LETTER'.*FAIL or SKIP"
@@ -42,12 +42,12 @@ def test_dead_letters_of_what_is_read_need_a_sink_that_is_ours(tmp_path):
         check(tmp_path, mode="continuous", **wrong)
 
 
-def test_a_tracker_without_an_address_where_fetchers_need_one(tmp_path):
+def test_a_tracker_without_an_address_is_refused_in_mode_continuous(tmp_path):
     with pytest.raises(ConfigurationError, match=r"flink\.watermark\.tracker\.address"):
         check(tmp_path, mode="continuous", **{"flink.watermark.tracker": "TCP"})
 
 
-def test_what_has_no_effect_in_mode_batch_is_a_warning(tmp_path):
+def test_a_property_without_effect_in_mode_batch_is_a_warning(tmp_path):
     given = {MAX_LAG: "9000", LOOKAHEAD: "5000"}
     with pytest.warns(UserWarning, match=f"'{MAX_LAG}' has no effect in mode BATCH"):
         check(tmp_path, **given)

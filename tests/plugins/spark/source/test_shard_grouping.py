@@ -17,7 +17,7 @@ def planned(shards: int, tasks: int) -> BatchOffset:
     return BatchOffset("query", "plan", 0, 0, {entry.key: entry for entry in entries}, tasks=tasks)
 
 
-def test_a_shard_stays_with_its_task_and_each_comes_first_once_in_a_round():
+def test_a_shard_stays_with_its_task_and_shards_take_turns_to_be_first():
     offsets = [replace(planned(6, 2), batch=batch) for batch in range(3)]
     grouped = [[[entry.shard.shard_id for entry in group] for group in task_groups(offset)] for offset in offsets]
 
@@ -26,7 +26,7 @@ def test_a_shard_stays_with_its_task_and_each_comes_first_once_in_a_round():
     assert grouped[0] == [[entry.shard.shard_id for entry in group] for group in task_groups(offsets[0])]
 
 
-def test_an_entry_reaches_its_task_as_it_was_planned():
+def test_an_entry_is_pickled_without_loss():
     (entry,) = planned(1, 1).shards.values()
     moved = replace(
         entry, records=3, next_watermark=-5, silent_ms=7, state=replace(entry.state, watermark=0, arrival_ms=9)

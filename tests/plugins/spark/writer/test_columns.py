@@ -7,12 +7,12 @@ import pytest
 from recordpublisher.plugins.spark.writer.columns import ColumnError, WriteColumns, columns_of
 
 
-def test_columns_are_found_without_case_and_others_are_left_out():
+def test_column_names_ignore_case_and_other_columns_are_ignored():
     fields = [("shardId", "string"), ("DATA", "binary"), ("partitionkey", "varchar(20)"), ("explicitHashKey", "string")]
     assert columns_of(fields, "out") == WriteColumns(data=1, partition_key=2, explicit_hash_key=3)
 
 
-def test_the_option_wins_over_the_column_so_that_a_stream_that_was_read_can_be_copied():
+def test_the_option_stream_overrides_the_column():
     fields = [("stream", "string"), ("data", "string")]
     assert columns_of(fields, "copy").stream is None
     assert columns_of(fields, None).stream == 0
@@ -21,7 +21,7 @@ def test_the_option_wins_over_the_column_so_that_a_stream_that_was_read_can_be_c
 @pytest.mark.parametrize(
     ("fields", "stream", "words"),
     [
-        ([("value", "binary")], "out", r"column 'data' is missing; valid: BINARY or STRING.*there are: value"),
+        ([("value", "binary")], "out", r"column 'data' is missing; valid: BINARY or STRING.*given: value"),
         ([("data", "int")], "out", r"column 'data' has the type INT; valid: BINARY or STRING"),
         ([("data", "string"), ("partitionKey", "bigint")], "out", r"'partitionKey' has the type BIGINT; valid: STRING"),
         ([("data", "string"), ("explicitHashKey", "decimal(38,0)")], "out", r"has the type DECIMAL\(38,0\)"),
@@ -38,6 +38,6 @@ def test_the_option_wins_over_the_column_so_that_a_stream_that_was_read_can_be_c
         ([("data", "string")], None, r"column 'stream' is missing; .*or set the option 'stream'"),
     ],
 )
-def test_c2_what_is_wrong_names_the_column_its_type_and_what_is_valid(fields, stream, words):
+def test_c2_a_wrong_column_is_named_with_its_type_and_what_is_valid(fields, stream, words):
     with pytest.raises(ColumnError, match=words):
         columns_of(fields, stream)

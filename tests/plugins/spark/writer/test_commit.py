@@ -31,7 +31,7 @@ def log(caplog, monkeypatch):
     logger.setLevel(before)
 
 
-def test_a_committed_batch_is_a_line_and_one_that_left_records_out_a_warning(log):
+def test_a_committed_batch_is_logged_as_a_warning_if_records_were_given_up(log):
     writer = KinesisStreamWriter(OPTIONS, SCHEMA)
     writer.commit([written(), written()], 7)
     writer.commit([written(given_up=1)], 8)
@@ -41,14 +41,14 @@ def test_a_committed_batch_is_a_line_and_one_that_left_records_out_a_warning(log
     assert "1 given up" in warning
 
 
-def test_a_batch_that_failed_says_what_is_in_the_stream(log):
+def test_the_line_of_a_failed_batch_says_what_is_in_the_stream(log):
     KinesisStreamWriter(OPTIONS, SCHEMA).abort([written(), None], 7)
     KinesisBatchWriter(OPTIONS, SCHEMA, overwrite=False).abort([None])
     assert [level for level, _ in log()] == ["WARNING", "WARNING"]
     assert log()[0][1].startswith("batch 7 failed: 10 records of 1 finished tasks are in the stream")
 
 
-def test_the_attempts_of_a_batch_jobs_tasks_share_its_run():
+def test_all_attempts_of_a_batch_job_share_one_run_id():
     writer = KinesisBatchWriter(OPTIONS, SCHEMA, overwrite=False)
     assert pickle.loads(pickle.dumps(writer))._run == writer._run
     assert KinesisBatchWriter(OPTIONS, SCHEMA, overwrite=False)._run != writer._run

@@ -36,7 +36,7 @@ def test_rows_go_as_aggregates_to_the_streams_that_a_column_names(spark, kinesis
     assert len({record.shard_id for record in even.records()}) == 2  # rows without keys are spread
 
 
-def test_a_batch_that_is_run_again_brings_repeats_that_a_consumer_can_drop(spark, kinesis, tmp_path):
+def test_a_repeated_batch_puts_repeats_that_a_consumer_can_drop(spark, kinesis, tmp_path):
     target = kinesis("failing")
     failed = tmp_path / "failed"
 
@@ -118,14 +118,14 @@ def numbered(spark, count):
         ("cast(id as string) data", {"idField": "id"}, r"task \d: idField adds 'id' to a JSON object"),
     ],
 )
-def test_c2_what_is_wrong_is_said_with_what_is_valid(spark, kinesis, expression, options, words):
+def test_c2_an_error_says_what_is_valid(spark, kinesis, expression, options, words):
     target = kinesis(f"wrong-{abs(hash(words))}")
     with pytest.raises(Exception, match=words):
         write_rows(spark.range(1).selectExpr(expression), target, **options)
     assert target.records() == []
 
 
-def test_c2_a_target_that_is_not_there_is_said_before_there_are_tasks(spark, kinesis):
+def test_c2_a_missing_target_is_an_error_before_any_task_starts(spark, kinesis):
     target = kinesis("there")
     with pytest.raises(Exception, match="Failed to initialize Python data source writer") as raised:
         write_rows(spark.range(1).selectExpr("cast(id as string) data"), target, stream="not-there")

@@ -40,7 +40,7 @@ class Port(FakeKinesis):
         return await super().list_shards(stream)
 
 
-async def test_what_no_retry_can_help_is_raised_and_the_rest_is_the_tasks():
+async def test_the_target_check_raises_only_errors_that_retries_cannot_fix():
     with pytest.raises(StreamNotFoundError):
         await probe_target(missing := Port(StreamNotFoundError("out", [])), "out")
     assert missing.is_closed
@@ -50,7 +50,7 @@ async def test_what_no_retry_can_help_is_raised_and_the_rest_is_the_tasks():
         await probe_target(Port(listing=FatalKinesisError("ListShards", "AccessDenied", "may not list")), "out")
 
 
-def test_it_is_checked_once_for_each_process_and_connection():
+def test_the_target_is_checked_once_for_each_process_and_connection():
     ports = {"a": Port(), "b": Port()}
     loop = WorkerLoop()
     for stream in ("a", "a", "b"):
@@ -59,7 +59,7 @@ def test_it_is_checked_once_for_each_process_and_connection():
     assert [port.calls for port in ports.values()] == [1, 1]
 
 
-def test_a_region_that_is_missing_is_said_at_once(monkeypatch):
+def test_a_missing_region_is_an_error_on_the_driver(monkeypatch):
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(ConfigurationError, match=r"'aws\.region' is not set"):

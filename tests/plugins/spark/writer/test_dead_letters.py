@@ -21,13 +21,13 @@ def parsed(**more):
     return WriteOptions.parse({"stream": "out", **{key.lower(): value for key, value in more.items()}})
 
 
-def test_such_a_row_fails_the_task_unless_the_job_says_otherwise():
+def test_by_default_a_bad_row_fails_the_task():
     assert parsed().on_failure == "FAIL"
     assert dead_letter_sink(parsed().properties) is None
     assert parsed(onFailure="skip").on_failure == "SKIP"
 
 
-def test_a_folder_is_short_for_a_sink_of_json_lines(tmp_path):
+def test_a_dead_letter_folder_stands_for_a_jsonl_sink(tmp_path):
     short = parsed(deadLetters=str(tmp_path))
     long = parsed(onFailure="DEAD_LETTER", **{SINK: "jsonl", "flink.deadletter.jsonl.path": str(tmp_path)})
     for options in (short, long):
@@ -56,12 +56,12 @@ def test_a_folder_is_short_for_a_sink_of_json_lines(tmp_path):
         ({"deadLetters": "s3://b/p"}, f"'deadLetters' has the value 's3://b/p'; valid: a folder.*{SINK}"),
     ],
 )
-def test_c2_what_does_not_fit_is_named(given, words):
+def test_c2_contradicting_options_are_named(given, words):
     with pytest.raises(ConfigurationError, match=words):
         parsed(**given)
 
 
-def test_c2_a_folder_that_cannot_be_made_ends_the_query_before_a_task_needs_it(tmp_path):
+def test_c2_a_folder_that_cannot_be_created_fails_on_the_driver(tmp_path):
     (tmp_path / "file").write_text("in the way")
     options = parsed(deadLetters=str(tmp_path / "file" / "letters"))
     with pytest.raises(

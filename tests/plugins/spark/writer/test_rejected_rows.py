@@ -73,7 +73,7 @@ def rows(*data, keys=None):
     return pa.record_batch([pa.array(data, pa.binary()), pa.array(keys, pa.string())], names=["data", "key"])
 
 
-def test_a_dead_letter_has_the_row_and_says_where_it_was_and_what_is_valid(job, tmp_path):
+def test_a_dead_letter_has_the_row_its_task_and_what_is_valid(job, tmp_path):
     writing = job(deadletters=str(tmp_path / "letters"))
     figures = writing.run([rows(b"a", LARGE, b"b")])
     assert sorted(data for _, data in writing.fake.user_records()) == [b"a", b"b"]
@@ -87,7 +87,7 @@ def test_a_dead_letter_has_the_row_and_says_where_it_was_and_what_is_valid(job, 
     )
 
 
-def test_rows_without_data_or_target_or_place_for_an_id_are_letters_too(job, tmp_path):
+def test_rows_without_data_target_or_room_for_an_id_become_dead_letters(job, tmp_path):
     writing = job(deadletters=str(tmp_path / "letters"))
     batch = rows(b'{"n": 1}', None, b"no object", b'{"id": 2}', b'{"n": 3}')
     batch = batch.append_column("stream", pa.array(["out", "out", "out", "out", None]))
@@ -101,7 +101,7 @@ def test_rows_without_data_or_target_or_place_for_an_id_are_letters_too(job, tmp
     assert "the row has no stream (null)" in errors["null", "k4"]
 
 
-def test_rows_whose_retries_are_used_up_are_letters_and_the_next_task_goes_on(job, tmp_path):
+def test_rows_whose_retries_are_used_up_become_dead_letters_and_the_next_task_continues(job, tmp_path):
     writing = job(deadletters=str(tmp_path / "letters"), **{"flink.sink.kinesis.putrecords.maxretries": "0"})
     writing.fake.refuse = lambda entry: "InternalFailure" if entry.data == b"b" else None
     figures = writing.run([rows(b"a", b"b", b"c")])
@@ -113,7 +113,7 @@ def test_rows_whose_retries_are_used_up_are_letters_and_the_next_task_goes_on(jo
     assert writing.run([rows(b"a")]).records == 1
 
 
-def test_a_task_that_is_run_again_writes_the_same_letters(job, tmp_path):
+def test_a_repeated_task_writes_the_same_dead_letters(job, tmp_path):
     writing = job(deadletters=str(tmp_path / "letters"))
     for _ in range(2):
         writing.run([rows(LARGE, b"a", LARGE)])
@@ -121,7 +121,7 @@ def test_a_task_that_is_run_again_writes_the_same_letters(job, tmp_path):
     assert len(counts) == 2  # equal rows are two rows
 
 
-async def test_tasks_that_write_letters_at_the_same_time_do_not_fence_each_other(job, tmp_path):
+async def test_concurrent_tasks_that_write_dead_letters_do_not_fence_each_other(job, tmp_path):
     make = dead_letter_sink(job(deadletters=str(tmp_path / "letters")).options.properties)
     tasks = [RejectedRows(make, task, f"task {task}", f"query/7/{task}") for task in (0, 1, 2, 1)]
     for rejected in tasks:
@@ -135,7 +135,7 @@ async def test_tasks_that_write_letters_at_the_same_time_do_not_fence_each_other
     await tasks[1].close()
 
 
-def test_skip_counts_them_and_names_the_first(job, caplog):
+def test_skip_counts_bad_rows_and_logs_the_first(job, caplog):
     writing = job(onfailure="SKIP")
     figures = writing.run([rows(b"a", None, LARGE, LARGE)])
     assert (figures.records, figures.given_up, figures.dead_letters) == (1, 3, 0)

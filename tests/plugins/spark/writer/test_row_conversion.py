@@ -21,7 +21,7 @@ def records(rows, columns, stream="out", ids=None, field=None):
     return RowsToRecords(columns, stream, ids, field).records_of(rows)
 
 
-def test_data_keys_and_hash_keys_are_the_rows():
+def test_records_have_the_data_keys_and_hash_keys_of_the_rows():
     rows = batch(data=[b"1", b""], key=["a", "ключ"], hash=[None, "17"])
     made = records(rows, WriteColumns(0, 1, 2))["out"]
     assert [(one.data, one.partition_key, one.explicit_hash_key, one.size) for one in made] == [
@@ -50,7 +50,7 @@ def test_a_column_names_the_target_of_each_row():
     assert {stream: [one.data for one in some] for stream, some in made.items()} == {"a": [b"1", b"3"], "b": [b"2"]}
 
 
-def test_ids_stand_in_the_data_and_are_the_key_of_rows_without_one():
+def test_ids_are_inserted_into_the_data_and_are_the_key_of_rows_without_one():
     rows = batch(data=['{"n": 1}', '{"n": 1}'], key=["k", None])
     first, second = records(rows, WriteColumns(0, 1), ids=RowIds("s"), field=IdField("id"))["out"]
     assert first.partition_key == "k"
@@ -70,7 +70,7 @@ def test_a_row_without_data_or_target_is_named(rows, words):
         records(rows, WriteColumns(0, 1, stream=2), None)
 
 
-def test_large_batches_are_taken_in_pieces():
+def test_large_batches_are_sliced():
     small = batch(data=[b"x"] * (2 * SLICE_ROWS + 1))
     assert [part.num_rows for part in slices(small)] == [SLICE_ROWS, SLICE_ROWS, 1]
     large = batch(data=[bytes(2**20)] * 20)

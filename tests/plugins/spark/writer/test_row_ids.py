@@ -59,12 +59,12 @@ def test_the_id_becomes_a_field_of_the_object(data):
 
 
 @pytest.mark.parametrize("data", [b"", b"[1]", b"plain", b"{", b'"{}"'])
-def test_data_that_is_no_object_is_named(data):
+def test_data_that_is_not_a_json_object_is_an_error(data):
     with pytest.raises(SinkError, match=r"idField adds 'id' to a JSON object, and the data of a row is"):
         IdField("id").insert_id(data, "0f")
 
 
 @pytest.mark.parametrize("data", [b'{"id": 1}', b'{"a": {}, "id": null}'])
-def test_a_field_that_is_there_is_not_hidden(data):
+def test_an_existing_field_is_an_error(data):
     with pytest.raises(SinkError, match="has that field"):
         IdField("id").insert_id(data, "0f")

@@ -38,13 +38,13 @@ async def write(worker):
     await worker.flush()
 
 
-def test_tasks_that_know_how_many_they_are_are_never_refused():
+def test_tasks_with_write_tasks_set_are_never_throttled():
     seconds, throttles = written_by_tasks(writetasks=str(TASKS))
     assert throttles == 0
     assert seconds <= 9
 
 
-def test_tasks_that_do_not_know_use_the_shard_up_and_are_refused_less_often_than_they_write():
+def test_tasks_without_write_tasks_use_the_shards_capacity_with_fewer_throttles_than_writes():
     seconds, throttles = written_by_tasks()
     assert throttles < TASKS * ROWS, "beginning as fast as alone it is four times as much"
     assert seconds <= 10

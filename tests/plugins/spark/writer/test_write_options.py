@@ -13,19 +13,19 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import UnknownPropertyWarning
 
 
-def test_the_tasks_share_the_pace_of_a_shard():
+def test_write_tasks_divides_the_rate_of_a_shard():
     alone = WriteOptions.parse({"stream": "out"}).settings
     shared = WriteOptions.parse({"stream": "out", "writetasks": "8"}).settings
     assert (alone.records_per_second, alone.bytes_per_second) == (1000, 2**20)
     assert (shared.records_per_second, shared.bytes_per_second) == (125, 2**17)
 
 
-def test_tasks_that_do_not_know_of_each_other_begin_slowly():
+def test_without_write_tasks_a_task_begins_slowly():
     assert WriteOptions.parse({"stream": "out"}).settings.initial_window == INITIAL_WINDOW
     assert WriteOptions.parse({"stream": "out", "writetasks": "8"}).settings.initial_window == MAX_WINDOW
 
 
-def test_the_sinks_own_properties_count_and_those_of_spark_are_no_mistake():
+def test_properties_of_the_sink_apply_and_sparks_own_options_are_no_warning():
     given = {"aggregationenabled": "true", "checkpointlocation": "/c", "flink.sink.kinesis.stream": "out"}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -34,20 +34,20 @@ def test_the_sinks_own_properties_count_and_those_of_spark_are_no_mistake():
     assert pickle.loads(pickle.dumps(options)) == options
 
 
-def test_where_a_column_names_the_streams_each_has_less_room_unless_it_is_given():
+def test_with_a_stream_column_each_stream_has_a_smaller_default_queue():
     assert WriteOptions.parse({}).settings_per_stream().queue_bytes == QUEUE_BYTES_PER_STREAM
     given = WriteOptions.parse({"flink.sink.kinesis.queue.bytes": "5000"})
     assert given.settings_per_stream().queue_bytes == 5000
 
 
-def test_jobs_that_differ_in_target_and_ids_only_share_their_writers():
+def test_jobs_that_differ_only_in_target_and_ids_share_their_writers():
     first = WriteOptions.parse({"stream": "a", "idfield": "id", "aws.region": "eu-west-1"})
     assert first.connection_key == WriteOptions.parse({"stream": "b", "aws.region": "eu-west-1"}).connection_key
     assert first.connection_key != WriteOptions.parse({"stream": "a", "aws.region": "eu-west-2"}).connection_key
 
 
 @pytest.mark.parametrize("key", ["idfeld", "metadatalocation"])
-def test_c1_an_unknown_option_and_one_of_reading_are_warnings(key):
+def test_c1_unknown_options_and_options_of_reading_are_warnings(key):
     with pytest.warns(UnknownPropertyWarning, match=f"unknown option '{key}' is ignored"):
         WriteOptions.parse({"stream": "out", key: "id"})
 

@@ -67,7 +67,7 @@ def test_rows_are_put_and_counted(start):
     assert figures.bytes == sum(len(data) + len(key) for key, data in worker.fake.user_records())
 
 
-def test_writers_are_warm_from_task_to_task_and_figures_are_of_each(start):
+def test_writers_are_reused_between_tasks_and_counts_are_per_task(start):
     worker = start(FakeKinesis())
     assert [worker.task([rows(10)]).records, worker.task([rows(20)]).records] == [10, 20]
     assert (worker.opened, worker.fake.listings) == (1, 1)
@@ -94,7 +94,7 @@ def test_an_aggregating_task_puts_fewer_records(start):
     assert figures.kinesis_records < 50
 
 
-def test_k1_rows_are_taken_only_as_fast_as_they_are_acknowledged(start):
+def test_k1_rows_are_read_only_as_fast_as_they_are_acknowledged(start):
     """What is taken from Spark and not acknowledged stays below the queue and the piece that is waiting for it."""
     limit, piece = 300, 100
     worker = start(FakeKinesis(), **{"flink.sink.kinesis.queue.limit": str(limit), "ratelimit": "10000"})
@@ -111,7 +111,7 @@ def test_k1_rows_are_taken_only_as_fast_as_they_are_acknowledged(start):
     assert figures.waits > 0
 
 
-def test_k2_throttles_are_tried_again_and_counted(start):
+def test_k2_throttled_records_are_retried_and_counted(start):
     fake = FakeKinesis()
     fake.rate = 2_000.0
     worker = start(fake, ratelimit="1000")
@@ -122,7 +122,7 @@ def test_k2_throttles_are_tried_again_and_counted(start):
 
 
 @pytest.mark.parametrize("batch", [rows(1, size=2**20), pa.record_batch([[b"1"], ["k" * 257]], names=["d", "k"])])
-def test_k3_a_row_that_the_service_would_refuse_is_named_with_its_task(start, batch):
+def test_k3_an_invalid_row_is_named_with_its_task(start, batch):
     worker = start(FakeKinesis())
     with pytest.raises(
         SinkError, match=r"task 3 of batch 7: a record with the partition key 'k.* was not put into out"
@@ -130,7 +130,7 @@ def test_k3_a_row_that_the_service_would_refuse_is_named_with_its_task(start, ba
         worker.task([batch])
 
 
-def test_without_fail_on_error_it_is_counted(start):
+def test_without_fail_on_error_an_invalid_row_is_counted(start):
     worker = start(FakeKinesis(), **{"flink.sink.kinesis.failonerror": "false"})
     figures = worker.task([rows(1, size=2**20), rows(5)])
     assert (figures.given_up, figures.records) == (1, 5)
@@ -149,7 +149,7 @@ def test_after_a_failure_the_next_attempt_has_writers_of_its_own(start):
     assert worker.opened == 2
 
 
-def test_a_stream_that_is_not_there_is_named(start):
+def test_a_missing_stream_is_named(start):
     worker = start(FakeKinesis())
 
     async def missing(stream):

@@ -21,7 +21,7 @@ async def database(tmp_path):
     await made.close()
 
 
-async def test_work_waits_in_line_behind_work_that_was_cancelled(database):
+async def test_work_waits_for_cancelled_work_to_end(database):
     """A cancelled `asyncio.to_thread` goes on beside the next one; on one connection that ends in errors or in half a commit."""
     order, is_running, may_end = [], threading.Event(), threading.Event()
 
@@ -50,7 +50,7 @@ async def test_every_transaction_runs_in_one_thread(database):
     assert idents[0] != threading.get_ident()
 
 
-async def test_what_the_work_raises_rolls_back(database):
+async def test_an_error_of_the_work_rolls_back(database):
     def fail(connection):
         connection.execute(text("create table t (n int not null)"))
         connection.execute(text("insert into t values (null)"))
@@ -63,14 +63,14 @@ async def test_what_the_work_raises_rolls_back(database):
     )
 
 
-async def test_a_database_that_stays_away_ends_the_retries(tmp_path):
+async def test_an_unreachable_database_ends_the_retries(tmp_path):
     away = Database(f"sqlite:///{tmp_path}/no/such/folder/a.db", "uri", FAST)
     with pytest.raises(RetriesExhaustedError, match="the transaction failed 3 times in a row"):
         await away.transaction(lambda connection: None)
     await away.close()
 
 
-async def test_a_lock_that_is_let_go_is_waited_for(tmp_path, database):
+async def test_a_transaction_waits_for_a_lock(tmp_path, database):
     other = Database(f"sqlite:///{tmp_path}/a.db", "uri", FAST)
     holds, may_end = threading.Event(), threading.Event()
 
@@ -92,7 +92,7 @@ async def test_a_lock_that_is_let_go_is_waited_for(tmp_path, database):
 @pytest.mark.parametrize(
     "uri", ["", "orders.db", "sqlite://", "sqlite:///:memory:", "mysql://me:hunter2@host/db", "nosuch://x"]
 )
-def test_other_uris_say_what_is_right(uri):  # C2, C3
+def test_another_uri_is_an_error_that_says_what_is_valid(uri):  # C2, C3
     with pytest.raises(ConfigurationError, match="postgresql://user@host/database or sqlite") as raised:
         engine_of(uri, "flink.sink.sql.uri")
     assert "hunter2" not in str(raised.value)

@@ -7,7 +7,7 @@ import pytest
 
 
 @pytest.mark.parametrize("module", ["sinks.sql", "stores.sql"])
-def test_the_extra_that_is_missing_is_named(module):
+def test_the_missing_extra_is_named(module):
     code = f"import sys; sys.modules['sqlalchemy'] = None; import recordpublisher.plugins.{module}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "ImportError: SQL needs the extra 'sql', PostgreSQL 'postgresql': pip install" in done.stderr

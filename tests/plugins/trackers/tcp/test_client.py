@@ -215,7 +215,7 @@ async def test_an_address_has_a_host_and_a_port():  # C2
             await job.start(0)
 
 
-async def test_ipv6_addresses_stand_in_brackets():
+async def test_ipv6_addresses_are_in_brackets():
     async with TrackerServer(TOKEN, host="::1") as server, running_job(server.address, 1) as job:
         assert server.address.startswith("[::1]:")
         one = await job.start(0)

@@ -1,4 +1,4 @@
-"""`run_subtask`: runs one subtask of a job in this process, from its properties, until a signal drains it."""
+"""`run_subtask`: runs one subtask of a job in this process, from its properties, until it ends or a signal drains it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def run_subtask(
     if supervisor is not None:
         os.set_blocking(supervisor, False)
         call_on_eof(supervisor, drain)
-    # Let the end of a supervisor that is already gone be noticed: a subtask that starts late would fence off its successor's.
+    # Detect now that the supervisor is already gone: a subtask that starts late would fence off the subtask of the next supervisor.
     await asyncio.sleep(0.01)
     if is_draining:
         return

@@ -27,9 +27,8 @@ log = logging.getLogger("recordpublisher.run")
 class Supervisor:
     """Owns the subtasks' processes and the pipes to them.
 
-    A subtask reads its properties from its stdin, so no secret stands on a command line. The pipe stays open: its end of file means
-    drain, also when the supervisor dies, so no subtask is left behind. Each runs in a session of its own: Ctrl-C reaches only the
-    supervisor.
+    A subtask reads its properties from its stdin, so no secret is on a command line. The pipe stays open: its end of file means drain.
+    That holds when the supervisor dies too, so no subtask keeps running. Each has a session of its own: Ctrl-C reaches only the supervisor.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ from .sink import FileSink, Rejected, bytes_writer
 class JsonlSink(FileSink):
     """Writes one object for each record: its metadata, `eventTime`, and the deserialised `value` or else `data`.
 
-    Files appear whole and hold each record exactly once; see `flink.sink.jsonl.path`.
+    Readers see complete files only, and each record is in exactly one; see `flink.sink.jsonl.path`.
     """
 
     suffix = ".jsonl"

@@ -1,4 +1,4 @@
-"""OutputFolder: commits files and positions together, by one rename of a small file that names the others (S6)."""
+"""OutputFolder: commits files and positions together, by one rename of a small file that lists the others (S6)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class OutputFolder:
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises: OSError when the folder cannot be made."""
+        """Raises: OSError when the folder cannot be created."""
         self._path = path
         hidden = path / _HIDDEN
         hidden.mkdir(parents=True, exist_ok=True)
@@ -36,7 +36,7 @@ class OutputFolder:
         """Take the next generation, finish committed renames and return the positions. From now on earlier starts of this subtask, and
         all subtasks of a start with another parallelism, are fenced off."""
         self._subtask, self._parallelism = subtask, parallelism
-        with self._positions.alone("opening"):
+        with self._positions.exclusive("opening"):
             others = [each["subtask"] for each in self._positions.load() if each["parallelism"] != parallelism]
             self._generation = self._positions.open_generation(subtask, *(each for each in others if each != subtask))
             known = self._positions.load()
@@ -70,7 +70,7 @@ class OutputFolder:
         self._positions.store(self._subtask, self._generation, {**entry, "state": state, "files": files})
 
     def _finish(self, entry: Mapping[str, Any]) -> None:
-        """Rename the files that are still staged; another process may do the same at this moment."""
+        """Rename the files that are still staged; another process may do the same concurrently."""
         for staged, name in entry["files"]:
             target = self._path / name
             make_folder(target.parent)

@@ -39,7 +39,7 @@ SCHEMA = pa.schema(
 
 
 class ParquetSink(FileSink):
-    """Writes the columns of `SCHEMA`. Files appear whole and hold each record exactly once; see `flink.sink.parquet.path`."""
+    """Writes the columns of `SCHEMA`: complete files only, with each record in exactly one; see `flink.sink.parquet.path`."""
 
     suffix = ".parquet"
 

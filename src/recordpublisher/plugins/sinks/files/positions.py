@@ -1,4 +1,4 @@
-"""FilePositions: JSON files in a folder, one for each subtask, which only its newest generation may replace (S6)."""
+"""FilePositions: JSON files in a folder, one for each subtask, which only the newest generation of the subtask may replace (S6)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Content = Mapping[str, Any]
 
 
 class FilePositions:
-    """Owns `subtask-N.json` and `generations.json`, under a lock that holds for all processes that share the file system. Blocks."""
+    """Owns `subtask-N.json` and `generations.json`, under a lock for all processes that share the file system. Its methods block."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -26,7 +26,7 @@ class FilePositions:
         return [_read(path) for path in sorted(self.folder.glob("subtask-*.json"))]
 
     def open_generation(self, *subtasks: int) -> int:
-        """Take a number above all before it, for one subtask or for several at once."""
+        """Take the next generation, for one subtask or several."""
         with self._locked():
             known = self._generations()
             generation = known["last"] + 1
@@ -46,15 +46,15 @@ class FilePositions:
             replace_file(self.folder / f"subtask-{subtask}.json", json.dumps(content).encode())
 
     def forget(self, is_obsolete: Callable[[Content], bool]) -> None:
-        """Remove the contents of which this is true."""
+        """Delete the contents for which this is true."""
         with self._locked():
             for path in self.folder.glob("subtask-*.json"):
                 if is_obsolete(_read(path)):
                     path.unlink()
 
     @contextmanager
-    def alone(self, name: str) -> Iterator[None]:
-        """Nobody else is inside a block of that name meanwhile."""
+    def exclusive(self, name: str) -> Iterator[None]:
+        """A lock: only one process at a time is inside a block of this name."""
         with (self.folder / name).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -65,7 +65,7 @@ class FilePositions:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        with self.alone("lock"):
+        with self.exclusive("lock"):
             yield
 
 

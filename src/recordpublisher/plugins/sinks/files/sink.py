@@ -63,7 +63,7 @@ class FileSink(Sink):
 
     @abstractmethod
     def file_writer(self, contents: Sequence[Any], rejected: Rejected) -> Callable[[Path], None] | None:
-        """In a thread: a function that writes one shard's file, or None without a valid record; adds invalid records to `rejected`."""
+        """In a thread: a function that writes one shard's file, or None when no record is valid; adds invalid records to `rejected`."""
 
     async def open(self, context: SinkContext) -> Sequence[State] | None:
         """Open the folder; returns the positions of all subtasks. Raises: ConfigurationError, StateError."""
@@ -77,7 +77,7 @@ class FileSink(Sink):
             ) from error
 
     async def write(self, batch: RecordBatch) -> None:
-        """Keep the batch for the next checkpoint. Raises: SinkError when its shard or its numbers cannot be names of files."""
+        """Keep the batch for the next checkpoint. Raises: SinkError when its shard or its sequence numbers cannot be file names."""
         _check_names(batch)
         self._waiting.append(
             WaitingBatch(batch.stream, batch.shard_id, _row(batch, 0), _row(batch, -1), self.prepare(batch))
@@ -89,8 +89,8 @@ class FileSink(Sink):
     async def flush(self, checkpoint: Checkpoint | None = None) -> None:
         """Write the waiting batches as files, and store the checkpoint's state with them.
 
-        Raises: FencedError when a newer start owns the folder, SinkError for a record that cannot be written unless bad
-        records are skipped or dead letters.
+        Raises: FencedError when a newer start owns the folder; SinkError for a record that cannot be written, unless bad records are
+        skipped or dead letters.
         """
         if checkpoint is None:
             if self._waiting:
@@ -134,7 +134,7 @@ _NUMBER = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,129}")
 
 
 def _check_names(batch: RecordBatch) -> None:
-    """They come from the service and become a path, which must not leave the folder. Raises: SinkError."""
+    """Check the names from the service that become a path, which must stay inside the folder. Raises: SinkError."""
     numbers = batch.sequence_numbers
     for name in (batch.stream, batch.shard_id):
         if not _NAME.fullmatch(name):

@@ -1,4 +1,4 @@
-"""The Kinesis sink: puts records into a stream with bounded memory, in key order if asked, and loses none silently (K1 to K4).
+"""The Kinesis sink: puts records into a stream with bounded memory, optionally in key order, and loses none silently (K1 to K4).
 
 Start at `sink.py`. A record goes through `writer.py` (limits), `shard_queues/` (waiting) and `put_records/` (calls and results).
 """

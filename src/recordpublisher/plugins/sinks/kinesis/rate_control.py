@@ -1,11 +1,11 @@
-"""How fast a shard may be written to: its rate limit, and a congestion window (AIMD) for shards that others write to as well."""
+"""How fast a shard may be written to: its rate limit, and a congestion window (AIMD) for shards that other writers use too."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 BURST_SECONDS = 0.25
-"""A shard is sent what it takes in this time in one call and then paused: few large calls instead of many small ones."""
+"""One call sends a shard as much as it accepts in this time, then the shard pauses: few large calls instead of many small ones."""
 MAX_CREDIT_SECONDS = 0.5
 """At most this much unused time may be caught up on. The service allows a second; this plus one burst stays below that."""
 MAX_WINDOW = 5_000
@@ -36,7 +36,7 @@ class CongestionWindow:
 
 @dataclass(frozen=True, slots=True)
 class ShardRateLimit:
-    """Records and bytes a second that one shard may be sent: the service's limits times `RateLimit`; and the initial window."""
+    """Records and bytes per second that one shard may be sent: the service's limits times `RateLimit`; and the initial window."""
 
     records_per_second: float
     bytes_per_second: float
@@ -53,5 +53,5 @@ class ShardRateLimit:
         return int(self.bytes_per_second * BURST_SECONDS)
 
     def pause_seconds(self, records: int, size: int, window: int) -> float:
-        """How long the shard is paused after so many records and bytes."""
+        """How long the shard pauses after this many records and bytes."""
         return max(records / self.records_per_second, size / self.bytes_per_second, BURST_SECONDS * records / window)

@@ -30,7 +30,7 @@ from .shard_queues.shard_queues import ShardQueues
 from .statistics import SinkMetrics
 
 DEFAULT_SUMMARY = StreamSummary(2**20, distributes_by_key=True)
-"""For a stream that we may write to and not describe."""
+"""Assumed when we may write to the stream but not describe it."""
 
 
 async def fetch_stream_summary(port: WritingPort, stream: str) -> StreamSummary:

@@ -1,4 +1,4 @@
-"""PositionTable: each subtask's snapshot in a row that only its newest generation may change (S6)."""
+"""PositionTable: each subtask's snapshot in a row that only the newest generation of the subtask may change (S6)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from recordpublisher.publishers.errors import FencedError, StateError
 class PositionTable:
     """The rows of one job in a table that many jobs may share. Every method runs inside the caller's transaction.
 
-    `checkpoint` counts the commits of a generation: after a lost connection it says whether the last one came through.
+    `checkpoint` counts the commits of a generation: after a lost connection it shows whether the last one succeeded.
     """
 
     def __init__(self, name: str, job: str) -> None:
@@ -34,8 +34,8 @@ class PositionTable:
         )
 
     def open(self, connection: Connection, subtask: int, parallelism: int | None = None) -> int:
-        """Take a generation above all before it. Earlier starts of the subtask can commit nothing any more, nor, when the parallelism
-        is told, can any subtask of a start with another one."""
+        """Take the next generation. From now on earlier starts of the subtask cannot commit; with `parallelism`, neither can any subtask of
+        a start with another parallelism."""
         self._end_predecessors(connection, subtask, parallelism or 0)
         self._prepare(connection)
         table, mine = self._table.c, self._row(subtask)
@@ -78,7 +78,7 @@ class PositionTable:
         self._forget_other_parallelisms(connection, subtask)
 
     def _forget_other_parallelisms(self, connection: Connection, subtask: int) -> None:
-        """When every subtask of this start has committed, the rows of subtasks that are no more say nothing new."""
+        """Delete the rows of other parallelisms once every subtask of this start has committed: they are superseded."""
         table = self._table.c
         rows = connection.execute(
             select(table.subtask, table.parallelism, table.checkpoint).where(self._of_job())
@@ -94,11 +94,11 @@ class PositionTable:
         end_sessions(connection, mine, like=f"{self._session} %", unlike=f"{self._session} {parallelism} %")
 
     def session_name(self, subtask: int, parallelism: int) -> str:
-        """What a subtask's session is called in PostgreSQL's list of sessions."""
+        """The name of a subtask's session in PostgreSQL's list of sessions."""
         return f"{self._session} {parallelism} {subtask}"
 
     def _prepare(self, connection: Connection) -> None:
-        """Tables are created once, and no two starts take one number."""
+        """Create the table, and lock it, so that two starts do not take the same generation."""
         lock_table_creation(connection, self._table.name)
         self._metadata.create_all(connection)
 

@@ -40,7 +40,7 @@ class RowBuilder:
     """Builds the rows of one table.
 
     A field without a column is not stored. A column without a field gets the record's metadata of that name (`RECORD_COLUMNS`), else
-    its default. In a table keyed by record (see `is_keyed_by_record`) metadata goes before fields.
+    its default. In a table keyed by record (see `is_keyed_by_record`) metadata takes precedence over fields.
     """
 
     def __init__(self, table: Table) -> None:
@@ -64,7 +64,7 @@ class RowBuilder:
             yield self._row(batch, index, value, known)
 
     def _rows_one_by_one(self, batch: RecordBatch, error: Exception) -> Iterator[Row]:
-        """A value of the batch cannot be converted, so look at each record alone."""
+        """A value of the batch cannot be converted: convert each record alone."""
         if len(batch) == 1:
             yield Row(batch, 0, {}, f"{type(error).__name__}: {error}")
             return

@@ -69,7 +69,7 @@ class SqlSink(Sink):
     async def flush(self, checkpoint: Checkpoint | None = None) -> None:
         """Commit the waiting rows together with the checkpoint's state.
 
-        Raises: FencedError when a newer start owns the positions, SinkError for a bad row unless bad rows are skipped or dead letters,
+        Raises: FencedError when a newer start owns the positions, SinkError for a bad row, unless bad rows are skipped or dead letters,
         RetriesExhaustedError when the database is unreachable.
         """
         if checkpoint is None:
@@ -110,7 +110,7 @@ class SqlSink(Sink):
     def _insert(self, connection: Connection, rows: list[Row], state: State) -> None:
         done = self._positions.last_checkpoint(connection, self._context.subtask, self._generation)
         if done >= self._checkpoints:
-            return  # an earlier attempt has committed, only its reply was lost
+            return  # an earlier attempt has committed, only its response was lost
         self._target.insert(connection, rows)
         self._positions.keep(connection, self._context.subtask, self._checkpoints, state)
 

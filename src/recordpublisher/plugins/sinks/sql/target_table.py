@@ -49,7 +49,7 @@ class TargetTable:
             raise RejectedRowsError(rejected)
 
     def _insert_same_columns(self, connection: Connection, rows: list[Row], rejected: list[Row]) -> None:
-        """Insert rows with the same columns. A rejected group is halved until the bad rows are found: a few extra statements for each."""
+        """Insert rows with the same columns. A rejected group is halved until the bad rows are found: a few statements for each."""
         try:
             with connection.begin_nested():
                 connection.execute(self._statement, [row.values for row in rows])

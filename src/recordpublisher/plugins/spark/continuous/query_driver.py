@@ -1,4 +1,4 @@
-"""QueryDriver: the driver's side of a query in mode CONTINUOUS, as Spark calls it. Its fetcher runs beside it."""
+"""QueryDriver: the driver's side of a query in mode CONTINUOUS, as Spark calls it; and the fetcher that runs in the same process."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ LOG = logging.getLogger("recordpublisher.spark")
 
 
 class BackgroundFetcher(Protocol):
-    """What the query needs of its fetcher."""
+    """What the query calls of its fetcher."""
 
     def start(self, stop_at_tip: bool) -> None:
-        """Begin to read; nothing if it has begun."""
+        """Begin to read; does nothing when it has begun."""
 
     def has_ended(self) -> bool:
-        """Whether it has read to the tips. Raises: what it has ended with."""
+        """Whether it has read to the tips of all shards. Raises: the error that ended it."""
 
 
 class DriverFetcher:
-    """Owns the fetcher on the loop of the driver's Python process, from `start` on. It dies with the process; the log has its state."""
+    """Owns the fetcher, on the event loop of the driver's Python process. It ends with the process; its state is in the log."""
 
     def __init__(
         self, options: SparkOptions, store: WriteOnceStore, pressure: BackPressure, loop: WorkerLoop, clock: Clock
@@ -63,7 +63,7 @@ class DriverFetcher:
 
 
 class QueryDriver:
-    """Owns whether the run ends by itself; calls the planner on the worker's loop, and waits a little when there is nothing."""
+    """Owns the query's planner and fetcher. Calls the planner on the worker's loop, and pauses when there is nothing to plan."""
 
     def __init__(
         self,
@@ -84,11 +84,11 @@ class QueryDriver:
 
     @property
     def figures(self) -> dict[str, object]:
-        """Of the last planned batch."""
+        """Progress figures of the last planned batch."""
         return self._planner.figures
 
     def initial_offset(self) -> WalOffset:
-        """Before everything."""
+        """The offset before the first entry."""
         return self._loop.run(self._planner.initial_offset())
 
     def prepare_available_now(self) -> None:
@@ -96,11 +96,11 @@ class QueryDriver:
         self._is_available_now = True
 
     def next_offset(self, start: WalOffset, rows: int | None) -> WalOffset | None:
-        """The end of the next batch; None: nothing now or, for AvailableNow, no more. Raises: RecordPublisherError."""
+        """The end of the next batch; None when there is none now or, for AvailableNow, none any more. Raises: RecordPublisherError."""
         limits = Limits(rows, self._options.max_batch_bytes)
         while True:
             self._fetcher.start(self._is_available_now)
-            has_ended = self._fetcher.has_ended()  # before the plan, so that what it read last is in the plan
+            has_ended = self._fetcher.has_ended()  # before the plan, so that the plan has its last rows
             planned = self._loop.run(self._plan(start, limits))
             if planned is not None:
                 LOG.info("batch %s of query %s: %s", planned.batch, planned.query, self._planner.figures)
@@ -112,11 +112,11 @@ class QueryDriver:
                 return None
 
     def files(self, start: WalOffset, end: WalOffset) -> list[StoredFile]:
-        """The batch's files. One task hands them over, so that the rows of a shard stay in order (S2)."""
+        """The batch's files. One task reads them all, so that the rows of a shard stay in order (S2)."""
         return self._loop.run(self._planner.files(start, end))
 
     def commit(self, end: WalOffset) -> None:
-        """A batch is done for good; what is older is purged in the background."""
+        """Spark has committed a batch; older entries are purged in the background."""
         self._loop.start(self._planner.commit(end))
 
     async def _plan(self, start: WalOffset, limits: Limits) -> WalOffset | None:
@@ -125,7 +125,7 @@ class QueryDriver:
 
 
 def query_driver(options: SparkOptions, store: WriteOnceStore, loop: WorkerLoop, clock: Clock) -> QueryDriver:
-    """Put together for a query."""
+    """The driver's side of a query, built from its options."""
     pressure = BackPressure(options.continuous.limit_bytes)
     planner = WalPlanner(store, clock, options.retain)
     return QueryDriver(options, planner, DriverFetcher(options, store, pressure, loop, clock), pressure, loop)

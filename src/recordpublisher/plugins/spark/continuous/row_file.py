@@ -1,4 +1,4 @@
-"""Files of rows: made of batches as one Arrow stream, and handed to Spark as they are."""
+"""Files of rows: record batches written as one Arrow stream, which a task hands to Spark unchanged."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class RowFile:
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """The name of a file in the store, and how many rows it must have."""
+    """The name of a file in the store, and the number of its rows."""
 
     name: str
     rows: int
 
 
 class PendingRows:
-    """Owns the rows that wait for the next file."""
+    """Owns the rows of the next file."""
 
     def __init__(self) -> None:
         self._rows = ArrowRows()
@@ -43,13 +43,13 @@ class PendingRows:
         self.payload = 0
 
     async def add(self, batch: RecordBatch) -> None:
-        """Take a batch."""
+        """Add a batch."""
         await self._rows.write(batch)
         self.count += len(batch)
         self.payload += sum(map(len, batch.data))
 
     def to_file(self) -> RowFile:
-        """All of them as one file."""
+        """All rows as one file."""
         target = pa.BufferOutputStream()
         with pa.ipc.new_stream(target, ARROW_SCHEMA) as writer:
             for batch in self._rows.drain():
@@ -58,7 +58,7 @@ class PendingRows:
 
 
 def read_table(file: StoredFile, content: bytes) -> Any:
-    """A file as an Arrow table. Raises: StateError when it has not as many rows as its entry says."""
+    """A file as an Arrow table. Raises: StateError when its number of rows is not that of its entry."""
     table = pa.ipc.open_stream(pa.BufferReader(content)).read_all()
     if table.num_rows != file.rows:
         raise StateError(f"{file.name} of the write-ahead log has {table.num_rows} rows, its entry says {file.rows}")
@@ -68,7 +68,7 @@ def read_table(file: StoredFile, content: bytes) -> Any:
 def rows_of(files: Sequence[StoredFile], store: WriteOnceStore, loop: WorkerLoop, location: str) -> Iterator[Any]:
     """In a task: the files' rows as Arrow batches, the same for every attempt, action and restart.
 
-    Raises: ConfigurationError when the driver's log is not seen here, StateError.
+    Raises: ConfigurationError when the driver's log is not visible here, StateError.
     """
     return _in_batches(_fetched(file, store, loop, location) for file in files)
 
@@ -81,14 +81,14 @@ def _fetched(file: StoredFile, store: WriteOnceStore, loop: WorkerLoop, location
         raise ConfigurationError(
             "metadataLocation",
             location,
-            "one place that the driver and every executor see",
+            "one location that the driver and every executor can read",
             reason="a task cannot see the driver's write-ahead log",
         )
     raise StateError(f"{file.name} of the write-ahead log is gone: is the batch an old one? Raise minBatchesToRetain")
 
 
 def _in_batches(tables: Iterator[Any]) -> Iterator[pa.RecordBatch]:
-    """Tables in batches of a size that Spark takes well: small ones together, in order."""
+    """Tables as batches of a good size for Spark: small tables are joined, in order."""
     pending: list[Any] = []
     rows = 0
     for table in tables:

@@ -22,8 +22,8 @@ from .wal_offset import WalOffset
 
 LOG = logging.getLogger("recordpublisher.spark")
 EXPERIMENTAL = (
-    "mode=continuous is experimental: its options and its stored format may change without a migration. mode=batch is the supported one "
-    "(docs/spark-continuous.md says what is missing)"
+    "mode=continuous is experimental: its options and its stored format may change without a migration. mode=batch is supported; "
+    "docs/spark-continuous.md says what is missing"
 )
 
 
@@ -36,7 +36,7 @@ class ContinuousPartition(InputPartition):  # type: ignore[misc] # pyspark is no
 
 
 class ContinuousStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """Mode CONTINUOUS; see KinesisStreamReader for BATCH."""
+    """Spark's reader in mode CONTINUOUS; `KinesisStreamReader` is that of mode BATCH."""
 
     def __init__(self, options: SparkOptions) -> None:
         self._options = options
@@ -49,7 +49,7 @@ class ContinuousStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return self._driver().initial_offset().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Admission control: records of one batch, about; bytes are limited by the planner."""
+        """Admission control by records, approximately; the planner limits the bytes."""
         return ReadAllAvailable() if self._options.max_records is None else ReadMaxRows(self._options.max_records)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -59,24 +59,24 @@ class ContinuousStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return start if planned is None else planned.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[ContinuousPartition]:
-        """The task of the batch between two offsets; none for a batch without rows."""
+        """The one task of the batch between two offsets; none for a batch without rows."""
         files = self._driver().files(WalOffset.from_json(start), WalOffset.from_json(end))
         return [ContinuousPartition(files)] if files else []
 
     def commit(self, end: dict[str, Any]) -> None:
-        """The batch that `end` ends is done for good."""
+        """Spark has committed the batch that ends at `end`."""
         self._driver().commit(WalOffset.from_json(end))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        """Shown as `latestOffset` in the query's progress: Spark gives a Python source no other place for figures."""
+        """Figures of the last plan. Spark shows them as `latestOffset` in the query's progress; a source has no other place for them."""
         return self._driver().figures or None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Stop at the tips of the shards."""
+        """Stop at the tips of the shards (Trigger.AvailableNow)."""
         self._driver().prepare_available_now()
 
     def stop(self) -> None:
-        """Nothing that matters may happen here: Spark does not call it when a query stops."""
+        """Does nothing: Spark does not call it when a query stops."""
 
     # --- in a task -------------------------------------------------------------------------------------------------------------
 
@@ -94,7 +94,7 @@ class ContinuousStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return self._query_driver
 
     def _store(self) -> WriteOnceStore:
-        """One for each process, with a client that stays open."""
+        """The log's store: one for each process, with a client that stays open."""
         options = self._options
         return worker_loop().cached(
             ("wal", options.metadata_location, *sorted(options.properties.items())),

@@ -27,10 +27,10 @@ AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class WalEntry:
-    """`state` is the fetcher's snapshot behind all rows so far. `file` has `rows` rows with `payload` bytes of data (None: no rows).
+    """`state` is the fetcher's snapshot after all rows so far. `file` has `rows` rows with `payload` bytes of data (None: no rows).
 
-    `writer` is the token of the start of the fetcher that wrote the entry. `watermark`: the global one, epoch ms; `written_ms`: by the
-    writer's clock.
+    `writer` identifies the start of the fetcher that wrote the entry. `watermark`: the global one, epoch ms; `written_ms`: by the writer's
+    clock.
     """
 
     writer: str
@@ -42,13 +42,13 @@ class WalEntry:
     watermark: int | None = None
 
     def to_bytes(self) -> bytes:
-        """As stored."""
+        """The stored form."""
         plain = {each.name: getattr(self, each.name) for each in fields(self)}  # not asdict: it copies the whole state
         return json.dumps(plain).encode()
 
     @classmethod
     def from_bytes(cls, stored: bytes) -> WalEntry:
-        """The inverse of `to_bytes`. Raises: StateError when it does not fit."""
+        """The inverse of `to_bytes`. Raises: StateError for other content."""
         try:
             return cls(**json.loads(stored))
         except UNREADABLE as error:
@@ -56,37 +56,37 @@ class WalEntry:
 
 
 def entry_name(number: int) -> str:
-    """An entry of the log."""
+    """The name of an entry. Numbers have ten digits, so that names sort as numbers do."""
     return f"{ENTRIES}{number:010d}"
 
 
 def file_name(number: int, writer: str) -> str:
-    """The file of rows of an entry. The writer's token is in the name, so that two writers never share a file."""
+    """The name of an entry's file of rows. It has the writer's token, so that two writers never write the same file."""
     return f"{FILES}{number:010d}-{writer}"
 
 
 def number_of(name: str) -> int | None:
-    """The number of the entry that a name belongs to; None: the name is none of ours."""
+    """The number of the entry that a name belongs to; None for any other name."""
     found = _NUMBERED.match(name)
     return None if found is None else int(found.group(1))
 
 
 async def entry_numbers(store: WriteOnceStore) -> list[int]:
-    """The numbers of the entries that are listed now, in order."""
+    """The numbers of the listed entries, in order."""
     return [number for name in await store.names(ENTRIES) if (number := number_of(name)) is not None]
 
 
 async def last_entry(store: WriteOnceStore) -> tuple[int, WalEntry] | None:
-    """Where the log ends now, with the number; None: it is empty. Raises: StateError."""
+    """The last entry and its number; None when the log is empty. Raises: StateError."""
     while numbers := await entry_numbers(store):
         stored = await store.get(entry_name(numbers[-1]))
-        if stored is not None:  # else others have appended since the listing, and this one was purged
+        if stored is not None:  # otherwise it was purged since the listing, and there are newer ones
             return numbers[-1], WalEntry.from_bytes(stored)
     return None
 
 
 async def read_entry(store: WriteOnceStore, number: int) -> WalEntry:
-    """An entry that is there. Raises: StateError."""
+    """Read an entry. Raises: StateError, also when it does not exist."""
     stored = await store.get(entry_name(number))
     if stored is None:
         raise StateError(f"{entry_name(number)} of the write-ahead log is gone")
@@ -94,7 +94,7 @@ async def read_entry(store: WriteOnceStore, number: int) -> WalEntry:
 
 
 async def read_entries_without_state(store: WriteOnceStore, numbers: Sequence[int]) -> dict[int, WalEntry]:
-    """Many entries, some at once. Their states are dropped: each has one of all shards, and nobody needs them here. Raises: StateError."""
+    """Read many entries, some concurrently. Their states, each with all shards, are dropped: readers need none. Raises: StateError."""
     found: dict[int, WalEntry] = {}
     for start in range(0, len(numbers), AT_ONCE):
         part = numbers[start : start + AT_ONCE]
@@ -104,29 +104,29 @@ async def read_entries_without_state(store: WriteOnceStore, numbers: Sequence[in
 
 
 async def put_entry(store: WriteOnceStore, number: int, entry: WalEntry) -> WalEntry:
-    """Put an entry if there is none of that number; returns what stands there: the given one, or that of a writer who was first."""
+    """Put an entry unless the number is taken; returns the stored one: this entry, or that of the writer who was first."""
     content = entry.to_bytes()
     stored = await store.put_if_absent(entry_name(number), content)
     return entry if stored == content else WalEntry.from_bytes(stored)
 
 
 class UnreadEntries:
-    """Owns the entries that were fetched."""
+    """Owns the entries that the query has not read yet, each fetched from the store once."""
 
     def __init__(self, store: WriteOnceStore) -> None:
         self._store = store
         self._fetched: dict[int, WalEntry] = {}
 
-    async def behind(self, read: int) -> dict[int, WalEntry]:
-        """The entries behind the last one that was read, in order and without a gap. Raises: StateError when one is gone.
+    async def after(self, read: int) -> dict[int, WalEntry]:
+        """The entries after number `read`, in order and without a gap. Raises: StateError when one was deleted.
 
-        A listing may miss what was put while it was made. Then what it has behind the gap comes with the next call.
+        A listing may miss an entry that was put while it was made. The entries after such a gap are returned by a later call.
         """
         listed = {number for number in await entry_numbers(self._store) if number > read}
         end = read
         while end + 1 in listed:
             end += 1
-        # Entries are put one after the other: if a later one is listed, the next one was missed by the listing, or was removed.
+        # Entries are put one after the other. If a later one is listed, the listing missed the next one, or it was deleted.
         if any(number > end for number in listed):
             await check_entry(self._store, end + 1)
         numbers = range(read + 1, end + 1)
@@ -135,15 +135,15 @@ class UnreadEntries:
         return {number: self._fetched[number] for number in numbers}
 
     def forget(self, read: int) -> None:
-        """Drop everything up to an entry."""
+        """Drop the entries up to number `read`."""
         self._fetched = {number: entry for number, entry in self._fetched.items() if number > read}
 
 
 async def check_entry(store: WriteOnceStore, number: int) -> None:
-    """Whether the log still has an entry; a query that needs one that is gone would wait for it for ever. Raises: StateError."""
+    """Raises: StateError when the log does not have an entry that the query needs: it would wait for it forever."""
     if await store.get(entry_name(number)) is None:
         raise StateError(
             f"{entry_name(number)} of the write-ahead log is gone: the checkpoint is older than what the log keeps "
-            "(minBatchesToRetain), or files were removed by hand or by a lifecycle rule. What they had is lost for this query: "
+            "(minBatchesToRetain), or files were removed by hand or by a lifecycle rule. Their rows are lost for this query: "
             f"{START_ANEW}"
         )

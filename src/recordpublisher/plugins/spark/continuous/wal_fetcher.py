@@ -29,13 +29,13 @@ LOG = logging.getLogger("recordpublisher.spark")
 
 
 class WalFetcher:
-    """One start of the fetcher: it has taken over the log, and owns the fetcher between the beginning and the end of `run`."""
+    """One start of the fetcher, which has taken over the log. Owns the fetcher and its sink."""
 
     def __init__(self, options: SparkOptions, writer: WalWriter, state: State, pressure: BackPressure) -> None:
-        """`options.properties` are those that the fetcher reads with. Raises: ConfigurationError."""
+        """`options.properties` are the fetcher's. Raises: ConfigurationError."""
         self._pressure = pressure
         self._sink = WalSink(writer, state, pressure, options.continuous, self._global_watermark)
-        # the log has the state; Spark's own options are unknown to a fetcher
+        # the state is in the log; Spark's own options are unknown to a fetcher
         properties = options.properties.merged(dict.fromkeys((STATE_URI.key, *SPARK_OPTIONS)))
         self._fetcher = DataFetcher(options.streams, properties, sink=self._sink)
 
@@ -43,7 +43,7 @@ class WalFetcher:
     async def take_over(
         cls, options: SparkOptions, store: WriteOnceStore, pressure: BackPressure, clock: Clock
     ) -> WalFetcher:
-        """Take over the log. Fan-out consumers are registered here, and stay when the fetcher ends (F8). Raises: RecordPublisherError."""
+        """Take over the log; register fan-out consumers, which stay when the fetcher ends (F8). Raises: RecordPublisherError."""
         await wal_id(store)
         await _check_streams(options, store)
         service = await asyncio.to_thread(KinesisService, options)
@@ -57,13 +57,13 @@ class WalFetcher:
         return cls(replace(options, properties=properties), writer, state, pressure)
 
     async def run(self, stop_at_tip: bool = False) -> int:
-        """Read until `stop`, or to the tips; returns how many records went into the log. Raises: RecordPublisherError."""
+        """Read until `stop`, or to the tips; returns how many records were logged. Raises: RecordPublisherError."""
         async with self._fetcher as fetcher:
             await fetcher.run_bounded(stop_at_tip=stop_at_tip)
         return self._sink.records
 
     def stop(self) -> None:
-        """End when what was read is in the log; call it in the loop's thread."""
+        """End once everything read is in the log; call it in the loop's thread."""
         self._pressure.release()
         self._fetcher.stop()
 
@@ -73,7 +73,7 @@ class WalFetcher:
 
 
 def starting_state(options: SparkOptions, service: PlanningService) -> State:
-    """A snapshot of a job that has read nothing: every listed shard at the job's start, LATEST pinned (P3).
+    """A snapshot of a job that has read nothing: every listed shard at the job's starting position, LATEST as a time (P3).
 
     Raises: StreamNotFoundError, KinesisError.
     """
@@ -86,7 +86,7 @@ def starting_state(options: SparkOptions, service: PlanningService) -> State:
 
 
 async def _check_streams(options: SparkOptions, store: WriteOnceStore) -> None:
-    """Raises: ConfigurationError when none of the streams that the log knows is read any more."""
+    """Warn of streams that are no longer read. Raises: ConfigurationError when none of the log's streams is among the options."""
     found = await last_entry(store)
     known = set() if found is None else {key.rpartition("/")[0] for key in found[1].state["shards"]}
     dropped = dropped_streams(known, options.streams)

@@ -1,4 +1,4 @@
-"""Which write-ahead log a location has: its format version, the token that tells it from others, and the one query that reads it."""
+"""The identity of a write-ahead log: its format version, its random token, and the one query that reads it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from recordpublisher.publishers.errors import ConfigurationError, StateError
 IDENTITY = "wal/id"
 QUERY = "wal/query"
 VERSION_1_IDENTITY = "spool/id"
-"""What a location of format version 1 has instead."""
+"""The identity in a log of format version 1, which is refused."""
 VERSION = 2
 START_ANEW = "begin with a new checkpointLocation, a new metadataLocation and flink.stream.initpos"
 
@@ -21,7 +21,7 @@ class WalVersionError(StateError):
 
 
 async def wal_id(store: WriteOnceStore) -> str:
-    """The token of the log; whoever comes first draws it. Raises: StateError, also for a log of another format version."""
+    """The token of the log, created when there is none. Raises: StateError, also for a log of another format version."""
     stored = await store.get(IDENTITY)
     if stored is None:
         if await store.get(VERSION_1_IDENTITY) is not None:
@@ -46,13 +46,13 @@ async def check_query(store: WriteOnceStore, query: str) -> None:
 
 
 async def claim_for_query(store: WriteOnceStore, query: str) -> None:
-    """From now on the log is read by this query alone. Raises: StateError when another query was first."""
+    """Reserve the log for this query. Raises: StateError when another query has reserved it."""
     if (await store.put_if_absent(QUERY, query.encode())).decode() != query:
         raise _of_another_query()
 
 
 async def check_location(store: WriteOnceStore, location: str) -> None:
-    """When a query starts: whether a log can be kept there. A store that fails later is tried again.
+    """Check, when a query starts, that the location can hold a log. Later errors of the store are retried.
 
     Raises: ConfigurationError; StateError for a log of another format version.
     """
@@ -61,7 +61,7 @@ async def check_location(store: WriteOnceStore, location: str) -> None:
     except WalVersionError:
         raise
     except StateError as error:
-        valid = "a folder that can be written, seen by the driver and every executor, or s3://bucket/prefix"
+        valid = "a writable folder that the driver and every executor see, or s3://bucket/prefix"
         reason = f"the write-ahead log cannot be kept there: {error}"
         raise ConfigurationError("metadataLocation", location, valid, reason=reason) from error
 
@@ -75,6 +75,6 @@ def _of_version(version: int) -> WalVersionError:
 
 def _of_another_query() -> StateError:
     return StateError(
-        "metadataLocation has the write-ahead log of another query, or of this one with another checkpoint: every query needs its own, and "
-        "checkpointLocation and metadataLocation are kept together or deleted together"
+        "metadataLocation has the write-ahead log of another query, or of this one with another checkpoint: every query needs its own; "
+        "keep checkpointLocation and metadataLocation together, or delete both"
     )

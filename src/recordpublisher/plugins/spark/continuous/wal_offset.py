@@ -17,9 +17,9 @@ VERSION_KEY = "walVersion"
 
 @dataclass(frozen=True, slots=True)
 class WalOffset:
-    """`entry` is the number of the last entry that was read, 0 before everything. `records`: rows so far.
+    """`entry` is the number of the last entry that was read, 0 before the first. `records`: rows so far.
 
-    `wal` and `query` tell a log from one that took its place, and a query from another over the same log.
+    `wal` is the token of the log: a log that was deleted and replaced has another. `query` is the token of the query.
     """
 
     wal: str
@@ -29,7 +29,7 @@ class WalOffset:
     records: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """As Spark keeps it."""
+        """The form in Spark's offset log."""
         return {VERSION_KEY: VERSION, **asdict(self)}
 
     @classmethod
@@ -38,7 +38,7 @@ class WalOffset:
         version = 1 if "spoolVersion" in plain else plain.get(VERSION_KEY)
         if version is None:
             raise StateError(
-                "the checkpoint is of a query in mode BATCH, and a query keeps its mode: begin with a new checkpointLocation "
+                "the checkpoint is of a query in mode BATCH, and the mode of a query cannot change: begin with a new checkpointLocation "
                 "and a new metadataLocation"
             )
         if version != VERSION:

@@ -1,4 +1,4 @@
-"""WalPlanner: what the driver decides for a query that reads a write-ahead log. The next batch, its files, and what is purged."""
+"""WalPlanner: plans the batches of a query that reads a write-ahead log: the next batch, its files, and what is purged."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from .wal_offset import WalOffset
 
 LOG = logging.getLogger("recordpublisher.spark")
 IDLE_CHECK_SECONDS = 1.0
-"""How often a query without news checks that the log is still there."""
+"""How often a query without new entries checks that the log still exists."""
 MAX_QUIET_ENTRIES = 64
-"""So many entries without rows may wait for the next batch; then an empty batch passes over them."""
+"""The most entries without rows that may wait for the next batch; then an empty batch reads past them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one batch, about: whole files are taken, and one at least (None: no limit)."""
+    """Limits of one batch, approximate: a batch has whole files, at least one (None: no limit)."""
 
     rows: int | None = None
     payload: int | None = None
 
     def allow(self, rows: int, payload: int) -> bool:
-        """Whether so much fits into one batch."""
+        """Whether these rows and bytes fit into one batch."""
         return (self.rows is None or rows <= self.rows) and (self.payload is None or payload <= self.payload)
 
 
 def last_of_batch(unread: Mapping[int, WalEntry], limits: Limits) -> int:
-    """The number of the last entry that the next batch takes."""
+    """The number of the last entry of the next batch."""
     last = rows = payload = 0
     for number, entry in unread.items():
         if rows and entry.rows and not limits.allow(rows + entry.rows, payload + entry.payload):
@@ -48,14 +48,14 @@ def last_of_batch(unread: Mapping[int, WalEntry], limits: Limits) -> int:
 
 @dataclass(slots=True)
 class WalPlanner:
-    """Owns what a query's driver remembers between batches; what must survive is in the offsets and in the log."""
+    """Owns what a query's driver keeps between batches. What must survive a restart is in the offsets and in the log."""
 
     store: WriteOnceStore
     clock: Clock
     retain: int
-    """So many committed batches can be read again."""
+    """How many committed batches can be read again."""
     figures: dict[str, object] = field(default_factory=dict)
-    """Of the last planned batch, for progress reports."""
+    """Progress figures of the last planned batch."""
     _query: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     _unread: UnreadEntries = field(init=False)
     _is_checked: bool = False
@@ -67,34 +67,34 @@ class WalPlanner:
         self._unread = UnreadEntries(self.store)
 
     async def initial_offset(self) -> WalOffset:
-        """Before everything."""
+        """The offset before the first entry."""
         return WalOffset(await wal_id(self.store), self._query)
 
     async def next_offset(self, start: WalOffset, limits: Limits) -> WalOffset | None:
-        """The end of the next batch; None: nothing to read now. Raises: StateError."""
+        """The end of the next batch; None when there is nothing to read. Raises: StateError."""
         await self._check_once(start)
         self._unread.forget(start.entry)
-        unread = await self._unread.behind(start.entry)
+        unread = await self._unread.after(start.entry)
         if not any(entry.rows for entry in unread.values()) and len(unread) < MAX_QUIET_ENTRIES:
             await self._check_idle_log(start)
             return None
         return self._batch(start, unread, last_of_batch(unread, limits))
 
     async def files(self, start: WalOffset, end: WalOffset) -> list[StoredFile]:
-        """The files of a batch in order: a function of the two offsets. From now on the log is this query's.
+        """The files of a batch in order: a function of the two offsets. Reserves the log for this query.
 
-        Raises: StateError when the log is another query's, or has not all of them any more.
+        Raises: StateError when the log belongs to another query, or some of the files were removed.
         """
         await self._check_once(end)
         await claim_for_query(self.store, end.query)
-        unread = await self._unread.behind(start.entry)
+        unread = await self._unread.after(start.entry)
         if start.entry < end.entry and end.entry not in unread:
-            raise StateError(f"the write-ahead log has not all entries of batch {end.batch} any more: {START_ANEW}")
+            raise StateError(f"entries of batch {end.batch} are gone from the write-ahead log: {START_ANEW}")
         taken = [entry for number, entry in unread.items() if number <= end.entry]
         return [StoredFile(entry.file, entry.rows) for entry in taken if entry.file is not None]
 
     async def commit(self, end: WalOffset) -> None:
-        """A batch is done for good: purge what batches long before it have read."""
+        """Spark has committed a batch: purge what earlier batches have read, except the last `retain` ones."""
         self._committed.append(end)
         if len(self._committed) <= self.retain or self._is_purging:
             return
@@ -109,13 +109,13 @@ class WalPlanner:
             self._is_purging = False
 
     async def _check_once(self, known: WalOffset) -> None:
-        """Whether the log is the one that the checkpoint was made with, and this query's."""
+        """Check, at the first call, that the log is the one that the checkpoint was made with and belongs to this query."""
         if self._is_checked:
             return
         if await wal_id(self.store) != known.wal:
             raise StateError(
-                "metadataLocation has not the write-ahead log that this checkpoint has read: it was deleted, or is another one. What the "
-                f"fetcher had read and the query had not is lost: {START_ANEW}"
+                "metadataLocation does not have the write-ahead log of this checkpoint: it was deleted, or the location is another one. "
+                f"Rows that the fetcher had logged and the query had not read are lost: {START_ANEW}"
             )
         await check_query(self.store, known.query)
         if known.entry:
@@ -123,7 +123,7 @@ class WalPlanner:
         self._is_checked = True
 
     async def _check_idle_log(self, start: WalOffset) -> None:
-        """A query without news ends when its log was deleted. The last entry that was read is never purged."""
+        """End a query without new entries when its log was deleted: the last entry that was read is never purged."""
         now = self.clock.monotonic()
         if start.entry and now - self._checked_at >= IDLE_CHECK_SECONDS:
             self._checked_at = now
@@ -147,10 +147,10 @@ class WalPlanner:
 
 
 async def purge(store: WriteOnceStore, read: int) -> None:
-    """Remove the entries before one that was read, and their files. That one stays: the log's last entry says where to go on.
+    """Remove the entries before number `read`, and their files. Entry `read` stays: the fetcher restarts from the last entry.
 
-    A writer that was shut out long ago may put an entry into the gap. It lies before every offset, so that nobody reads it, and the next
-    purge removes it. Raises: StateError.
+    A writer that was fenced off long ago may still put an entry under a purged number. It lies before every offset, so nobody reads it, and
+    the next purge removes it. Raises: StateError.
     """
     names = [*await store.names(ENTRIES), *await store.names(FILES)]
     await store.delete(name for name in names if (number := number_of(name)) is not None and number < read)

@@ -1,4 +1,4 @@
-"""WalSink: the fetcher's sink. What is written becomes files of rows and entries of the write-ahead log."""
+"""WalSink: the fetcher's sink, which writes batches as files of rows and entries of the write-ahead log."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .row_file import PendingRows
 from .wal_writer import WalWriter
 
 QUIET_SECONDS = 300.0
-"""How often positions are logged while no record comes: the query has to pass over every such entry."""
+"""How often positions are logged while no record arrives: the query has to read past every such entry."""
 
 
 class WalSink(Sink):
-    """Owns the rows that wait for the next file.
+    """Owns the rows of the next file.
 
-    A file is made at a checkpoint, whose state goes into the same entry (S6). The sink asks for one when the first row has waited for
-    the roll interval, or when there are enough rows. `state` is what the log was taken over with; `global_watermark` returns the job's.
+    A file is made at a checkpoint, whose state goes into the same entry (S6). The sink requests one when the first row has waited for
+    the roll interval, or when there are enough rows. `state` is that of the log's last entry at the start.
     """
 
     def __init__(
@@ -48,13 +48,13 @@ class WalSink(Sink):
         self.records = 0
 
     async def open(self, context: SinkContext) -> State:
-        """Go on where the log ends. Raises: StateError."""
+        """Return the state at which the log ends. Raises: StateError."""
         self._context = context
         await self._pressure.count_unread(self._writer.store)
         return self._state
 
     async def write(self, batch: RecordBatch) -> None:
-        """Keep the rows for the next file; waits while the query has too much to read. Raises: FencedError."""
+        """Keep the rows for the next file; waits while too many rows are unread by the query. Raises: FencedError."""
         while self._pressure.is_full():
             await self._pressure.wait()
             await self._writer.check_ownership()
@@ -66,22 +66,24 @@ class WalSink(Sink):
             self._timer = loop.call_later(self._settings.roll_seconds, self._context.request_checkpoint)
 
     async def flush(self, checkpoint: Checkpoint | None = None) -> None:
-        """Make a file of the rows that wait and append it to the log, with the state behind it.
+        """Append the waiting rows to the log as one file, with the state after them.
 
         Raises: FencedError when another start has taken over the log, StateError.
         """
         if checkpoint is None:
             if self._rows.count:
-                raise SinkError("rows go into the write-ahead log at checkpoints only: a flush needs one")
+                raise SinkError(
+                    "rows are written to the write-ahead log only at checkpoints: `flush` needs a checkpoint"
+                )
             return
         self._stop_timer()
-        if not self._rows.count and not self._is_news(checkpoint.state):
+        if not self._rows.count and not self._must_log(checkpoint.state):
             return
         with self._guard:
             await self._append(checkpoint.state)
 
     async def close(self) -> None:
-        """Drop the rows that were not stored: the next start reads them again."""
+        """Drop the rows that are not stored: the next start reads them again."""
         self._stop_timer()
 
     async def _append(self, state: State) -> None:
@@ -92,7 +94,7 @@ class WalSink(Sink):
         self._rows = PendingRows()
         self._logged, self._logged_at = _progress(state), asyncio.get_running_loop().time()
 
-    def _is_news(self, state: State) -> bool:
+    def _must_log(self, state: State) -> bool:
         is_due = asyncio.get_running_loop().time() - self._logged_at >= QUIET_SECONDS
         return is_due or self._logged != _progress(state)
 
@@ -103,7 +105,7 @@ class WalSink(Sink):
 
 
 def _progress(state: State) -> dict[str, object]:
-    """What of a state cannot wait: records and ends. Where an empty read stood is logged now and then."""
+    """The parts of a state that are logged at once: records and shard ends. Positions of empty reads are logged only now and then."""
     return {
         key: (entry.get("position"), entry.get("subSequenceNumber"), entry.get("ended"), entry.get("waitingForParents"))
         for key, entry in state["shards"].items()

@@ -1,4 +1,4 @@
-"""WalWriter: the only way rows get into the write-ahead log. Of several writers the one that took over last can append, and no other."""
+"""WalWriter: appends to the write-ahead log. Of several writers only the one that took over last can append."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ OWNERSHIP_CHECK_SECONDS = 10.0
 class WalWriter:
     """Owns the end of the log from `take_over` until another writer takes over.
 
-    Entries are numbered from 1, and each number can be put once. A start puts an entry without rows behind the last one. The writer
-    before it then finds its next number taken, and has lost the log: whatever it still holds was never part of it (S6).
+    Entries are numbered from 1, and each number can be put once. A start puts an entry without rows after the last one. The previous
+    writer then finds its next number taken and is fenced off: the rows that it still holds never become part of the log (S6).
     """
 
     def __init__(self, store: WriteOnceStore, clock: Clock) -> None:
@@ -34,9 +34,9 @@ class WalWriter:
         self._checked_at = clock.monotonic()
 
     async def take_over(self, starting_state: Callable[[], Awaitable[State]]) -> State:
-        """Shut out every earlier writer; returns the state to go on from. An empty log begins with `starting_state`.
+        """Fence off every earlier writer; returns the state to continue from. An empty log begins with `starting_state`.
 
-        Raises: FencedError when another start came right behind this one, StateError.
+        Raises: FencedError when another start took over right after this one, StateError.
         """
         self._writer = uuid.uuid4().hex
         while True:
@@ -44,19 +44,19 @@ class WalWriter:
             last, state = (0, await starting_state()) if found is None else (found[0], found[1].state)
             mine = WalEntry(self._writer, self._clock.now_ms(), state)
             if (await put_entry(self.store, last + 1, mine)).writer != self._writer:
-                continue  # somebody appended since the listing
+                continue  # another writer has appended since the listing
             self._number = last + 1
             if await self._is_at_end():
                 LOG.info("the fetcher has taken over the write-ahead log at entry %s", self._number)
                 return state
 
     async def append(self, rows: RowFile | None, state: State, watermark: int | None) -> int:
-        """Add rows and the position behind them as one entry; returns its number. Raises: FencedError, StateError.
+        """Add rows and the position after them as one entry; returns its number. Raises: FencedError, StateError.
 
-        After an error it is not known whether they are part of the log: it must be taken over anew.
+        After an error it is not known whether they are part of the log: a new start has to take it over.
         """
         if not self._writer:
-            raise ImpossibleStateError("the write-ahead log is taken over before anything is appended")
+            raise ImpossibleStateError("the write-ahead log must be taken over before anything is appended")
         await self.check_ownership()
         number = self._number + 1
         file = None
@@ -71,10 +71,10 @@ class WalWriter:
         return number
 
     async def check_ownership(self) -> None:
-        """Now and then: whether this is still the last writer. Raises: FencedError.
+        """Check from time to time that no other writer has taken over. Raises: FencedError.
 
-        A writer that slept for long finds its next number free again: those behind it were read by the query and purged. Nobody would
-        read what it puts there.
+        After a long suspension a writer's next number may be free again, since the query has read and purged the entries of its successor.
+        An entry that it put there would be read by nobody.
         """
         if self._clock.monotonic() - self._checked_at < OWNERSHIP_CHECK_SECONDS:
             return
@@ -84,10 +84,10 @@ class WalWriter:
             raise self._fenced()
 
     async def _is_at_end(self) -> bool:
-        """Whether the entry that was just put is the log's end; else it must be put again behind the end. Raises: FencedError.
+        """Whether the entry that was just put is the log's last; if not, it must be put again after the last. Raises: FencedError.
 
-        A start that slept between the listing and its entry may have put the entry where others were purged meanwhile. Then its
-        predecessor was purged as well, since purging removes the oldest first. If the predecessor is there, another start came behind.
+        A start that was suspended between the listing and its put may have put the entry under a number that was purged meanwhile. Then the
+        entry before it was purged as well, since purging removes the oldest first. If that one exists, another start took over after this.
         """
         numbers = await entry_numbers(self.store)
         if not numbers or numbers[-1] <= self._number:
@@ -98,5 +98,5 @@ class WalWriter:
 
     def _fenced(self) -> FencedError:
         return FencedError(
-            f"another start of this query has taken over its write-ahead log behind entry {self._number}; this one must stop"
+            f"another start of this query has taken over its write-ahead log after entry {self._number}; this one must stop"
         )

@@ -1,4 +1,4 @@
-"""DeliveryLog: the file in which SparkSink notes which rows each batch had, before and after their delivery."""
+"""DeliveryLog: the file in which SparkSink records the rows of a batch, before and after their delivery."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from recordpublisher.plugins.stores.durable_files import replace_file
 from recordpublisher.publishers.errors import StateError
 
 RowRange = tuple[int, str, int, str, int]
-"""The rows of one shard in one batch: their number, sequence and sub-sequence number of the first and of the last."""
+"""The rows of one shard in one batch: their number; sequence and sub-sequence number of the first and of the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class DeliveryLog:
     """The content of the file.
 
     - `state`: a snapshot of the fetcher.
-    - `delivered`: how many rows of each shard behind that snapshot were in the batches before `batch`.
+    - `delivered`: how many rows of each shard after that snapshot were in the batches before `batch`.
     - `pending`: the rows of batch `batch`, once its delivery has begun.
     """
 
@@ -31,13 +31,13 @@ class DeliveryLog:
     pending: Mapping[str, RowRange] = field(default_factory=dict)
 
     def after_delivery(self) -> DeliveryLog:
-        """With the pending batch delivered."""
+        """The log once the pending batch is delivered."""
         keys = self.delivered.keys() | self.pending.keys()
         counts = {key: self.delivered.get(key, 0) + self.pending.get(key, (0,))[0] for key in sorted(keys)}
         return DeliveryLog(self.state, self.batch + 1, counts)
 
     def write(self, path: Path) -> None:
-        """Replace the file as a whole: a reader sees the old one or the new one."""
+        """Replace the file atomically."""
         replace_file(path, json.dumps(asdict(self)).encode())
 
     @classmethod

@@ -43,7 +43,7 @@ class RowBuffer:
         return all(counts.get(key, 0) >= count for key, count in wanted.items())
 
     def take(self, wanted: Mapping[str, int]) -> tuple[pa.Table, dict[str, RowRange]]:
-        """Remove the first so many rows of each shard. Sorted by shard, so that the same rows always come in the same order."""
+        """Remove and return the first `wanted` rows of each shard, sorted by shard, so that the same rows always have the same order."""
         taken = {}
         for key, count in sorted(wanted.items()):
             rows = pa.Table.from_batches(self._rows.pop(key), schema=ARROW_SCHEMA)

@@ -1,4 +1,4 @@
-"""SparkSink: a DataFetcher that runs beside the Spark driver gives micro-batch DataFrames to a callback."""
+"""SparkSink: a sink that gives micro-batch DataFrames to a callback; the DataFetcher runs in the Spark driver's Python process."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from .row_buffer import RowBuffer
 Callback = Callable[[Any, int], object]
 """Takes a DataFrame and the number of the batch, like foreachBatch."""
 REPLAY_BUFFER_FACTOR = 8
-"""While a batch is repeated, the rows that belong to later ones may take so many times `max_bytes`."""
+"""While a batch is repeated, the rows of later batches may take this many times `max_bytes`."""
 
 
 class SparkSink(Sink):
     """Collects rows and hands them to `callback(df, batch_id)` in a thread, when there are `max_rows` rows, `max_bytes` of payload,
     or the oldest has waited `max_seconds`. While the callback runs, `write` waits: that is the back-pressure.
 
-    With `state_path`, a file, the sink notes a batch's rows there before the callback gets them, and notes that it has returned. A job that
-    died in between gives the same rows under the same number again, then goes on. So delivery is exactly once with a callback that ignores
-    a number it has done already. Without the file, the fetcher's own state decides where a restart begins, and batches count from 0.
+    With `state_path`, a file, the sink records there which rows a batch has before the callback gets them, and again when it has returned.
+    After a crash in between, a restart delivers the same rows under the same number, then continues. So delivery is exactly once if the
+    callback ignores a number that it has processed already. Without the file, the fetcher's own state decides where a restart begins, and
+    batches are numbered from 0.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class SparkSink(Sink):
         self._failure: SinkError | None = None
 
     async def open(self, context: SinkContext) -> State | None:
-        """Go on from the file, if there is one. Raises: StateError."""
+        """Return the state in the file, if there is one. Raises: StateError."""
         log = None if self._state_path is None else await asyncio.to_thread(DeliveryLog.read, self._state_path)
         if log is None:
             return None
@@ -77,7 +78,7 @@ class SparkSink(Sink):
     async def flush(self, checkpoint: Checkpoint | None = None) -> None:
         """Deliver what is collected; store the state once the callback has returned (S6).
 
-        While a batch is repeated, the state before it stays in the file: some of its rows may be in memory only.
+        While a batch is repeated, the state before it stays in the file, since some of its rows may be in memory only.
         """
         self._raise_if_failed()
         await self._deliver()
@@ -103,12 +104,12 @@ class SparkSink(Sink):
                 await asyncio.to_thread(self._call, table, self._log.batch)
                 await self._store(self._log.after_delivery())
             except Exception as error:
-                # kept for good: a later flush must not confirm rows that the callback never had
+                # kept: a later flush must not confirm rows that the callback has not processed
                 self._failure = SinkError(f"the callback failed for Spark batch {self._log.batch}: {error}")
                 raise self._failure from error
 
     async def _store(self, log: DeliveryLog) -> None:
-        """Write the log, if there is a file. Before the fetcher's first state there is nothing to go on from."""
+        """Write the log, if there is a file. Before the fetcher's first state there is nothing to store."""
         if self._state_path is not None and log.state:
             await asyncio.to_thread(log.write, self._state_path)
         self._log = log

@@ -1,4 +1,4 @@
-"""The columns of a frame that is written, found and checked before anything is put (C2)."""
+"""Finds and checks the columns of a DataFrame before anything is written (C2)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VALID = {"data": ("binary", *TEXT), "partitionKey": TEXT, "explicitHashKey": TEX
 
 
 class ColumnError(ConfigurationError):
-    """A frame that cannot be written: names the column, what is wrong with it, and what is valid. `given` None: the column is missing."""
+    """A DataFrame that cannot be written: names the column, the problem, and what is valid. `given` None: the column is missing."""
 
     def __init__(self, column: str, given: str | None, valid: str, *, reason: str = "") -> None:
         super().__init__(column, given, valid)
@@ -26,7 +26,7 @@ class ColumnError(ConfigurationError):
 
 @dataclass(frozen=True, slots=True)
 class WriteColumns:
-    """The index of each column; None: the frame has none of that name."""
+    """The index of each column; None: there is no such column."""
 
     data: int
     partition_key: int | None = None
@@ -35,7 +35,7 @@ class WriteColumns:
 
 
 def columns_of(fields: Sequence[tuple[str, str]], stream: str | None) -> WriteColumns:
-    """Find the columns among (name, Spark type); other columns are left out. `stream` is the option, which wins over the column.
+    """Find the columns among pairs of name and Spark type; other columns are ignored. The option `stream` overrides the column.
 
     Raises: ColumnError for a column that is missing, misspelt or of another type.
     """
@@ -43,7 +43,7 @@ def columns_of(fields: Sequence[tuple[str, str]], stream: str | None) -> WriteCo
     places = {name: _place_of(name, fields) for name in VALID}
     data = places["data"]
     if data is None:
-        raise ColumnError("data", None, f"BINARY or STRING, the payload of each record; there are: {_listed(fields)}")
+        raise ColumnError("data", None, f"BINARY or STRING, the payload of each record; given: {_listed(fields)}")
     if stream is None and places["stream"] is None:
         raise ColumnError("stream", None, "STRING, the target of each row; or set the option 'stream' for all of them")
     of_column = places["stream"] if stream is None else None
@@ -60,7 +60,7 @@ def data_of(column: Any) -> list[Any]:
 
 
 def _place_of(name: str, fields: Sequence[tuple[str, str]]) -> int | None:
-    """The index of a column, without regard to case, as Spark resolves names."""
+    """The index of a column; case is ignored, as Spark does."""
     found = [place for place, (given, _) in enumerate(fields) if given.lower() == name.lower()]
     if not found:
         return None

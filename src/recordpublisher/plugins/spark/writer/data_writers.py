@@ -1,4 +1,4 @@
-"""Spark's writers. Spark makes one on the driver for each batch, sends it to the tasks, and commits the batch with it on the driver."""
+"""Spark's writers. Spark makes one on the driver for each batch, sends it to the tasks, and calls `commit` or `abort` on the driver."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ class TaskCommitMessage(WriterCommitMessage):  # type: ignore[misc] # pyspark is
 
 
 class RowWriter:
-    """The part that both writers share. Holds checked options and columns only, since Spark pickles it."""
+    """The common part of both writers. Has only checked options and columns, since Spark pickles it."""
 
     def __init__(self, options: WriteOptions, schema: Any) -> None:
         self._options = options
         self._columns = columns_of(
             [(each.name, each.dataType.simpleString()) for each in schema.fields], options.stream
         )
-        self._run = uuid.uuid4().hex  # for a batch job: all attempts of its tasks share it
+        self._run = uuid.uuid4().hex  # the same for all attempts of a batch job's tasks
 
     def check(self) -> None:
-        """Checks on the driver that need a folder or a call. Raises: ConfigurationError, StreamNotFoundError, FatalKinesisError."""
+        """Check dead-letter folder and target on the driver. Raises: ConfigurationError, StreamNotFoundError, FatalKinesisError."""
         check_folder(self._options.properties)
         check_target(self._options, worker_loop(), self._connect)
 
@@ -128,7 +128,7 @@ def _log_commit(text: str, messages: Sequence[TaskCommitMessage | None]) -> None
 
 
 def commit_line(what: str, tasks: Sequence[TaskFigures]) -> str:
-    """What was written. `what` names the batch."""
+    """The log line of a finished batch. `what` names the batch."""
     slowest = max(tasks, key=lambda one: one.seconds, default=None)
     return (
         f"{what}: {_sum(tasks, 'records')} records and {_sum(tasks, 'bytes')} bytes put by {len(tasks)} tasks, "
@@ -140,10 +140,10 @@ def commit_line(what: str, tasks: Sequence[TaskFigures]) -> str:
 
 
 def abort_line(what: str, done: Sequence[TaskFigures]) -> str:
-    """What remains of a batch that failed."""
+    """The log line of a failed batch: what is in the stream."""
     return (
-        f"{what} failed: {_sum(done, 'records')} records of {len(done)} finished tasks are in the stream, of the others some may be; "
-        "when the batch is run again they come again (at least once)"
+        f"{what} failed: {_sum(done, 'records')} records of {len(done)} finished tasks are in the stream, and perhaps some of the others; "
+        "when the batch runs again they are put again (at least once)"
     )
 
 
@@ -159,7 +159,7 @@ def _sum(tasks: Sequence[TaskFigures], name: str) -> int:
 def check_target(options: WriteOptions, loop: WorkerLoop, connect: Callable[[str], WritingPort]) -> None:
     """Check the target once for each process, since Spark makes a new writer for each batch. Targets in a column are not known yet.
 
-    Raises: StreamNotFoundError, FatalKinesisError, ConfigurationError: every attempt of a task would fail with the same.
+    Raises: StreamNotFoundError, FatalKinesisError, ConfigurationError: every attempt of a task would fail with the same error.
     """
     stream = options.stream
     if stream is not None:
@@ -168,7 +168,7 @@ def check_target(options: WriteOptions, loop: WorkerLoop, connect: Callable[[str
 
 
 async def probe_target(port: WritingPort, stream: str) -> bool:
-    """Make the first calls of a task, and close the port. Transient errors are ignored: tasks retry; an error here ends the query."""
+    """Make the first calls of a task, and close the port. Transient errors are ignored: an error here would end the query; tasks retry."""
     try:
         with contextlib.suppress(TransientError):
             await fetch_stream_summary(port, stream)

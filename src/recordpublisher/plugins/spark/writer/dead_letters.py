@@ -37,7 +37,7 @@ DEAD_LETTERS = text(
 
 
 def with_dead_letters(properties: Properties) -> Properties:
-    """The properties with `deadLetters` spelled out. Raises: ConfigurationError where others contradict it."""
+    """The properties with `deadLetters` replaced by those that it stands for. Raises: ConfigurationError when others contradict it."""
     folder = properties.value(DEAD_LETTERS)
     if folder is None:
         return properties
@@ -49,8 +49,8 @@ def with_dead_letters(properties: Properties) -> Properties:
         raise ConfigurationError("onFailure", policy, "DEAD_LETTER, or no option deadLetters")
     for key, value in properties.with_prefix(DEAD_LETTER).items():
         raise ConfigurationError(DEAD_LETTER.key + key, value, "this or the option deadLetters, not both")
-    spelled_out = {ON_FAILURE.key: "DEAD_LETTER", DEAD_LETTER_SINK.key: "jsonl", FOLDER_KEY: folder}
-    return properties.merged(spelled_out)
+    expanded = {ON_FAILURE.key: "DEAD_LETTER", DEAD_LETTER_SINK.key: "jsonl", FOLDER_KEY: folder}
+    return properties.merged(expanded)
 
 
 def dead_letter_sink(properties: Properties) -> Callable[[], Sink] | None:
@@ -78,5 +78,5 @@ def check_folder(properties: Properties) -> None:
 def _create_sink(properties: Properties) -> Sink:
     made = build_dead_letter_sink(load_registry(), properties.merged({ON_POISON.key: "DEAD_LETTER"}))
     if made is None:
-        raise ImpossibleStateError("a policy of dead letters has a sink")
+        raise ImpossibleStateError("the policy DEAD_LETTER has no sink")
     return made

@@ -1,4 +1,4 @@
-"""Rows that cannot be put: dead letters where the job wants them, otherwise counted (S7, K3)."""
+"""Rows that cannot be put: they become dead letters if the job has a sink for them; otherwise they are counted (S7, K3)."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ RejectRow = Callable[[str, FailedRecord], None]
 class RejectedRows:
     """Owns the rows that one attempt of a task could not put, and its dead-letter sink, which is opened for the first of them.
 
-    When a task succeeds its dead letters are stored. Those of a failed attempt may be stored or not; the next attempt writes them again
-    with the same `sequenceNumber`.
+    When a task succeeds, its dead letters are stored. Those of a failed attempt may or may not be; the next attempt writes them again with
+    the same `sequenceNumber`.
     """
 
     def __init__(self, make_sink: Callable[[], Sink] | None, task: int, where: str, scope: str) -> None:
@@ -51,10 +51,10 @@ class RejectedRows:
             self._pending.append((stream, failed))
         elif not self._has_warned:
             self._has_warned = True
-            LOG.warning("%s; others of this task are counted only", self._reason(stream, failed))
+            LOG.warning("%s; further ones of this task are only counted", self._reason(stream, failed))
 
     async def write(self) -> None:
-        """Write what was added. Raises: what the dead-letter sink raises; then the task fails, and no letter is lost."""
+        """Write the added rows. Raises: errors of the dead-letter sink; then the task fails, so that no dead letter is lost."""
         while self._pending:
             sink = self._sink or await self._open_sink()
             await sink.write(self._letter(*self._pending.popleft()))
@@ -103,7 +103,7 @@ class RejectedRows:
 def valid_rows(
     rows: pa.RecordBatch, columns: WriteColumns, stream: str | None, field: IdField | None, reject: RejectRow
 ) -> pa.RecordBatch:
-    """The rows that have data and a target and can hold their id; `reject` gets the others. `stream`: the target if no column names it."""
+    """The rows with data, a target and room for their id; `reject` gets the others. `stream`: the target if no column names it."""
     problems = {
         **_nulls(rows, columns.stream, "stream"),
         **({} if field is None else _without_place_for_id(rows, columns, field)),

@@ -1,4 +1,4 @@
-"""Arrow rows to Kinesis records, column by column."""
+"""Converts Arrow rows to Kinesis records, column by column."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .row_ids import IdField, RowIds
 
 SLICE_ROWS = 2_000
 SLICE_BYTES = 8 * 2**20
-"""The most that is held as records besides what is outstanding: Spark's batches may be larger."""
+"""Spark's batches are converted in slices of at most this size, which bounds the memory for records not yet put."""
 RANDOM_KEY_BYTES = 8
 
 
@@ -33,7 +33,7 @@ def slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 @dataclass(frozen=True, slots=True)
 class RowsToRecords:
-    """Makes the records of one task's rows. `stream` is None where a column names it; with `ids`, `field` puts them into the data."""
+    """Makes the records of one task's rows. `stream` is None when a column names it; with `ids`, `field` inserts them into the data."""
 
     columns: WriteColumns
     stream: str | None
@@ -41,7 +41,7 @@ class RowsToRecords:
     field: IdField | None = None
 
     def records_of(self, rows: pa.RecordBatch) -> dict[str, list[PendingRecord]]:
-        """The records by target stream, in their order. Raises: SinkError for a row without data or target, or that cannot hold its id."""
+        """The records by target stream, in order. Raises: SinkError for a row without data or target, or that cannot hold its id."""
         data = self._required(rows, self.columns.data, "data")
         streams = self._required(rows, self.columns.stream, "stream") if self.columns.stream is not None else None
         keys = _texts(rows, self.columns.partition_key)
@@ -96,7 +96,7 @@ def _with_ids(
     hash_keys: Sequence[str | None],
     data: Sequence[bytes],
 ) -> tuple[list[bytes], list[str | None]]:
-    """The data with the ids in it. A row without a key gets its id as key, so that a repeat goes to the same shard."""
+    """The data with the ids inserted. A row without a key gets its id as key, so that a repeat goes to the same shard."""
     given = keys if keys is not None else [None] * len(data)
     made = [ids.id_of(*row) for row in zip(streams, given, hash_keys, data, strict=True)]
     marked = [field.insert_id(one, row_id) for one, row_id in zip(data, made, strict=True)]

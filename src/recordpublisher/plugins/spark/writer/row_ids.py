@@ -1,4 +1,4 @@
-"""Ids of rows: the same whenever a row is put again, and different for any two rows of a batch. Consumers drop repeats by them."""
+"""Ids of rows: a row that is put again has the same id, and any two rows of a batch have different ones. Consumers drop repeats by them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import msgspec
 from recordpublisher.publishers.errors import SinkError
 
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
-"""Local properties that Spark gives the tasks of a streaming query, those of a foreachBatch too."""
+"""Local properties that Spark sets for the tasks of a streaming query, including those of foreachBatch."""
 ID_BYTES = 16
 
 
 def scope_of(local_property: Callable[[str], str | None], run: str, task: int) -> str:
-    """A name for the rows of one task: query, batch and task; outside a query, the run and the task."""
+    """A prefix for the ids of one task's rows: query, batch and task; outside a query, run and task."""
     query, batch = local_property(QUERY), local_property(BATCH)
     return f"{run}/{task}" if query is None or batch is None else f"{query}/{batch}/{task}"
 
@@ -24,7 +24,7 @@ def scope_of(local_property: Callable[[str], str | None], run: str, task: int) -
 class RowIds:
     """Makes the ids of one task's rows, from scope and content; equal rows are counted.
 
-    The order of the rows does not matter: another attempt may have another order. Costs some 80 B a row while the task runs.
+    The ids do not depend on the order of the rows, which may differ between attempts. Uses about 80 B per row while the task runs.
     """
 
     def __init__(self, scope: str) -> None:
@@ -47,7 +47,7 @@ class RowIds:
 
 
 class IdField:
-    """The field of a JSON object that holds the id. Only rows in which the name occurs are parsed; of the others the braces are checked."""
+    """The field of a JSON object that holds the id. Only rows that contain the name are parsed; others need only have braces."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -55,7 +55,7 @@ class IdField:
         self._begin = b"{" + self._quoted + b':"'
 
     def insert_id(self, data: bytes, row_id: str) -> bytes:
-        """The object with the id as its first field. Raises: SinkError when the data is no object, or has the field."""
+        """The object with the id as its first field. Raises: SinkError when the data is not an object, or has the field already."""
         problem = self.problem_with(data)
         if problem is not None:
             raise SinkError(problem)

@@ -16,12 +16,12 @@ from .dead_letters import DEAD_LETTERS, ON_FAILURE, dead_letter_sink, with_dead_
 
 _GROUP = "Spark"
 QUEUE_BYTES_PER_STREAM = 16 * 2**20
-"""Default queue size of each stream where a column names them: their number is not known, and memory must stay bounded."""
+"""Default queue size of each stream when a column names them: their number is unknown, and memory must stay bounded."""
 
 INITIAL_WINDOW = 32
-"""Records in flight to a shard with which each task begins when `writeTasks` is not set. Measured with 32 tasks on one shard, for their
-first 40,000 records: with 5,000, the value of a writer that is alone, 150,000 records were throttled; with 32, 18,000. A single task
-loses half a second."""
+"""Records in flight to a shard with which each task begins when `writeTasks` is not set. With 32 tasks on one shard and the 5,000 of a
+single writer, 150,000 records were throttled during their first 40,000; with 32 it was 18,000. A single task loses half a second
+(measured)."""
 
 WRITE_TASKS = optional_integer(
     "flink.spark.write.tasks",
@@ -43,7 +43,7 @@ ID_FIELD = text(
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """A writing job's options, typed and checked; `stream` is None where a column names it."""
+    """A writing job's options, typed and checked; `stream` is None when a column names it."""
 
     stream: str | None
     id_field: str | None
@@ -68,13 +68,13 @@ class WriteOptions:
         )
 
     def settings_per_stream(self) -> Settings:
-        """The settings of each stream, where a column names the streams."""
+        """The settings for each stream when a column names the streams."""
         given = self.settings
         return given if given.queue_bytes is not None else replace(given, queue_bytes=QUEUE_BYTES_PER_STREAM)
 
     @property
     def connection_key(self) -> tuple[object, ...]:
-        """Tasks with the same key share their open writers: all properties except the target and what is done to the rows."""
+        """Tasks with the same key share their open writers: all properties except the target and the row ids."""
         others = {key for option in (STREAM, SINK_STREAM, ID_FIELD) for key in (option.key, *option.aliases)}
         lowered = {key.lower() for key in others}
         kept = sorted((key.lower(), value) for key, value in self.properties.items() if key.lower() not in lowered)

@@ -1,4 +1,4 @@
-"""One task of a writing job: puts its rows as fast as they are acknowledged, and counts them."""
+"""TaskWrite: one task of a writing job. Puts its rows as fast as they are acknowledged, and counts them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SKIP_HINT = "; the options onFailure=SKIP and deadLetters=<folder> go on without
 
 @dataclass(frozen=True, slots=True)
 class TaskFigures:
-    """What a task did.
+    """The counts of a finished task.
 
     - `records`, `bytes`: rows acknowledged, and the bytes of their data and keys; `kinesis_records`: fewer, with aggregation.
     - `retries`, `throttles`: records sent again; records that a shard's limit rejected.
@@ -44,7 +44,7 @@ class TaskFigures:
 
 @dataclass(frozen=True, slots=True)
 class TaskWrite:
-    """Writes the rows of one attempt of a task. `where` names it in errors; `pool_key` is the key of this job's writers in the worker.
+    """Writes the rows of one attempt of a task. `where` names the task in errors; `pool_key` is the cache key of this job's writers.
 
     `rejected` takes the rows that cannot be put; without it such a row fails the task.
     """
@@ -62,7 +62,7 @@ class TaskWrite:
     def run(self, batches: Iterable[Any]) -> TaskFigures:
         """Put Arrow batches one by one, and return when all rows are acknowledged.
 
-        Raises: SinkError that names batch and task; rows that a failed attempt had put already are put again by the next one.
+        Raises: SinkError that names batch and task. The next attempt puts all rows again, including those that this one has put.
         """
         writers = self.loop.cached(self.pool_key, self.make)
         writers.reject = None if self.rejected is None else self.rejected.add
@@ -93,7 +93,7 @@ class TaskWrite:
             await self.rejected.finish()
 
     def _abandon(self, writers: WriterPool) -> None:
-        """Close writers that failed: what is outstanding is not waited for."""
+        """Close writers that failed, without waiting for outstanding records."""
         self.loop.forget(self.pool_key)
         self.loop.start(writers.abandon())
         if self.rejected is not None:

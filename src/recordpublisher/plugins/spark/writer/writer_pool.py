@@ -1,4 +1,4 @@
-"""WriterPool: the writers of one worker process, one for each stream, open from task to task."""
+"""WriterPool: the writers of one worker process, one for each stream, kept open between tasks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_OPEN_STREAMS = 50
 
 
 class WriterPool:
-    """Owns the writers. Everything happens on the worker's loop, for one task at a time.
+    """Owns the writers. Runs on the worker's loop, for one task at a time.
 
     With `reports_failures` a record that cannot be put is no error: `reject`, which the task sets, is called with it.
     """
@@ -43,17 +43,17 @@ class WriterPool:
         self._closed_totals: Counter[str] = Counter()
 
     async def put(self, records: Mapping[str, Sequence[PendingRecord]]) -> None:
-        """Put records into their streams; waits while too much is outstanding, which is the back-pressure (K1). Raises: what failed."""
+        """Put records into their streams; waits while too much is outstanding (K1). Raises: the error of a writer."""
         for stream, some in records.items():
             await (await self._writer_of(stream)).put_all(some)
 
     async def flush(self) -> None:
-        """Return when everything is acknowledged (K3). Raises: what failed."""
+        """Return when everything is acknowledged (K3). Raises: the error of a writer."""
         for writer in self._writers.values():
             await writer.flush()
 
     async def abandon(self) -> None:
-        """Close at once: what is not acknowledged may have arrived or not."""
+        """Close at once: records that are not acknowledged may or may not be in the stream."""
         while self._writers:
             _, writer = self._writers.popitem()
             self._closed_totals.update(_counts(writer))

@@ -25,13 +25,13 @@ T = TypeVar("T")
 class Database:
     """Owns an engine and the only thread that ever touches it.
 
-    A connection that is used from a pool of threads breaks in rare ways: a cancelled `asyncio.to_thread` leaves its thread running, the
-    next call overlaps it on the same connection, and one commits or rolls back the other's work. Here a call waits until the one before
-    it has ended, also when that one was cancelled.
+    A pool of threads is not safe: a cancelled `asyncio.to_thread` leaves its thread running, the next call overlaps it on the same
+    connection, and one commits or rolls back the other's work. With one thread, a call waits until the previous one has ended, even if
+    that was cancelled.
     """
 
     def __init__(self, uri: str, key: str, properties: Properties) -> None:
-        """`key` is the property that the URI stood at. `session_name` is the `application_name` of the next connection to PostgreSQL.
+        """`key` is the property that has the URI. `session_name` is the `application_name` of the next connection to PostgreSQL.
 
         Raises: ConfigurationError.
         """
@@ -44,8 +44,8 @@ class Database:
     async def transaction(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in the thread, in a transaction of its own; returns its result. An exception rolls everything back.
 
-        After a lost connection or a lock timeout `work` runs again, by `flink.sql.transaction.*`. The first commit may have come through
-        without its response, so `work` must find out. Raises: RetriesExhaustedError, and whatever else `work` raises.
+        After a lost connection or a lock timeout `work` runs again, by `flink.sql.transaction.*`. The first commit may have succeeded
+        although its response was lost; `work` must check that. Raises: RetriesExhaustedError, and any other error of `work`.
         """
         return await call_with_retries(
             lambda: self.in_thread(lambda: self._attempt(work)), self._policy, on_retry=_log_retry

@@ -1,4 +1,4 @@
-"""Engines: which databases are supported, and how their sessions are set up for short, fenced transactions."""
+"""Engines: the supported databases, and the setup of their sessions for short, fenced transactions."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _VALID = "postgresql://user@host/database or sqlite:////path/file.db"
 _CONNECT_SECONDS = 10
 _LOCK_SECONDS = 30
 _IDLE_TIMEOUT_MS = 30_000
-"""A session that is idle inside a transaction holds locks; the server ends it after so long. Successors do not wait for that: they end
-their predecessor's session (`sessions.py`)."""
+"""A session that is idle inside a transaction holds locks; the server ends it after this time. Successors do not wait for that: they end
+their predecessor's session (`postgresql_sessions.py`)."""
 
 
 def engine_of(uri: str, key: str) -> Engine:
@@ -40,7 +40,7 @@ def engine_of(uri: str, key: str) -> Engine:
 def _engine(url: URL) -> Engine:
     dialect = url.get_backend_name()
     if dialect not in ("postgresql", "sqlite") or (dialect == "sqlite" and url.database in (None, "", ":memory:")):
-        raise ValueError(dialect)  # a database in memory survives no restart
+        raise ValueError(dialect)  # a database in memory does not survive a restart
     waiting = {"connect_timeout": _CONNECT_SECONDS} if dialect == "postgresql" else {"timeout": _LOCK_SECONDS}
     # hide_parameters: rows are the user's data and must not appear in messages and logs
     engine = create_engine(
@@ -54,9 +54,9 @@ def _engine(url: URL) -> Engine:
 
 
 def _begin_immediately(engine: Engine) -> None:
-    """SQLite: take the write lock when the transaction begins, so that nothing that was read changes before the write.
+    """SQLite: take the write lock when the transaction begins, so that nothing it has read changes before it writes.
 
-    The driver's own transaction control is off: it would begin too late and commit before savepoints.
+    The driver's own transaction control is off: it would begin transactions too late and commit before savepoints.
     """
 
     @event.listens_for(engine, "connect")

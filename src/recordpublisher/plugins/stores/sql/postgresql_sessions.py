@@ -1,4 +1,4 @@
-"""PostgreSQL sessions: a start ends those of its predecessor, with their locks; and one lock for creating tables."""
+"""PostgreSQL sessions: a start ends those of its predecessor, which releases their locks; and the lock for creating tables."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from sqlalchemy import Connection, text
 
 
 def session_prefix(table: str, job: str) -> str:
-    """What the names of a job's sessions begin with; a name has at most 63 characters."""
+    """The prefix of a job's session names. A name has at most 63 characters."""
     return f"recordpublisher {hashlib.sha256(f'{table} {job}'.encode()).hexdigest()[:20]}"
 
 
 def end_sessions(connection: Connection, name: str, like: str | None = None, unlike: str | None = None) -> None:
-    """End the sessions of that name; with patterns also those that are like the one and not like the other. Nothing with SQLite.
+    """End the sessions with this name; with patterns, also those that match `like` and not `unlike`. Does nothing with SQLite.
 
-    A process that is suspended in the middle of a commit would hold its locks until it resumes, possibly for ever. (The server ends
+    A process that is suspended in the middle of a commit would hold its locks until it resumes, possibly forever. (The server ends
     sessions that are idle between two statements, but not those that stopped while sending one.)
     """
     if connection.dialect.name != "postgresql":
@@ -31,6 +31,6 @@ def end_sessions(connection: Connection, name: str, like: str | None = None, unl
 
 
 def lock_table_creation(connection: Connection, table: str) -> None:
-    """One process at a time creates the table and reads what is in it. SQLite's lock is held already."""
+    """Let one process at a time create and read the table. With SQLite the transaction holds a lock already."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:name))"), {"name": table})

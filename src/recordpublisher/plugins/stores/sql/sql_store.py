@@ -19,10 +19,10 @@ TABLE = "recordpublisher_state"
 
 
 class SqlStore(ConditionalStore):
-    """Owns the connection. A write is one statement in a transaction of its own; a retry after a lost commit finds its own version."""
+    """Owns the connection. A write is one statement in its own transaction; a retry after a lost commit response finds its own version."""
 
     def __init__(self, uri: str, key: str, job: str, properties: Properties) -> None:
-        """`key` is the property that the URI stood at. Raises: ConfigurationError."""
+        """`key` is the property that has the URI. Raises: ConfigurationError."""
         self.place = f"table {TABLE} of {mask_passwords(uri)}"
         self._job = job
         self._database = Database(uri, key, properties)
@@ -42,7 +42,7 @@ class SqlStore(ConditionalStore):
         return await self._transaction(lambda connection: self._get(connection, name))
 
     async def put_if_absent(self, name: str, value: bytes) -> str:
-        """Insert."""
+        """Insert a row."""
         version = new_version()
         row = {"job": self._job, "name": name, "version": version, "value": value}
         statement = text(
@@ -55,14 +55,14 @@ class SqlStore(ConditionalStore):
                 current = self._get(connection, name)
                 if current is not None and current.version == version:
                     return version
-                if current is not None:  # else it was deleted meanwhile
+                if current is not None:  # otherwise it was deleted meanwhile
                     raise ConflictError(self.place, name, current)
             return version
 
         return await self._transaction(put)
 
     async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
-        """Update where the version is the expected one."""
+        """Update the row with the expected version."""
         version = new_version()
 
         def replace(connection: Connection) -> str:
@@ -76,7 +76,7 @@ class SqlStore(ConditionalStore):
         return await self._transaction(replace)
 
     async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
-        """Select the rows whose names begin so."""
+        """Select the rows whose names have the prefix."""
         table = self._table.c
         wanted = select(table.name, table.value, table.version).where(self._begins_with(prefix))
 
@@ -96,7 +96,7 @@ class SqlStore(ConditionalStore):
         return await self._transaction(versions)
 
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """Select names. They are compared here: databases sort text by the rules of a language."""
+        """Select names. They are sorted here: databases sort text by the rules of a language."""
         wanted = select(self._table.c.name).where(self._begins_with(prefix))
         names = await self._transaction(lambda connection: list(connection.scalars(wanted)))
         return sorted(name for name in names if before is None or name < before)
@@ -107,7 +107,7 @@ class SqlStore(ConditionalStore):
         await self._transaction(lambda connection: connection.execute(self._table.delete().where(wanted)))
 
     async def end_sessions(self, role: str) -> None:
-        """PostgreSQL: end the sessions of this role in the job, with the locks they hold; this store's session has the role from now on."""
+        """PostgreSQL: end the job's sessions of this role, which releases their locks; this store's session has the role from now on."""
         self._database.session_name = name = f"{session_prefix(TABLE, self._job)} {role}"
         await self._database.transaction(lambda connection: end_sessions(connection, name))
 

@@ -23,7 +23,7 @@ from .protocol import (
 
 MAX_RESPONSE_BYTES = 128 * 1024
 MAX_UNSENT_BYTES = 64 * 1024
-"""While more than this waits to be sent, the tracker is not reading, and requests are dropped: a later one carries the whole state."""
+"""While more than this waits to be sent, the tracker is not reading, and requests are dropped: a later one has the whole state."""
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Challenge | HeartbeatResponse | RejectFrame)
@@ -68,7 +68,7 @@ class ClientConnection(asyncio.Protocol):
             self.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Nothing can be sent any more."""
+        """Note why the connection was lost; nothing can be sent any more."""
         if error is not None:
             self.close_reason = str(error) or type(error).__name__
         self._is_authenticated = False
@@ -76,7 +76,7 @@ class ClientConnection(asyncio.Protocol):
             self.closed.set_result(None)
 
     def send(self, request: HeartbeatRequest) -> None:
-        """Send, or drop what the tracker would not read now."""
+        """Send, or drop the request if the tracker is not reading."""
         transport = self._transport
         if self._is_authenticated and transport is not None and transport.get_write_buffer_size() <= MAX_UNSENT_BYTES:
             transport.write(encode_frame(_ENCODER, request))

@@ -1,4 +1,4 @@
-"""GroupRegistry: the groups of a tracker server: the coordinator of each, and the connections of its subtasks."""
+"""GroupRegistry: the groups of a tracker server; each has a coordinator and the connections of its subtasks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from recordpublisher.fetcher.coordination.heartbeat_messages import HeartbeatReq
 log = logging.getLogger("recordpublisher.tracker")
 
 NOTIFICATION_DELAY_SECONDS = 0.005
-"""How long changes are gathered, so that many heartbeats cause one batch of notifications."""
+"""How long changes are collected, so that many heartbeats cause one batch of notifications."""
 
 MAX_LOGGED_SUBTASKS = 20
 
@@ -23,7 +23,7 @@ class MemberConnection(Protocol):
     """A connection that reports for a subtask."""
 
     last_request_number: int
-    """Of its last accepted request."""
+    """The number of its last accepted request."""
 
     def send_response(self, response: HeartbeatResponse) -> None:
         """Send a response or a notification; never blocks."""
@@ -42,9 +42,9 @@ class RegisteredGroup:
 
 
 class GroupRegistry:
-    """Owns all groups of a tracker. `call_later` calls a function after some seconds; times are ms that only grow.
+    """Owns all groups of a tracker. `call_later` calls a function after some seconds; times are ms of a monotonic clock.
 
-    A group that stays empty for `retention_ms` is removed; its subtasks bring their state along if they come back.
+    A group that stays empty for `retention_ms` is removed; a subtask that reconnects sends its whole state.
     """
 
     def __init__(

@@ -10,8 +10,8 @@ from typing import Any, Literal
 import msgspec
 
 VERSION = 2
-"""Of all messages, heartbeats included. `Challenge` and the first field of `AuthResponse` are the same in every version, so that each
-side can read the other's version."""
+"""The version of all messages, heartbeats included. `Challenge` and the first field of `AuthResponse` are the same in every version, so
+that each side can read the other's version."""
 
 LENGTH_BYTES = 4
 
@@ -27,14 +27,14 @@ def encode_frame(encoder: msgspec.msgpack.Encoder, message: Any) -> bytes:
 
 
 class FrameReader:
-    """Owns the received bytes that are not a whole frame yet: at most `limit`, and what one read brings."""
+    """Owns the received bytes that are not a whole frame yet: at most `limit`, plus the bytes of one read."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._buffer = bytearray()
 
     def feed(self, data: bytes | memoryview) -> None:
-        """Append what was read."""
+        """Append received bytes."""
         self._buffer += data
 
     def next_frame(self) -> bytes | None:

@@ -47,7 +47,7 @@ class TrackerServer:
         max_unauthenticated: int = 4_000,
     ) -> None:
         if not token:
-            raise ConfigurationError("token", None, "a text that every subtask is given, too")
+            raise ConfigurationError("token", None, "a non-empty text, the same for every subtask")
         self.host = host
         self.port = port
         self.token = token
@@ -107,7 +107,7 @@ class TrackerServer:
     # --- events of connections --------------------------------------------------------------------------------------------------
 
     def now(self) -> float:
-        """Milliseconds that only grow."""
+        """Milliseconds of the monotonic clock."""
         return self._clock.monotonic() * 1000
 
     def on_connected(self, connection: ServerConnection) -> None:
@@ -167,7 +167,7 @@ class TrackerServer:
             connection.abort()
 
     def _take_stats_line(self, seconds: float) -> str:
-        """The statistics since the last line, which start again at zero."""
+        """The statistics since the last line; resets them."""
         rejected = ", ".join(f"{reason} {count}" for reason, count in sorted(self._rejections.items())) or "none"
         heartbeats, self.groups.heartbeats, self._rejections = self.groups.heartbeats, 0, {}
         return (

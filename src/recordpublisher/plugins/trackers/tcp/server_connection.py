@@ -31,7 +31,7 @@ MAX_FRAMES_PER_TURN = 32
 """How many frames of one connection are handled before the other connections get their turn."""
 TURN_PAUSE_SECONDS = 0.02
 MAX_UNREAD_BYTES = 64 * 1024
-"""A client that leaves more responses unread, here and as much again in the kernel, is disconnected."""
+"""A client with more unread responses than this here, and as much again in the kernel, is disconnected."""
 
 _ENCODER = msgspec.msgpack.Encoder()
 _AUTH_DECODER = msgspec.msgpack.Decoder(AuthResponse)
@@ -39,14 +39,14 @@ _REQUEST_DECODER = msgspec.msgpack.Decoder(HeartbeatRequest)
 
 
 class ConnectionListener(Protocol):
-    """What a connection needs of the server: shared state, and callbacks for the events of its life."""
+    """What a connection needs of the server: shared state, and callbacks for its events."""
 
     groups: GroupRegistry
     token: str
     read_buffer: memoryview
 
     def now(self) -> float:
-        """Milliseconds that only grow."""
+        """Milliseconds of the monotonic clock."""
         ...
 
     def on_connected(self, connection: ServerConnection) -> None:
@@ -115,7 +115,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Close the connection at once."""
         self._transport.abort()
 
-    # --- inside -----------------------------------------------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------------------------------------------
 
     def _handle_frames(self) -> None:
         try:

@@ -108,10 +108,12 @@ class Sender:
 
     async def _results_of(self, entries: list[PutEntry]) -> list[PutResult]:
         try:
-            answer = await self._port.put_records(self._stream, entries)
+            response = await self._port.put_records(self._stream, entries)
         except TransientError as error:
             self._metrics.failed_requests += 1
             return results_of_failed_call(error, len(entries))
-        if len(answer.results) != len(entries):
-            raise ImpossibleStateError(f"PutRecords returned {len(answer.results)} results for {len(entries)} records")
-        return answer.results
+        if len(response.results) != len(entries):
+            raise ImpossibleStateError(
+                f"PutRecords returned {len(response.results)} results for {len(entries)} records"
+            )
+        return response.results

@@ -10,7 +10,7 @@ from recordpublisher.publishers.errors import ImpossibleStateError
 from recordpublisher.publishers.shards import HashRange, Shard
 
 ANY_SHARD = "any shard"
-"""Id of the one queue of a stream whose keys do not decide the shard (AUTO record distribution, S4)."""
+"""Id of the only queue of a stream with AUTO record distribution, where keys do not decide the shard (S4)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class ShardMap:
 
     @classmethod
     def of(cls, listed: Iterable[Shard], distributes_by_key: bool = True) -> ShardMap:
-        """The map of a listing; closed shards take nothing. Raises: ImpossibleStateError without an open shard."""
+        """The map of a listing; closed shards take no records. Raises: ImpossibleStateError without an open shard."""
         listed = tuple(listed)
         shards = tuple(sorted((shard for shard in listed if not shard.closed), key=lambda one: one.hash_range.start))
         if not shards:

@@ -24,7 +24,7 @@ MIN_REFRESH_INTERVAL_SECONDS = 0.5
 PERIODIC_REFRESH_SECONDS = 60.0
 """Between two listings of a stream with AUTO record distribution: no shard is expected there, so nothing is ever misrouted."""
 MIN_DESCRIBE_INTERVAL_SECONDS = 10.0
-"""Between two questions whether keys decide: an account has 20 DescribeStreamSummary calls a second."""
+"""Between two requests for the record distribution: an account has 20 DescribeStreamSummary calls a second."""
 MisroutedRecord = tuple[PendingRecord, str]
 """An acknowledged record and the shard that took it, which is not the expected one."""
 
@@ -81,7 +81,11 @@ class ShardMapRefresher:
             listed = await call_with_retries(lambda: self._port.list_shards(self._stream), self._retries)
             self._metrics.shard_map_refreshes += 1
             shard_map = ShardMap.of(listed, self._keys_decide)
-            if self._keys_decide and self._shows_strays(shard_map) and not await self._keys_still_decide():
+            if (
+                self._keys_decide
+                and self._has_foreign_record(shard_map)
+                and not await self._fetch_whether_keys_decide()
+            ):
                 self._keys_decide = False
                 shard_map = ShardMap.of(listed, distributes_by_key=False)
             self._apply(shard_map)
@@ -90,13 +94,13 @@ class ShardMapRefresher:
             self._on_change()
             await asyncio.sleep(MIN_REFRESH_INTERVAL_SECONDS)
 
-    def _shows_strays(self, shard_map: ShardMap) -> bool:
+    def _has_foreign_record(self, shard_map: ShardMap) -> bool:
         """Whether a shard took a record whose own hash key lies outside its range: no reshard does that, since a range never changes."""
         taken, self._last_misrouted = self._last_misrouted, {}
         return any(shard in shard_map.ranges and key not in shard_map.ranges[shard] for shard, key in taken.items())
 
-    async def _keys_still_decide(self) -> bool:
-        """Ask anew, since the distribution can change at any time. Who may not ask believes the strays."""
+    async def _fetch_whether_keys_decide(self) -> bool:
+        """Request the record distribution again, since it can change at any time. Without the permission, assume AUTO."""
         await asyncio.sleep(max(0.0, self._described_at + MIN_DESCRIBE_INTERVAL_SECONDS - self._clock.monotonic()))
         self._described_at = self._clock.monotonic()
         try:

@@ -1,4 +1,4 @@
-"""ShardQueue: the records that wait for one shard, and how many of them may be sent when."""
+"""ShardQueue: the records that wait for one shard, and when how many of them may be sent."""
 
 from __future__ import annotations
 
