@@ -1,4 +1,4 @@
-"""The conformance table: what the tests of Flink's connector ask for, and the tests of ours that ask it. Data in the *.toml beside."""
+"""The conformance table: what the tests of Flink's connector require, and our tests that require it. The data are in *.toml here."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ TITLES = {
 }
 NOTE = """Written by `make docs` from `tests/conformance`: change the data there, not this page.
 
-Every behaviour that the tests of Flink's Kinesis connector assert, in our words, with the tests of ours that assert it. Where we differ,
-the reason is given; `does not apply` is said where the thing asked about does not exist here. A test checks that every test named here is
-collected by `make test` and is never skipped.
+Every behaviour that the tests of Flink's Kinesis connector require, in our words, with our tests that require it. If this library
+differs, the reason is given; `does not apply` means that the feature does not exist here. A test checks that `make test` runs every test
+of this table and never skips it.
 
-Flink's name of a test is in code; where only what it asks was known, that stands in quotes. Sources: the branches v5.1 (legacy) and
-main (new) of `apache/flink-connector-aws`. Left out: tests of the producers and sinks, of Java serialisers, of table factories, and of
-Flink's base classes for AWS."""
+Flink's test is given by its name, or in quotes by its subject if the name is not known. Sources: the branches v5.1 (legacy) and main (new)
+of `apache/flink-connector-aws`, without the tests of producers and sinks, Java serialisers, table factories, and Flink's base classes for
+AWS."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One behaviour: Flink's class and test, what it asks, our tests (ids below `tests/`), and why we differ or have none."""
+    """One behaviour: Flink's class and test, what it requires, our tests (ids below `tests/`), and why we differ or have none."""
 
     owner: str
     name: str
@@ -73,7 +73,7 @@ def markdown() -> str:
         parts.append(f"## {TITLES[file]}")
         for owner in dict.fromkeys(row.owner for row in rows(file)):
             parts.append(f"### {owner.removesuffix('-new')}")
-            lines = ["| Flink's test | asks | here | our tests |", "|---|---|---|---|"]
+            lines = ["| Flink's test | requires | here | our tests |", "|---|---|---|---|"]
             parts.append("\n".join(lines + [_line(row) for row in rows(file) if row.owner == owner]))
     return "\n\n".join(parts) + "\n"
 
