@@ -1,49 +1,49 @@
-"""F1: a thousand calls that begin at once leave the loop room for responses."""
+"""F1: a thousand calls that start at once do not block the loop."""
 
 import asyncio
 
 from recordpublisher.publishers.kinesis.sdk_transport import CallStartLimiter
 
 
-async def turns_taken(turns, callers):
-    """In which turn of the loop each caller passed."""
-    turn, passed, over = 0, {}, asyncio.Event()
+async def iterations_of(limiter, callers):
+    """The iteration of the loop in which each call started."""
+    iteration, started, over = 0, {}, asyncio.Event()
 
     async def count():
-        nonlocal turn
+        nonlocal iteration
         while not over.is_set():
-            turn += 1
+            iteration += 1
             await asyncio.sleep(0)
 
     async def call(number):
-        await turns.wait_for_slot()
-        passed[number] = turn
+        await limiter.wait_for_slot()
+        started[number] = iteration
 
     counting = asyncio.create_task(count())
     await asyncio.gather(*(call(number) for number in range(callers)))
     over.set()
     await counting
-    return passed
+    return started
 
 
-async def test_so_many_pass_in_a_turn_and_all_in_order():
-    passed = await turns_taken(CallStartLimiter(10), 100)
+async def test_at_most_the_limit_starts_in_an_iteration_and_all_in_order():
+    started = await iterations_of(CallStartLimiter(10), 100)
 
-    assert list(passed) == list(range(100))
-    assert max(list(passed.values()).count(turn) for turn in passed.values()) <= 10
-    assert max(passed.values()) < 30
-
-
-async def test_a_few_do_not_wait():
-    passed = await turns_taken(CallStartLimiter(10), 10)
-
-    assert len(set(passed.values())) == 1
+    assert list(started) == list(range(100))
+    assert max(list(started.values()).count(each) for each in started.values()) <= 10
+    assert max(started.values()) < 30
 
 
-async def test_a_caller_that_was_cancelled_takes_nobodys_place():
-    turns = CallStartLimiter(1)
-    await turns.wait_for_slot()
-    cancelled, waiting = (asyncio.create_task(turns.wait_for_slot()) for _ in range(2))
+async def test_calls_within_the_limit_do_not_wait():
+    started = await iterations_of(CallStartLimiter(10), 10)
+
+    assert len(set(started.values())) == 1
+
+
+async def test_a_cancelled_call_takes_no_slot():
+    limiter = CallStartLimiter(1)
+    await limiter.wait_for_slot()
+    cancelled, waiting = (asyncio.create_task(limiter.wait_for_slot()) for _ in range(2))
     await asyncio.sleep(0)
     cancelled.cancel()
     await asyncio.gather(cancelled, return_exceptions=True)

@@ -29,7 +29,7 @@ def described(shard_id, **more):
     return {"ShardId": shard_id, "HashKeyRange": keys, "SequenceNumberRange": {"StartingSequenceNumber": "1"}, **more}
 
 
-async def test_get_records_decodes_records_and_reports_the_wire():
+async def test_get_records_decodes_records_iterator_and_lag():
     async with stub_and_client() as (stub, client):
         record = wire_record(b"\x00binary", "49", key="k", arrival=1700000000.5)
         stub.script("GetRecords", {"Records": [record], "NextShardIterator": "next", "MillisBehindLatest": 12})
@@ -39,7 +39,7 @@ async def test_get_records_decodes_records_and_reports_the_wire():
     assert stub.requests == [("GetRecords", {"ShardIterator": "it", "Limit": 500})]
 
 
-async def test_s4_a_record_without_partition_key_is_legal_and_arrival_may_be_whole_seconds():
+async def test_s4_a_record_may_lack_the_partition_key_and_its_arrival_may_be_whole_seconds():
     async with stub_and_client() as (stub, client):
         stub.script("GetRecords", {"Records": [wire_record(b"", "1", key=None, arrival=17)], "NextShardIterator": "n"})
         (record,) = (await client.get_records(SHARD, "it", 1)).records
@@ -72,7 +72,7 @@ async def test_calls_are_signed_for_the_region_and_carry_no_secret():
     assert "verysecret" not in str(stub.headers)
 
 
-async def test_an_error_answer_still_parses_as_the_sdk_parses_it():
+async def test_an_error_response_is_parsed_by_the_sdk():
     async with stub_and_client() as (stub, client):
         stub.script("GetRecords", refusal("ExpiredIteratorException", "Iterator expired."))
         with pytest.raises(ExpiredIteratorError, match="Iterator expired"):
@@ -87,14 +87,14 @@ async def test_the_sdk_retries_nothing():
         assert len(stub.requests) == 1
 
 
-async def test_a_body_that_is_no_answer_is_transient():
+async def test_a_malformed_body_is_transient():
     async with stub_and_client() as (stub, client):
         stub.script("GetRecords", raw(b'{"Records": [{"Data": 5}]}'))
         with pytest.raises(TransientError, match="ValidationError"):
             await client.get_records(SHARD, "it", 1)
 
 
-async def test_a_call_that_is_not_answered_in_time_is_transient():
+async def test_a_call_without_a_response_in_time_is_transient():
     async with stub_and_client(aws_request_timeout="100") as (stub, client):
         stub.script("GetRecords", never)
         with pytest.raises(TransientError, match=r"in time|[Tt]imeout"):
@@ -112,7 +112,7 @@ async def test_r3_a_call_is_cancelled_at_once():
 
 
 @pytest.mark.parametrize(
-    ("position", "asked"),
+    ("position", "parameters"),
     [
         (StartingPosition.trim_horizon(), {"ShardIteratorType": "TRIM_HORIZON"}),
         (StartingPosition.latest(), {"ShardIteratorType": "LATEST"}),
@@ -122,14 +122,16 @@ async def test_r3_a_call_is_cancelled_at_once():
         ),
     ],
 )
-async def test_an_iterator_starts_where_the_position_says_to_the_millisecond(position, asked):
+async def test_an_iterator_starts_at_the_position_to_the_millisecond(position, parameters):
     async with stub_and_client() as (stub, client):
         stub.script("GetShardIterator", {"ShardIterator": "it"})
         assert await client.get_shard_iterator(SHARD, position) == "it"
-        assert stub.requests_of("GetShardIterator") == [{"StreamName": "orders", "ShardId": SHARD.shard_id, **asked}]
+        assert stub.requests_of("GetShardIterator") == [
+            {"StreamName": "orders", "ShardId": SHARD.shard_id, **parameters}
+        ]
 
 
-async def test_the_arn_goes_into_every_call_once_known():
+async def test_a_known_arn_is_sent_with_every_call():
     async with stub_and_client() as (stub, client):
         stub.script("DescribeStreamSummary", {"StreamDescriptionSummary": {"StreamARN": ARN}})
         stub.script("ListShards", {"Shards": [described("shardId-0")]})
@@ -140,10 +142,10 @@ async def test_the_arn_goes_into_every_call_once_known():
         await client.get_shard_iterator(shard, StartingPosition.trim_horizon())
         await client.get_records(shard, "it", 1)
     assert shard.stream_arn == ARN
-    assert all(asked["StreamARN"] == ARN and "StreamName" not in asked for _, asked in stub.requests[1:])
+    assert all(sent["StreamARN"] == ARN and "StreamName" not in sent for _, sent in stub.requests[1:])
 
 
-async def test_a_stream_given_as_arn_is_known_by_its_name():
+async def test_a_stream_given_by_arn_may_be_named_later():
     async with stub_and_client((ARN,)) as (stub, client):
         stub.script("ListShards", {"Shards": [described("shardId-0")]}, {"Shards": [described("shardId-0")]})
         (by_arn,) = await client.list_shards(ARN)
@@ -151,7 +153,7 @@ async def test_a_stream_given_as_arn_is_known_by_its_name():
     assert by_arn == by_name == Shard("orders", "shardId-0", (), HashRange(0, 99), stream_arn=ARN)
 
 
-async def test_s3_shards_are_listed_page_by_page_and_the_token_goes_alone():
+async def test_s3_shards_are_listed_page_by_page_with_the_token_alone():
     async with stub_and_client() as (stub, client):
         stub.script(
             "ListShards", {"Shards": [described("shardId-0")], "NextToken": "t"}, {"Shards": [described("shardId-1")]}
@@ -161,7 +163,7 @@ async def test_s3_shards_are_listed_page_by_page_and_the_token_goes_alone():
     assert stub.requests_of("ListShards") == [{"StreamName": "orders"}, {"NextToken": "t"}]
 
 
-async def test_s3_an_expired_token_goes_on_after_the_last_shard_seen():
+async def test_s3_after_an_expired_token_listing_continues_after_the_last_shard():
     async with stub_and_client() as (stub, client):
         stub.script("ListShards", {"Shards": [described("shardId-0")], "NextToken": "t"})
         stub.script("ListShards", refusal("ExpiredNextTokenException"), {"Shards": [described("shardId-1")]})
@@ -170,7 +172,7 @@ async def test_s3_an_expired_token_goes_on_after_the_last_shard_seen():
     assert stub.requests_of("ListShards")[2] == {"StreamName": "orders", "ExclusiveStartShardId": "shardId-0"}
 
 
-async def test_a_listed_shard_knows_its_parents_and_whether_it_is_closed():
+async def test_a_listed_shard_has_its_parents_and_whether_it_is_closed():
     merged = described("shardId-2", ParentShardId="shardId-0", AdjacentParentShardId="shardId-1")
     merged["SequenceNumberRange"]["EndingSequenceNumber"] = "9"
     async with stub_and_client() as (stub, client):
@@ -181,7 +183,7 @@ async def test_a_listed_shard_knows_its_parents_and_whether_it_is_closed():
     assert stub.requests_of("ListShards") == [{"StreamName": "orders", "ExclusiveStartShardId": "shardId-1"}]
 
 
-async def test_an_unknown_stream_is_an_error_that_names_those_there_are():
+async def test_an_unknown_stream_is_an_error_that_lists_the_existing_ones():
     async with stub_and_client() as (stub, client):
         stub.script("ListShards", refusal("ResourceNotFoundException"))
         stub.script("ListStreams", {"StreamNames": ["a"], "HasMoreStreams": True}, {"StreamNames": ["b"]})
@@ -190,7 +192,7 @@ async def test_an_unknown_stream_is_an_error_that_names_those_there_are():
         assert stub.requests_of("ListStreams") == [{}, {"ExclusiveStartStreamName": "a"}]
 
 
-async def test_an_unknown_stream_is_reported_also_where_streams_may_not_be_listed():
+async def test_an_unknown_stream_is_an_error_also_without_permission_to_list_streams():
     async with stub_and_client() as (stub, client):
         stub.script("DescribeStreamSummary", refusal("ResourceNotFoundException"))
         stub.script("ListStreams", refusal("AccessDeniedException"))
@@ -198,7 +200,7 @@ async def test_an_unknown_stream_is_reported_also_where_streams_may_not_be_liste
             await client.stream_arn("order")
 
 
-async def test_p3_the_servers_time_comes_from_the_date_of_an_answer_in_whole_seconds():
+async def test_p3_the_servers_time_is_the_date_header_in_whole_seconds():
     async def dated(request):
         return web.json_response({"Shards": []}, headers={"Date": "Tue, 14 Nov 2023 22:13:20 GMT"})
 
@@ -207,7 +209,7 @@ async def test_p3_the_servers_time_comes_from_the_date_of_an_answer_in_whole_sec
         assert await client.server_time_ms("orders") == 1_700_000_000_000
 
 
-async def test_p3_without_a_date_no_time_is_made_up():
+async def test_p3_a_response_without_a_date_is_an_error():
     async def undated(request):
         return web.json_response({"Shards": []}, headers={"Date": ""})
 
@@ -234,17 +236,17 @@ async def test_f8_a_registered_consumer_is_described():
     assert stub.requests_of("DeregisterStreamConsumer") == [{"ConsumerARN": registered.arn}]
 
 
-@pytest.mark.parametrize(("strategy", "decide"), [({}, True), ({"RecordDistributionStrategy": "AUTO"}, False)])
-async def test_s4_keys_do_not_decide_the_shard_under_auto_distribution(strategy, decide):
+@pytest.mark.parametrize(("strategy", "by_key"), [({}, True), ({"RecordDistributionStrategy": "AUTO"}, False)])
+async def test_s4_keys_do_not_decide_the_shard_under_auto_distribution(strategy, by_key):
     async with stub_and_client() as (stub, client):
         stub.script("DescribeStreamSummary", {"StreamDescriptionSummary": {"StreamARN": ARN, **strategy}})
         found = await client.record_distribution("orders")
-        assert found.by_key is decide
+        assert found.by_key is by_key
         assert found.server_ms is not None
         assert abs(found.server_ms / 1000 - time.time()) < 3600
 
 
-async def test_f1_subscriptions_and_calls_use_clients_of_their_own_with_unlimited_pools():
+async def test_f1_subscriptions_and_calls_use_separate_clients_with_unlimited_pools():
     done = asyncio.Event()
 
     async def wait(request):
@@ -261,7 +263,7 @@ async def test_f1_subscriptions_and_calls_use_clients_of_their_own_with_unlimite
             await subscription.close()
 
 
-async def test_an_endpoint_that_is_not_there_is_transient():
+async def test_an_unreachable_endpoint_is_transient():
     given = {"aws.endpoint": "http://127.0.0.1:9", "aws.credentials.provider": "BASIC"}
     keys = {"aws.credentials.provider.basic.accesskeyid": "a", "aws.credentials.provider.basic.secretkey": "s"}
     async with KinesisClient(Properties({**given, **keys})) as client:
@@ -287,5 +289,5 @@ async def test_a_stream_of_another_account_is_named_by_its_arn_in_every_call():
         await client.get_records(shard, await client.get_shard_iterator(shard, StartingPosition.trim_horizon()), 1)
         await client.register_consumer(await client.stream_arn(other), "app")
 
-    assert len(stub.requests) == 4  # the ARN of a stream that was given by ARN is not asked for
-    assert {asked["StreamARN"] for _, asked in stub.requests} == {other}
+    assert len(stub.requests) == 4  # the ARN of a stream that was given by ARN is not requested
+    assert {sent["StreamARN"] for _, sent in stub.requests} == {other}

@@ -23,7 +23,7 @@ def no_aws_environment(monkeypatch, tmp_path):
 
 
 class Service:
-    """Kinesis and STS at one address: keeps who signed."""
+    """Kinesis and STS at one address. Keeps the access keys that signed."""
 
     def __init__(self):
         self.signed_by = []
@@ -37,9 +37,9 @@ class Service:
         return web.json_response({"Shards": []})
 
     async def _sts(self, request):
-        asked = dict(await request.post())
-        self.sts_requests.append(asked)
-        action = asked["Action"]
+        parameters = dict(await request.post())
+        self.sts_requests.append(parameters)
+        action = parameters["Action"]
         return web.Response(
             content_type="text/xml",
             text=f"""<{action}Response xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><{action}Result><Credentials>
@@ -115,8 +115,8 @@ async def test_a_role_is_assumed_with_the_basic_keys_once():
         await list_with(stub, **{"": "ASSUME_ROLE", ".role.stsendpoint": stub.url, **role, **keys})
     assert stub.signed_by == ["ROLEKEY"]
     assert stub.token == "roletoken"
-    (asked,) = stub.sts_requests
-    assert (asked["RoleArn"], asked["ExternalId"], asked["RoleSessionName"]) == (role[".role.arn"], "ext", "mine")
+    (sent,) = stub.sts_requests
+    assert (sent["RoleArn"], sent["ExternalId"], sent["RoleSessionName"]) == (role[".role.arn"], "ext", "mine")
 
 
 async def test_a_web_identity_token_is_exchanged_for_a_role(tmp_path):
@@ -139,27 +139,27 @@ async def test_a_web_identity_token_is_exchanged_for_a_role(tmp_path):
         ({"": "WEB_IDENTITY_TOKEN", ".role.arn": "r"}, ".webidentitytoken.file"),
     ],
 )
-def test_c2_a_provider_that_misses_a_property_fails_at_construction(given, missing):
+def test_c2_a_provider_without_a_required_property_fails_at_construction(given, missing):
     properties = {"aws.region": "eu-west-1"} | {f"{PREFIX}{key}": value for key, value in given.items()}
     with pytest.raises(ConfigurationError) as raised:
         KinesisClient(Properties(properties))
     assert raised.value.key == PREFIX + missing
 
 
-async def test_a_token_file_that_is_not_there_names_its_property():
+async def test_a_missing_token_file_is_an_error_with_its_property():
     role = {".role.arn": "arn:aws:iam::123456789012:role/reader", ".webidentitytoken.file": "/nowhere"}
     async with service() as stub:
         with pytest.raises(ConfigurationError, match=r"webidentitytoken\.file.*/nowhere"):
             await list_with(stub, **{"": "WEB_IDENTITY_TOKEN", ".role.stsendpoint": stub.url, **role})
 
 
-async def test_no_credentials_at_all_is_one_clear_error():
+async def test_missing_credentials_are_a_configuration_error():
     async with service() as stub:
         with pytest.raises(ConfigurationError, match=PREFIX):
             await list_with(stub)
 
 
-def test_c3_secrets_show_nowhere():
+def test_c3_secrets_are_never_shown():
     try:
         client = KinesisClient(Properties(PROPERTIES))
     except RecordPublisherError as error:
@@ -168,7 +168,7 @@ def test_c3_secrets_show_nowhere():
 
 
 @pytest.mark.parametrize("printed", ["no JSON", "[]", "null", "7"])
-async def test_a_credential_process_that_prints_no_json_object_is_an_error_of_ours(tmp_path, printed):
+async def test_a_credential_process_without_a_json_object_raises_our_error(tmp_path, printed):
     (tmp_path / "response").write_text(printed)
     (tmp_path / "config").write_text(f"[profile p]\ncredential_process = cat {tmp_path / 'response'}\n")
     given = {key: value for key, value in PROPERTIES.items() if not key.startswith(PREFIX)}

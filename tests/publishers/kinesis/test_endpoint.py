@@ -23,7 +23,7 @@ def test_c2_an_endpoint_must_be_an_http_url(endpoint):
 
 
 @pytest.mark.parametrize("endpoint", ["http://127.0.0.1:4567", "https://kinesis.example.com", "http://[::1]:80/"])
-def test_endpoints_that_are_urls_are_taken(endpoint):
+def test_http_urls_are_valid_endpoints(endpoint):
     assert endpoint_of(Properties({"aws.endpoint": endpoint})) == endpoint
 
 
@@ -33,7 +33,7 @@ def test_c2_no_region_and_no_endpoint_is_an_error_that_names_the_property():
     assert raised.value.key == "aws.region"
 
 
-def test_the_region_is_taken_from_the_property_first(monkeypatch):
+def test_the_region_property_comes_first(monkeypatch):
     monkeypatch.setenv("AWS_REGION", "us-west-2")
     assert region_of(Properties({"aws.region": "eu-west-1"}), [ARN]) == "eu-west-1"
 
@@ -44,12 +44,12 @@ def test_the_region_of_an_arn_comes_before_the_environment(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["AWS_REGION", "AWS_DEFAULT_REGION"])
-def test_the_region_may_stand_in_the_environment(monkeypatch, name):
+def test_the_region_may_be_set_in_the_environment(monkeypatch, name):
     monkeypatch.setenv(name, "us-west-2")
     assert region_of(Properties({}), ["orders"]) == "us-west-2"
 
 
-def test_behind_an_own_endpoint_no_region_is_needed():
+def test_with_an_endpoint_no_region_is_needed():
     assert region_of(Properties({"aws.endpoint": "http://127.0.0.1:1"}))
 
 
@@ -64,7 +64,7 @@ def test_c2_an_arn_of_another_resource_is_an_error():
 
 
 @pytest.mark.parametrize("region", ["wrongRegionId", "us-east", "us_east_1", "us-east-1a", "EU-WEST-1"])
-def test_c2_what_cannot_be_a_region_is_an_error(region):
+def test_c2_an_invalid_region_is_an_error(region):
     with pytest.raises(ConfigurationError, match=r"aws\.region.*eu-west-1"):
         region_of(Properties({"aws.region": region}), ["orders"])
 
@@ -72,11 +72,11 @@ def test_c2_what_cannot_be_a_region_is_an_error(region):
 @pytest.mark.parametrize(
     "region", ["us-east-1", "us-gov-west-1", "us-isob-east-1", "ap-southeast-12", "eusc-de-east-1"]
 )
-def test_regions_are_taken(region):
+def test_all_partitions_have_valid_regions(region):
     assert region_of(Properties({"aws.region": region}), ["orders"]) == region
 
 
-def test_behind_an_own_endpoint_a_region_is_any_word():
+def test_with_an_endpoint_any_region_is_valid():
     assert region_of(Properties({"aws.region": "local", "aws.endpoint": "http://h"}), ["orders"]) == "local"
 
 
@@ -93,7 +93,7 @@ PROFILE = "aws.credentials.provider.profile.name"
 
 
 def test_a_profile_chosen_by_property_brings_its_region(tmp_path, monkeypatch):
-    """Otherwise its keys would read a stream of the same name in the default profile's region."""
+    """Otherwise its keys would be used for a stream of the same name in the default profile's region."""
     two_profiles(tmp_path, monkeypatch)
     assert region_of(Properties({PROFILE: "other"})) == "ap-south-1"
     assert region_of(Properties({})) == "eu-west-1"
@@ -106,7 +106,7 @@ def test_a_region_in_the_environment_comes_before_the_profiles(tmp_path, monkeyp
     assert region_of(Properties({PROFILE: "other"})) == "us-west-2"
 
 
-def test_a_region_in_the_credentials_file_of_a_property_counts(tmp_path, monkeypatch):
+def test_a_region_in_the_credentials_file_of_a_property_is_used(tmp_path, monkeypatch):
     two_profiles(tmp_path, monkeypatch)
     path = tmp_path / "elsewhere"
     path.write_text("[third]\nregion=sa-east-1\naws_access_key_id=a\naws_secret_access_key=s\n")
@@ -114,7 +114,7 @@ def test_a_region_in_the_credentials_file_of_a_property_counts(tmp_path, monkeyp
     assert region_of(Properties(chosen)) == "sa-east-1"
 
 
-def test_a_profile_that_does_not_exist_is_named_before_its_region_is_missed(tmp_path, monkeypatch):
+def test_a_missing_profile_is_reported_before_a_missing_region(tmp_path, monkeypatch):
     two_profiles(tmp_path, monkeypatch)
     with pytest.raises(ConfigurationError, match=PROFILE):
         region_of(Properties({PROFILE: "nobody"}))

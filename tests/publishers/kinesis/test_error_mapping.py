@@ -78,13 +78,13 @@ NETWORK = [
 
 
 @pytest.mark.parametrize("error", NETWORK, ids=lambda error: type(error).__name__)
-def test_r4_any_network_trouble_is_transient(error):
+def test_r4_every_network_error_is_transient(error):
     ours = translate("GetRecords", error)
     assert type(ours) is errors.TransientError
     assert ours.code == type(error).__name__
 
 
-def test_a_bad_certificate_is_not_tried_again():
+def test_a_bad_certificate_is_fatal():
     wrapped = sdk.SSLError(endpoint_url="https://h", error=ssl.SSLCertVerificationError("self signed"))
     assert type(translate("GetRecords", wrapped)) is errors.FatalKinesisError
 
@@ -103,27 +103,27 @@ def test_a_parameter_that_the_sdk_refuses_is_fatal():
 @pytest.mark.parametrize(
     ("code", "word"), [("UnrecognizedClientException", "aws.credentials.provider"), ("KMSDisabledException", "enable")]
 )
-def test_fatal_errors_say_what_to_do(code, word):
+def test_some_fatal_errors_name_what_to_change(code, word):
     assert word in str(error_for_code("GetRecords", code, "no"))
 
 
-@pytest.mark.parametrize("code", [*HINTS, "NeverHeardOf", "418"])
-def test_every_fatal_error_says_what_to_do(code):
+@pytest.mark.parametrize("code", [*HINTS, "UnknownCode", "418"])
+def test_every_fatal_error_ends_with_a_hint(code):
     error = error_for_code("GetRecords", code, "no")
     assert error.remedy is errors.Remedy.ACT
     assert str(error).endswith("; " + HINTS.get(code, DEFAULT_HINT))
 
 
 @pytest.mark.parametrize("code", ["ExpiredIteratorException", "InternalFailure", "LimitExceededException"])
-def test_what_is_mended_without_a_person_needs_no_advice(code):
+def test_errors_that_are_retried_have_no_hint(code):
     assert ";" not in str(error_for_code("GetRecords", code, "no"))
 
 
-def test_a_page_of_html_is_cut():
+def test_a_long_message_is_truncated():
     assert len(str(error_for_code("GetRecords", "500", "x" * 10_000, 500))) < 700
 
 
-def test_the_operation_that_failed_is_named_also_when_it_is_another():
+def test_an_error_of_a_call_to_sts_names_that_operation():
     assert translate("GetRecords", client_error("AccessDenied", operation="AssumeRole")).api == "AssumeRole"
 
 
@@ -135,7 +135,7 @@ def test_the_cause_is_kept():
 
 
 @pytest.mark.parametrize("error", [TypeError("bug"), asyncio.CancelledError(), errors.StateError("ours")])
-def test_what_is_not_foreign_passes_as_it_is(error):
+def test_errors_of_other_origin_are_not_translated(error):
     with pytest.raises(type(error)) as raised, translate_errors("GetRecords"):
         raise error
     assert raised.value is error

@@ -63,7 +63,7 @@ async def test_the_end_of_the_shard_has_children_and_no_continuation():
 
 
 @pytest.mark.parametrize(
-    ("position", "asked"),
+    ("position", "start"),
     [
         (StartingPosition.trim_horizon(), {"Type": "TRIM_HORIZON"}),
         (StartingPosition.latest(), {"Type": "LATEST"}),
@@ -73,12 +73,12 @@ async def test_the_end_of_the_shard_has_children_and_no_continuation():
     ],
     ids=lambda given: given["Type"] if isinstance(given, dict) else "",
 )
-async def test_a_subscription_starts_where_the_position_says(position, asked):
+async def test_a_subscription_starts_at_the_position(position, start):
     async with stub_and_client() as (stub, client):
         stub.script("SubscribeToShard", [initial_response()])
         await (await client.subscribe_to_shard(CONSUMER, SHARD, position)).close()
         (call,) = stub.requests_of("SubscribeToShard")
-    assert call == {"ConsumerARN": CONSUMER, "ShardId": SHARD.shard_id, "StartingPosition": asked}
+    assert call == {"ConsumerARN": CONSUMER, "ShardId": SHARD.shard_id, "StartingPosition": start}
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ async def test_f3_a_frame_with_a_wrong_checksum_is_transient():
             await anext(events)
 
 
-async def test_f3_a_wrong_length_is_noticed_before_anyone_waits_for_that_many_bytes():
+async def test_f3_a_wrong_length_is_an_error_before_that_many_bytes_are_awaited():
     broken = bytearray(an_event())
     broken[1] = 0x7F
     async with subscribed(initial_response(), bytes(broken), lambda _: asyncio.sleep(60)) as events:
@@ -123,7 +123,7 @@ async def test_f3_a_wrong_length_is_noticed_before_anyone_waits_for_that_many_by
                 await anext(events)
 
 
-async def test_f2_a_body_that_ends_inside_a_frame_is_no_clean_end():
+async def test_f2_a_body_that_ends_inside_a_frame_is_an_error():
     async with subscribed(initial_response(), an_event()[:-7]) as events:
         with pytest.raises(TransientError, match="ended inside a frame"):
             await anext(events)
@@ -138,7 +138,7 @@ async def test_a_connection_lost_between_frames_is_transient():
             assert len([response async for response in events]) > 1
 
 
-async def test_a_payload_that_is_no_event_is_transient():
+async def test_a_malformed_payload_is_transient():
     headers = {":message-type": "event", ":event-type": "SubscribeToShardEvent"}
     async with subscribed(initial_response(), frame(headers, b"{oh")) as events:
         with pytest.raises(TransientError, match="DecodeError"):
@@ -167,18 +167,18 @@ async def test_a_deeply_nested_exception_is_raised_by_its_code():
             await anext(events)
 
 
-async def test_a_missing_initial_response_does_no_harm():
+async def test_the_initial_response_may_be_missing():
     async with subscribed(an_event(continuation="7")) as events:
         assert [response.continuation async for response in events] == ["7"]
 
 
-async def test_unknown_event_types_are_passed_over():
+async def test_unknown_event_types_are_skipped():
     other = frame({":message-type": "event", ":event-type": "Novelty"}, b"{}")
     async with subscribed(initial_response(), other, an_event(continuation="7")) as events:
         assert [response.continuation async for response in events] == ["7"]
 
 
-async def test_frames_come_out_whole_however_they_are_cut():
+async def test_events_do_not_depend_on_how_their_bytes_are_split():
     sent = initial_response() + b"".join(an_event(continuation=str(n)) for n in range(5))
     cut = [sent[at : at + 37] for at in range(0, len(sent), 37)]
     async with subscribed(*cut) as events:
@@ -226,7 +226,7 @@ async def test_a_refused_subscription_raises_at_once():
         assert len(stub.requests) == 1
 
 
-async def test_f1_nothing_is_read_while_nobody_asks():
+async def test_f1_nothing_is_read_while_no_event_is_requested():
     sent = 0
 
     async def whole(request):
@@ -247,8 +247,8 @@ async def test_f1_nothing_is_read_while_nobody_asks():
         await events.close()
 
 
-async def test_f1_the_socket_is_read_only_while_an_event_is_asked_for():
-    """The HTTP client alone reads 512 KiB ahead: half a gigabyte for a thousand held shards."""
+async def test_f1_the_socket_is_read_only_while_an_event_is_requested():
+    """The HTTP client alone reads 512 KiB ahead: half a gigabyte for a thousand paused shards."""
     go_on = asyncio.Event()
     chunks = (an_event(continuation="0"), lambda _: go_on.wait(), an_event(continuation="1"))
     async with subscribed(initial_response(), *chunks) as events:
@@ -262,8 +262,8 @@ async def test_f1_the_socket_is_read_only_while_an_event_is_asked_for():
         assert (await waiting).continuation == "1"
 
 
-async def test_p6_a_held_subscription_has_little_behind_the_event_that_was_read():
-    """asyncio takes 256 KiB at once: another quarter of a gigabyte for a thousand shards."""
+async def test_p6_a_paused_subscription_buffers_little_beyond_the_last_event():
+    """asyncio reads 256 KiB at once: another quarter of a gigabyte for a thousand shards."""
     chunks = [an_event(wire_record(bytes(15_000), "4"), continuation=str(n)) for n in range(100)]
     ahead = []
     async with subscribed(initial_response(), *chunks) as events:
@@ -272,11 +272,11 @@ async def test_p6_a_held_subscription_has_little_behind_the_event_that_was_read(
             await anext(events)
             ahead.append(events._response.content.total_bytes - (n + 1) * len(chunks[0]))
     assert max(ahead) < 300 * 1024
-    assert max(ahead[20:]) <= 64 * 1024  # what came with the response's head is used up
+    assert max(ahead[20:]) <= 64 * 1024  # the bytes that arrived with the head are consumed by now
 
 
-class OtherLoops:
-    """What another event loop's transport has: uvloop's takes no further attributes."""
+class OtherLoopTransport:
+    """A transport as of another event loop: uvloop's accepts no further attributes."""
 
     __slots__ = ("paused",)
 
@@ -284,8 +284,8 @@ class OtherLoops:
         self.paused = True
 
 
-async def test_it_holds_back_the_sender_on_any_event_loop():
-    transport = OtherLoops()
+async def test_reading_is_paused_on_any_event_loop():
+    transport = OtherLoopTransport()
     EventSubscription(
         SimpleNamespace(content=None, connection=SimpleNamespace(transport=transport)), SHARD, bytearray(9)
     )

@@ -1,4 +1,4 @@
-"""What a subscription keeps in memory over TLS (P6)."""
+"""The memory of subscriptions over TLS (P6)."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ CONSUMER = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders/consumer/me:1"
 START = StartingPosition.trim_horizon()
 
 
-async def test_p6_little_is_kept_over_tls_of_what_was_not_asked_for(tmp_path, monkeypatch):
+async def test_p6_little_is_buffered_over_tls_beyond_the_requested_event(tmp_path, monkeypatch):
     certificate = self_signed(tmp_path)
     monkeypatch.setenv("AWS_CA_BUNDLE", certificate[0])
     large = [an_event(wire_record(bytes(700_000), str(n))) for n in range(4)]
@@ -29,28 +29,28 @@ async def test_p6_little_is_kept_over_tls_of_what_was_not_asked_for(tmp_path, mo
         await anext(events)
         has_begun.set()
         await asyncio.sleep(0.2)
-        kept = events._transport.get_read_buffer_size()
+        buffered = events._transport.get_read_buffer_size()
         assert len([response async for response in events]) == 4
-    assert kept <= 128 * 1024
+    assert buffered <= 128 * 1024
 
 
 async def read_all(events):
     return [response async for response in events]
 
 
-async def test_p6_subscriptions_over_tls_share_the_block_that_encrypted_bytes_arrive_in(tmp_path, monkeypatch):
+async def test_p6_subscriptions_over_tls_share_the_buffer_for_encrypted_bytes(tmp_path, monkeypatch):
     certificate = self_signed(tmp_path)
     monkeypatch.setenv("AWS_CA_BUNDLE", certificate[0])
-    sizes = [200_000, 300_000, 400_000]  # none of them is through before it is asked for
+    sizes = [200_000, 300_000, 400_000]  # none has arrived whole before it is requested
     async with stub_and_client(certificate=certificate) as (stub, client):
         for size in sizes:
             records = [wire_record(f"{size} {n} ".encode() * (size // 10), str(n)) for n in range(5)]
             stub.script("SubscribeToShard", [initial_response(), *map(an_event, records)])
         every = [await client.subscribe_to_shard(CONSUMER, SHARD, START) for _ in sizes]
-        blocks = {id(events._transport._ssl_protocol._ssl_buffer) for events in every}
-        came = await asyncio.gather(*map(read_all, every))
-    assert len(blocks) == 1
-    for size, responses in zip(sizes, came, strict=True):
+        buffers = {id(events._transport._ssl_protocol._ssl_buffer) for events in every}
+        results = await asyncio.gather(*map(read_all, every))
+    assert len(buffers) == 1
+    for size, responses in zip(sizes, results, strict=True):
         assert [response.records[0].data for response in responses] == [
             f"{size} {n} ".encode() * (size // 10) for n in range(5)
         ]

@@ -1,4 +1,4 @@
-"""Every API meets every trouble over real HTTP, and says of each whether a retry can help (F3, F4, R2, R4)."""
+"""Every API with every kind of failure over real HTTP: each raises the error class that says whether a retry can help (F3, F4, R2, R4)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def half_and_lost(request: web.Request) -> web.StreamResponse:
     return response
 
 
-TROUBLES: dict[str, tuple[Any, type[KinesisError], Remedy]] = {
+FAILURES: dict[str, tuple[Any, type[KinesisError], Remedy]] = {
     **{
         code: (refusal(code, "slow down"), ThrottledError, Remedy.RETRY)
         for code in (
@@ -67,16 +67,16 @@ TROUBLES: dict[str, tuple[Any, type[KinesisError], Remedy]] = {
             "RequestLimitExceeded",
         )
     },
-    "status 429": (refusal("Unheard", status=429), ThrottledError, Remedy.RETRY),
+    "status 429": (refusal("UnknownCode", status=429), ThrottledError, Remedy.RETRY),
     "InternalFailure": (refusal("InternalFailure", status=500), TransientError, Remedy.RETRY),
     "InternalFailureException with status 400": (refusal("InternalFailureException"), TransientError, Remedy.RETRY),
     "ServiceUnavailable": (refusal("ServiceUnavailable", status=503), TransientError, Remedy.RETRY),
-    "an unheard code with status 500": (refusal("Unheard", status=500), TransientError, Remedy.RETRY),
+    "an unknown code with status 500": (refusal("UnknownCode", status=500), TransientError, Remedy.RETRY),
     "a proxy's page": (raw(PAGE, 503), TransientError, Remedy.RETRY),
     "a proxy's text as JSON": (raw(b'"bad gateway"', 502), TransientError, Remedy.RETRY),
     "an empty response with status 502": (raw(b"", 502), TransientError, Remedy.RETRY),
-    "a connection that breaks": (drop_connection, TransientError, Remedy.RETRY),
-    "an response that breaks off": (half_and_lost, TransientError, Remedy.RETRY),
+    "a lost connection": (drop_connection, TransientError, Remedy.RETRY),
+    "a response that breaks off": (half_and_lost, TransientError, Remedy.RETRY),
     "ExpiredIteratorException": (refusal("ExpiredIteratorException"), ExpiredIteratorError, Remedy.REFRESH),
     "ResourceInUseException": (refusal("ResourceInUseException"), ResourceInUseError, Remedy.WAIT),
     **{
@@ -94,24 +94,24 @@ TROUBLES: dict[str, tuple[Any, type[KinesisError], Remedy]] = {
             "InvalidArgumentException",
         )
     },
-    "an unheard code": (refusal("Unheard"), FatalKinesisError, Remedy.ACT),
+    "an unknown code": (refusal("UnknownCode"), FatalKinesisError, Remedy.ACT),
 }
 BROKEN_BODIES = {
-    "half an response, well ended": b'{"Records":[{"Da',
-    "nothing, well ended": b"",
+    "half a response that ends cleanly": b'{"Records":[{"Da',
+    "an empty response that ends cleanly": b"",
     "a page with status 200": PAGE,
     "JSON of another kind": b'["Records"]',
     "text as JSON": b'"Records"',
-    "an response without what it must have": b'{"message":"try later"}',
-    "null where something must be": b'{"Records":null,"Shards":null,"StreamDescriptionSummary":null,"ShardIterator":null,'
+    "a response without its required fields": b'{"message":"try later"}',
+    "null in required fields": b'{"Records":null,"Shards":null,"StreamDescriptionSummary":null,"ShardIterator":null,'
     b'"Consumer":null,"ConsumerDescription":null,"StreamNames":null}',
 }
 WITHOUT_CONTENT = {"deregister_consumer", "subscribe_to_shard"}
-"""Whose response to the call says nothing; the events of a subscription are told of in test_subscription.py."""
+"""Calls whose response has no body to decode. For the events of a subscription see test_event_subscription.py."""
 
 
-async def met(api: str, responses: dict[str, Any]) -> dict[str, BaseException | None]:
-    """What a call raises for each of these responses."""
+async def errors_for(api: str, responses: dict[str, Any]) -> dict[str, BaseException | None]:
+    """The error that a call raises for each of these responses; None without one."""
     operation, call = APIS[api]
     raised: dict[str, BaseException | None] = {}
     async with stub_and_client() as (stub, client):
@@ -126,12 +126,12 @@ async def met(api: str, responses: dict[str, Any]) -> dict[str, BaseException | 
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_every_error_is_of_its_class(api: str):
-    raised = await met(api, {name: response for name, (response, _, _) in TROUBLES.items()})
+async def test_every_failure_raises_its_error_class(api: str):
+    raised = await errors_for(api, {name: response for name, (response, _, _) in FAILURES.items()})
     for name, error in raised.items():
-        _, kind, remedy = TROUBLES[name]
-        if api == "subscribe_to_shard" and name == "an response that breaks off":
-            assert error is None  # the call was answered; the events break
+        _, kind, remedy = FAILURES[name]
+        if api == "subscribe_to_shard" and name == "a response that breaks off":
+            assert error is None  # the call succeeds; the events break off
             continue
         assert type(error) is kind, f"{name}: {error!r}"
         assert isinstance(error, KinesisError)
@@ -139,7 +139,7 @@ async def test_every_error_is_of_its_class(api: str):
 
 
 @pytest.mark.parametrize("api", sorted(APIS.keys() - {"subscribe_to_shard"}))  # there the caller sets the deadline
-async def test_no_answer_in_time_is_tried_again(api: str):
+async def test_a_call_without_a_response_in_time_is_transient(api: str):
     operation, call = APIS[api]
     async with stub_and_client(aws_request_timeout="300") as (stub, client):
         stub.script(operation, never)
@@ -148,9 +148,9 @@ async def test_no_answer_in_time_is_tried_again(api: str):
 
 
 @pytest.mark.parametrize("api", sorted(APIS.keys() - WITHOUT_CONTENT))
-async def test_a_broken_body_is_tried_again_and_never_taken_for_an_answer(api: str):
-    raised = await met(api, {name: raw(body) for name, body in BROKEN_BODIES.items()})
-    if api == "server_time_ms":  # the Date of the response is all it takes
+async def test_a_malformed_body_is_transient(api: str):
+    raised = await errors_for(api, {name: raw(body) for name, body in BROKEN_BODIES.items()})
+    if api == "server_time_ms":  # it reads only the Date header
         raised = {name: error for name, error in raised.items() if error is not None}
     for name, error in raised.items():
         assert type(error) is TransientError, f"{name}: {error!r}"
@@ -158,8 +158,8 @@ async def test_a_broken_body_is_tried_again_and_never_taken_for_an_answer(api: s
 
 
 @pytest.mark.parametrize("api", sorted(APIS.keys() - {"list_streams"}))
-async def test_what_is_not_found_is_left_to_who_knows_what_it_may_be(api: str):
-    raised = (await met(api, {"gone": refusal("ResourceNotFoundException", "no")}))["gone"]
+async def test_not_found_is_a_missing_stream_only_where_the_call_names_just_the_stream(api: str):
+    raised = (await errors_for(api, {"gone": refusal("ResourceNotFoundException", "no")}))["gone"]
     if api == "describe_consumer":
         assert raised is None
     elif api in OF_STREAMS:

@@ -1,4 +1,4 @@
-"""Whole jobs over TLS, whose connections are cut or closed while bodies are under way: nothing is lost, nothing comes twice."""
+"""Whole jobs over TLS whose connections are closed or lost inside a body: nothing is lost or repeated."""
 
 import asyncio
 import random
@@ -15,7 +15,7 @@ from servers.kinesis_conversation import open_conversation
 from servers.tcp_relay import relay_to
 
 ENDS = [200_000, 40_000, 17_000]
-"""Bytes that each of the first connections brings: inside a body, whose first records may have been decoded by then."""
+"""Bytes after which the first connections end: inside a body whose first records may be decoded already."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What is not even HTTP, or stops being it: raw errors of the HTTP client, of sockets and of TLS come out as ours (R4, F3)."""
+"""Responses that are not HTTP or break off: errors of the HTTP client, of sockets and of TLS are raised as ours (R4, F3)."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ OK = b"HTTP/1.1 200 OK\r\n"
 STREAM = OK + b"Content-Type: application/vnd.amazon.eventstream\r\n"
 
 
-class Says:
-    """What the server says next, and whether it hangs up or resets the connection then."""
+class RawServer:
+    """Sends `response` for each request, then closes the connection, or resets it if `resets`."""
 
     response = b""
     resets = False
@@ -37,11 +37,11 @@ class Says:
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.serving.add(asyncio.current_task())
         try:
-            await self._answer(reader, writer)
+            await self._respond(reader, writer)
         finally:
             writer.transport.abort()
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _respond(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
             await reader.readuntil(b"\r\n\r\n")
             writer.write(self.response)
@@ -54,34 +54,34 @@ class Says:
 
 
 @asynccontextmanager
-async def answering():
-    """A server that takes a request, says what it is told and goes away, and a client of it."""
-    says = Says()
-    server = await asyncio.start_server(says.handle, "127.0.0.1", 0)
-    says.url = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+async def server_and_client():
+    """A raw server and a client of it."""
+    server_side = RawServer()
+    server = await asyncio.start_server(server_side.handle, "127.0.0.1", 0)
+    server_side.url = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with server:
-        async with KinesisClient(Properties({**PROPERTIES, "aws.endpoint": f"http://{says.url}"})) as client:
-            yield says, client
-        for task in says.serving:
+        async with KinesisClient(Properties({**PROPERTIES, "aws.endpoint": f"http://{server_side.url}"})) as client:
+            yield server_side, client
+        for task in server_side.serving:
             task.cancel()
-        await asyncio.gather(*says.serving, return_exceptions=True)
+        await asyncio.gather(*server_side.serving, return_exceptions=True)
 
 
-async def wrongly_taken(responses, *calls):
-    """The responses that did not come out as an error worth a retry, with what came instead."""
+async def not_transient(responses, *calls):
+    """The responses that did not raise TransientError, each with the result or error instead."""
     wrong = {}
-    async with answering() as (says, client):
-        for says.response, says.resets, call in itertools.product(responses, (False, True), calls):
+    async with server_and_client() as (server_side, client):
+        for server_side.response, server_side.resets, call in itertools.product(responses, (False, True), calls):
             try:
-                wrong[says.response, says.resets] = await call(client)
+                wrong[server_side.response, server_side.resets] = await call(client)
             except Exception as error:
                 if type(error) is not TransientError:
-                    wrong[says.response, says.resets] = error
+                    wrong[server_side.response, server_side.resets] = error
     return wrong
 
 
 async def read_all(client):
-    """Read a subscription to its end and close it, as its owner does."""
+    """Read a subscription to its end and close it, as a publisher does."""
     events = await client.subscribe_to_shard(CONSUMER, SHARD, START)
     try:
         return [event async for event in events]
@@ -89,7 +89,7 @@ async def read_all(client):
         await events.close()
 
 
-async def test_an_answer_that_is_not_http_or_not_whole_is_worth_a_retry():
+async def test_a_malformed_or_incomplete_response_is_transient():
     responses = [
         b"",
         b"\x16\x03\x01\x00\xa5",
@@ -107,10 +107,10 @@ async def test_an_answer_that_is_not_http_or_not_whole_is_worth_a_retry():
         b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 4\r\n\r\n\xff\xfe{}",
     ]
     calls = (lambda client: client.get_records(SHARD, "it", 1), lambda client: client.list_shards("orders"))
-    assert await wrongly_taken(responses, *calls) == {}
+    assert await not_transient(responses, *calls) == {}
 
 
-async def test_a_subscription_that_is_not_whole_is_worth_a_retry():
+async def test_a_malformed_or_incomplete_subscription_is_transient():
     empty = event(Records=[], ContinuationSequenceNumber="1")
     responses = [
         b"",
@@ -123,20 +123,20 @@ async def test_a_subscription_that_is_not_whole_is_worth_a_retry():
         STREAM + b"\r\n" + event(Wrong="fields"),
         STREAM + b"\r\n" + event(Records="text"),
     ]
-    assert await wrongly_taken(responses, read_all) == {}
+    assert await not_transient(responses, read_all) == {}
 
 
 @pytest.mark.parametrize("endpoint", ["http://127.0.0.1:1", "https://127.0.0.1:1", "http://nowhere.invalid"])
-async def test_nobody_there_is_worth_a_retry(endpoint):
+async def test_an_unreachable_server_is_transient(endpoint):
     async with KinesisClient(Properties({**PROPERTIES, "aws.endpoint": endpoint})) as client:
         with pytest.raises(TransientError):
             await client.list_shards("orders")
 
 
-async def test_tls_to_a_server_without_it_is_an_error_of_ours():
-    async with answering() as (says, _):
-        says.response = b"HTTP/1.1 400 Bad Request\r\n\r\n"
-        secured = Properties({**PROPERTIES, "aws.endpoint": f"https://{says.url}", "aws.request.timeout": 2_000})
+async def test_tls_to_a_server_without_tls_is_a_kinesis_error():
+    async with server_and_client() as (server_side, _):
+        server_side.response = b"HTTP/1.1 400 Bad Request\r\n\r\n"
+        secured = Properties({**PROPERTIES, "aws.endpoint": f"https://{server_side.url}", "aws.request.timeout": 2_000})
         async with KinesisClient(secured) as client:
             with pytest.raises(KinesisError):
                 await client.list_shards("orders")

@@ -6,20 +6,20 @@ import pytest
 from recordpublisher.publishers.kinesis import run_sync
 
 
-async def where():
+async def current_thread():
     await asyncio.sleep(0)
     return threading.get_ident()
 
 
-def test_without_a_loop_the_caller_runs_it_itself():
-    assert run_sync(where()) == threading.get_ident()
+def test_without_a_loop_the_coroutine_runs_in_the_callers_thread():
+    assert run_sync(current_thread()) == threading.get_ident()
 
 
-async def test_inside_a_loop_a_thread_of_its_own_runs_it():
-    assert run_sync(where()) != threading.get_ident()
+async def test_inside_a_loop_the_coroutine_runs_in_another_thread():
+    assert run_sync(current_thread()) != threading.get_ident()
 
 
-async def test_errors_come_through():
+async def test_errors_are_raised_to_the_caller():
     async def fails():
         raise KeyError("oh")
 

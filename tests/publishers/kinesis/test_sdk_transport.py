@@ -1,4 +1,4 @@
-"""What the clients of a process share, and how long a call may take."""
+"""The loader that the clients of a process share, and the deadline of calls."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -18,14 +18,14 @@ def loader():
     return SdkTransport(Properties(PROPERTIES))._session.get_component("data_loader")
 
 
-def test_the_sdks_models_are_read_once_for_the_process_and_its_data_path(monkeypatch, tmp_path):
+def test_the_sdks_models_are_loaded_once_for_each_data_path(monkeypatch, tmp_path):
     assert loader() is loader()
     monkeypatch.setenv("AWS_DATA_PATH", str(tmp_path))
     assert str(tmp_path) in loader().search_paths
 
 
 class Sdk:
-    """A client of the SDK whose response comes when a test says so."""
+    """A client of the SDK whose response arrives when the test sets it."""
 
     def __init__(self):
         self.meta = SimpleNamespace(events=SimpleNamespace(register=lambda *_: None))
@@ -35,8 +35,8 @@ class Sdk:
         return await self.response
 
 
-async def a_call(suspended=0.0, answered=True):
-    """What a call ends with that may take 30 s, and when; the process is suspended after a second."""
+async def a_call(suspended=0.0, responds=True):
+    """The result and the end time of a call with a deadline of 30 s; the process is suspended after a second."""
     loop, sdk = asyncio.get_running_loop(), Sdk()
 
     @asynccontextmanager
@@ -49,27 +49,29 @@ async def a_call(suspended=0.0, answered=True):
     calling = asyncio.create_task(connections.call("PutRecords", Records=[]))
     await asyncio.sleep(1)
     loop.suspend(suspended)
-    if answered:
-        loop.call_soon(sdk.response.set_result, "response")  # a socket is read in the turn in which timers are due
+    if responds:
+        loop.call_soon(
+            sdk.response.set_result, "response"
+        )  # sockets are read in the iteration of the loop in which timers are due
     ended = (await asyncio.gather(calling, return_exceptions=True))[0]
     await connections.close()
     return ended, loop.time()
 
 
 def test_a_call_has_a_deadline():
-    error, seconds = run_virtual(a_call(answered=False))
+    error, seconds = run_virtual(a_call(responds=False))
 
     assert isinstance(error, TransientError)
     assert seconds == pytest.approx(30)
 
 
-def test_what_was_answered_while_the_process_stood_still_is_read():
-    """Given up, a write that arrived would be sent again."""
+def test_a_response_that_arrived_during_a_suspension_is_read():
+    """Otherwise a write that succeeded would be sent again."""
     assert run_virtual(a_call(suspended=600)) == ("response", 601)
 
 
-def test_after_a_suspension_a_call_without_an_answer_ends_soon():
-    error, seconds = run_virtual(a_call(suspended=600, answered=False))
+def test_after_a_suspension_a_call_without_a_response_times_out_soon():
+    error, seconds = run_virtual(a_call(suspended=600, responds=False))
 
     assert isinstance(error, TransientError)
     assert 601 < seconds <= 601 + 30

@@ -17,23 +17,23 @@ from servers.scripted_kinesis import PROPERTIES, drop_connection, stub_and_clien
 
 SHARD = Shard("orders", "shardId-000000000000")
 CONSUMER = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders/consumer/app:1"
-WAYS = [
+CLIENTS = [
     {"flink.stream.recordpublisher": publisher, "aws.http.client": client}
     for publisher in ("POLLING", "EFO")
     for client in ("OWN", "SDK")
 ]
-"""Publishers, and who sends their calls."""
+"""Publishers, and the HTTP client of their calls."""
 
 
 @pytest.fixture(autouse=True)
-def nothing_else_is_believed(monkeypatch):
+def no_other_trusted_certificates(monkeypatch):
     for variable in ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"):
         monkeypatch.delenv(variable, raising=False)
 
 
 @asynccontextmanager
 async def server_with(certificate):
-    """The address of a server that nobody gets to know."""
+    """The address of a server with this certificate, which closes each connection."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*certificate)
     server = await asyncio.start_server(lambda _, writer: writer.transport.abort(), "127.0.0.1", 0, ssl=context)
@@ -41,11 +41,11 @@ async def server_with(certificate):
         yield f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
-async def job_ends_with(error, endpoint, way):
+async def job_ends_with(error, endpoint, client):
     """Start a job; it fails at once, retries do not help."""
     given = {
         **PROPERTIES,
-        **way,
+        **client,
         "aws.endpoint": endpoint,
         "flink.stream.efo.registration": "NONE",
         "flink.stream.efo.consumerarn.orders": CONSUMER,
@@ -56,9 +56,9 @@ async def job_ends_with(error, endpoint, way):
     return str(raised.value)
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(way.values()))
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: "-".join(client.values()))
 @pytest.mark.parametrize(
-    ("certificate", "is_known", "said"),
+    ("certificate", "is_known", "reason"),
     [
         ({}, False, "self-signed certificate"),
         ({"address": "10.1.2.3"}, True, "not valid for '127.0.0.1'"),
@@ -66,28 +66,28 @@ async def job_ends_with(error, endpoint, way):
     ],
     ids=["untrusted", "another host's", "expired"],
 )
-async def test_a_certificate_that_is_not_believed_ends_the_job_and_says_where_to_look(
-    certificate, is_known, said, way, tmp_path, monkeypatch
+async def test_an_untrusted_certificate_ends_the_job_with_a_hint(
+    certificate, is_known, reason, client, tmp_path, monkeypatch
 ):
     files = self_signed(tmp_path, **certificate)
     if is_known:
         monkeypatch.setenv("AWS_CA_BUNDLE", files[0])
     async with server_with(files) as endpoint:
-        message = await job_ends_with(FatalKinesisError, endpoint, way)
-    assert [text for text in (endpoint, said, "aws.endpoint", "AWS_CA_BUNDLE") if text not in message] == []
+        message = await job_ends_with(FatalKinesisError, endpoint, client)
+    assert [text for text in (endpoint, reason, "aws.endpoint", "AWS_CA_BUNDLE") if text not in message] == []
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(way.values()))
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: "-".join(client.values()))
 @pytest.mark.parametrize("variable", ["AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"])
-async def test_a_file_of_certificates_that_is_not_there_ends_the_job_at_once(variable, way, monkeypatch):
-    """It looked like a failure of the network, was retried, and its name was not told."""
+async def test_a_missing_ca_file_ends_the_job_at_once(variable, client, monkeypatch):
+    """The SDK reports it like a network error, without its name; then it would be retried."""
     monkeypatch.setenv(variable, "/nowhere/ca.pem")
-    message = await job_ends_with(ConfigurationError, "https://127.0.0.1:1", way)
+    message = await job_ends_with(ConfigurationError, "https://127.0.0.1:1", client)
     assert [text for text in ("AWS_CA_BUNDLE", "/nowhere/ca.pem", "No such file") if text not in message] == []
 
 
 @pytest.mark.parametrize("protocol", ["HTTP1_1", "HTTP2"])
-def test_a_file_without_certificates_is_refused_before_anything_is_sent(protocol, tmp_path, monkeypatch):
+def test_a_ca_file_without_certificates_is_refused_before_anything_is_sent(protocol, tmp_path, monkeypatch):
     (tmp_path / "ca.pem").write_text("not in PEM form")
     monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path / "ca.pem"))
     given = {**PROPERTIES, "aws.endpoint": "https://127.0.0.1:1", "aws.http.protocol.version": protocol}
@@ -95,7 +95,7 @@ def test_a_file_without_certificates_is_refused_before_anything_is_sent(protocol
         KinesisClient(Properties(given))
 
 
-def test_a_profile_may_name_the_file(tmp_path, monkeypatch):
+def test_a_profile_may_name_the_ca_file(tmp_path, monkeypatch):
     (tmp_path / "config").write_text("[default]\nca_bundle = /nowhere/of-profile.pem\n")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     with pytest.raises(ConfigurationError, match=r"/nowhere/of-profile\.pem"):
@@ -103,8 +103,8 @@ def test_a_profile_may_name_the_file(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("client", ["OWN", "SDK"])
-async def test_a_certificate_that_changes_under_a_job_is_no_failure_of_the_network(client, tmp_path, monkeypatch):
-    """The first connection went well; the next one meets another certificate."""
+async def test_a_certificate_that_changes_while_a_job_runs_is_fatal(client, tmp_path, monkeypatch):
+    """The first connection succeeds; the next one gets another certificate."""
     certificate = self_signed(tmp_path)
     monkeypatch.setenv("AWS_CA_BUNDLE", certificate[0])
     async with stub_and_client(certificate=certificate, aws_http_client=client) as (stub, reader):

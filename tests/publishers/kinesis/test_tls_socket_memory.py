@@ -1,4 +1,4 @@
-"""What is asked of a transport, and that one which knows nothing of it is left alone."""
+"""Buffer limits are set on asyncio's transports, and as far as possible on others."""
 
 from types import SimpleNamespace
 
@@ -7,8 +7,8 @@ import pytest
 from recordpublisher.publishers.kinesis.tls import limit_read_ahead, share_read_buffer
 
 
-class OfAnotherLoop:
-    """TLS of an event loop that keeps its blocks to itself: it has the limits of asyncio's transports and nothing below them."""
+class OtherLoopTransport:
+    """A TLS transport of another event loop: it has the limits of asyncio's transports, but not its internal buffers."""
 
     __slots__ = ("high",)
 
@@ -16,27 +16,27 @@ class OfAnotherLoop:
         self.high = high
 
 
-def test_another_loop_is_told_its_limit_and_keeps_its_blocks():
-    transport = OfAnotherLoop()
+def test_another_loops_transport_gets_the_limit_only():
+    transport = OtherLoopTransport()
     limit_read_ahead(transport, bytearray(64))
     assert transport.high == 64
 
 
-@pytest.mark.parametrize("below", [{}, {"_ssl_protocol": None}, {"_ssl_protocol": object()}], ids=str)
-def test_what_is_not_as_asyncio_has_it_is_left_alone(below):
-    transport = SimpleNamespace(**below)
+@pytest.mark.parametrize("attributes", [{}, {"_ssl_protocol": None}, {"_ssl_protocol": object()}], ids=str)
+def test_a_transport_without_asyncios_internals_is_not_changed(attributes):
+    transport = SimpleNamespace(**attributes)
     share_read_buffer(transport, bytearray(64))
     limit_read_ahead(transport, bytearray(64))
-    assert vars(transport) == below
+    assert vars(transport) == attributes
 
 
-def test_without_tls_less_is_taken_at_once():
+def test_without_tls_the_size_of_a_read_is_limited():
     transport = SimpleNamespace(max_size=256 * 1024)
     limit_read_ahead(transport, bytearray(64))
     assert transport.max_size == 64
 
 
-def test_asyncios_tls_writes_to_the_block_and_reads_no_more_than_it_holds():
+def test_asyncios_tls_uses_the_shared_buffer_and_its_size_as_limit():
     protocol = SimpleNamespace(_ssl_buffer=bytearray(9), _ssl_buffer_view=memoryview(b""), max_size=256 * 1024)
     transport = SimpleNamespace(_ssl_protocol=protocol, set_read_buffer_limits=lambda high: None)
     read_buffer = bytearray(64)
