@@ -23,7 +23,7 @@ def raw(data, sequence="49", key="outer"):
     return UserRecord(data, sequence, 1.5, key)
 
 
-async def taken_apart(*records, shard=WHOLE, start=START, metrics=None, **more):
+async def deaggregated(*records, shard=WHOLE, start=START, metrics=None, **more):
     return await Deaggregator(shard, metrics or ShardMetrics(), **more).user_records(list(records), start)
 
 
@@ -31,9 +31,9 @@ def hash_of(key):
     return int(hashlib.md5(key.encode()).hexdigest(), 16)
 
 
-async def test_s4_sub_records_carry_keys_order_and_their_records_sequence_number():
+async def test_s4_sub_records_have_their_keys_order_and_the_records_sequence_number():
     data = aggregate(("a", b"1"), ("b", b"2", "170141183460469231731687303715884105728"), ("a", b"3"))
-    assert await taken_apart(raw(data)) == [
+    assert await deaggregated(raw(data)) == [
         UserRecord(b"1", "49", 1.5, "a", None, 0),
         UserRecord(b"2", "49", 1.5, "b", "170141183460469231731687303715884105728", 1),
         UserRecord(b"3", "49", 1.5, "a", None, 2),
@@ -41,11 +41,11 @@ async def test_s4_sub_records_carry_keys_order_and_their_records_sequence_number
 
 
 async def test_plain_records_and_aggregates_keep_their_order():
-    records = await taken_apart(raw(b"x", "1"), raw(aggregate(("a", b"y")), "2"), raw(b"z", "3"))
+    records = await deaggregated(raw(b"x", "1"), raw(aggregate(("a", b"y")), "2"), raw(b"z", "3"))
     assert [(r.data, r.sub_sequence_number) for r in records] == [(b"x", -1), (b"y", 0), (b"z", -1)]
 
 
-async def test_a_batch_without_aggregates_is_handed_on_as_it_is():
+async def test_a_batch_without_aggregates_is_returned_unchanged():
     records = [raw(b"x"), raw(b"", key=None)]
     assert await Deaggregator(WHOLE, ShardMetrics()).user_records(records, START) is records
 
@@ -71,14 +71,14 @@ NO_DATA = b"\x0a\x01a\x1a\x02\x08\x00"
     ],
     ids=["magic", "short", "digest", "magic-later", "message", "utf8", "key-index", "hash-key-index", "no-data"],
 )
-async def test_s4_what_only_looks_like_an_aggregate_is_a_plain_record(data):
-    assert await taken_apart(raw(data)) == [raw(data)]
+async def test_s4_a_malformed_aggregate_is_a_plain_record(data):
+    assert await deaggregated(raw(data)) == [raw(data)]
 
 
-async def test_s4_tags_and_unknown_fields_are_skipped():
+async def test_s4_tags_and_unknown_fields_are_ignored():
     tag = b"\x22\x05\x0a\x03tag"
     inner = b"\x08\x00\x1a\x01x" + tag
-    (record,) = await taken_apart(raw(sealed(b"\x0a\x01a\x1a" + varint(len(inner)) + inner)))
+    (record,) = await deaggregated(raw(sealed(b"\x0a\x01a\x1a" + varint(len(inner)) + inner)))
     assert (record.data, record.partition_key) == (b"x", "a")
 
 
@@ -87,22 +87,22 @@ async def test_s4_tags_and_unknown_fields_are_skipped():
     [b"\x08\x00\x1a\x01x\x1a\x01y", b"\x1a\x01y\x08\x00", b"\x08\x07\x08\x00\x1a\x01y"],
     ids=["data-twice", "data-first", "key-twice"],
 )
-async def test_s4_a_sub_record_is_read_as_protobuf_reads_it(inner):
-    """In any order of its fields, and the last one wins."""
+async def test_s4_a_sub_record_is_parsed_by_the_rules_of_protobuf(inner):
+    """The fields may come in any order, and the last one wins."""
     part = b"\x1a" + varint(len(inner)) + inner
-    records = await taken_apart(raw(sealed(part + b"\x0a\x01a" + part)))
+    records = await deaggregated(raw(sealed(part + b"\x0a\x01a" + part)))
     assert [(r.data, r.partition_key, r.sub_sequence_number) for r in records] == [(b"y", "a", 0), (b"y", "a", 1)]
 
 
-async def test_s4_an_aggregate_of_nothing_is_nothing():
-    assert await taken_apart(raw(sealed(b""))) == []
+async def test_s4_an_empty_aggregate_has_no_records():
+    assert await deaggregated(raw(sealed(b""))) == []
 
 
-async def test_s4_foreign_sub_records_are_dropped_and_counted_after_numbering():
+async def test_s4_foreign_sub_records_are_dropped_counted_and_included_in_the_numbering():
     keys = sorted(["a", "b", "c", "d"], key=hash_of)
     own_range = HashRange(hash_of(keys[1]), hash_of(keys[2]))
     metrics = ShardMetrics()
-    records = await taken_apart(
+    records = await deaggregated(
         raw(aggregate(*[(key, key.encode()) for key in keys])),
         shard=Shard("orders", "shardId-1", hash_range=own_range),
         metrics=metrics,
@@ -111,30 +111,30 @@ async def test_s4_foreign_sub_records_are_dropped_and_counted_after_numbering():
     assert metrics.foreign_sub_records == 2
 
 
-async def test_s4_a_long_aggregate_is_numbered_and_sifted_as_a_whole():
+async def test_s4_a_long_aggregate_is_numbered_and_filtered_as_a_whole():
     upper = Shard("orders", "shardId-1", hash_range=HashRange(1, MAX_HASH_KEY))
     parts = [("a", b"%d" % number, str(number % 3)) for number in range(2 * YIELD_AFTER_SUB_RECORDS + 5)]
-    records = await taken_apart(raw(aggregate(*parts)), shard=upper)
+    records = await deaggregated(raw(aggregate(*parts)), shard=upper)
     assert [r.sub_sequence_number for r in records] == [number for number in range(len(parts)) if number % 3]
     assert all(r.data == b"%d" % r.sub_sequence_number for r in records)
 
 
-async def test_s4_the_explicit_hash_key_decides_where_there_is_one():
+async def test_s4_an_explicit_hash_key_decides_the_shard():
     upper = Shard("orders", "shardId-1", hash_range=HashRange(2**127, MAX_HASH_KEY))
-    records = await taken_apart(raw(aggregate(("a", b"1", "0"), ("a", b"2", str(MAX_HASH_KEY)))), shard=upper)
+    records = await deaggregated(raw(aggregate(("a", b"1", "0"), ("a", b"2", str(MAX_HASH_KEY)))), shard=upper)
     assert [r.data for r in records] == [b"2"]
 
 
-async def test_s4_a_hash_key_that_is_no_number_leaves_the_partition_key_to_decide():
+async def test_s4_with_an_explicit_hash_key_that_is_no_number_the_partition_key_decides():
     own = Shard("orders", "shardId-1", hash_range=HashRange(hash_of("a"), hash_of("a")))
-    records = await taken_apart(raw(aggregate(("a", b"1", "zero"), ("b", b"2", "zero"))), shard=own)
+    records = await deaggregated(raw(aggregate(("a", b"1", "zero"), ("b", b"2", "zero"))), shard=own)
     assert [(r.data, r.explicit_hash_key) for r in records] == [(b"1", "zero")]
 
 
 @pytest.mark.parametrize("text", ["1" * 4301, str(MAX_HASH_KEY + 1), "-1", "1_0", "٣", ""], ids=repr)
-async def test_s4_a_hash_key_outside_128_bits_leaves_the_partition_key_to_decide(text):
+async def test_s4_with_an_explicit_hash_key_outside_128_bits_the_partition_key_decides(text):
     own = Shard("orders", "shardId-1", hash_range=HashRange(hash_of("a"), hash_of("a")))
-    records = await taken_apart(raw(aggregate(("a", b"1", text), ("b", b"2", text))), shard=own)
+    records = await deaggregated(raw(aggregate(("a", b"1", text), ("b", b"2", text))), shard=own)
     assert [(r.data, r.explicit_hash_key) for r in records] == [(b"1", text)]
 
 
@@ -149,10 +149,10 @@ MIXED = st.lists(st.one_of(SUB_RECORDS.map(lambda parts: aggregate(*parts)), st.
 
 
 @given(SUB_RECORDS)
-def test_s4_every_sub_record_keeps_what_is_its_own(parts):
-    """Some have an explicit hash key, some none, whatever the others have."""
+def test_s4_every_sub_record_keeps_its_own_fields(parts):
+    """Some have an explicit hash key, and others have none."""
     expected = [(key, data, *(hash_key or [None])) for key, data, *hash_key in parts]
-    records = asyncio.run(taken_apart(raw(aggregate(*parts))))
+    records = asyncio.run(deaggregated(raw(aggregate(*parts))))
     assert [(r.partition_key, r.data, r.explicit_hash_key) for r in records] == expected
 
 
@@ -162,7 +162,7 @@ def test_s4_what_one_half_of_a_split_shard_drops_the_other_half_keeps(payloads, 
     halves = HashRange(0, middle), HashRange(middle + 1, MAX_HASH_KEY)
 
     async def read(own):
-        return await taken_apart(*records, shard=Shard("orders", "shardId-1", hash_range=own))
+        return await deaggregated(*records, shard=Shard("orders", "shardId-1", hash_range=own))
 
     whole, low, high = (asyncio.run(read(own)) for own in (HashRange(), *halves))
     plain = [record for record in whole if record.sub_sequence_number < 0]
@@ -171,16 +171,16 @@ def test_s4_what_one_half_of_a_split_shard_drops_the_other_half_keeps(payloads, 
 
 
 @given(payloads=MIXED)
-def test_p2_a_restart_behind_any_record_of_a_mixed_batch_reads_exactly_the_rest(payloads):
+def test_p2_a_restart_after_any_record_of_a_mixed_batch_reads_exactly_the_rest(payloads):
     records = [raw(data, str(number)) for number, data in enumerate(payloads)]
-    whole = asyncio.run(taken_apart(*records))
+    whole = asyncio.run(deaggregated(*records))
     for number, record in enumerate(whole):
         done = SequenceNumber(record.sequence_number, record.sub_sequence_number)
         rest = records[int(done.sequence) + (not done.is_inside_aggregate) :]
-        assert asyncio.run(taken_apart(*rest, start=StartingPosition.after(done))) == whole[number + 1 :]
+        assert asyncio.run(deaggregated(*rest, start=StartingPosition.after(done))) == whole[number + 1 :]
 
 
-async def test_s4_with_auto_distribution_nothing_is_foreign_and_it_is_asked_once():
+async def test_s4_with_auto_distribution_all_sub_records_are_kept_after_one_check():
     asked = []
 
     async def keep(arrival_ms):
@@ -190,48 +190,48 @@ async def test_s4_with_auto_distribution_nothing_is_foreign_and_it_is_asked_once
     nothing = Shard("orders", "shardId-1", hash_range=HashRange(0, 0))
     metrics = ShardMetrics()
     data = aggregate(("a", b"1"), ("b", b"2"))
-    records = await taken_apart(
+    records = await deaggregated(
         raw(data, "1"), raw(data, "2"), shard=nothing, metrics=metrics, foreign_sub_records=keep
     )
     assert len(records) == 4
     assert (asked, metrics.foreign_sub_records, metrics.unchecked_sub_records) == ([1500.0], 0, 0)
 
 
-async def test_s4_sub_records_that_nobody_may_judge_are_kept_and_counted():
+async def test_s4_unchecked_foreign_sub_records_are_kept_and_counted():
     async def keep_unchecked(arrival_ms):
         return ForeignSubRecords.KEEP_UNCHECKED
 
     nothing = Shard("orders", "shardId-1", hash_range=HashRange(0, 0))
     metrics = ShardMetrics()
     data = aggregate(("a", b"1"), ("b", b"2"))
-    records = await taken_apart(
+    records = await deaggregated(
         raw(data, "1"), raw(data, "2"), shard=nothing, metrics=metrics, foreign_sub_records=keep_unchecked
     )
     assert len(records) == 4
     assert (metrics.unchecked_sub_records, metrics.foreign_sub_records) == (4, 0)
 
 
-async def test_s4_nobody_is_asked_while_every_sub_record_is_at_home():
+async def test_s4_without_foreign_sub_records_there_is_no_check():
     async def never(arrival_ms):
         raise AssertionError("a call without need")
 
     almost_all = Shard("orders", "shardId-1", hash_range=HashRange(1, MAX_HASH_KEY))
-    assert len(await taken_apart(raw(aggregate(("a", b"1"))), shard=almost_all, foreign_sub_records=never)) == 1
+    assert len(await deaggregated(raw(aggregate(("a", b"1"))), shard=almost_all, foreign_sub_records=never)) == 1
 
 
 async def test_p2_a_restart_inside_an_aggregate_drops_what_was_done():
     start = StartingPosition.after(SequenceNumber("49", 1))
     data = aggregate(("a", b"0"), ("a", b"1"), ("a", b"2"))
-    records = await taken_apart(raw(data, "49"), raw(data, "50"), start=start)
+    records = await deaggregated(raw(data, "49"), raw(data, "50"), start=start)
     assert [(r.sequence_number, r.sub_sequence_number) for r in records] == [("49", 2), ("50", 0), ("50", 1), ("50", 2)]
 
 
-def test_p2_without_a_place_inside_an_aggregate_nothing_is_dropped():
+def test_p2_without_a_position_inside_an_aggregate_nothing_is_dropped():
     records = [raw(b"x")]
     assert records_after(records, None) is records
 
 
-async def test_f1_long_work_lets_the_loop_turn():
+async def test_f1_long_work_yields_to_the_event_loop():
     turns = 0
 
     async def other():
@@ -242,7 +242,7 @@ async def test_f1_long_work_lets_the_loop_turn():
 
     task = asyncio.create_task(other())
     big = raw(aggregate(*[("a", b"x")] * (3 * YIELD_AFTER_SUB_RECORDS)))
-    records = await taken_apart(big, *[raw(aggregate(("a", b"x"), ("a", b"y")))] * YIELD_AFTER_SUB_RECORDS)
+    records = await deaggregated(big, *[raw(aggregate(("a", b"x"), ("a", b"y")))] * YIELD_AFTER_SUB_RECORDS)
     task.cancel()
     assert len(records) == 5 * YIELD_AFTER_SUB_RECORDS
     assert turns >= 4

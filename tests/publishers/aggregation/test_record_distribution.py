@@ -19,14 +19,14 @@ DROP, KEEP, UNCHECKED = ForeignSubRecords.DROP, ForeignSubRecords.KEEP, ForeignS
 
 
 class Service:
-    """A stream that can be switched; or one that may not be described."""
+    """A stream whose distribution can be switched, or whose description fails with `error`."""
 
     def __init__(self, error=None):
         self.clock = VirtualClock()
-        self.by_key, self.error, self.asked_at = True, error, []
+        self.by_key, self.error, self.requested_at = True, error, []
 
     async def record_distribution(self, stream):
-        self.asked_at.append(self.clock.monotonic())
+        self.requested_at.append(self.clock.monotonic())
         await asyncio.sleep(0.1)
         if self.error is not None:
             raise self.error
@@ -36,31 +36,31 @@ class Service:
         return RecordDistributionCheck(self, "orders", RetryPolicy(2, 10, 10, 1.0), self.clock)
 
 
-def test_s4_a_record_of_before_the_request_needs_no_other_one():
+def test_s4_a_record_older_than_the_request_needs_no_further_request():
     async def run():
         service = Service()
         check = service.check()
         old = service.clock.now_ms() - HOUR_MS
         assert [await check.foreign_sub_records(old) for _ in range(3)] == [DROP] * 3
-        assert len(service.asked_at) == 1
+        assert len(service.requested_at) == 1
 
     run_virtual(run())
 
 
-def test_s4_a_switch_to_auto_is_seen_before_any_later_record_is_dropped():
+def test_s4_a_switch_to_auto_is_detected_before_a_later_record_is_dropped():
     async def run():
         service = Service()
         check = service.check()
         assert await check.foreign_sub_records(service.clock.now_ms()) is DROP
         service.by_key = False
         assert await check.foreign_sub_records(service.clock.now_ms()) is KEEP
-        first, second = service.asked_at
+        first, second = service.requested_at
         assert second - first >= MIN_INTERVAL_SECONDS
 
     run_virtual(run())
 
 
-def test_s4_after_a_switch_back_records_of_the_time_of_auto_are_still_kept():
+def test_s4_after_a_switch_back_sub_records_are_still_kept():
     async def run():
         service = Service()
         check = service.check()
@@ -79,13 +79,13 @@ def test_s4_many_shards_share_one_request():
         check = service.check()
         now = service.clock.now_ms()
         assert set(await asyncio.gather(*[check.foreign_sub_records(now) for _ in range(50)])) == {DROP}
-        assert len(service.asked_at) == 1
+        assert len(service.requested_at) == 1
 
     run_virtual(run())
 
 
 @pytest.mark.parametrize("error", [DENIED, TransientError("DescribeStreamSummary", "Slow", "down")])
-def test_s4_who_cannot_ask_keeps_such_sub_records_and_warns_once(error, caplog):
+def test_s4_when_requests_fail_sub_records_are_kept_with_one_warning(error, caplog):
     async def run():
         service = Service(error)
         check = service.check()
@@ -97,21 +97,21 @@ def test_s4_who_cannot_ask_keeps_such_sub_records_and_warns_once(error, caplog):
     assert len([one for one in caplog.records if one.levelname == "WARNING"]) == 1
 
 
-def test_s4_a_right_that_is_granted_later_is_used():
+def test_s4_a_permission_that_is_granted_later_is_used():
     async def run():
         service = Service(DENIED)
         check = service.check()
         assert await check.foreign_sub_records(service.clock.now_ms()) is UNCHECKED
         service.error = None
         assert await check.foreign_sub_records(service.clock.now_ms()) is UNCHECKED
-        assert len(service.asked_at) == 1
+        assert len(service.requested_at) == 1
         await asyncio.sleep(FAILED_INTERVAL_SECONDS)
         assert await check.foreign_sub_records(service.clock.now_ms()) is DROP
 
     run_virtual(run())
 
 
-def test_a_stream_that_is_gone_is_said():
+def test_a_missing_stream_is_an_error():
     async def run():
         with pytest.raises(StreamNotFoundError):
             await Service(StreamNotFoundError("orders")).check().foreign_sub_records(0)

@@ -23,7 +23,7 @@ def put_aggregate(stream, numbers, hash_key):
 
 
 async def read_numbers(endpoint, stream, publisher, until, between=lambda: None):
-    """Read until `until` says that the numbers are enough; `between` runs once, after the first batch."""
+    """Read until `until(numbers)` is true; `between` runs once, after the first batch."""
     properties = rp.Properties({**endpoint.properties(), **QUIETLY, **PUBLISHERS[publisher]})
     numbers, is_first = [], True
     async with asyncio.timeout(60), aclosing(rp.stream([stream], properties)) as batches:
@@ -38,7 +38,7 @@ async def read_numbers(endpoint, stream, publisher, until, between=lambda: None)
 
 
 @pytest.mark.parametrize("publisher", PUBLISHERS)
-async def test_s4_a_reader_without_the_right_to_describe_the_stream_reads_all(publisher):
+async def test_s4_a_reader_without_permission_to_describe_the_stream_reads_all(publisher):
     async with LocalKinesis(streams={"orders": 2}) as endpoint:
         put_aggregate(endpoint.stream("orders"), range(20), 0)
         endpoint.faults.fail_next("DescribeStreamSummary", "AccessDeniedException", 1000)
@@ -47,8 +47,8 @@ async def test_s4_a_reader_without_the_right_to_describe_the_stream_reads_all(pu
 
 
 @pytest.mark.parametrize("publisher", PUBLISHERS)
-async def test_s4_the_distribution_is_switched_under_a_running_reader(publisher):
-    """The reader has met foreign sub-records before, and dropped them."""
+async def test_s4_the_distribution_is_switched_while_a_reader_runs(publisher):
+    """The reader has read foreign sub-records before and dropped them."""
     async with LocalKinesis(streams={"orders": 2}) as endpoint:
         stream = endpoint.stream("orders")
         put_aggregate(stream, range(20), 0)

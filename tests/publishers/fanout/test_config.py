@@ -1,4 +1,4 @@
-"""FanOutConfig: what the properties say, and what is refused before anything runs (C2)."""
+"""FanOutConfig: properties are parsed, and wrong ones are refused before anything runs (C2)."""
 
 import warnings
 
@@ -30,7 +30,7 @@ def test_defaults():
     assert (made.retries.subscribe.max_retries, made.retries.subscribe.base_ms) == (5, 1_000)
 
 
-def test_each_property_is_taken():
+def test_each_property_is_parsed():
     made = config(
         **{
             "flink.stream.efo.registration": "eager",
@@ -85,7 +85,7 @@ def test_stream_names_in_keys_match_without_case():
     assert given.text == arn
 
 
-def test_of_two_streams_that_differ_in_case_the_arn_says_which_is_meant():
+def test_of_two_streams_that_differ_in_case_the_arn_decides():
     with pytest.raises(ConfigurationError, match=r"consumerarn\.Orders"):
         check({**NONE, "flink.stream.efo.consumerarn.orders": ARN}, ["orders", "Orders"])
 
@@ -93,7 +93,7 @@ def test_of_two_streams_that_differ_in_case_the_arn_says_which_is_meant():
 @pytest.mark.parametrize(
     "arn", ["", "consumer", "arn:aws:kinesis:us-east-1:1:stream/orders", ARN.replace("orders", "o")]
 )
-def test_an_arn_must_be_one_of_a_consumer_of_that_stream(arn):
+def test_an_arn_must_belong_to_a_consumer_of_the_stream(arn):
     with pytest.raises(ConfigurationError, match=r"flink\.stream\.efo\.consumerarn\.orders.*stream/orders/consumer"):
         check({**NONE, "flink.stream.efo.consumerarn.orders": arn}, ["orders"])
 
@@ -113,13 +113,13 @@ def test_none_never_deregisters():
         ("flink.shard.subscribetoshard.backoff.base", "3000"),  # above the maximum, 2000
     ],
 )
-def test_a_bad_value_is_refused_with_its_key(key, value):
+def test_an_invalid_value_is_an_error_with_its_key(key, value):
     with pytest.raises(ConfigurationError) as caught:
         config(**{key: value})
     assert caught.value.key == key
 
 
-def test_every_key_is_a_known_one():
+def test_every_key_is_declared():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Properties(

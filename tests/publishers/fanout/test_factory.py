@@ -1,4 +1,4 @@
-"""FanOutRecordPublisherFactory: what the publishers of one job share."""
+"""FanOutRecordPublisherFactory: the client and consumers that the publishers of one job share."""
 
 import asyncio
 
@@ -32,7 +32,7 @@ def test_bad_properties_are_refused_at_construction():
         FanOutRecordPublisherFactory({"flink.stream.efo.registration": "NONE"}, ["orders"])
 
 
-def test_lazy_construction_calls_nobody():
+def test_lazy_construction_makes_no_call():
     harness = FanOutHarness()
     harness.factory()
     assert harness.ports.consumers.calls == []
@@ -44,7 +44,7 @@ def test_eager_construction_with_streams_registers():
     assert harness.ports.consumers.count("register") == 1
 
 
-def test_shards_of_one_stream_share_a_consumer_and_read_side_by_side():
+def test_shards_of_one_stream_share_a_consumer_and_read_concurrently():
     harness = FanOutHarness((event(1), shard_end()), (event(2), shard_end()))
 
     async def main():
@@ -69,7 +69,7 @@ def test_closing_deregisters_and_closes_the_client():
     run_virtual(main())
 
 
-def test_closing_an_unused_factory_is_nothing():
+def test_closing_an_unused_factory_makes_no_call():
     harness = FanOutHarness()
     run_virtual(harness.factory().close())
     assert harness.ports.consumers.calls == []
@@ -90,7 +90,7 @@ def test_f8_factories_of_one_process_share_the_consumer_until_the_last_one_close
     run_virtual(main())
 
 
-def test_f8_after_a_failed_run_the_consumer_stays():
+def test_f8_after_a_failed_run_the_consumer_stays_registered():
     harness = FanOutHarness(network(), **{"flink.shard.subscribetoshard.maxretries": 0})
 
     async def main():
@@ -132,13 +132,13 @@ def test_f8_a_closed_factory_makes_no_publishers_and_registers_nothing():
     assert harness.ports.consumers.calls == []
 
 
-def test_an_unknown_stream_is_told_by_its_first_shard():
+def test_an_unknown_stream_is_an_error_at_its_first_shard():
     harness = FanOutHarness()
     with pytest.raises(StreamNotFoundError, match="oders"):
         run_virtual(harness.factory().create(Shard("oders", "shardId-000000000000"), START, ShardMetrics()))
 
 
-def test_a_consumer_that_cannot_be_had_stays_as_it_is():
+def test_after_a_failed_registration_the_consumer_is_not_deregistered():
     harness = FanOutHarness()
     harness.ports.consumers.creating_seconds = 1_000
 
@@ -152,7 +152,7 @@ def test_a_consumer_that_cannot_be_had_stays_as_it_is():
     run_virtual(main())
 
 
-def test_f8_a_deleted_stream_or_a_lost_shard_is_no_failure_of_the_job():
+def test_f8_after_a_deleted_stream_or_a_lost_shard_the_consumer_is_deregistered():
     harness = FanOutHarness((not_found(),))
     harness.ports.shards = []
 

@@ -1,4 +1,4 @@
-"""OpenSubscription: one call, its events pulled one at a time, its time-outs (F1, F5)."""
+"""OpenSubscription: one call, whose events are read one at a time, and its time-outs (F1, F5)."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ async def opened(ports):
     return await OpenSubscription.open(ports, ARN, SHARD, StartingPosition.trim_horizon(), config, VirtualClock())
 
 
-def test_events_come_in_order_and_none_at_a_clean_end():
+def test_events_come_in_order_with_none_at_a_clean_end():
     async def main():
         subscription = await opened(ScriptedPorts((event(1), event(2))))
         return [await subscription.next_event() for _ in range(3)]
@@ -27,7 +27,7 @@ def test_events_come_in_order_and_none_at_a_clean_end():
     assert run_virtual(main()) == [event(1), event(2), None]
 
 
-def test_nothing_is_read_before_it_is_asked_for():
+def test_nothing_is_read_before_an_event_is_requested():
     ports = ScriptedPorts((event(1), event(2)))
 
     async def main():
@@ -41,7 +41,7 @@ def test_nothing_is_read_before_it_is_asked_for():
     run_virtual(main())
 
 
-def test_errors_of_the_stream_come_out():
+def test_errors_of_the_stream_are_raised():
     async def main():
         await (await opened(ScriptedPorts((network("BadChecksum"),)))).next_event()
 
@@ -50,23 +50,25 @@ def test_errors_of_the_stream_come_out():
 
 
 class SlowPorts(ScriptedPorts):
-    """Subscribes when a test says so."""
+    """Subscribes when the test allows it."""
 
     async def subscribe_to_shard(self, *given):
-        self.may_answer = asyncio.get_running_loop().create_future()
-        await self.may_answer
+        self.may_respond = asyncio.get_running_loop().create_future()
+        await self.may_respond
         return await super().subscribe_to_shard(*given)
 
 
-def test_f5_a_subscription_that_was_granted_while_the_process_stood_still_is_taken():
-    """Given up, it would be in use for five seconds more."""
+def test_f5_a_subscription_that_was_opened_during_a_suspension_is_used():
+    """Otherwise it would be in use for five more seconds."""
 
     async def main():
         ports, loop = SlowPorts((event(1),)), asyncio.get_running_loop()
         opening = asyncio.create_task(opened(ports))
         await asyncio.sleep(1)
         loop.suspend(600)
-        loop.call_soon(ports.may_answer.set_result, None)  # a socket is read in the turn in which timers are due
+        loop.call_soon(
+            ports.may_respond.set_result, None
+        )  # sockets are read in the iteration of the loop in which timers are due
         return await (await opening).next_event()
 
     assert run_virtual(main()) == event(1)
@@ -84,7 +86,7 @@ def test_the_inactivity_deadline_belongs_to_each_read():
     assert caught.value.code == "InactivityTimeout"
 
 
-def test_left_unread_it_is_closed_after_a_minute_and_not_before():
+def test_an_unread_subscription_is_closed_after_a_minute():
     ports = ScriptedPorts((event(1),))
 
     async def main():

@@ -1,4 +1,4 @@
-"""SubscriptionPreemptionDetector: a restart takes over once, a foreign reader again and again (F10)."""
+"""SubscriptionPreemptionDetector: a restart takes over once, another job repeatedly (F10)."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def test_the_fifth_take_over_in_a_row_is_an_error_that_names_the_consumer():
         detector.on_preempted(ARN)
 
 
-def test_another_end_breaks_the_row_and_a_new_subscription_does_not():
+def test_another_end_resets_the_count_and_a_new_subscription_does_not():
     detector = SubscriptionPreemptionDetector(SHARD)
     for _ in range(4):
         detector.on_preempted(ARN)
@@ -33,7 +33,7 @@ def test_the_twelfth_refusal_in_a_row_is_an_error_that_names_the_consumer():
         detector.on_in_use(ARN)
 
 
-def test_a_subscription_breaks_the_row_of_refusals():
+def test_a_subscription_resets_the_count_of_refusals():
     detector = SubscriptionPreemptionDetector(SHARD)
     for _ in range(11):
         detector.on_in_use(ARN)

@@ -1,4 +1,4 @@
-"""FanOutRecordPublisher on virtual time: batches, positions, ends (P1, P4, F2, F6, F9)."""
+"""FanOutRecordPublisher on virtual time: batches, positions, ends of subscriptions and shards (P1, P4, F2, F6, F9)."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def after(sequence):
 # --- events become batches ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_event_becomes_one_batch_with_its_position_behind_the_last_record():
+def test_an_event_becomes_one_batch_with_the_position_after_the_last_record():
     harness = FanOutHarness((event(1, 2, 3, behind=123), shard_end()))
     assert harness.read_all() is RunResult.COMPLETE
     first = harness.batches[0]
@@ -29,7 +29,7 @@ def test_an_event_becomes_one_batch_with_its_position_behind_the_last_record():
     assert (first.millis_behind_latest, first.raw_count, first.raw_bytes) == (123, 3, 12)
 
 
-def test_f6_an_empty_event_is_handed_over_and_moves_the_position_by_its_continuation():
+def test_f6_an_empty_event_moves_the_position_to_its_continuation():
     harness = FanOutHarness((event(continuation=70),), END)
     harness.read_all()
     assert harness.batches[0].read_position == SequenceNumber("70", continuation=True)
@@ -60,7 +60,7 @@ def test_a1_subscribed_is_one_exactly_while_a_subscription_is_open():
     assert (seen, harness.metrics.subscribed) == ([1], 0)
 
 
-# --- where to go on (P1, P2, P4) ----------------------------------------------------------------------------------------------------
+# --- the next position (P1, P2, P4) -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -73,19 +73,19 @@ def test_a1_subscribed_is_one_exactly_while_a_subscription_is_open():
         after(5),
     ],
 )
-def test_p1_the_first_subscription_starts_where_it_is_told(position):
+def test_p1_the_first_subscription_starts_at_the_given_position(position):
     harness = FanOutHarness(END)
     harness.read_all(position)
     assert harness.ports.positions == [position]
 
 
-def test_p1_the_next_subscription_starts_behind_the_answered_position_and_nothing_else():
+def test_p1_the_next_subscription_starts_after_the_returned_position():
     harness = FanOutHarness((event(1, 2, continuation=999),), END)
     harness.read_all()
     assert harness.ports.positions[1] == after(2)
 
 
-def test_p1_a_consumer_that_took_half_a_batch_gets_the_rest_again():
+def test_p1_the_half_of_a_batch_that_the_consumer_did_not_take_is_read_again():
     harness = FanOutHarness((event(1, 2, 3), event(4)), (event(2, 3), shard_end()))
 
     async def half(batch):
@@ -97,7 +97,7 @@ def test_p1_a_consumer_that_took_half_a_batch_gets_the_rest_again():
     assert harness.ports.positions[1] == after(1)
 
 
-def test_p1_half_of_the_last_batch_taken_is_not_the_end_of_the_shard():
+def test_p1_a_half_taken_last_batch_does_not_end_the_shard():
     harness = FanOutHarness((shard_end(1, 2),), (shard_end(2),))
 
     async def half(batch):
@@ -108,7 +108,7 @@ def test_p1_half_of_the_last_batch_taken_is_not_the_end_of_the_shard():
     assert harness.sequences == ["1", "2", "2"]
 
 
-def test_p4_a_timestamp_start_survives_answers_of_none():
+def test_p4_a_timestamp_start_is_kept_while_none_is_returned():
     start = StartingPosition.at_timestamp(1_600_000_000_000)
 
     async def keeps_nothing(batch):
@@ -122,7 +122,7 @@ def test_p4_a_timestamp_start_survives_answers_of_none():
 # --- how a subscription ends (F2, F9) -----------------------------------------------------------------------------------------------
 
 
-def test_f2_the_end_of_the_shard_completes_after_its_last_batch_was_taken():
+def test_f2_a_run_is_complete_after_the_last_batch_was_taken():
     children = (Shard("orders", "shardId-000000000001", (SHARD.shard_id,)),)
     harness = FanOutHarness((event(1), shard_end(2, children=children)))
     assert harness.read_all() is RunResult.COMPLETE
@@ -131,7 +131,7 @@ def test_f2_the_end_of_the_shard_completes_after_its_last_batch_was_taken():
     assert harness.ports.opened[0].closed
 
 
-def test_f2_a_finished_shard_stays_finished_without_another_call():
+def test_f2_a_complete_shard_stays_complete_without_another_call():
     harness = FanOutHarness(END)
 
     async def twice():

@@ -24,7 +24,7 @@ def aggregated(sequence, *parts, continuation=-1):
     return ReadResponse([record(sequence, data)], 0, None, None if continuation is None else str(sequence))
 
 
-def test_aggregates_are_taken_apart_and_counted():
+def test_aggregates_are_deaggregated_and_counted():
     harness = FanOutHarness((aggregated(1, b"a", b"b", b"c"), shard_end()))
     harness.read_all()
     assert harness.batches[0].data == [b"a", b"b", b"c"]
@@ -40,13 +40,13 @@ def test_p2_a_restart_inside_an_aggregate_drops_what_was_done():
     assert harness.batches[0].data == [b"b", b"c"]
 
 
-def test_p2_empty_events_before_the_aggregate_do_not_lose_the_place_inside_it():
+def test_p2_empty_events_before_the_aggregate_keep_the_position_inside_it():
     harness = FanOutHarness((event(continuation=1),), (aggregated(2, b"a", b"b"), shard_end()))
     harness.read_all(StartingPosition.after(SequenceNumber("2", 0)))
     assert harness.batches[-2].data == [b"b"]
 
 
-def test_p2_a_consumer_that_stopped_inside_an_aggregate_gets_the_rest_again():
+def test_p2_the_rest_of_a_partly_taken_aggregate_is_read_again():
     harness = FanOutHarness((aggregated(1, b"a", b"b", b"c"), event(2)), (aggregated(1, b"a", b"b", b"c"), shard_end()))
 
     async def first_only(batch):
@@ -58,7 +58,7 @@ def test_p2_a_consumer_that_stopped_inside_an_aggregate_gets_the_rest_again():
     assert [batch.data for batch in harness.batches] == [[b"a", b"b", b"c"], [b"b", b"c"], []]
 
 
-def test_p2_answering_with_the_last_sub_record_is_not_going_back():
+def test_p2_the_position_of_the_last_sub_record_keeps_the_subscription():
     harness = FanOutHarness((aggregated(1, b"a", b"b"), event(2), shard_end()))
 
     async def by_record(batch):
@@ -69,7 +69,7 @@ def test_p2_answering_with_the_last_sub_record_is_not_going_back():
     assert len(harness.ports.calls) == 1
 
 
-def test_p4_a_batch_that_deaggregates_to_nothing_is_handed_over_with_its_position():
+def test_p4_a_batch_that_deaggregates_to_nothing_has_its_position():
     foreign = Shard("orders", SHARD.shard_id, hash_range=HashRange(0, 1))
     start = StartingPosition.at_timestamp(1_600_000_000_000)
     harness = FanOutHarness((aggregated(1, b"a"),), (aggregated(1, b"a"), shard_end()))
@@ -104,7 +104,7 @@ def test_s4_with_automatic_distribution_no_sub_record_is_foreign():
     assert harness.batches[0].data == [b"a"]
 
 
-def test_f1_taking_a_large_aggregate_apart_lets_others_run():
+def test_f1_deaggregating_a_large_aggregate_yields_to_the_event_loop():
     harness = FanOutHarness((aggregated(1, *[b"x"] * 50_000), shard_end()))
     turns = []
 

@@ -1,4 +1,4 @@
-"""FanOutRecordPublisher in trouble: errors, budgets, take-overs, and what is gone (F3, F4, F10, F11)."""
+"""FanOutRecordPublisher and errors: retry budgets, take-overs, missing resources (F3, F4, F10, F11)."""
 
 import asyncio
 
@@ -28,7 +28,7 @@ def after(sequence):
     return StartingPosition(PositionType.AFTER_SEQUENCE_NUMBER, str(sequence))
 
 
-def test_f3_a_broken_subscription_is_opened_again_from_the_answered_position():
+def test_f3_a_broken_subscription_is_opened_again_at_the_returned_position():
     harness = FanOutHarness((event(1), network("BadChecksum")), (event(2), shard_end()))
     assert harness.read_all() is RunResult.COMPLETE
     assert harness.ports.positions[1] == after(1)
@@ -41,7 +41,7 @@ def test_f3_backoff_grows_with_each_failure_in_a_row():
     assert harness.ports.gaps == [1, 1.5, 2.25, 3.375]
 
 
-def test_f3_the_budget_ends_the_run_with_the_last_failure_as_cause():
+def test_f3_an_exhausted_budget_ends_the_run_with_the_last_failure_as_cause():
     last = network("TheLast")
     harness = FanOutHarness(*[network()] * 3, last, **{"flink.shard.subscribetoshard.maxretries": 3})
     with pytest.raises(RetriesExhaustedError, match="SubscribeToShard of orders/shardId-000000000000: 4 failures") as e:
@@ -62,7 +62,7 @@ def test_f3_a_subscription_without_any_event_does_not_reset_the_budget():
         harness.read_all()
 
 
-def test_f3_throttling_is_retried_and_counted_apart():
+def test_f3_throttling_is_retried_and_counted_separately():
     harness = FanOutHarness(throttled(), (event(1), throttled()), END)
     harness.read_all()
     assert (harness.metrics.throttles, harness.metrics.retries) == (2, 2)
@@ -100,39 +100,39 @@ def test_f3_in_use_waits_out_five_seconds_and_costs_no_budget():
     assert harness.metrics.retries == 0
 
 
-def test_f10_a_few_take_overs_are_a_restart():
+def test_f10_a_few_take_overs_are_no_error():
     taken = [(event(n), in_use()) for n in range(4)]
     harness = FanOutHarness(*taken, END)
     assert harness.read_all() is RunResult.COMPLETE
     assert harness.sequences == ["0", "1", "2", "3"]
 
 
-def test_f10_repeated_take_over_names_the_consumer():
+def test_f10_repeated_take_overs_are_an_error_with_the_consumer():
     harness = FanOutHarness(*[(event(n), in_use()) for n in range(5)])
     with pytest.raises(ConsumerError, match=f"taken over 5 times in a row.*{ARN}"):
         harness.read_all()
 
 
-def test_f10_a_subscription_that_ends_otherwise_breaks_the_row():
+def test_f10_another_end_resets_the_count_of_take_overs():
     taken = [(event(n), in_use()) for n in range(4)]
     harness = FanOutHarness(*taken, (event(4),), *taken, END)
     assert harness.read_all() is RunResult.COMPLETE
 
 
-def test_f10_being_refused_for_a_minute_names_the_consumer():
+def test_f10_refusals_for_a_minute_are_an_error_with_the_consumer():
     harness = FanOutHarness(*[in_use()] * 20, draw=0.0)
     with pytest.raises(ConsumerError, match=ARN):
         harness.read_all()
     assert sum(harness.ports.gaps) == 55
 
 
-def test_f11_an_expired_iterator_cannot_be():
+def test_f11_an_expired_iterator_is_an_impossible_state():
     harness = FanOutHarness(ExpiredIteratorError("SubscribeToShard", "ExpiredIteratorException", "?"))
     with pytest.raises(ImpossibleStateError, match="no iterator"):
         harness.read_all()
 
 
-def test_f11_two_runs_at_once_cannot_be():
+def test_f11_two_runs_at_once_are_an_impossible_state():
     harness = FanOutHarness((SILENCE,))
 
     async def two():
@@ -147,7 +147,7 @@ def test_f11_two_runs_at_once_cannot_be():
     run_virtual(two())
 
 
-def test_an_error_of_the_consumer_comes_out_as_it_is_and_is_not_retried():
+def test_an_error_of_the_consumer_is_raised_unchanged_and_not_retried():
     own = TransientError("PutRecords", "Sink", "the sink's own trouble, not the subscription's")
 
     async def failing(batch):
@@ -161,7 +161,7 @@ def test_an_error_of_the_consumer_comes_out_as_it_is_and_is_not_retried():
 
 
 @pytest.mark.parametrize("script", ["refused", "in-stream"])
-def test_f4_a_deleted_consumer_is_registered_again_and_read_on_with(script):
+def test_f4_after_a_deleted_consumer_is_registered_again_reading_continues(script):
     harness = FanOutHarness()
     gone = not_found() if script == "refused" else (lambda: harness.ports.consumers.remove("app"), not_found())
     harness.ports.script = [(event(1),), gone, (event(2), shard_end())]
@@ -180,7 +180,7 @@ def test_f4_a_deleted_consumer_is_registered_again_and_read_on_with(script):
     assert harness.ports.positions[2] == after(1)
 
 
-def test_f4_a_lost_subscription_is_closed_before_anybody_looks_closer():
+def test_f4_a_lost_subscription_is_closed_before_the_cause_is_determined():
     harness = FanOutHarness((not_found(),), END)
     closed = []
     harness.ports.consumers.called = lambda call: closed.append((call, [item.closed for item in harness.ports.opened]))
@@ -188,7 +188,7 @@ def test_f4_a_lost_subscription_is_closed_before_anybody_looks_closer():
     assert ("list", [1]) in closed
 
 
-def test_f4_a_consumer_deleted_under_registration_none_is_a_clear_error():
+def test_f4_with_registration_none_a_deleted_consumer_is_an_error():
     harness = FanOutHarness(
         not_found(), **{"flink.stream.efo.registration": "NONE", "flink.stream.efo.consumerarn.orders": ARN}
     )
@@ -197,7 +197,7 @@ def test_f4_a_consumer_deleted_under_registration_none_is_a_clear_error():
     assert harness.ports.consumers.count("register") == 0
 
 
-def test_f4_a_deleted_stream_is_told_as_such():
+def test_f4_a_deleted_stream_is_a_stream_not_found_error():
     harness = FanOutHarness()
     harness.ports.script = [(harness.ports.streams.clear, not_found())]
     with pytest.raises(StreamNotFoundError, match="orders"):
@@ -211,7 +211,7 @@ def test_f4_a_shard_past_retention_is_data_loss_and_never_complete():
         harness.read_all()
 
 
-def test_f4_something_not_found_that_is_there_is_tried_again_within_the_budget():
+def test_f4_not_found_for_an_existing_resource_is_retried_within_the_budget():
     harness = FanOutHarness(not_found(), (event(1), shard_end()))
     assert harness.read_all() is RunResult.COMPLETE
     harness = FanOutHarness(*[not_found()] * 3, **{"flink.shard.subscribetoshard.maxretries": 2})
@@ -219,7 +219,7 @@ def test_f4_something_not_found_that_is_there_is_tried_again_within_the_budget()
         harness.read_all()
 
 
-def test_f4_a_consumer_that_vanishes_again_and_again_is_an_error():
+def test_f4_a_consumer_that_vanishes_repeatedly_is_an_error():
     harness = FanOutHarness()
     harness.ports.script = [(lambda: harness.ports.consumers.remove("app"), not_found())] * 10
     with pytest.raises(ConsumerError, match="vanished 6 times in a row"):

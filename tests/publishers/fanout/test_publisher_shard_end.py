@@ -1,4 +1,4 @@
-"""What ends a shard: no continuation, or children (F2)."""
+"""A shard ends with an event without continuation, or with children (F2)."""
 
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.shards import Shard
@@ -9,7 +9,7 @@ from fakes.fanout_service import event, shard_end
 CHILD = Shard("orders", "shardId-000000000001", parents=("shardId-000000000000",))
 
 
-def test_f2_children_end_the_shard_whatever_the_continuation_says():
+def test_f2_children_end_the_shard_also_with_a_continuation():
     harness = FanOutHarness((event(1), event(2, children=(CHILD,))))
 
     assert harness.read_all() is RunResult.COMPLETE
@@ -17,7 +17,7 @@ def test_f2_children_end_the_shard_whatever_the_continuation_says():
     assert harness.batches[-1].child_shards == (CHILD,)
 
 
-def test_f2_an_end_without_children_is_one_too():
+def test_f2_no_continuation_ends_the_shard_also_without_children():
     harness = FanOutHarness((shard_end(1),))
 
     assert harness.read_all() is RunResult.COMPLETE

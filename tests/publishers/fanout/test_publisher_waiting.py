@@ -1,4 +1,4 @@
-"""FanOutRecordPublisher waits: time-outs, back-pressure, stopping (F1, F5, R3)."""
+"""FanOutRecordPublisher while it waits: time-outs, back-pressure, stopping (F1, F5, R3)."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ def after(sequence):
     return StartingPosition(PositionType.AFTER_SEQUENCE_NUMBER, str(sequence))
 
 
-def test_f5_silence_for_twenty_seconds_is_a_half_open_connection():
+def test_f5_no_event_for_twenty_seconds_is_a_half_open_connection():
     harness = FanOutHarness((event(1), SILENCE), (event(2), shard_end()))
     harness.read_all()
     assert harness.ports.gaps == [20 + 1]  # the deadline and the backoff
@@ -29,13 +29,13 @@ def test_f5_silence_for_twenty_seconds_is_a_half_open_connection():
     assert harness.ports.opened[0].closed
 
 
-def test_f5_an_event_every_nineteen_seconds_is_not_silence():
+def test_f5_an_event_every_nineteen_seconds_is_within_the_time_out():
     harness = FanOutHarness((*[Pause(19), event(continuation=1)] * 5, shard_end()))
     harness.read_all()
     assert len(harness.ports.calls) == 1
 
 
-def test_f5_a_suspended_process_reads_before_it_judges():
+def test_f5_after_a_suspension_events_are_read_before_the_time_out():
     def suspended():
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
@@ -69,7 +69,7 @@ def test_f1_nothing_is_read_while_the_consumer_works():
     assert read == [1, 2, 3, 4]
 
 
-def test_f5_a_subscription_left_unread_for_a_minute_is_given_back_and_opened_when_there_is_room():
+def test_f5_an_unread_subscription_is_closed_after_a_minute_and_opened_again_later():
     closed = []
 
     async def very_slow(batch):
@@ -90,7 +90,7 @@ def test_f5_a_subscription_left_unread_for_a_minute_is_given_back_and_opened_whe
     assert (harness.ports.gaps, harness.metrics.retries) == ([120], 0)
 
 
-def test_f5_a_break_after_our_own_back_pressure_costs_no_budget():
+def test_f5_an_error_after_back_pressure_is_not_counted():
     async def slow(batch):
         await asyncio.sleep(30)
         return batch.read_position
@@ -185,8 +185,8 @@ def test_a_run_after_the_factory_closed_is_cancelled_without_a_call():
     assert harness.ports.calls == []
 
 
-def test_f7_a_replaced_subscription_cannot_reach_us():
-    """Events are pulled from the one open subscription: what an abandoned one would still say is never asked for."""
+def test_f7_no_event_of_a_replaced_subscription_is_read():
+    """Events are read from the open subscription only. Further events of a closed one are never requested."""
     harness = FanOutHarness((event(1), SILENCE, event(66), network("late")), (event(2), shard_end()))
     harness.read_all()
     assert harness.sequences == ["1", "2"]

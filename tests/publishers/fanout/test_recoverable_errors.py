@@ -1,4 +1,4 @@
-"""RecoverableErrors: which errors a user declared worth a retry (F3, FLINK-33260)."""
+"""RecoverableErrors: errors that a user declared to be retried (F3, FLINK-33260)."""
 
 import pytest
 
@@ -42,11 +42,11 @@ def test_a_name_matches_classes_and_codes_through_the_chain_of_causes(name, erro
     assert error in declared(name)
 
 
-def test_all_indices_are_looked_at():
+def test_all_indices_are_used():
     assert DENIED in declared("java.net.SocketException", "ValueError", "AccessDeniedException")
 
 
-def test_what_was_not_declared_is_not_recoverable():
+def test_undeclared_errors_are_not_recoverable():
     assert DENIED not in declared()
     assert DENIED not in declared("ThrottledError", "other.FatalKinesisError")
     assert ThrottledError("a", "LimitExceededException", "") not in declared("AccessDeniedException")
@@ -63,6 +63,6 @@ def test_what_was_not_declared_is_not_recoverable():
         {f"{KEY}[0].exception": ""},
     ],
 )
-def test_a_bad_declaration_is_refused_with_an_example(given):
+def test_an_invalid_declaration_is_an_error_with_an_example(given):
     with pytest.raises(ConfigurationError, match=r"recoverable\[0\]\.exception=<name>"):
         RecoverableErrors.of(Properties(given))

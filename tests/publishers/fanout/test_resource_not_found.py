@@ -19,7 +19,7 @@ SHARD_OF_SECOND = Shard("orders", "shardId-000000000001")
 
 
 def resolved(ports, before=lambda ports: None, shards=1, shard=SHARD):
-    """Register, let something happen, and look from some shards at once."""
+    """Register the consumer, call `before`, then resolve the error for some shards at once."""
     config = FanOutConfig.of(Properties(EFO))
 
     async def main():
@@ -32,30 +32,30 @@ def resolved(ports, before=lambda ports: None, shards=1, shard=SHARD):
     return run_virtual(main())
 
 
-def test_nothing_is_gone():
+def test_everything_exists():
     assert resolved(ScriptedPorts()) == [False]
 
 
-def test_the_consumer_is_gone():
+def test_a_missing_consumer_is_registered_again():
     assert resolved(ScriptedPorts(), lambda ports: ports.consumers.remove("app")) == [True]
 
 
-def test_the_consumer_is_being_deleted():
+def test_a_deleting_consumer_is_registered_again():
     assert resolved(ScriptedPorts(), lambda ports: ports.consumers.add("app", gone_in=10)) == [True]
 
 
-def test_the_stream_is_gone_even_when_its_arn_is_remembered():
+def test_a_missing_stream_is_an_error_even_when_its_arn_is_known():
     with pytest.raises(StreamNotFoundError, match="orders"):
         resolved(ScriptedPorts(), lambda ports: ports.streams.clear())
 
 
-def test_the_shard_is_gone():
+def test_a_missing_shard_is_data_loss():
     with pytest.raises(DataLossError, match=f"{SHARD.key} is gone"):
         resolved(ScriptedPorts(), lambda ports: ports.shards.clear())
 
 
-def test_a_shard_that_is_younger_than_the_listing_is_waited_for():
-    """ChildShards tells of a child before every host of the service knows it, ListShards included."""
+def test_a_shard_that_is_newer_than_the_listing_is_waited_for():
+    """ChildShards may name a child before every host of the service knows it, also those of ListShards."""
     ports = ScriptedPorts()
     older = Shard("orders", "shardId-000000000000")
     listings = iter([[older], [older], [older, SHARD_OF_SECOND]])
@@ -68,20 +68,20 @@ def test_a_shard_that_is_younger_than_the_listing_is_waited_for():
     assert next(listings, None) is None
 
 
-def test_a_listing_that_fails_is_tried_again():
+def test_a_failed_listing_is_retried():
     ports = ScriptedPorts()
     ports.consumers.errors["list"] = [network()] * 3
     assert resolved(ports) == [False]
     assert ports.consumers.count("list") == 4
 
 
-def test_all_shards_of_a_stream_heal_by_one_registration():
+def test_one_registration_is_enough_for_all_shards_of_a_stream():
     ports = ScriptedPorts()
     assert resolved(ports, lambda ports: ports.consumers.remove("app"), shards=50) == [True] * 50
     assert ports.consumers.count("register") == 2
 
 
-def test_a_shard_that_comes_late_finds_the_consumer_healed_without_a_call():
+def test_a_shard_that_comes_later_uses_the_new_registration_without_a_call():
     ports = ScriptedPorts()
     config = FanOutConfig.of(Properties(EFO))
 

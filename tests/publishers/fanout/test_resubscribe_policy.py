@@ -1,4 +1,4 @@
-"""ResubscribePolicy: what a failure means for the next call (F3, F5, F10); the whole is shown in test_publisher."""
+"""ResubscribePolicy: when the next call is made after a failure (F3, F5, F10). test_publisher_errors.py tests the whole publisher."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from fakes.fanout_service import ARN, EFO, SHARD, in_use, network, throttled
 
 
 def recovered(act, draw=1.0, **properties):
-    """Act on a fresh ResubscribePolicy at time 0; returns the seconds to wait and the metrics."""
+    """Call `act` with a new ResubscribePolicy at time 0. Returns the seconds to wait and the metrics."""
     config = FanOutConfig.of(Properties({**EFO, **properties}))
     metrics = ShardMetrics()
 
@@ -38,7 +38,7 @@ def test_backoff_is_capped():
     assert recovered(fail_four_times)[0] == 2
 
 
-def test_throttles_count_twice():
+def test_throttles_are_also_counted_as_retries():
     metrics = recovered(lambda r: r.on_read_error(throttled(), ARN, was_backpressured=False))[1]
     assert (metrics.retries, metrics.throttles) == (1, 1)
 
@@ -48,7 +48,7 @@ def test_a_take_over_waits_out_five_seconds_and_some_jitter():
     assert (seconds, metrics.retries) == (5.5, 0)
 
 
-def test_a_configured_in_use_is_backed_off_like_the_others():
+def test_an_in_use_error_declared_recoverable_is_backed_off():
     key = "flink.shard.consumer.error.recoverable[0].exception"
 
     def refuse_often(policy):
@@ -58,7 +58,7 @@ def test_a_configured_in_use_is_backed_off_like_the_others():
     assert recovered(refuse_often, **{key: "ResourceInUseException"})[0] == 1
 
 
-def test_progress_makes_the_budget_whole_again():
+def test_progress_resets_the_budget():
     def act(policy):
         for _ in range(5):
             policy.on_subscribe_error(network(), ARN)
@@ -71,7 +71,7 @@ def test_progress_makes_the_budget_whole_again():
     recovered(act)
 
 
-def test_a_break_after_back_pressure_is_free_unless_it_is_fatal():
+def test_a_retriable_error_after_back_pressure_is_not_counted():
     def act(policy):
         policy.on_read_error(network(), ARN, was_backpressured=True)
         with pytest.raises(FatalKinesisError):
@@ -80,7 +80,7 @@ def test_a_break_after_back_pressure_is_free_unless_it_is_fatal():
     recovered(act, **{"flink.shard.subscribetoshard.maxretries": 0})
 
 
-def test_healing_again_and_again_ends():
+def test_repeated_registrations_are_limited():
     def act(policy):
         for _ in range(5):
             policy.on_reregistered(ARN)
@@ -93,7 +93,7 @@ def test_healing_again_and_again_ends():
     recovered(act)
 
 
-def test_something_foreign_comes_out_as_it_is():
+def test_an_unknown_error_is_raised_unchanged():
     def act(policy):
         with pytest.raises(ZeroDivisionError):
             policy.on_read_error(ZeroDivisionError(), ARN, was_backpressured=False)

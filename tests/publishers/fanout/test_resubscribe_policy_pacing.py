@@ -22,7 +22,7 @@ def waits(*steps):
     return run_virtual(main())
 
 
-def test_the_first_call_may_go_out_at_once():
+def test_the_first_call_is_made_at_once():
     assert waits(0) == [0]
 
 

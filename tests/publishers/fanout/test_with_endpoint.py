@@ -29,7 +29,7 @@ def test_a_stream_is_read_live():
     run_fast(main())
 
 
-def test_f2_after_five_minutes_it_reads_on_without_gap_or_duplicate():
+def test_f2_reading_continues_after_five_minutes_without_gap_or_duplicate():
     async def main():
         async with reading() as (job, stream, _):
             for number in range(3):
@@ -76,7 +76,7 @@ def test_a_split_while_reading_completes_the_parent_and_names_its_children():
         (StreamFault.END, 0),
     ],
 )
-def test_f3_f5_whatever_breaks_a_subscription_it_reads_on(fault, retries):
+def test_f3_f5_reading_continues_after_any_fault_of_a_subscription(fault, retries):
     async def main():
         async with reading() as (job, stream, faults):
             stream.put(b"before", "key")
@@ -90,7 +90,7 @@ def test_f3_f5_whatever_breaks_a_subscription_it_reads_on(fault, retries):
     run_fast(main())
 
 
-def test_f3_a_throttled_and_a_dropped_call_are_tried_again():
+def test_f3_a_throttled_and_a_dropped_call_are_retried():
     async def main():
         async with endpoint_with() as endpoint:
             endpoint.faults.fail_next("SubscribeToShard", "LimitExceededException")
@@ -117,7 +117,7 @@ def test_f3_access_denied_is_fatal():
     run_fast(main())
 
 
-def test_f4_a_deleted_consumer_is_healed_while_reading():
+def test_f4_a_deleted_consumer_is_registered_again_while_reading():
     async def main():
         async with reading() as (job, stream, _):
             stream.put(b"before", "key")
@@ -147,7 +147,7 @@ def test_f4_a_deleted_stream_ends_the_run_with_its_name():
     run_fast(main())
 
 
-def test_f4_a_shard_that_retention_took_away_is_data_loss():
+def test_f4_a_shard_past_retention_is_data_loss():
     async def main():
         async with endpoint_with() as endpoint:
             job, stream = Job(endpoint), endpoint.stream("orders")
@@ -161,7 +161,7 @@ def test_f4_a_shard_that_retention_took_away_is_data_loss():
     run_fast(main())
 
 
-def test_f10_two_jobs_with_one_consumer_name_take_over_until_one_gives_up():
+def test_f10_two_jobs_with_one_consumer_name_take_over_until_one_fails():
     async def main():
         async with endpoint_with() as endpoint:
             jobs = [Job(endpoint), Job(endpoint)]
@@ -201,7 +201,7 @@ def test_f1_a_slow_consumer_holds_one_event_and_loses_nothing():
     run_fast(main())
 
 
-def test_f5_a_consumer_stuck_past_the_unread_time_out_gives_the_connection_back_and_goes_on():
+def test_f5_after_the_unread_time_out_the_connection_is_closed_and_reading_continues_later():
     async def main():
         async with endpoint_with() as endpoint:
             stream = endpoint.stream("orders")

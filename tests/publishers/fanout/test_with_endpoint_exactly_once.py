@@ -1,4 +1,4 @@
-"""Random schedules on a service that keeps its rules: every record is answered for exactly once and in order (P1, F2, F3, F6, F9)."""
+"""Random schedules on a model of the service: every record is delivered exactly once and in order (P1, F2, F3, F6, F9)."""
 
 import asyncio
 
@@ -14,11 +14,11 @@ from fakes.fanout_service import ScriptedPorts, ScriptedSubscription, event, in_
 
 RECORDS = 30
 FATES = st.sampled_from(["event", "event", "event", "empty", "clean end", "network", "throttled", "pause", "silence"])
-ANSWERS = st.sampled_from(["all", "all", "all", "half", "slow", "stuck"])
+TAKES = st.sampled_from(["all", "all", "all", "half", "slow", "stuck"])
 
 
 class ModelShard(ScriptedPorts):
-    """Holds records 1..RECORDS, serves from the asked position, refuses calls that come too early."""
+    """Holds records 1..RECORDS, serves from the requested position, and refuses calls that come too early."""
 
     def __init__(self, fates: list[str], sizes: list[int]) -> None:
         super().__init__()
@@ -83,17 +83,17 @@ class _Serving(ScriptedSubscription):
 
 
 class Taker:
-    """A consumer that takes all, half, or takes its time; owns what it has answered for."""
+    """A consumer that takes all or half of a batch, at once or late. Owns the sequence numbers it has taken."""
 
-    def __init__(self, responses: list[str]) -> None:
-        self._answers = iter(responses)
+    def __init__(self, takes: list[str]) -> None:
+        self._takes = iter(takes)
         self.done: list[str] = []
 
     async def __call__(self, batch):
-        response = next(self._answers, "all")
-        await asyncio.sleep({"slow": 30, "stuck": 90}.get(response, 0))
+        take = next(self._takes, "all")
+        await asyncio.sleep({"slow": 30, "stuck": 90}.get(take, 0))
         numbers = batch.sequence_numbers
-        if response == "half" and len(numbers) > 1:
+        if take == "half" and len(numbers) > 1:
             numbers = numbers[: len(numbers) // 2]
             self.done += numbers
             return SequenceNumber(numbers[-1])
@@ -102,23 +102,23 @@ class Taker:
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(FATES, max_size=60), st.lists(st.integers(1, 8), max_size=40), st.lists(ANSWERS, max_size=40))
-def test_every_record_is_answered_for_once_and_in_order(fates, sizes, responses):
+@given(st.lists(FATES, max_size=60), st.lists(st.integers(1, 8), max_size=40), st.lists(TAKES, max_size=40))
+def test_every_record_is_delivered_once_and_in_order(fates, sizes, takes):
     harness = FanOutHarness(draw=0.5, **{"flink.shard.subscribetoshard.maxretries": 100})
     harness.ports = ModelShard(fates, sizes)
-    taker = Taker(responses)
+    taker = Taker(takes)
     assert harness.read_all(consumer=taker) is RunResult.COMPLETE
     assert taker.done == [str(number * 10) for number in range(1, RECORDS + 1)]
     assert harness.ports.refused == 0
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(FATES, max_size=40), st.lists(ANSWERS, max_size=20), st.lists(st.floats(0.1, 200), max_size=8))
-def test_cancelling_at_any_moment_and_starting_again_loses_and_repeats_nothing(fates, responses, stops):
-    """A stop between two batches: the next publisher starts from the last answered position, as a fetcher does."""
+@given(st.lists(FATES, max_size=40), st.lists(TAKES, max_size=20), st.lists(st.floats(0.1, 200), max_size=8))
+def test_cancelling_at_any_time_and_restarting_loses_and_repeats_nothing(fates, takes, stops):
+    """The next publisher starts from the last returned position, as in a fetcher."""
     harness = FanOutHarness(draw=0.5, **{"flink.shard.subscribetoshard.maxretries": 100})
     harness.ports = ModelShard(fates, [])
-    taker = Taker(responses)
+    taker = Taker(takes)
 
     async def read():
         for seconds in [*stops, 100_000]:
@@ -130,7 +130,7 @@ def test_cancelling_at_any_moment_and_starting_again_loses_and_repeats_nothing(f
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             await asyncio.sleep(6)
-        raise AssertionError("never at the end")
+        raise AssertionError("the shard was not read to its end")
 
     assert run_virtual(read()) is RunResult.COMPLETE
     assert taker.done == [str(number * 10) for number in range(1, RECORDS + 1)]

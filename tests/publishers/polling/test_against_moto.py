@@ -1,4 +1,4 @@
-"""Polling of an unsplit stream through the real SDK against moto, a foreign implementation of the service."""
+"""Polling of an unsplit stream through the real SDK against moto, another implementation of the service."""
 
 import boto3
 import pytest
@@ -75,7 +75,7 @@ async def test_every_record_is_read_once_over_both_shards(properties, stream):
     assert all(r.approximate_arrival_timestamp.year >= 2024 for r in found)
 
 
-async def test_reading_continues_behind_a_position(properties, stream):
+async def test_reading_continues_after_a_position(properties, stream):
     factory = PollingRecordPublisherFactory(properties)
     async with KinesisClient(properties) as client:
         shard = (await client.list_shards(stream))[0]
@@ -87,7 +87,7 @@ async def test_reading_continues_behind_a_position(properties, stream):
     assert last == SequenceNumber(all_of_it[-1].sequence_number)
 
 
-def test_the_synchronous_side_describes_and_registers(properties, stream):
+def test_synchronous_code_describes_and_registers(properties, stream):
     async def register():
         async with KinesisClient(properties) as client:
             arn = await client.stream_arn(stream)
@@ -100,7 +100,7 @@ def test_the_synchronous_side_describes_and_registers(properties, stream):
     assert (described.name, described.status, after) == ("me", "ACTIVE", None)
 
 
-def test_an_unknown_stream_names_the_known_ones(properties, stream):
+def test_an_unknown_stream_is_an_error_that_lists_the_existing_ones(properties, stream):
     async def listed():
         async with KinesisClient(properties) as client:
             return await client.list_shards("nowhere")

@@ -1,4 +1,4 @@
-"""R1, R2, P6: what a factory's publishers of a shard leave to one another."""
+"""The reader state that a publisher leaves for the next one of its shard (R1, R2, P6)."""
 
 import asyncio
 
@@ -17,21 +17,21 @@ START = StartingPosition.trim_horizon()
 
 
 class Counting(Reader):
-    """Says when it has had so many batches."""
+    """Sets `enough` after `reads` batches."""
 
     def __init__(self, reads):
         super().__init__()
         self.reads, self.enough = reads, asyncio.Event()
 
     async def __call__(self, batch):
-        answered = await super().__call__(batch)
+        position = await super().__call__(batch)
         if len(self.batches) == self.reads:
             self.enough.set()
-        return answered
+        return position
 
 
 def read_in_turn(fake, *turns, pause=0.0):
-    """Each (position, reads) by a publisher of its own, cancelled where it waits for its next read; responses the readers."""
+    """Run one publisher for each (position, reads), cancelled while it waits for its next read. Returns the readers."""
 
     async def run():
         factory = PollingRecordPublisherFactory(Properties({}), service=fake, clock=VirtualClock())
@@ -50,7 +50,7 @@ def read_in_turn(fake, *turns, pause=0.0):
     return run_virtual(run())
 
 
-def test_an_iterator_is_asked_for_once():  # R2
+def test_an_iterator_is_requested_once():  # R2
     fake = FakeShard(b"1", b"2", b"3")
     fake.page = 1
     readers = read_in_turn(fake, (START, 2), (StartingPosition.after(SequenceNumber("2")), 1))
@@ -59,7 +59,7 @@ def test_an_iterator_is_asked_for_once():  # R2
     assert [reader.data for reader in readers] == [[b"1", b"2"], [b"3"]]
 
 
-def test_an_iterator_that_stands_elsewhere_is_not_used():
+def test_an_iterator_of_another_position_is_not_used():
     fake = FakeShard(b"1", b"2", b"3")
     fake.page = 1
     readers = read_in_turn(fake, (START, 2), (StartingPosition.after(SequenceNumber("1")), 2))
@@ -68,7 +68,7 @@ def test_an_iterator_that_stands_elsewhere_is_not_used():
     assert readers[1].data == [b"2", b"3"]
 
 
-def test_r2_an_iterator_left_too_long_ago_is_replaced():
+def test_r2_a_carried_iterator_that_is_too_old_is_replaced():
     fake = FakeShard(b"1", b"2")
     fake.page = 1
     after = StartingPosition.after(SequenceNumber("1"))
@@ -78,8 +78,8 @@ def test_r2_an_iterator_left_too_long_ago_is_replaced():
     assert readers[1].data == [b"2"]
 
 
-def test_empty_answers_are_not_walked_through_again():
-    """The iterator moves on although the position does not: a shard that was silent for days is reached in many short reads."""
+def test_empty_responses_are_not_read_again():
+    """The iterator advances although the position does not: otherwise many short reads would not get through days without records."""
     fake = FakeShard()
     read_in_turn(fake, (START, 3), (START, 3))
 
@@ -87,14 +87,14 @@ def test_empty_answers_are_not_walked_through_again():
 
 
 def test_r1_the_quota_holds_from_one_publisher_to_the_next():
-    fake = FakeShard(*[b"x" * 2**20] * 4, quotas=False)  # nobody but us waits
+    fake = FakeShard(*[b"x" * 2**20] * 4, quotas=False)  # the service does not throttle here
     fake.page = 2
     read_in_turn(fake, (START, 1), (StartingPosition.after(SequenceNumber("2")), 1))
 
     assert fake.read_at[1] - fake.read_at[0] >= 1.0
 
 
-def test_p6_the_first_read_knows_the_size_of_the_records():
+def test_p6_the_first_read_uses_the_carried_record_size():
     fake = FakeShard(*[b"x" * 100] * 5_000)
     read_in_turn(fake, (START, 2), (StartingPosition.after(SequenceNumber("3000")), 1))
 
@@ -102,7 +102,7 @@ def test_p6_the_first_read_knows_the_size_of_the_records():
 
 
 def test_a_publisher_that_failed_leaves_no_iterator():
-    """What it failed by may be the iterator: the next one, after a restart of the job, would fail by it too."""
+    """The iterator may have caused the failure: the next publisher would fail, too."""
     fake = FakeShard(b"1")
     fake.page = 1
 

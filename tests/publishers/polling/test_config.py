@@ -11,7 +11,7 @@ def test_c1_the_defaults_are_the_connectors():
     assert (config.get_records.max_retries, config.get_records.base_ms, config.get_records.max_ms) == (3, 300, 1000)
 
 
-def test_c1_every_value_can_be_given():
+def test_c1_every_value_can_be_set():
     config = PollingConfig.of(
         Properties(
             {
@@ -37,7 +37,7 @@ def test_c1_every_value_can_be_given():
         ("flink.shard.getrecords.backoff.base", "2000"),
     ],
 )
-def test_c2_bad_values_name_their_key(key, value):
+def test_c2_an_invalid_value_is_an_error_with_its_key(key, value):
     with pytest.raises(ConfigurationError) as raised:
         PollingConfig.of(Properties({key: value}))
     assert raised.value.key == key

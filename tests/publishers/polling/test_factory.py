@@ -12,7 +12,7 @@ from fakes.polling_shard import SHARD, FakeShard
 from servers.scripted_kinesis import PROPERTIES
 
 
-def test_a_service_and_a_clock_can_be_handed_in():
+def test_a_service_and_a_clock_can_be_passed():
     fake = FakeShard(b"1", closed=True)
 
     async def run():
@@ -60,13 +60,13 @@ def test_c2_bad_properties_fail_at_construction():
 
 
 @pytest.mark.parametrize("bad", [{"aws.endpoint": "nowhere"}, {"aws.credentials.provider": "PROFILE"}])
-def test_c2_what_a_client_needs_is_checked_when_the_job_is_made(bad):
+def test_c2_the_properties_of_the_client_are_checked_at_construction_of_the_job(bad):
     factory = PollingRecordPublisherFactory({"aws.region": "eu-west-1", **bad})
     with pytest.raises(ConfigurationError):
         factory.prepare(["orders"])
 
 
-def test_the_region_may_come_from_the_jobs_streams():
+def test_the_region_is_taken_from_the_arns_of_the_jobs_streams():
     factory = PollingRecordPublisherFactory(Properties({}))
     factory.prepare(["arn:aws:kinesis:eu-central-1:123456789012:stream/orders"])
     assert factory._own_client._transport._region == "eu-central-1"

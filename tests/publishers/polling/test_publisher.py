@@ -1,4 +1,4 @@
-"""PollingRecordPublisher on virtual time: positions, room, trouble (P1, P2, P4, P6, R4, F4)."""
+"""PollingRecordPublisher on virtual time: positions, read budgets, errors (P1, P2, P4, P6, R4, F4)."""
 
 import pytest
 
@@ -44,14 +44,14 @@ def test_p1_a_completed_shard_stays_complete():
     assert reader.batches == []
 
 
-def test_p1_every_batch_carries_the_position_after_it_and_empty_ones_carry_none():
+def test_p1_every_batch_has_the_position_after_it_and_empty_ones_have_none():
     fake = FakeShard(b"1", b"2")
     reader, _ = read(fake, Reader(stop_after=2))
     assert [batch.read_position for batch in reader.batches] == [SequenceNumber("2"), None]
     assert [len(batch) for batch in reader.batches] == [2, 0]
 
 
-def test_p1_reading_goes_on_from_the_answered_position_and_nothing_else():
+def test_p1_reading_resumes_only_from_the_returned_position():
     fake = FakeShard(b"1", b"2", b"3", closed=True)
     reader, result = read(fake, Reader(results=[SequenceNumber("1")]))
     assert reader.data == [b"1", b"2", b"3", b"2", b"3"]
@@ -59,7 +59,7 @@ def test_p1_reading_goes_on_from_the_answered_position_and_nothing_else():
     assert fake.positions[1] == StartingPosition.after(SequenceNumber("1"))
 
 
-def test_p1_an_unanswered_batch_is_read_again():
+def test_p1_a_batch_whose_position_was_not_returned_is_read_again():
     fake = FakeShard(b"1", b"2")
 
     async def run():
@@ -81,20 +81,20 @@ def test_p1_a_slow_consumer_is_the_back_pressure():
     assert fake.read_at == [0.0, 7.0, 14.0]
 
 
-def test_p2_a_restart_inside_an_aggregate_goes_on_behind_the_sub_record():
+def test_p2_a_restart_inside_an_aggregate_resumes_after_the_sub_record():
     fake = FakeShard(b"0", aggregate(("a", b"1"), ("a", b"2"), ("a", b"3")), b"4", closed=True)
     reader, _ = read(fake, position=StartingPosition.after(SequenceNumber("2", 0)))
     assert reader.data == [b"2", b"3", b"4"]
     assert fake.positions[0].type is PositionType.AT_SEQUENCE_NUMBER
 
 
-def test_p2_a_consumer_may_answer_a_place_inside_an_aggregate():
+def test_p2_a_consumer_may_return_a_position_inside_an_aggregate():
     fake = FakeShard(aggregate(("a", b"1"), ("a", b"2")), closed=True)
     reader, _ = read(fake, Reader(results=[SequenceNumber("1", 0)]))
     assert reader.data == [b"1", b"2", b"2"]
 
 
-def test_p4_a_timestamp_start_survives_empty_batches():
+def test_p4_a_timestamp_start_is_kept_after_empty_batches():
     fake = FakeShard()
     start = StartingPosition.at_timestamp(1_700_000_000_123)
     read(fake, Reader(hold=[0, 301, 0], stop_after=4), position=start)
@@ -109,7 +109,7 @@ def test_p4_a_batch_that_de_aggregates_to_nothing_still_moves_the_position():
     assert reader.batches[0].raw_count == 1
 
 
-def test_p6_the_limit_is_lowered_to_fit_the_room_offered():
+def test_p6_the_limit_is_lowered_to_the_read_budget():
     fake = FakeShard(*[b"x" * 640] * 200)
 
     async def run():
@@ -122,7 +122,7 @@ def test_p6_the_limit_is_lowered_to_fit_the_room_offered():
     assert fake.limits == [4, 50, 50]
 
 
-def test_p6_one_record_is_always_asked_for():
+def test_p6_at_least_one_record_is_requested():
     fake = FakeShard(b"x" * 10_000, closed=True)
 
     async def run():
@@ -135,7 +135,7 @@ def test_p6_one_record_is_always_asked_for():
 
 
 @pytest.mark.parametrize("api", ["GetRecords", "GetShardIterator"])
-def test_r4_trouble_is_retried_on_every_call_and_counted(api):
+def test_r4_transient_errors_of_every_call_are_retried_and_counted(api):
     fake = FakeShard(b"1", closed=True)
     fake.errors[api].extend([BROKEN, THROTTLED, BROKEN])
     metrics = ShardMetrics()
@@ -144,14 +144,14 @@ def test_r4_trouble_is_retried_on_every_call_and_counted(api):
     assert (metrics.retries, metrics.throttles) == (3, 1)
 
 
-def test_r4_after_a_refusal_a_second_passes():
+def test_r4_after_a_throttled_call_a_second_passes():
     fake = FakeShard(b"1", closed=True)
     fake.errors["GetRecords"].append(THROTTLED)
     read(fake)
     assert 1.0 <= fake.read_at[0] <= 1.3
 
 
-def test_r4_an_answer_gives_the_next_read_a_full_budget():
+def test_r4_a_response_gives_the_next_read_a_full_retry_budget():
     fake = FakeShard(*[b"x"] * 4, closed=True)
     fake.page = 1
 
@@ -163,7 +163,7 @@ def test_r4_an_answer_gives_the_next_read_a_full_budget():
     assert run_virtual(published(fake, consumer)) is RunResult.COMPLETE
 
 
-def test_r4_a_used_up_budget_names_call_attempts_and_last_error():
+def test_r4_the_exhausted_error_names_call_attempts_and_last_error():
     fake = FakeShard()
     fake.errors["GetRecords"].extend([BROKEN] * 4)
     with pytest.raises(RetriesExhaustedError, match=r"GetRecords failed 4 times.*InternalFailure"):
@@ -188,7 +188,7 @@ def test_f4_a_shard_that_vanished_before_its_end_is_data_loss_and_never_complete
 
 
 def test_f4_a_child_that_is_not_found_and_not_listed_yet_is_waited_for():
-    """ChildShards tells of a child before every host of the service knows it, ListShards included."""
+    """ChildShards may name a child before every host of the service knows it, also those of ListShards."""
     fake = FakeShard(b"1", closed=True)
     fake.errors["GetShardIterator"].append(NOT_FOUND)
     listings = iter([[SHARD], [SHARD], [SHARD, CHILD]])
@@ -203,7 +203,7 @@ def test_f4_a_child_that_is_not_found_and_not_listed_yet_is_waited_for():
     assert next(listings, None) is None
 
 
-def test_f4_a_stream_that_is_gone_is_said_so():
+def test_f4_a_missing_stream_is_a_stream_not_found_error():
     fake = FakeShard(b"1")
     fake.errors["GetRecords"].append(NOT_FOUND)
     fake.listed = None
@@ -211,7 +211,7 @@ def test_f4_a_stream_that_is_gone_is_said_so():
         read(fake)
 
 
-def test_f4_a_shard_that_is_still_listed_is_tried_again():
+def test_f4_not_found_for_a_listed_shard_is_retried():
     fake = FakeShard(b"1", closed=True)
     fake.errors["GetRecords"].extend([NOT_FOUND, NOT_FOUND])
     metrics = ShardMetrics()
@@ -228,6 +228,6 @@ def test_a1_reads_are_counted():
     assert (metrics.bytes_read, metrics.bytes_per_read, metrics.millis_behind_latest) == (size, size, 0)
 
 
-def test_an_error_of_the_consumer_comes_out_of_run():
+def test_an_error_of_the_consumer_is_raised_by_run():
     with pytest.raises(ZeroDivisionError):
         run_virtual(published(FakeShard(b"1"), lambda batch: 1 / 0))

@@ -1,4 +1,4 @@
-"""How a polling publisher reads: its pace, its iterators, and being cancelled (R1, R2, R3)."""
+"""The reads of a polling publisher: rate, iterators and cancellation (R1, R2, R3)."""
 
 import asyncio
 
@@ -35,7 +35,7 @@ def test_r1_five_calls_a_second_are_never_exceeded():
     assert fake.read_at[-1] == pytest.approx(19 * 0.2)
 
 
-def test_r1_two_mebibytes_a_second_are_respected_and_a_full_answer_is_followed_by_five_seconds():
+def test_r1_reads_stay_below_two_mebibytes_a_second_and_wait_five_seconds_after_10_mib():
     megabyte = b"x" * 2**20
     fake = FakeShard(*[megabyte] * 30, closed=True)
     fake.page = 10
@@ -65,7 +65,7 @@ def test_r2_an_iterator_older_than_four_minutes_is_replaced_before_use():
     assert fake.positions[1:] == [StartingPosition.after(SequenceNumber(n)) for n in "12"]
 
 
-def test_r2_one_of_three_minutes_is_used():
+def test_r2_an_iterator_of_three_minutes_is_used():
     fake = FakeShard(b"1", b"2", closed=True)
     fake.page = 1
     read(fake, Reader(hold=180.0))
@@ -86,7 +86,7 @@ def test_r2_a_failed_read_keeps_its_fresh_iterator():
     assert len(fake.positions) == 2
 
 
-def test_r2_an_expired_iterator_is_refreshed_without_gap_or_duplicate_as_often_as_needed():
+def test_r2_expired_iterators_are_replaced_without_gap_or_duplicate():
     fake = FakeShard(b"1", b"2", b"3", closed=True)
     fake.page = 1
     expired = [fake_expiry() for _ in range(12)]
@@ -109,7 +109,7 @@ def fake_expiry():
     return ExpiredIteratorError("GetRecords", "ExpiredIteratorException", "Iterator expired.")
 
 
-def test_r2_a_process_that_was_suspended_goes_on_where_it_stood():
+def test_r2_after_a_suspension_reading_continues_at_its_position():
     fake = FakeShard(b"1", b"2", closed=True)
     fake.page = 1
 
@@ -145,7 +145,7 @@ def test_r3_cancelling_is_immediate_at_every_await_and_loses_nothing(awaiting):
     assert run_virtual(run()) == [b"1", b"2"]
 
 
-def test_p7_each_shard_keeps_a_pace_of_its_own():
+def test_p7_each_shard_has_its_own_rate():
     held, free = FakeShard(b"1"), FakeShard(b"1")
 
     async def run():

@@ -19,27 +19,27 @@ MEASURED = RecordSize(read=1024.0, held=1400.0, is_measured=True)
         (7.0, 10 * 2**20, 17.0),
     ],
 )
-def test_r1_calls_count_from_start_to_start_and_bytes_from_the_answer(interval, size, at):
+def test_r1_calls_count_from_start_to_start_and_bytes_from_the_response(interval, size, at):
     assert next_read_at(10.0, 10.1, interval, size) == pytest.approx(at)
 
 
-def test_r4_a_refusal_asks_for_a_second():
+def test_r4_a_throttled_call_waits_a_second():
     assert retry_pause_seconds(ThrottledError("GetRecords", "c", "m")) == 1.0
     assert retry_pause_seconds(TransientError("GetRecords", "c", "m")) == 0.2
 
 
-def test_without_room_or_adaptive_reads_the_limit_is_the_property():
+def test_without_budget_and_adaptive_reads_the_limit_is_the_property():
     assert read_limit(500, MEASURED, None, None) == 500
 
 
-def test_p6_a_first_read_without_an_offer_is_a_small_one():
+def test_p6_a_first_read_without_a_budget_is_small():
     assert read_limit(10_000, RecordSize(), None, None) == 102
     assert read_limit(10_000, RecordSize(), 10**9, None) == 10_000
 
 
-@pytest.mark.parametrize(("room", "limit"), [(14_000, 10), (1_399, 1), (0, 1), (10**9, 500)])
-def test_p6_room_lowers_the_limit(room, limit):
-    assert read_limit(500, MEASURED, room, None) == limit
+@pytest.mark.parametrize(("budget", "limit"), [(14_000, 10), (1_399, 1), (0, 1), (10**9, 500)])
+def test_p6_the_budget_lowers_the_limit(budget, limit):
+    assert read_limit(500, MEASURED, budget, None) == limit
 
 
 @pytest.mark.parametrize(("seconds", "limit"), [(1.0, 2048), (0.5, 1024), (0.0, 409), (60.0, 10_000)])
@@ -47,11 +47,11 @@ def test_r1_adaptive_reads_fill_two_mebibytes_a_second(seconds, limit):
     assert read_limit(500, MEASURED, None, seconds) == limit
 
 
-def test_adaptive_reads_also_fit_the_room():
+def test_adaptive_reads_stay_within_the_budget():
     assert read_limit(500, MEASURED, 14_000, 1.0) == 10
 
 
-def test_record_sizes_are_means_of_the_latest_batch_and_survive_empty_ones():
+def test_record_sizes_are_means_of_the_latest_batch_with_records():
     records = [UserRecord(b"x" * 100, "1", partition_key="key")] * 4
     batch = RecordBatch(Shard("s", "shardId-0"), records, raw_count=2, raw_bytes=400)
     size = RecordSize().after(batch, read_bytes=412)

@@ -23,11 +23,11 @@ HALF = 2**127
 
 
 class EnoughError(Exception):
-    """A test has read what it wanted."""
+    """The test has read enough."""
 
 
 class Job:
-    """A polling job on the endpoint: reads shards, keeps what came."""
+    """A polling job on the endpoint. Reads shards and keeps their batches."""
 
     def __init__(self, endpoint, **properties):
         patient = {"aws.request.timeout": 3_600_000}  # time runs fast here
@@ -48,7 +48,7 @@ class Job:
             return {shard.shard_id: shard for shard in await client.list_shards("orders")}
 
     async def read(self, shard=None, start=None, until=None, between=None):
-        """Read a shard to its end, or until so many records are here; `between` runs after every batch."""
+        """Read a shard to its end, or until `until` records were read; `between` runs after every batch."""
         shard = shard or (await self.shards())[FIRST]
 
         async def consumer(batch):
@@ -119,7 +119,7 @@ def test_p1_both_merged_parents_name_their_child():
     run_fast(scenario())
 
 
-def test_r2_iterators_that_expire_again_and_again_leave_no_gap_and_no_duplicate():
+def test_r2_iterators_that_expire_repeatedly_cause_no_gap_and_no_duplicate():
     async def scenario():
         async with a_job(**{"flink.shard.getrecords.maxrecordcount": "10"}) as job:
             put(job.stream, numbers(100))
@@ -134,7 +134,7 @@ def test_r2_iterators_that_expire_again_and_again_leave_no_gap_and_no_duplicate(
     run_fast(scenario())
 
 
-def test_r2_an_iterator_that_grew_old_while_the_consumer_held_us_costs_no_failed_call():
+def test_r2_an_iterator_that_grew_old_under_back_pressure_causes_no_failed_call():
     async def scenario():
         async with a_job(**{"flink.shard.getrecords.maxrecordcount": "1"}) as job:
             put(job.stream, numbers(2))
@@ -151,7 +151,7 @@ def test_r2_an_iterator_that_grew_old_while_the_consumer_held_us_costs_no_failed
     run_fast(scenario())
 
 
-def test_r1_under_the_services_quotas_nothing_is_refused():
+def test_r1_no_call_is_refused_by_the_services_quotas():
     async def scenario():
         async with a_job(quotas=Quotas.service()) as job:
             put(job.stream, [b"x" * 2**20] * 25)
@@ -163,7 +163,7 @@ def test_r1_under_the_services_quotas_nothing_is_refused():
     run_fast(scenario())
 
 
-def test_r4_broken_connections_refusals_and_failures_are_retried():
+def test_r4_lost_connections_throttled_and_failed_calls_are_retried():
     async def scenario():
         async with a_job() as job:
             faults = job.endpoint.faults
@@ -179,7 +179,7 @@ def test_r4_broken_connections_refusals_and_failures_are_retried():
     run_fast(scenario())
 
 
-def test_fatal_refusals_end_the_run_with_what_to_do():
+def test_fatal_errors_end_the_run_with_a_hint():
     async def scenario():
         async with a_job() as job:
             job.endpoint.faults.fail_next("GetRecords", "KMSDisabledException")
@@ -189,7 +189,7 @@ def test_fatal_refusals_end_the_run_with_what_to_do():
     run_fast(scenario())
 
 
-def test_s4_aggregates_come_apart_and_p2_a_restart_inside_one_repeats_nothing():
+def test_s4_p2_a_restart_inside_an_aggregate_repeats_nothing():
     async def scenario():
         async with a_job() as job:
             put(job.stream, [b"plain", aggregate(*[("key", n) for n in numbers(5)]), b"last"])
@@ -204,7 +204,7 @@ def test_s4_aggregates_come_apart_and_p2_a_restart_inside_one_repeats_nothing():
     run_fast(scenario())
 
 
-def test_p3_latest_is_pinned_so_that_nothing_is_lost_while_we_are_slow():
+def test_p3_latest_is_pinned_so_that_a_slow_start_loses_nothing():
     async def scenario():
         async with a_job() as job:
             put(job.stream, [b"old"])
@@ -224,7 +224,7 @@ def test_p3_latest_is_pinned_so_that_nothing_is_lost_while_we_are_slow():
     run_fast(scenario())
 
 
-def test_f4_a_shard_that_retention_took_away_is_data_loss():
+def test_f4_a_shard_past_retention_is_data_loss():
     async def scenario():
         async with a_job() as job:
             put(job.stream, numbers(3))
@@ -238,7 +238,7 @@ def test_f4_a_shard_that_retention_took_away_is_data_loss():
     run_fast(scenario())
 
 
-def test_f4_a_deleted_stream_is_said_so():
+def test_f4_a_deleted_stream_is_a_stream_not_found_error():
     async def scenario():
         async with a_job() as job:
             shard = (await job.shards())[FIRST]
@@ -252,7 +252,7 @@ def test_f4_a_deleted_stream_is_said_so():
     run_fast(scenario())
 
 
-def test_both_apis_bring_the_same_records():
+def test_polling_and_fan_out_read_the_same_records():
     async def scenario():
         async with a_job() as job:
             put(job.stream, [b"", b"\x00\xff", b"x" * 100_000, aggregate(("a", b"1"))])

@@ -18,8 +18,8 @@ from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 from soak.job import fetcher_over
 
-load_registry()  # plugins declare properties of their own
-OURS = ("aws.", "flink.")  # Spark's options are declared too where they were imported
+load_registry()  # plugins declare their own properties
+OURS = ("aws.", "flink.")  # Spark's options are declared, too, when they were imported
 DECLARED = [each for each in declared_properties() if each.key.startswith(OURS)]
 KEYS = [key for each in DECLARED for key in (each.key, *each.aliases) if key.startswith(OURS)]
 WORDS = [word.strip(" .") for each in DECLARED for word in each.valid.replace(" or ", ",").split(",") if len(word) < 30]
@@ -96,7 +96,7 @@ PUBLISHERS = st.sampled_from(["POLLING", "EFO"])
 
 
 def made(properties: dict[str, Any]) -> rp.Properties | None:
-    """What a fetcher took at its construction, None when it refused. Every other error comes out."""
+    """The properties, when a fetcher can be constructed with them; None for a ConfigurationError. Other errors are raised."""
     given = rp.Properties(properties)
     registration = given.get("flink.stream.efo.registration", given.get("flink.stream.efo.registrar", ""))
     if registration.strip().upper() == "EAGER":  # which calls the service at construction
@@ -114,7 +114,7 @@ def made(properties: dict[str, Any]) -> rp.Properties | None:
 
 
 async def read_all(given: rp.Properties) -> list[bytes]:
-    """What a fetcher with these properties reads of a small stream in memory, on virtual time."""
+    """Read a small stream in memory with these properties, on virtual time."""
     account = Account(VirtualClock(), "us-east-1", Delays(consumer=0), None)
     stream = account.create_stream("orders", 2)
     for number in range(4):
@@ -132,28 +132,28 @@ async def read_all(given: rp.Properties) -> list[bytes]:
 @pytest.mark.filterwarnings("ignore::recordpublisher.UnknownPropertyWarning")
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(GIVEN, PUBLISHERS)
-def test_any_properties_make_a_configuration_error_or_a_fetcher_that_works(properties, publisher):
+def test_any_properties_are_a_configuration_error_or_work(properties, publisher):
     given = made({**NEEDED, "flink.stream.recordpublisher": publisher, **properties})
-    # None for a value is no value: the default
+    # None means not set: the default is used
     if given is None or given.get("flink.stream.recordpublisher", "POLLING").strip().upper() not in ("POLLING", "EFO"):
         return
     try:
         run_virtual(read_all(given))
     except rp.ConfigurationError:
         if "EAGER" not in str(given.values()).upper():
-            raise  # too late: construction had said nothing
+            raise  # too late: the constructor should have raised it
     except rp.RecordPublisherError:
-        pass  # what only the service, or a record, can refuse
+        pass  # errors that only the service or a record can cause
 
 
 @pytest.mark.parametrize("publisher", ["POLLING", "EFO"])
-def test_what_it_needs_is_enough(publisher):
+def test_the_required_properties_are_enough(publisher):
     given = made({**NEEDED, "flink.stream.recordpublisher": publisher})
     assert run_virtual(read_all(given)) == [b'{"at": 1}'] * 4
 
 
 @pytest.mark.filterwarnings("ignore::recordpublisher.UnknownPropertyWarning")
 @pytest.mark.parametrize("key", [key for key in KEYS if not key.endswith((".", "["))])
-def test_every_key_refuses_or_takes_each_odd_value(key):
+def test_every_key_accepts_each_odd_value_or_is_a_configuration_error(key):
     for value in ("-1", "nan", "1e309", str(2**63), "", "\x00", "٣", True, b"x", []):
         made({**NEEDED, key: value})

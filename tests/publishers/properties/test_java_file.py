@@ -35,7 +35,7 @@ from recordpublisher.publishers.properties.java_file import parse_properties
         ("", {}),
     ],
 )
-def test_a_file_reads_as_java_reads_it(content, pairs):
+def test_a_file_is_parsed_as_in_java(content, pairs):
     assert parse_properties(content) == pairs
 
 
@@ -56,7 +56,7 @@ def test_a_file_becomes_properties(tmp_path):
 
 
 @pytest.mark.parametrize("content", [None, b"a=\xff\xfe"])
-def test_a_file_that_cannot_be_read_is_named(content, tmp_path):
+def test_the_error_for_an_unreadable_file_names_it(content, tmp_path):
     file = tmp_path / "job.properties"
     if content is not None:
         file.write_bytes(content)

@@ -1,4 +1,4 @@
-"""Properties: text in, typed and checked values out (C1, C2, C3)."""
+"""Properties: typed and checked values from text (C1, C2, C3)."""
 
 import pickle
 import traceback
@@ -21,40 +21,40 @@ def test_keys_compare_without_case():
     assert "flink.stream.efo.consumername" in properties
 
 
-def test_of_two_keys_that_differ_in_case_only_the_later_counts():
+def test_of_two_keys_that_differ_only_in_case_the_later_one_wins():
     properties = Properties({"AWS.Region": "a", "aws.region": "b"})
 
     assert dict(properties) == {"aws.region": "b"}
     assert len(properties) == 1
 
 
-def test_typed_values_are_taken_by_their_text():
+def test_typed_values_are_converted_to_text():
     properties = Properties({"flink.shard.adaptivereads": True, "flink.shard.getrecords.maxrecordcount": 7})
 
     assert properties.value(table.ADAPTIVE_READS) is True
     assert properties.value(table.GETRECORDS_MAX) == 7
 
 
-def test_none_means_not_given():
+def test_none_means_not_set():
     assert not Properties({"aws.region": None}).is_set(table.REGION)
     assert not Properties({"aws.region": "x"}).merged({"AWS.REGION": None}).is_set(table.REGION)
 
 
-def test_merging_replaces_without_case_and_leaves_the_original_alone():
+def test_merging_ignores_case_and_does_not_change_the_original():
     original = Properties({"AWS.Region": "a", "aws.endpoint": "b"})
 
     assert dict(original.merged({"aws.region": "c"})) == {"aws.endpoint": "b", "aws.region": "c"}
     assert original.value(table.REGION) == "a"
 
 
-def test_an_older_spelling_is_accepted_and_named_in_the_error():
+def test_an_older_spelling_is_valid_and_named_in_the_error():
     assert Properties({"flink.stream.efo.registrar": "eager"}).value(table.REGISTRATION) == "EAGER"
 
     with pytest.raises(ConfigurationError, match=r"'flink.stream.efo.registrar' has the value 'x'"):
         Properties({"flink.stream.efo.registrar": "x"}).value(table.REGISTRATION)
 
 
-def test_an_error_carries_key_value_and_what_is_valid():
+def test_an_error_has_key_value_and_valid_values():
     with pytest.raises(ConfigurationError) as raised:
         Properties({"flink.shard.getrecords.maxrecordcount": "10001"}).value(table.GETRECORDS_MAX)
 
@@ -67,11 +67,11 @@ def test_an_error_carries_key_value_and_what_is_valid():
     assert all(part in str(error) for part in (error.key, "10001", error.valid))
 
 
-def test_surrounding_space_does_not_matter():
+def test_surrounding_spaces_are_ignored():
     assert Properties({"flink.shard.getrecords.intervalmillis": " 5 "}).value(table.GETRECORDS_INTERVAL) == 5
 
 
-def test_keys_below_a_prefix_come_without_case():
+def test_keys_under_a_prefix_are_returned_in_lower_case():
     properties = Properties({"flink.stream.efo.ConsumerArn.Orders": "arn:1"})
 
     assert properties.with_prefix(table.CONSUMER_ARN) == {"orders": "arn:1"}
@@ -89,7 +89,7 @@ def test_keys_below_a_prefix_come_without_case():
         "spring.datasource.url",
     ],
 )
-def test_known_keys_and_foreign_name_spaces_do_not_warn(key):
+def test_known_keys_and_other_name_spaces_cause_no_warning(key):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Properties({key: "LATEST" if "initpos" in key.lower() else "lazy"}).check()
@@ -117,12 +117,12 @@ def test_an_unknown_key_warns_with_the_nearest_known_one(key, nearest):
         Properties({key: "x"}).check()
 
 
-def test_a_key_without_a_prefix_that_resembles_none_warns_too():
+def test_an_unknown_key_without_a_similar_one_causes_a_warning():
     with pytest.warns(UnknownPropertyWarning, match="unknown property 'xyzzy' is ignored$"):
         Properties({"xyzzy": "x"}).check()
 
 
-def test_a_caller_that_checks_keys_without_a_dot_itself_hears_of_the_others_only():
+def test_the_check_of_keys_without_a_dot_can_be_left_to_the_caller():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Properties({"path": "x"}).check(plain_keys=False)
@@ -130,19 +130,19 @@ def test_a_caller_that_checks_keys_without_a_dot_itself_hears_of_the_others_only
         Properties({"aws.regoin": "x"}).check(plain_keys=False)
 
 
-def test_a_prefix_alone_is_not_a_key():
+def test_a_prefix_alone_is_no_valid_key():
     with pytest.warns(UnknownPropertyWarning, match="is ignored"):
         Properties({"flink.stream.efo.consumerarn.": "x"}).check()
 
 
-def test_a_key_of_flink_without_meaning_here_says_why():
+def test_the_warning_for_a_key_of_flink_without_effect_has_the_reason():
     with pytest.warns(
         UnknownPropertyWarning, match=r"has no effect here: queues are bounded by flink\.shard\.queue\.records"
     ):
         Properties({"flink.watermark.sync.queue.capacity": "100"}).check()
 
 
-def test_check_parses_everything_that_was_given():
+def test_check_parses_every_given_property():
     with pytest.raises(ConfigurationError, match=r"flink\.shard\.idle\.interval"):
         Properties({"flink.shard.idle.interval": "soon"}).check()
 
@@ -155,12 +155,12 @@ def test_declared_secrets_are_masked(declared):
     assert MASK in shown
 
 
-def test_what_is_named_like_a_secret_is_masked_too():
+def test_undeclared_keys_named_like_a_secret_are_masked():
     assert all(is_secret(key) for key in ("my.password", "my.api.token", "aws.SecretKey", "flink.x.accesskeyid"))
     assert not is_secret("aws.region")
 
 
-def test_no_part_of_an_error_shows_a_secret():
+def test_errors_do_not_show_secrets():
     def parse(given: str) -> int:
         return int(given)
 
@@ -173,7 +173,7 @@ def test_no_part_of_an_error_shows_a_secret():
     assert MASK in str(raised.value)
 
 
-def test_properties_travel_to_other_processes():
+def test_properties_can_be_pickled():
     properties = Properties({"AWS.Region": "x"})
 
     assert pickle.loads(pickle.dumps(properties)) == properties

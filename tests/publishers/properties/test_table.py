@@ -1,4 +1,4 @@
-"""Every declared property, one by one and under fuzz (C1, C2)."""
+"""Every declared property, with chosen and with random values (C1, C2)."""
 
 import contextlib
 import math
@@ -69,7 +69,7 @@ CONNECTOR = {
 
 
 @pytest.mark.parametrize(("key", "default"), [*FLIP_128.items(), *CONNECTOR.items()])
-def test_the_flips_keys_have_the_flips_defaults_and_the_connectors_keys_the_connectors(key, default):
+def test_keys_of_the_flip_have_its_defaults_and_keys_of_the_connector_the_connectors(key, default):
     found = next(declared for declared in DECLARED if declared.key == key)
 
     assert Properties().value(found) == default
@@ -109,7 +109,7 @@ WRONG = {
 
 
 @ids
-def test_a_wrong_value_names_key_value_and_what_is_valid(declared):
+def test_an_invalid_value_is_an_error_with_key_value_and_valid_values(declared):
     for wrong in WRONG[declared.type_name]:
         with pytest.raises(ConfigurationError) as raised:
             Properties({declared.key: wrong}).value(declared)
@@ -122,7 +122,7 @@ def test_a_wrong_value_names_key_value_and_what_is_valid(declared):
     st.data(), st.one_of(st.text(), st.text(string.digits + "-+.eE_ "), st.integers().map(str), st.floats().map(str))
 )
 @settings(max_examples=400, deadline=None)
-def test_whatever_is_given_parses_within_bounds_or_is_a_configuration_error(data, given_text):
+def test_any_text_is_parsed_within_bounds_or_is_a_configuration_error(data, given_text):
     declared = data.draw(st.sampled_from(SINGLE))
     with contextlib.suppress(ConfigurationError):
         value = Properties({declared.key: given_text}).value(declared)

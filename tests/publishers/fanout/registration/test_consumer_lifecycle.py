@@ -1,4 +1,4 @@
-"""ConsumerLifecycle: one consumer to ACTIVE and back, whatever others do meanwhile (F8)."""
+"""ConsumerLifecycle: one consumer is registered and deregistered while other processes do the same (F8)."""
 
 import asyncio
 
@@ -48,7 +48,7 @@ def test_an_active_consumer_is_used_at_once():
     assert ports.consumers.calls == ["describe"]
 
 
-def test_it_waits_until_the_consumer_is_active_with_growing_pauses():
+def test_it_waits_with_backoff_until_the_consumer_is_active():
     ports = ScriptedPorts()
     ports.consumers.creating_seconds = 10
 
@@ -67,7 +67,7 @@ def test_a_consumer_that_never_becomes_active_is_an_error_after_the_time_out():
         run_virtual(active(ports, **{"flink.stream.registerstreamconsumer.timeout": 10}))
 
 
-def test_a_start_that_meets_a_deleting_consumer_waits_and_registers_again():
+def test_a_consumer_that_is_deleting_is_waited_for_and_registered_again():
     ports = ScriptedPorts()
 
     async def main():
@@ -78,7 +78,7 @@ def test_a_start_that_meets_a_deleting_consumer_waits_and_registers_again():
     assert ports.consumers.count("register") == 1
 
 
-def test_waiting_for_a_deleted_namesake_does_not_shorten_the_wait_for_our_own():
+def test_the_wait_for_a_deleting_consumer_does_not_shorten_the_wait_for_the_new_one():
     ports = ScriptedPorts()
     ports.consumers.creating_seconds = 50
 
@@ -100,15 +100,15 @@ def test_many_subtasks_at_once_register_one_consumer():
     assert set(run_virtual(main())) == {f"{STREAM_ARN}/consumer/app:1"}
 
 
-def test_a_service_that_contradicts_itself_ends_in_the_time_out():
-    """In use on register, not there on describe: the loop must not run for ever."""
+def test_contradicting_responses_end_in_the_time_out():
+    """In use on register, not found on describe: the loop must not run for ever."""
     ports = ScriptedPorts()
     ports.consumers.errors["register"] = [ResourceInUseError("RegisterStreamConsumer", "R", "")] * 1_000
     with pytest.raises(ConsumerError, match="not there after 60 s"):
         run_virtual(active(ports))
 
 
-def test_the_maximum_of_consumers_is_an_error_that_says_what_to_do():
+def test_the_maximum_of_consumers_is_an_error_with_a_hint():
     ports = ScriptedPorts()
     ports.consumers.maximum = 0
     with pytest.raises(
@@ -117,14 +117,14 @@ def test_the_maximum_of_consumers_is_an_error_that_says_what_to_do():
         run_virtual(active(ports))
 
 
-def test_throttled_calls_are_tried_again():
+def test_throttled_calls_are_retried():
     ports = ScriptedPorts()
     ports.consumers.errors = {call: [throttled()] * 3 for call in ("describe", "register")}
     run_virtual(active(ports))
     assert (ports.consumers.count("describe"), ports.consumers.count("register")) == (4, 4)
 
 
-def test_retries_have_an_end():
+def test_retries_are_limited():
     ports = ScriptedPorts()
     ports.consumers.errors["describe"] = [throttled()] * 10
     with pytest.raises(RetriesExhaustedError):
@@ -132,7 +132,7 @@ def test_retries_have_an_end():
     assert ports.consumers.count("describe") == 3
 
 
-def test_access_denied_is_not_tried_again():
+def test_access_denied_is_not_retried():
     ports = ScriptedPorts()
     ports.consumers.errors["register"] = [FatalKinesisError("RegisterStreamConsumer", "AccessDeniedException", "")]
     with pytest.raises(FatalKinesisError):
@@ -146,20 +146,20 @@ def test_a_stopping_subtask_never_registers():
     assert ports.consumers.count("register") == 0
 
 
-def test_f11_an_unknown_status_cannot_be():
+def test_f11_an_unknown_status_is_an_impossible_state():
     ports = ScriptedPorts()
     ports.consumers.find = lambda name: ConsumerDescription(name, "arn", "SLEEPING")
     with pytest.raises(ImpossibleStateError, match="SLEEPING"):
         run_virtual(active(ports))
 
 
-def test_an_unknown_stream_is_told():
+def test_an_unknown_stream_is_an_error():
     with pytest.raises(StreamNotFoundError, match="oders"):
         run_virtual(registration(ScriptedPorts()).stream_arn("oders"))
 
 
 @pytest.mark.parametrize("state", ["absent", "deleting"])
-def test_a_consumer_that_is_gone_or_going_is_not_deregistered(state):
+def test_a_missing_or_deleting_consumer_is_not_deregistered(state):
     ports = ScriptedPorts()
 
     async def main():
@@ -182,7 +182,7 @@ def test_an_active_consumer_is_deregistered():
     run_virtual(main())
 
 
-def test_somebody_who_deregisters_faster_is_no_trouble():
+def test_a_consumer_that_another_process_has_just_deregistered_is_no_error():
     ports = ScriptedPorts()
     ports.consumers.errors["deregister"] = [
         ResourceInUseError("DeregisterStreamConsumer", "ResourceInUseException", "")

@@ -1,4 +1,4 @@
-"""Each call of a registration is tried again by its own numbers, and by nobody else's (F8)."""
+"""Each call of a registration is retried by its own properties only (F8)."""
 
 import pytest
 
@@ -19,7 +19,7 @@ KEYS = {
 
 
 async def use(call, own_retries):
-    """Let `call` fail twice while no other call may be tried again; responses how often it was made."""
+    """Let `call` fail twice; no other call is retried. Returns how often it was made."""
     ports = ScriptedPorts()
     retries = {f"{key}.maxretries": own_retries if name == call else 0 for name, key in KEYS.items()}
     registration = ConsumerLifecycle(
@@ -39,18 +39,18 @@ async def use(call, own_retries):
 
 
 @pytest.mark.parametrize("call", KEYS)
-def test_a_call_is_tried_again_as_often_as_its_own_property_says(call):
+def test_a_call_is_retried_as_often_as_its_own_property_allows(call):
     assert run_virtual(use(call, 2)) >= 3
 
 
 @pytest.mark.parametrize("call", KEYS)
-def test_and_no_oftener(call):
+def test_a_call_is_not_retried_more_often(call):
     with pytest.raises(RetriesExhaustedError):
         run_virtual(use(call, 1))
 
 
 @pytest.mark.parametrize("call", KEYS)
-def test_its_waits_are_bounded_by_its_own_maximum(call):
+def test_the_waits_of_a_call_are_bounded_by_its_own_maximum(call):
     async def seconds():
         await use(call, 2)
         return VirtualClock().monotonic()

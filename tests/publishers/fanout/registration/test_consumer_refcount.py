@@ -1,4 +1,4 @@
-"""ConsumerRefCounts: who is the last one out (F8)."""
+"""ConsumerRefCounts: which user of a consumer is the last one (F8)."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -7,21 +7,21 @@ from recordpublisher.publishers.fanout.registration.consumer_refcount import Con
 KEY = ConsumerKey("", "arn", "app")
 
 
-def test_the_last_one_out_is_told():
+def test_only_the_last_release_returns_true():
     ref_counts = ConsumerRefCounts()
     ref_counts.acquire(KEY)
     ref_counts.acquire(KEY)
     assert [ref_counts.release(KEY, clean=True), ref_counts.release(KEY, clean=True)] == [False, True]
 
 
-def test_consumers_are_counted_apart():
+def test_consumers_are_counted_separately():
     ref_counts = ConsumerRefCounts()
     ref_counts.acquire(KEY)
     ref_counts.acquire(ConsumerKey("http://127.0.0.1:1", "arn", "app"))
     assert ref_counts.release(KEY, clean=True)
 
 
-def test_one_that_failed_keeps_the_consumer_and_the_next_round_starts_anew():
+def test_after_a_failure_the_last_release_returns_false_and_counting_starts_again():
     ref_counts = ConsumerRefCounts()
     ref_counts.acquire(KEY)
     ref_counts.acquire(KEY)
@@ -30,7 +30,7 @@ def test_one_that_failed_keeps_the_consumer_and_the_next_round_starts_anew():
     assert ref_counts.release(KEY, clean=True)
 
 
-def test_threads_may_come_and_go_at_once():
+def test_threads_may_acquire_and_release_at_the_same_time():
     ref_counts = ConsumerRefCounts()
 
     def one(_: int) -> bool:

@@ -54,7 +54,7 @@ def test_eager_without_a_given_arn_registers_without_delay():
     assert ports.consumers.count("register") == 1
 
 
-def test_none_uses_the_given_arn_and_asks_nobody():
+def test_none_uses_the_given_arn_without_a_call():
     ports = ScriptedPorts()
     made = registrar(ports, **NONE)
     run_virtual(made.ensure("orders"))
@@ -68,7 +68,7 @@ def test_none_without_an_arn_never_registers_even_with_a_name():
     assert ports.consumers.calls == []
 
 
-def test_f4_heal_registers_a_vanished_consumer_once_for_all_its_shards():
+def test_f4_a_vanished_consumer_is_registered_again_once_for_all_its_shards():
     ports = ScriptedPorts()
 
     async def main():
@@ -83,7 +83,7 @@ def test_f4_heal_registers_a_vanished_consumer_once_for_all_its_shards():
     assert ports.consumers.count("describe") == 3
 
 
-def test_f4_heal_finds_that_somebody_else_registered_it_again():
+def test_f4_a_consumer_that_another_process_registered_again_is_used():
     ports = ScriptedPorts()
 
     async def main():
@@ -98,7 +98,7 @@ def test_f4_heal_finds_that_somebody_else_registered_it_again():
     assert ports.consumers.count("register") == 1
 
 
-def test_f4_heal_leaves_a_consumer_that_is_there():
+def test_f4_an_existing_consumer_is_not_registered_again():
     ports = ScriptedPorts()
 
     async def main():
@@ -109,7 +109,7 @@ def test_f4_heal_leaves_a_consumer_that_is_there():
     run_virtual(main())
 
 
-def test_f4_heal_under_none_tells_that_the_arn_is_not_registered():
+def test_f4_with_registration_none_a_vanished_consumer_is_an_error():
     ports = ScriptedPorts()
 
     async def main():
@@ -123,7 +123,7 @@ def test_f4_heal_under_none_tells_that_the_arn_is_not_registered():
         run_virtual(main())
 
 
-def test_f8_a_stopping_subtask_does_not_heal():
+def test_f8_a_stopping_subtask_does_not_register_again():
     ports = ScriptedPorts()
 
     async def main():
@@ -139,7 +139,7 @@ def test_f8_a_stopping_subtask_does_not_heal():
 
 
 @pytest.mark.parametrize("properties", [{}, EAGER])
-def test_f8_the_last_one_out_deregisters_once(properties):
+def test_f8_the_last_user_deregisters_once(properties):
     ports, ref_counts = ScriptedPorts(), ConsumerRefCounts()
 
     async def main():
@@ -169,7 +169,7 @@ def test_f8_closing_twice_deregisters_once():
 
 
 @pytest.mark.parametrize("properties", [NONE, NEVER])
-def test_f8_none_and_never_do_not_deregister(properties):
+def test_f8_registration_none_and_deregistration_never_do_not_deregister(properties):
     ports = ScriptedPorts()
 
     async def main():
@@ -181,7 +181,7 @@ def test_f8_none_and_never_do_not_deregister(properties):
     assert ports.consumers.count("deregister") == 0
 
 
-def test_f8_a_job_that_failed_leaves_the_consumer_for_its_restart():
+def test_f8_a_failed_job_keeps_the_consumer_for_its_restart():
     ports = ScriptedPorts()
 
     async def main():
@@ -209,7 +209,7 @@ def test_f8_a_stream_that_failed_does_not_keep_the_consumers_of_the_others():
     assert ports.consumers.count("deregister") == 1
 
 
-def test_lazy_asks_the_service_even_when_an_arn_is_given():
+def test_lazy_looks_the_consumer_up_even_with_a_given_arn():
     ports = ScriptedPorts()
     made = registrar(ports, **{"flink.stream.efo.consumerarn.orders": ARN.replace("app", "old")})
     run_virtual(made.ensure("orders"))
@@ -220,7 +220,7 @@ def test_lazy_asks_the_service_even_when_an_arn_is_given():
     "error",
     [FatalKinesisError("DeregisterStreamConsumer", "AccessDeniedException", "no"), throttled()],
 )
-def test_f8_a_deregistration_that_fails_is_told_and_does_not_fail_the_stop(error, caplog):
+def test_f8_a_failed_deregistration_is_logged_and_does_not_fail_the_stop(error, caplog):
     ports = ScriptedPorts()
     ports.consumers.errors["deregister"] = [error] * 100
 
@@ -234,7 +234,7 @@ def test_f8_a_deregistration_that_fails_is_told_and_does_not_fail_the_stop(error
     assert f"consumer 'app' on {STREAM_ARN} stays registered" in caplog.text
 
 
-def test_f8_a_deregistration_takes_no_longer_than_its_time_out(caplog):
+def test_f8_a_deregistration_ends_at_its_time_out(caplog):
     ports = ScriptedPorts()
     ports.consumers.errors["deregister"] = [throttled()] * 10_000
     patient = {

@@ -1,4 +1,4 @@
-"""register_eagerly: registration from synchronous code, its result in the properties (F8)."""
+"""register_eagerly: registration from synchronous code, with the ARNs added to the properties (F8)."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from fakes.fanout_service import ARN, EFO, STREAM_ARN, ScriptedPorts
 EAGER = Properties({**EFO, "flink.stream.efo.registration": "EAGER"})
 
 
-def test_the_properties_come_back_with_the_consumers_arns():
+def test_the_returned_properties_contain_the_consumers_arns():
     ports = ScriptedPorts()
     assert register_eagerly(EAGER, ["orders"], ports=ports)["flink.stream.efo.consumerarn.orders"] == ARN
     assert ports.consumers.calls == ["stream", "describe", "register"]
@@ -29,7 +29,7 @@ def test_it_works_inside_a_running_loop():
     assert asyncio.run(main())["flink.stream.efo.consumerarn.orders"] == ARN
 
 
-def test_who_gets_the_properties_registers_nothing():
+def test_a_job_with_the_returned_properties_registers_nothing():
     ports = ScriptedPorts()
     given = register_eagerly(EAGER, ["orders"], ports=ports)
     calls = list(ports.consumers.calls)
@@ -37,7 +37,7 @@ def test_who_gets_the_properties_registers_nothing():
     assert ports.consumers.calls == calls
 
 
-def test_lazy_properties_are_left_alone():
+def test_lazy_properties_are_returned_unchanged():
     ports = ScriptedPorts()
     lazy = Properties(EFO)
     assert register_eagerly(lazy, ["orders"], ports=ports) is lazy

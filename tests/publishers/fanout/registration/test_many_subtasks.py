@@ -1,4 +1,4 @@
-"""Sixty-four subtasks of one consumer: they start together, stop one by one, and share it all the while (F4, F8)."""
+"""Sixty-four subtasks share one consumer: they start together and stop one by one (F4, F8)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GIVEN = {"aws.region": "us-east-1", "flink.stream.efo.consumername": "app"}
 SUBTASKS = 64
 
 
-class Counted(MemoryTransport):
+class CountingTransport(MemoryTransport):
     """Counts the calls of each API."""
 
     calls: Counter[str]
@@ -47,7 +47,7 @@ class Job:
         self.taken: Counter[str] = Counter()
 
     def factory(self, subtask: int) -> FanOutRecordPublisherFactory:
-        transport = Counted(self.account)
+        transport = CountingTransport(self.account)
         transport.calls = self.calls
         client = KinesisClient(self._given, transport=transport)
         ref_counts = self._ref_counts[subtask % len(self._ref_counts)]
@@ -76,7 +76,7 @@ class Job:
 @pytest.mark.parametrize(
     "rules", ["", "throttle@RegisterStreamConsumer=0.5,throttle@DescribeStreamConsumer=0.2", "deleting=0.9*5"]
 )
-def test_f8_they_race_to_register_and_share_one_consumer(rules):
+def test_f8_subtasks_that_start_together_register_one_consumer(rules):
     async def main():
         job = Job(rules=rules)
         job.put("one")
@@ -91,7 +91,7 @@ def test_f8_they_race_to_register_and_share_one_consumer(rules):
     assert run_virtual(main()) == (SUBTASKS, ["ACTIVE"], SUBTASKS)
 
 
-def test_f8_they_stop_one_by_one_and_the_last_one_deregisters():
+def test_f8_the_last_subtask_to_stop_deregisters():
     async def main():
         job = Job()
         factories = [job.factory(subtask) for subtask in range(SUBTASKS)]
@@ -106,7 +106,7 @@ def test_f8_they_stop_one_by_one_and_the_last_one_deregisters():
             await asyncio.gather(task, return_exceptions=True)
             await factory.close()
         await asyncio.sleep(10)
-        # while subtask n stops, n others have stopped and 64 - n read on
+        # while subtask n stops, n others have stopped and 64 - n still read
         return (
             seen,
             [job.taken[f"{number}"] for number in range(SUBTASKS)],
@@ -117,8 +117,8 @@ def test_f8_they_stop_one_by_one_and_the_last_one_deregisters():
     assert run_virtual(main()) == ({("ACTIVE", 0)}, list(range(SUBTASKS, 0, -1)), [], 1)
 
 
-def test_f4_a_process_that_stops_first_takes_the_consumer_away_and_the_others_get_it_back():
-    """Other processes are not seen: the documented price of a staggered stop, paid without a gap or a duplicate."""
+def test_f4_after_one_process_deregistered_the_consumer_the_others_register_it_again():
+    """Reference counts do not cover other processes. The documented consequence causes no gap and no duplicate."""
 
     async def main():
         job = Job(shards=3, processes=3)
@@ -141,7 +141,7 @@ def test_f4_a_process_that_stops_first_takes_the_consumer_away_and_the_others_ge
     assert run_virtual(main()) == ([False, False], {2})
 
 
-def test_f8_the_twenty_first_consumer_is_an_error_that_says_what_to_do():
+def test_f8_the_twenty_first_consumer_is_an_error_with_a_hint():
     async def main():
         job = Job(shards=1)
         for number in range(20):

@@ -1,4 +1,4 @@
-"""Fan-out on the embedded endpoint: who registers, shares and deregisters the consumer (F8)."""
+"""Fan-out on the embedded endpoint: consumers are registered, shared and deregistered (F8)."""
 
 import asyncio
 
@@ -33,7 +33,7 @@ def test_forty_shards_share_one_client_without_waiting_for_each_other():
     run_fast(main())
 
 
-def test_f8_the_last_subtask_out_deregisters():
+def test_f8_the_last_subtask_deregisters():
     async def main():
         async with endpoint_with(2) as endpoint:
             stream, ref_counts = endpoint.stream("orders"), ConsumerRefCounts()
@@ -49,7 +49,7 @@ def test_f8_the_last_subtask_out_deregisters():
     run_fast(main())
 
 
-def test_f8_a_start_that_meets_a_deleting_consumer_registers_it_again():
+def test_f8_a_deleting_consumer_is_registered_again():
     async def main():
         async with endpoint_with() as endpoint:
             stream = endpoint.stream("orders")
