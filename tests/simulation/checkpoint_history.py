@@ -18,7 +18,7 @@ STORE_SECONDS = 0.05
 
 
 class CheckpointHistory:
-    """Every checkpoint ever stored, with its time."""
+    """Every stored checkpoint, with its time."""
 
     def __init__(self, simulator: Simulator) -> None:
         self._simulator = simulator
@@ -41,12 +41,12 @@ class CheckpointHistory:
         self._stored.append((self._simulator.now, subtask, json.dumps(state)))
 
     def snapshots(self) -> list[dict[str, Any]]:
-        """The last of each subtask."""
+        """The last one of each subtask."""
         last = {subtask: text for _, subtask, text in self._stored}
         return [json.loads(text) for text in last.values()]
 
     def counts(self, stream: SimulatedStream) -> dict[str, int]:
-        """After how many records of each shard a restart begins: the newest generation wins, then the highest; computed independently."""
+        """How many records of each shard a restart has behind it: by the newest generation, then the highest; computed independently."""
         found: dict[str, tuple[int, int]] = {}
         for snapshot in self.snapshots():
             for part in [snapshot, *snapshot.get("statesForOthers", [])]:

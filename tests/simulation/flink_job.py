@@ -1,4 +1,4 @@
-"""A job of Flink's subtasks on a schedule: one run, without restarts, checked by the same checker."""
+"""A job with the subtasks of Flink's connector on a schedule: one run, without restarts, with the same checks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .simulator import Simulator
 
 
 def run_flink(schedule: Schedule, refreshes_while_idle: bool) -> dict[str, str]:
-    """The rules that Flink's break in a schedule, each with the first case. `refreshes_while_idle`: after FLINK-29099."""
+    """The rules that Flink's connector breaks in a schedule, each with the first case. `refreshes_while_idle`: after FLINK-29099."""
     simulator, stream = Simulator(), SimulatedStream(schedule.stream)
     checker = RuleChecker(stream, is_strict=False)
     job_run = replace(schedule.runs[-1], faults=())
@@ -31,7 +31,11 @@ def run_flink(schedule: Schedule, refreshes_while_idle: bool) -> dict[str, str]:
         simulator.run(max(job_run.faults_end, stream.calm_from) + COMPLETION_SECONDS, lambda: checker.is_complete)
         for subtask in subtasks:
             assert not subtask.process.failures, subtask.process.failures
-        checker.expect(checker.is_complete, "W9", f"calm for {COMPLETION_SECONDS:.0f} s, and only: {checker.missing}")
+        checker.expect(
+            checker.is_complete,
+            "W9",
+            f"{COMPLETION_SECONDS:.0f} s without faults, and written are only: {checker.missing}",
+        )
     finally:
         simulator.close()
     return checker.broken

@@ -1,7 +1,7 @@
-"""Flink's connector in the same harness: its watermark rules (legacy KinesisDataFetcher), before FLINK-29099 and after it.
+"""Flink's connector in the same simulation: the watermark rules of the legacy KinesisDataFetcher, before and after FLINK-29099.
 
-From the sources' pseudo-code: idle by elapsed time, the tracker a map that is overwritten, an emitter that looks after each record.
-Its best case otherwise: the tracker responds at once and never fails.
+Written after its sources: a shard is idle by elapsed time, the tracker keeps the last value of each subtask, and the emitter checks the
+limit after each record. The tracker responds at once and never fails, which is the best case for the connector.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ LOWEST, HIGHEST = -(2**63), 2**63 - 1
 
 
 class JobManager:
-    """The accumulator: the last word of each subtask, overwritten; the stale ones are skipped."""
+    """The global aggregate: the last value of each subtask; stale values are skipped."""
 
     def __init__(self, simulator: Simulator, checker: RuleChecker) -> None:
         self._simulator = simulator
         self._checker = checker
         self._entries: dict[int, tuple[int, float]] = {}
         self.read: set[str] = set()
-        """Shards whose publisher came to the end."""
+        """Shards that were read to their end."""
 
     def update(self, subtask: int, watermark: int) -> int:
         now = self._simulator.now

@@ -18,8 +18,8 @@ from .simulator import Clock, Process, Simulator
 from .subtask import Subtask, owner_of
 
 COMPLETION_SECONDS = 120.0
-"""Within so many virtual seconds after the last fault every record must be emitted (W9)."""
-WATCH_SECONDS = 0.1
+"""Virtual seconds after the last fault within which every record must be emitted (W9)."""
+CHECK_SECONDS = 0.1
 RESTART_SECONDS = 1.0
 
 
@@ -48,7 +48,7 @@ class Job:
     def run(self) -> RuleChecker:
         try:
             *early, last = self._schedule.runs
-            self._simulator.after(WATCH_SECONDS, self._watch)
+            self._simulator.after(CHECK_SECONDS, self._check_global_watermark)
             for job_run in early:
                 self._begin(job_run)
                 self._simulator.run(self._simulator.now + job_run.seconds, self._has_failed)
@@ -73,12 +73,14 @@ class Job:
         self._network.loss, self._network.max_delay = job_run.loss, job_run.max_delay
         for number in range(job_run.parallelism):
             self._start(number, job_run)
-        mine = self._run_number
+        run_number = self._run_number
         for each in job_run.faults:
             self._simulator.after(
-                each.at, lambda each=each: self._apply_fault(each, job_run) if mine == self._run_number else None
+                each.at, lambda each=each: self._apply_fault(each, job_run) if run_number == self._run_number else None
             )
-        self._simulator.after(job_run.faults_end, lambda: self._end_faults() if mine == self._run_number else None)
+        self._simulator.after(
+            job_run.faults_end, lambda: self._end_faults() if run_number == self._run_number else None
+        )
 
     def _complete(self, job_run: JobRun) -> None:
         simulator = self._simulator
@@ -86,7 +88,9 @@ class Job:
         simulator.run(latest, lambda: self._checker.is_complete or self._has_failed())
         self._raise_failures()
         self._checker.expect(
-            self._checker.is_complete, "W9", f"calm for {COMPLETION_SECONDS:.0f} s, and only: {self._checker.missing}"
+            self._checker.is_complete,
+            "W9",
+            f"{COMPLETION_SECONDS:.0f} s without faults, and written are only: {self._checker.missing}",
         )
 
     def _end(self, job_run: JobRun) -> None:
@@ -98,7 +102,7 @@ class Job:
                 self._kill(each)
             self._simulator.run(self._simulator.now + RESTART_SECONDS)
             self._checkpoints.rewind(job_run.restore_age)
-            self._shared = None  # it lived in the process
+            self._shared = None  # a tracker in the process ends with it
         else:
             stopping = [each.stop() for each in self._running.values()]
             self._simulator.run(self._simulator.now + 120, lambda: all(task.done() for task in stopping))
@@ -112,14 +116,14 @@ class Job:
         self._running.clear()
 
     def _compare_lateness(self, job_run: JobRun) -> None:
-        """The metric equals the checker's count (W13). Children are left out: the checker knows more of them than a remote tracker."""
-        if any(each.kind in ("crash", "leave", "die") for each in job_run.faults):
+        """The metric equals the checker's count (W13). Not for children: a remote tracker does not know their parents' watermarks."""
+        if any(each.kind in ("crash", "leave", "kill") for each in job_run.faults):
             return
         for subtask in self._running.values():
             for entry in subtask.fetcher._table:
                 if not entry.is_writing and not entry.shard.parents:
                     counted = self._checker.late_of(entry.key)
-                    text = f"{entry.key}: the metric says {entry.late_after_idle}, {counted} were late"
+                    text = f"{entry.key}: the metric is {entry.late_after_idle}, {counted} were late"
                     self._checker.expect(entry.late_after_idle == counted, "W13", text)
 
     def _start(self, number: int, job_run: JobRun) -> None:
@@ -148,32 +152,32 @@ class Job:
 
     # --- faults -------------------------------------------------------------------------------------------------------------
 
-    def _apply_fault(self, what: Fault, job_run: JobRun) -> None:
-        subtask = self._running.get(what.subtask)
+    def _apply_fault(self, fault: Fault, job_run: JobRun) -> None:
+        subtask = self._running.get(fault.subtask)
         on_tracker: dict[str, Callable[[], Any]] = {
-            "tracker-sleeps": lambda: self._server.sleep(what.seconds),
-            "tracker-restarts": lambda: self._server.restart(what.seconds),
+            "suspend-tracker": lambda: self._server.suspend(fault.seconds),
+            "restart-tracker": lambda: self._server.restart(fault.seconds),
         }
-        if what.kind in on_tracker:
-            on_tracker[what.kind]()
+        if fault.kind in on_tracker:
+            on_tracker[fault.kind]()
         elif subtask is not None:
             on_subtask: dict[str, Callable[[], Any]] = {
-                "suspend": lambda: subtask.process.suspend(what.seconds),
-                "starve": lambda: subtask.process.starve(what.seconds, 0.087),
-                "stall": lambda: setattr(subtask.sink, "stall", what.seconds),
-                "crash": lambda: self._crash(subtask, job_run, what.seconds),
-                "die": lambda: self._kill_for_good(subtask, job_run),
-                "leave": lambda: self._leave(subtask, job_run, what.seconds),
+                "suspend": lambda: subtask.process.suspend(fault.seconds),
+                "starve": lambda: subtask.process.starve(fault.seconds, 0.087),
+                "stall": lambda: setattr(subtask.sink, "stall", fault.seconds),
+                "crash": lambda: self._crash(subtask, job_run, fault.seconds),
+                "kill": lambda: self._kill_permanently(subtask, job_run),
+                "leave": lambda: self._leave(subtask, job_run, fault.seconds),
             }
-            on_subtask[what.kind]()
+            on_subtask[fault.kind]()
 
     def _crash(self, subtask: Subtask, job_run: JobRun, seconds: float) -> None:
         self._kill(subtask)
         del self._running[subtask.number]
         self._restart_later(subtask.number, job_run, seconds)
 
-    def _kill_for_good(self, subtask: Subtask, job_run: JobRun) -> None:
-        """Its shards stay unread, and so do their descendants; the other subtasks go on once it is excluded (W6)."""
+    def _kill_permanently(self, subtask: Subtask, job_run: JobRun) -> None:
+        """Its shards stay unread, and so do their descendants; the other subtasks continue once it is excluded (W6)."""
         self._kill(subtask)
         del self._running[subtask.number]
         gone = {
@@ -188,7 +192,7 @@ class Job:
 
     def _kill(self, subtask: Subtask) -> None:
         subtask.process.kill()
-        self._server.lose(subtask.number)
+        self._server.disconnect(subtask.number)
 
     def _leave(self, subtask: Subtask, job_run: JobRun, seconds: float) -> None:
         del self._running[subtask.number]
@@ -200,10 +204,10 @@ class Job:
         subtask.stop().add_done_callback(restart_after_stop)
 
     def _restart_later(self, number: int, job_run: JobRun, seconds: float) -> None:
-        mine = self._run_number
+        run_number = self._run_number
 
         def restart() -> None:
-            if mine == self._run_number:
+            if run_number == self._run_number:
                 owned = [
                     key
                     for key, each in self._stream.shards.items()
@@ -217,9 +221,9 @@ class Job:
     def _end_faults(self) -> None:
         self._network.loss, self._network.max_delay = 0.0, 0.02
 
-    # --- watching ------------------------------------------------------------------------------------------------------------
+    # --- checks --------------------------------------------------------------------------------------------------------------
 
-    def _watch(self) -> None:
+    def _check_global_watermark(self) -> None:
         if self._is_remote:
             coordinator = self._server.coordinator
             self._checker.check_global_watermark(
@@ -227,7 +231,7 @@ class Job:
             )
         elif self._shared is not None:
             self._checker.check_global_watermark(id(self._shared._group), self._shared.current())
-        self._simulator.after(WATCH_SECONDS, self._watch)
+        self._simulator.after(CHECK_SECONDS, self._check_global_watermark)
 
     def _has_failed(self) -> bool:
         return any(each.process.failures for each in self._running.values())

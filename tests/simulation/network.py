@@ -1,4 +1,4 @@
-"""What is between subtasks and tracker: messages that are lost, late, doubled and out of order; a tracker that sleeps and restarts."""
+"""The network between subtasks and tracker: messages are lost, delayed, doubled and reordered; the tracker is suspended and restarted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLOSE_SECONDS = 0.05
 
 
 class Network:
-    """Carries messages; rough until told to be calm."""
+    """Delivers messages after a random delay; `loss` and `max_delay` are set by the schedule."""
 
     def __init__(self, simulator: Simulator, seed: int) -> None:
         self._simulator = simulator
@@ -70,15 +70,15 @@ class TrackerServer:
     def coordinator(self) -> Coordinator:
         return self._coordinator
 
-    def sleep(self, seconds: float) -> None:
+    def suspend(self, seconds: float) -> None:
         self._suspended_until = max(self._suspended_until, self._simulator.now + seconds)
 
     def restart(self, seconds: float) -> None:
-        """Everything that it knew is gone, and it takes nothing meanwhile."""
+        """Its state is lost, and requests are lost until it is up again."""
         self._coordinator = Coordinator(next(self._identities))
         self._down_until = self._simulator.now + min(seconds, 15.0)
 
-    def lose(self, subtask: int) -> None:
+    def disconnect(self, subtask: int) -> None:
         """The connection of a killed process is closed by its machine."""
         number = self._last_requests.get(subtask)
         if number is not None:
@@ -88,7 +88,7 @@ class TrackerServer:
         now = self._simulator.now
         if now < self._down_until:
             return
-        if now < self._suspended_until:  # it waits in the socket's buffer
+        if now < self._suspended_until:  # the request waits in the socket's buffer
             self._simulator.at(self._suspended_until, lambda: self.handle(request, reply))
             return
         self._replies[request.subtask] = reply
@@ -127,8 +127,8 @@ class TrackerClient(RemoteTracker):
         self._process = process
         self._network = network
         self._server = server
-        self.answered_at = 0.0
-        """When the last answer came (virtual seconds)."""
+        self.responded_at = 0.0
+        """When the last response arrived (virtual seconds)."""
 
     def send(self, request: HeartbeatRequest) -> None:
         if not self._process.is_dead:
@@ -139,7 +139,7 @@ class TrackerClient(RemoteTracker):
             self._process.call_soon(self.handle_response, response)
 
     def handle_response(self, response: Any) -> None:
-        self.answered_at = self._clock.monotonic()
+        self.responded_at = self._clock.monotonic()
         super().handle_response(response)
 
 

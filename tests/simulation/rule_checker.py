@@ -12,7 +12,7 @@ from .schedule import JobRun
 from .simulated_stream import SimulatedStream
 
 JITTER_SECONDS = 1.5
-"""How much the delays of two responses may differ."""
+"""By how much the delays of two responses may differ."""
 
 
 class RuleViolationError(AssertionError):
@@ -24,9 +24,9 @@ class RuleViolationError(AssertionError):
 
 
 class RuleChecker:
-    """Owns what was written of each shard, what each sink was told, how high the global watermark stood, and the rules broken so far.
+    """Owns what was written of each shard, the last watermark of each sink, the highest global watermark, and the rules broken so far.
 
-    `is_strict`: the first broken rule ends the schedule. Otherwise they are collected, as for a model that is known to break some.
+    `is_strict`: the first broken rule ends the schedule. Otherwise broken rules are collected, for a model that is known to break some.
     """
 
     def __init__(self, stream: SimulatedStream, is_strict: bool = True) -> None:
@@ -34,20 +34,20 @@ class RuleChecker:
         self.broken: dict[str, str] = {}
         self.late = 0
         self.trace = 0
-        """A checksum of every write in its order: the same seed gives the same."""
+        """A checksum of all writes in their order: the same for each run of a seed."""
         self._is_strict = is_strict
         self._done: dict[str, int] = {}
         self._sink_watermarks: dict[int, int] = {}
         self._generation: object = None
         self._highest: int | None = None
-        self._left = stream.total
+        self._remaining = stream.total
         self._late_of: dict[str, int] = {}
         self._job_run: JobRun | None = None
         self._excluded: set[str] = set()
 
     @property
     def is_complete(self) -> bool:
-        return self._left == 0
+        return self._remaining == 0
 
     @property
     def missing(self) -> dict[str, str]:
@@ -59,7 +59,7 @@ class RuleChecker:
         }
 
     def late_of(self, key: str) -> int:
-        """How many records of a shard came below the global watermark in this run and were not late in their shard."""
+        """How many records of a shard were below the global watermark in this run and not late in their shard."""
         return self._late_of.get(key, 0)
 
     def expect(self, holds: bool, rule: str, text: str) -> None:
@@ -72,29 +72,31 @@ class RuleChecker:
     # --- checks -------------------------------------------------------------------------------------------------------------
 
     def start_run(self, job_run: JobRun, counts: dict[str, int]) -> None:
-        """A run begins behind so many records of each shard."""
+        """A run starts; `counts`: how many records of each shard were read before."""
         self._job_run = job_run
         self._sink_watermarks.clear()
         self._late_of.clear()
         self._rewind(self.stream.shards, counts)
 
     def restart_subtask(self, subtask: int, owned: Iterable[str], counts: dict[str, int]) -> None:
-        """One subtask begins anew behind so many records of each of its shards."""
+        """One subtask restarts; `counts`: how many records of each shard were read before."""
         self._sink_watermarks.pop(subtask, None)
         self._rewind(owned, counts)
 
     def check_global_watermark(self, generation: object, value: int | None) -> None:
-        """Where the tracker stands: within a generation it never falls."""
+        """The tracker has this global watermark: within a generation it never falls."""
         if generation != self._generation:
             self._generation, self._highest = generation, None
         highest = self._highest
         self.expect(
-            highest is None or (value is not None and value >= highest), "W6", f"it fell from {highest} to {value}"
+            highest is None or (value is not None and value >= highest),
+            "W6",
+            f"the global watermark fell from {highest} to {value}",
         )
         self._highest = value if highest is None or (value is not None and value > highest) else highest
 
     def check_write(self, batch: RecordBatch, value: int | None) -> None:
-        """A sink is given a batch while its subtask knows `value` as the global watermark."""
+        """A sink received a batch; `value` is the global watermark that its subtask knew."""
         job_run, stream, key = self._job_run, self.stream, batch.shard.key
         assert job_run is not None
         size, done = stream.plan.aggregate, self._done.get(key, 0)
@@ -107,23 +109,23 @@ class RuleChecker:
         self._check_lateness(key, indexes, value, job_run)
         self.trace = zlib.crc32(f"{key} {done} {last} {value}".encode(), self.trace)
         if key not in self._excluded:
-            self._left += done - last
+            self._remaining += done - last
         self._done[key] = last
 
     def check_alignment(self, batch: RecordBatch, value: int | None, lookahead: int | None) -> None:
-        """A batch passes the gate while its subtask knows `value` as the global watermark."""
+        """A batch was emitted; `value` is the global watermark that its subtask knew."""
         key, top = batch.shard.key, max(batch.watermarks or ())
         if lookahead is not None:
             self.expect(value is not None, "W8", f"{key} was written before there was a global watermark")
-            ceiling = (value or 0) + lookahead
-            self.expect(value is None or top <= ceiling, "W8", f"{key} at {top}, above {value} + {lookahead}")
+            limit = (value or 0) + lookahead
+            self.expect(value is None or top <= limit, "W8", f"{key} at {top}, above {value} + {lookahead}")
 
     def check_watermark_bound(self, watermark: int, value: int | None) -> None:
-        """A sink hears a watermark while its subtask knows `value` as the global one."""
+        """A sink received a watermark; `value` is the global one that its subtask knew."""
         self.expect(value is not None and watermark <= value, "W1", f"{watermark} is above the global {value}")
 
     def check_sink_watermark(self, subtask: int, watermark: int, entries: Iterable[Any]) -> None:
-        """A sink hears a watermark."""
+        """A sink received a watermark."""
         before = self._sink_watermarks.get(subtask)
         self.expect(
             before is None or watermark > before, "W1", f"the sink's watermark fell from {before} to {watermark}"
@@ -141,22 +143,22 @@ class RuleChecker:
     ) -> None:
         """A subtask reports a shard as idle; `empty_reads` are the times of the first and the last empty read in a row."""
         if empty_reads is None:
-            return  # a record is on its way, from after the last answer that arrived
+            return  # the service has sent a record that has not arrived yet
         seconds, last = empty_reads[1] - empty_reads[0], empty_reads[1]
-        self.expect(seconds >= interval_ms / 1000 - JITTER_SECONDS, "W3", f"{key} is called idle after {seconds:.1f} s")
+        self.expect(seconds >= interval_ms / 1000 - JITTER_SECONDS, "W3", f"{key} is idle after {seconds:.1f} s")
         self.expect(
             last >= resumed_at,
             "W3",
-            f"{key} is called idle and was last read {resumed_at - last:.1f} s before waking up",
+            f"{key} is idle and was last read {resumed_at - last:.1f} s before the process resumed",
         )
 
     def exclude(self, keys: Iterable[str]) -> None:
         """Nobody reads these shards any more."""
         self._excluded.update(keys)
-        self._count_what_is_left()
+        self._count_remaining()
 
     def check_queued_bytes(self, queued: int, limit: int) -> None:
-        """A subtask has so many bytes queued."""
+        """A subtask has `queued` bytes in its queues."""
         self.expect(queued <= limit, "P6", f"{queued} bytes are queued, {limit} allowed")
 
     # --- inside -------------------------------------------------------------------------------------------------------------------
@@ -164,11 +166,11 @@ class RuleChecker:
     def _rewind(self, keys: Iterable[str], counts: dict[str, int]) -> None:
         for key in keys:
             self._done[key] = counts.get(key, 0)
-        self._count_what_is_left()
+        self._count_remaining()
 
-    def _count_what_is_left(self) -> None:
+    def _count_remaining(self) -> None:
         read = {key: shard for key, shard in self.stream.shards.items() if key not in self._excluded}
-        self._left = sum(len(shard.times) - self._done.get(key, 0) for key, shard in read.items())
+        self._remaining = sum(len(shard.times) - self._done.get(key, 0) for key, shard in read.items())
 
     def _check_lateness(self, key: str, indexes: list[int], value: int | None, job_run: JobRun) -> None:
         stream = self.stream
@@ -182,6 +184,8 @@ class RuleChecker:
                 self.late += 1
                 may_be = not job_run.is_faultless or key in stream.merged
                 self.expect(
-                    may_be, "W13", f"{key}: {time} is below the global watermark {value}, its shard stood at {own}"
+                    may_be,
+                    "W13",
+                    f"{key}: {time} is below the global watermark {value}, the watermark of its shard was {own}",
                 )
             own = stream.watermark(key, index + 1)

@@ -11,13 +11,13 @@ from .simulated_stream import StreamPlan
 
 LARGE_BUDGET, SMALL_BUDGET = BudgetLimits(1 << 27, 1 << 24, 50_000), BudgetLimits(2_000, 1_500, 5)
 FAULT_SECONDS = 25.0
-"""Faults begin within so many seconds of a run."""
+"""Faults begin within this time after the start of a run."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """`kind`: suspend, starve, stall (a slow write), crash (and start again), leave (and come back), die (for ever), tracker-sleeps,
-    tracker-restarts."""
+    """`kind`: suspend, starve, stall (a slow write), crash (and restart), leave (and join again), kill (without a restart),
+    suspend-tracker, restart-tracker."""
 
     kind: str
     at: float
@@ -33,12 +33,12 @@ class Fault:
 
 @dataclass(frozen=True)
 class JobRun:
-    """One start of the job until it is ended."""
+    """One start of the job, and how it ends."""
 
     parallelism: int
     seconds: float
     restore_age: float
-    """The next run restores what was stored so long before this one ended."""
+    """How old the checkpoints are that the next run restores after a crash, seconds."""
     crashes: bool
     lookahead: int | None
     idle_interval: int
@@ -47,11 +47,11 @@ class JobRun:
     sink_cost: float
     continuations: bool
     loss: float
-    """How many messages between subtasks and tracker are lost, until the faults end."""
+    """The share of messages between subtasks and tracker that is lost, until the faults end."""
     max_delay: float
-    """How long a message may be under way, seconds."""
+    """The longest delay of a message, seconds."""
     keeps_tracker: bool
-    """Whether the tracker of the run before goes on."""
+    """Whether it uses the tracker of the previous run."""
     faults: tuple[Fault, ...]
 
     @property
@@ -68,7 +68,7 @@ class JobRun:
 
 @dataclass(frozen=True)
 class Schedule:
-    """All of it; `tracker` is IN_PROCESS or REMOTE (messages over a network)."""
+    """The stream, the runs, and the kind of tracker: IN_PROCESS, or REMOTE (messages over a network)."""
 
     seed: int
     stream: StreamPlan
@@ -95,18 +95,18 @@ def random_schedule(seed: int) -> Schedule:
         # an open shard that stays silent holds the others on purpose (W2)
         runs[-1] = replace(runs[-1], idle_interval=3_000)
     if tracker == "REMOTE" and runs[-1].parallelism > 1 and draw.random() < 0.2:
-        dies = Fault("die", draw.uniform(0, FAULT_SECONDS), 0.0, draw.randrange(runs[-1].parallelism))
-        others = tuple(each for each in runs[-1].faults if each.subtask != dies.subtask)
-        runs[-1] = replace(runs[-1], faults=(*others, dies))
+        killed = Fault("kill", draw.uniform(0, FAULT_SECONDS), 0.0, draw.randrange(runs[-1].parallelism))
+        others = tuple(each for each in runs[-1].faults if each.subtask != killed.subtask)
+        runs[-1] = replace(runs[-1], faults=(*others, killed))
     return Schedule(seed, stream, tuple(runs), tracker)
 
 
 def _random_run(draw: random.Random, tracker: str) -> JobRun:
     parallelism = draw.randint(1, 3)
     lookahead = draw.choice([None, 0, 100, 10_000, 10_000])
-    is_rough = draw.random() < 0.7
+    has_faults = draw.random() < 0.7
     kinds = ["suspend", "suspend", "starve", "stall", "crash", "leave"]
-    kinds += ["tracker-sleeps", "tracker-restarts"] if tracker == "REMOTE" else []
+    kinds += ["suspend-tracker", "restart-tracker"] if tracker == "REMOTE" else []
     return JobRun(
         parallelism=parallelism,
         seconds=draw.uniform(0, 40),
@@ -118,10 +118,10 @@ def _random_run(draw: random.Random, tracker: str) -> JobRun:
         budget=draw.choice([SMALL_BUDGET, LARGE_BUDGET]),
         sink_cost=draw.choice([0.0, 0.0, 0.05]),
         continuations=draw.random() < 0.5,
-        loss=draw.choice([0.0, 0.05, 0.3]) if is_rough else 0.0,
-        max_delay=draw.choice([0.02, 0.2, 3.0]) if is_rough else 0.02,
+        loss=draw.choice([0.0, 0.05, 0.3]) if has_faults else 0.0,
+        max_delay=draw.choice([0.02, 0.2, 3.0]) if has_faults else 0.02,
         keeps_tracker=draw.random() < 0.4,
-        faults=tuple(_random_fault(draw, kinds, parallelism) for _ in range(draw.randint(0, 4) * is_rough)),
+        faults=tuple(_random_fault(draw, kinds, parallelism) for _ in range(draw.randint(0, 4) * has_faults)),
     )
 
 

@@ -14,7 +14,7 @@ WRONG_CLOCK_MS = 10**12
 
 @dataclass(frozen=True)
 class StreamPlan:
-    """The parameters of a stream; everything else follows from `seed`."""
+    """The parameters of a stream; `seed` decides the rest."""
 
     seed: int
     roots: int
@@ -26,12 +26,12 @@ class StreamPlan:
     """Whether every shard ends; otherwise the last ones stay open and silent."""
     disorder_ms: int
     wrong_clock: bool
-    """Whether one shard's clock is wrong now and then (W12)."""
+    """Whether some records of one shard have event times of a wrong clock (W12)."""
 
 
 @dataclass
 class SimulatedShard:
-    """`arrivals` (virtual seconds) and `times` (event times, ms) of its records; from `opens` on it is listed, from `closes` on it ends."""
+    """`arrivals` (virtual seconds) and `times` (event times, ms) of its records. Listed from `opens` on, closed from `closes` on."""
 
     shard: Shard
     opens: float = 0.0
@@ -40,7 +40,7 @@ class SimulatedShard:
     closes: float | None = None
     children: tuple[Shard, ...] = ()
     outage: tuple[float, float] = (0.0, 0.0)
-    """Reads between these moments fail or are throttled: none is answered before the second one."""
+    """Reads between these moments fail or are throttled: they return after the second one."""
 
     def arrived(self, now: float) -> int:
         return sum(arrival <= now for arrival in self.arrivals)
@@ -67,7 +67,7 @@ class SimulatedStream:
         for leaf in leaves:
             leaf.closes = max(leaf.arrivals, default=leaf.opens) if plan.ends else None
         if plan.wrong_clock:
-            self._break_a_clock()
+            self._set_wrong_times()
         self.calm_from = max(max([each.opens, each.outage[1], *each.arrivals]) for each in self.shards.values())
         self.total = sum(len(each.times) for each in self.shards.values())
 
@@ -78,7 +78,7 @@ class SimulatedStream:
         return [f"s/{parent}" for parent in self.shards[key].shard.parents]
 
     def watermark(self, key: str, count: int) -> int | None:
-        """The shard watermark after so many records, computed independently: the largest time less the bound, or the inherited one."""
+        """The shard watermark after `count` records, computed independently: the largest time less the disorder, or the inherited one."""
         shard = self.shards[key]
         inherited = [self.watermark(parent, len(self.shards[parent].times)) for parent in self.parents(key)]
         known = [each for each in inherited if each is not None]
@@ -102,7 +102,7 @@ class SimulatedStream:
         draw, plan = self._random, self.plan
         made = SimulatedShard(Shard("s", f"{len(self.shards):03d}", parents), opens)
         at, clock = opens, opens * 1000 * draw.choice([1, 1, 1, 20])
-        pace = draw.choice([0.0, 0.1, 1.0])  # written before the job began, quickly, slowly
+        pace = draw.choice([0.0, 0.1, 1.0])  # before the job started, quickly, slowly
         skew = draw.choice([1, 30, 1000, 5000])
         for _ in range(draw.choice([0, plan.records // 3, plan.records]) // plan.aggregate):
             at += pace + (draw.choice([0.0, 0.0, 5.0]) if draw.random() < 0.1 else 0.0)
@@ -115,7 +115,7 @@ class SimulatedStream:
         self.shards[made.shard.key] = made
         return made
 
-    def _break_a_clock(self) -> None:
+    def _set_wrong_times(self) -> None:
         broken = self._random.choice(list(self.shards.values()))
         for index in range(len(broken.times)):
             if self._random.random() < 0.1:

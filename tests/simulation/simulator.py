@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 MIN_NOTICED_SECONDS = 3.0
+"""A process must notice a suspension of at least this length."""
 EPOCH_MS = 1_700_000_000_000
 
 
@@ -21,11 +22,11 @@ class Simulator:
         self.now = 0.0
         self.processes: list[Process] = []
         self._events: list[tuple[float, int, Callable[[], None]]] = []
-        self._tickets = itertools.count()
+        self._order = itertools.count()
 
     def at(self, when: float, action: Callable[[], None]) -> None:
         """Schedule an action at a time (virtual seconds)."""
-        heapq.heappush(self._events, (max(when, self.now), next(self._tickets), action))
+        heapq.heappush(self._events, (max(when, self.now), next(self._order), action))
 
     def after(self, seconds: float, action: Callable[[], None]) -> None:
         """Schedule an action after a delay."""
@@ -81,7 +82,7 @@ class _EmptySelector:
 
 
 class Process(asyncio.base_events.BaseEventLoop):
-    """The event loop of one process. It can be suspended (SIGSTOP), throttled (a pause after each step), or killed."""
+    """The event loop of one process. It can be suspended (SIGSTOP), throttled (it pauses after each step), or killed."""
 
     def __init__(self, simulator: Simulator) -> None:
         super().__init__()
@@ -92,7 +93,7 @@ class Process(asyncio.base_events.BaseEventLoop):
         self.resumed_at = 0.0
         """When it last resumed after a suspension that it must notice."""
         self.suspended_seconds = 0.0
-        """For how long it was suspended in all."""
+        """For how long it was suspended in total."""
         self.is_dead = False
         self.failures: list[BaseException] = []
         self.set_exception_handler(lambda loop, context: None)
@@ -107,7 +108,7 @@ class Process(asyncio.base_events.BaseEventLoop):
         pass
 
     def due(self) -> float:
-        """When the process next has something to do; infinite when nothing."""
+        """When the process has something to do next; infinite: never."""
         if self._ready:
             return max(self._simulator.now, self._runnable_at)
         while self._scheduled and self._scheduled[0]._cancelled:
@@ -147,13 +148,13 @@ class Process(asyncio.base_events.BaseEventLoop):
         """Simulate a CPU quota: after each step the process waits."""
         self.pause = pause
 
-        def fed() -> None:
+        def end() -> None:
             self.pause = 0.0
 
-        self._simulator.after(seconds, fed)
+        self._simulator.after(seconds, end)
 
     def kill(self) -> None:
-        """Simulate kill -9: what it does has no effect any more. Its coroutines are cancelled here so that nothing is left behind."""
+        """Simulate kill -9: the process has no effect any more. Its coroutines are cancelled here, so that none is left behind."""
         if self.is_dead:
             return
         self.is_dead = True

@@ -1,4 +1,4 @@
-"""SimulatedSource: a read is a request and a response with delays; the response holds what was true when it was sent."""
+"""SimulatedSource: a read is a request and a response with delays; the response has the state of the shard when it was sent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LATENCY_SECONDS = 0.4
 
 
 class SimulatedSource(RecordPublisherFactory):
-    """Reads a stream for one process; `continuations` makes empty reads say a position that is not a record's, as fan-out does (F6)."""
+    """Reads a stream for one process. With `continuations` an empty read has a position that is no record's, as with fan-out (F6)."""
 
     def __init__(
         self, simulator: Simulator, process: Process, stream: SimulatedStream, seed: int, continuations: bool
@@ -32,7 +32,7 @@ class SimulatedSource(RecordPublisherFactory):
         self.continuations = continuations
         self.largest_batch: dict[str, int] = {}
         self.empty_reads: dict[str, tuple[float, float]] = {}
-        """Of each shard: when the service sent the first and the last of the responses in a row that were empty and at the tip."""
+        """By shard: when the service sent the first and the last of its consecutive responses that were empty and at the tip."""
         self.before_read: Callable[[], None] = lambda: None
 
     async def create(self, shard: Shard, starting_position: StartingPosition, metrics: Any) -> RecordPublisher:
@@ -42,28 +42,28 @@ class SimulatedSource(RecordPublisherFactory):
         now = self.simulator.now + 1e-9
         return [each.shard for each in self.stream.shards.values() if each.opens <= now]
 
-    def record_read(self, key: str, is_quiet: bool) -> None:
+    def record_read(self, key: str, is_empty_at_tip: bool) -> None:
         now = self.simulator.now
-        if is_quiet:
+        if is_empty_at_tip:
             self.empty_reads[key] = (self.empty_reads.get(key, (now, now))[0], now)
         else:
             self.empty_reads.pop(key, None)
 
-    async def answer(self, simulated: SimulatedShard, read: Callable[[], Any]) -> Any:
-        """Ask the service; a failing or throttled read is tried again until the outage is over."""
-        answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        travel = LATENCY_SECONDS * self.random.choice([0.25, 0.5, 0.5, 2])
+    async def request(self, simulated: SimulatedShard, read: Callable[[], Any]) -> Any:
+        """Send a read to the service and return its response. During an outage reads fail and are retried, until the outage is over."""
+        responded: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        delay = LATENCY_SECONDS * self.random.choice([0.25, 0.5, 0.5, 2])
 
         def serve() -> None:
             began, ended = simulated.outage
             if began <= self.simulator.now < ended:
                 self.simulator.at(ended, serve)
                 return
-            said = read()
-            self.simulator.after(travel, lambda: None if answered.done() else answered.set_result(said))
+            response = read()
+            self.simulator.after(delay, lambda: None if responded.done() else responded.set_result(response))
 
-        self.simulator.after(travel, serve)
-        return await answered
+        self.simulator.after(delay, serve)
+        return await responded
 
 
 class SimulatedPublisher(RecordPublisher):
@@ -72,19 +72,19 @@ class SimulatedPublisher(RecordPublisher):
         self._simulated = simulated
         self._size = source.stream.plan.aggregate
         self._next = self._index_of(start)
-        self._room: int | None = None
+        self._budget_bytes: int | None = None
 
     def set_read_budget(self, held_bytes: int) -> None:
-        self._room = held_bytes
+        self._budget_bytes = held_bytes
 
     async def run(self, consumer: Callable[[RecordBatch], Any]) -> RunResult:
         source = self._source
         for _ in range(source.random.randint(1, 20)):
-            batch, is_end = await source.answer(self._simulated, self._read)
+            batch, is_end = await source.request(self._simulated, self._read)
             source.before_read()
-            answered = await consumer(batch)
-            if answered is not None:
-                self._next = (int(answered.sequence) + 1) * self._size
+            position = await consumer(batch)
+            if position is not None:
+                self._next = (int(position.sequence) + 1) * self._size
             if is_end:
                 return RunResult.COMPLETE
         return RunResult.INCOMPLETE
@@ -101,7 +101,9 @@ class SimulatedPublisher(RecordPublisher):
     def _read(self) -> tuple[RecordBatch, bool]:
         simulated, size, now = self._simulated, self._size, self._source.simulator.now + 1e-9
         arrived = simulated.arrived(now)
-        wanted = max(1, RECORDS_PER_READ if self._room is None else min(RECORDS_PER_READ, self._room // 400))
+        wanted = max(
+            1, RECORDS_PER_READ if self._budget_bytes is None else min(RECORDS_PER_READ, self._budget_bytes // 400)
+        )
         stop = min(arrived, -(-(self._next + wanted) // size) * size)
         is_end = simulated.closes is not None and simulated.closes <= now and stop == len(simulated.times)
         records = [
@@ -116,7 +118,7 @@ class SimulatedPublisher(RecordPublisher):
         position = SequenceNumber(records[-1].sequence_number) if records else None
         if position is None and self._source.continuations:
             position = SequenceNumber(str(stop // size - 1), continuation=True)
-        self._source.record_read(simulated.shard.key, is_quiet=not records and arrived == stop)
+        self._source.record_read(simulated.shard.key, is_empty_at_tip=not records and arrived == stop)
         children = simulated.children if is_end else ()
         batch = RecordBatch(simulated.shard, records, (arrived - stop) * 1000, position, children, len(records), 10)
         key, held = simulated.shard.key, self._source.largest_batch

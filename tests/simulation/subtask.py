@@ -35,8 +35,8 @@ from .simulator import EPOCH_MS, Clock, Process, Simulator
 from .source import SimulatedSource
 
 STARTUP_SECONDS = 20.0
-BEATS_SECONDS = 0.5
-"""How much more running time a process may count than it had: it measures at ticks, and a suspension begins between two."""
+TICK_SECONDS = 0.5
+"""By how much a process may overestimate its running time: it measures at ticks, and a suspension may begin between two."""
 
 
 def owner_of(shard: Shard, parallelism: int) -> int:
@@ -45,7 +45,7 @@ def owner_of(shard: Shard, parallelism: int) -> int:
 
 
 def properties_of(job_run: JobRun, stream: SimulatedStream, is_remote: bool) -> Properties:
-    """The job's properties in a run. In one process everybody is there from the start: who is not is an error (W6), and no schedule."""
+    """The job's properties in a run. With the in-process tracker a missing subtask is an error (W6), which the schedules do not test."""
     given = {
         "flink.stream.initpos": "TRIM_HORIZON",
         "flink.watermark.lookahead.millis": job_run.lookahead,
@@ -61,7 +61,7 @@ def properties_of(job_run: JobRun, stream: SimulatedStream, is_remote: bool) -> 
 
 
 class CheckedSink(Sink):
-    """Reports every call to the checker; a write takes `cost` virtual seconds, and once in a while `stall`."""
+    """Reports every call to the checker. A write takes `cost` virtual seconds, and the next one after a fault `stall` seconds more."""
 
     def __init__(self, subtask: Subtask, cost: float) -> None:
         self._subtask = subtask
@@ -73,7 +73,7 @@ class CheckedSink(Sink):
         if self._subtask.process.is_dead:
             return
         self._enter()
-        self._subtask.writes(batch)
+        self._subtask.on_write(batch)
         cost, self.stall = self._cost + self.stall, 0.0
         if cost:
             await asyncio.sleep(cost)
@@ -82,7 +82,7 @@ class CheckedSink(Sink):
     async def watermark(self, watermark: int) -> None:
         if not self._subtask.process.is_dead:
             self._enter()
-            self._subtask.sink_watermark(watermark)
+            self._subtask.on_sink_watermark(watermark)
             self._is_busy = False
 
     def _enter(self) -> None:
@@ -109,13 +109,13 @@ class Subtask:
         self.process = simulator.process()
         self._checker = checker
         self._simulator = simulator
-        self._born = simulator.now
+        self._started_at = simulator.now
         self._job_run = job_run
         self._source = SimulatedSource(simulator, self.process, stream, seed, job_run.continuations)
         self._source.before_read = self.check_memory
         properties = properties_of(job_run, stream, is_remote)
         self._tracker = tracker_of(properties, self.process)
-        self._report_to_tracker, self._tracker.report = self._tracker.report, self._reports  # type: ignore[method-assign]
+        self._report_to_tracker, self._tracker.report = self._tracker.report, self._on_report  # type: ignore[method-assign]
         self.sink = CheckedSink(self, job_run.sink_cost)
         self.fetcher = SubtaskFetcher(self._parts(properties, simulator, stream, checkpoints))
         self.running = self.process.spawn(self._run())
@@ -130,19 +130,19 @@ class Subtask:
 
         return self.process.spawn(stopped())
 
-    # --- what is checked -----------------------------------------------------------------------------------------------------
+    # --- checks --------------------------------------------------------------------------------------------------------------
 
-    def writes(self, batch: RecordBatch) -> None:
+    def on_write(self, batch: RecordBatch) -> None:
         if not self._is_without_tracker:
             self._checker.check_alignment(batch, self._tracker.current(), self._job_run.lookahead)
         self._checker.check_write(batch, self._tracker.current())
 
-    def sink_watermark(self, watermark: int) -> None:
+    def on_sink_watermark(self, watermark: int) -> None:
         if not self._is_without_tracker:
             self._checker.check_watermark_bound(watermark, self._tracker.current())
         self._checker.check_sink_watermark(self.number, watermark, self.fetcher._table)
 
-    def _reports(self, report: SubtaskReport) -> int | None:
+    def _on_report(self, report: SubtaskReport) -> int | None:
         if not self.process.is_dead:
             for entry in self.fetcher._table:
                 if entry.is_open and entry.idle and not entry.queue:
@@ -154,14 +154,14 @@ class Subtask:
 
     @property
     def _is_without_tracker(self) -> bool:
-        """No value is known, the process ran for the start-up timeout, and asks in vain since it last resumed (W10)."""
+        """No global watermark is known, the process ran for the start-up timeout, and got no response since it resumed last (W10)."""
         if not isinstance(self._tracker, TrackerClient) or self._tracker.current() is not None:
             return False
         now, process = self._simulator.now, self.process
-        running = now - self._born - process.suspended_seconds
-        is_over = running >= STARTUP_SECONDS - BEATS_SECONDS
-        asked_since = max(self._born, process.resumed_at, self._tracker.answered_at)
-        return is_over and now - asked_since >= self._tracker.config.response_timeout_ms / 1000
+        running = now - self._started_at - process.suspended_seconds
+        is_over = running >= STARTUP_SECONDS - TICK_SECONDS
+        waiting_since = max(self._started_at, process.resumed_at, self._tracker.responded_at)
+        return is_over and now - waiting_since >= self._tracker.config.response_timeout_ms / 1000
 
     def check_memory(self) -> None:
         if not self.process.is_dead:

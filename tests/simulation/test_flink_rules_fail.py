@@ -1,4 +1,4 @@
-"""Flink's rules violate in the same simulation what ours keep: the simulation finds such defects."""
+"""In the same simulation the watermark rules of Flink's connector break rules that ours keep: the simulation finds such defects."""
 
 from collections import Counter
 
@@ -26,11 +26,11 @@ FAULTLESS_RUN = JobRun(
     keeps_tracker=False,
     faults=(),
 )
-WORLD = StreamPlan(
+STREAM = StreamPlan(
     seed=136779594, roots=3, records=40, reshards=0, aggregate=1, ends=False, disorder_ms=0, wrong_clock=False
 )
-OUTAGE_SCHEDULE = Schedule(0, WORLD, (FAULTLESS_RUN,), "IN_PROCESS")
-"""One shard's reads are not answered for longer than the idle interval; the others go on, and then its records lie too far ahead."""
+OUTAGE_SCHEDULE = Schedule(0, STREAM, (FAULTLESS_RUN,), "IN_PROCESS")
+"""One shard's reads fail for longer than the idle interval. The others are read on, and then its records are too far ahead."""
 
 
 def broken_by_flink(after_29099):
@@ -57,7 +57,7 @@ def test_flink_after_29099_still_breaks(rule, after):
     assert after[rule]
 
 
-def test_what_29099_fixed_is_a_shard_unread_for_ever():  # W7
+def test_29099_fixed_a_shard_that_was_never_read_again():  # W7
     assert "W9" in run_flink(OUTAGE_SCHEDULE, refreshes_while_idle=False)
     assert "W9" not in run_flink(OUTAGE_SCHEDULE, refreshes_while_idle=True)
-    assert Job(OUTAGE_SCHEDULE).run().is_complete, "and with our rules"
+    assert Job(OUTAGE_SCHEDULE).run().is_complete, "our rules have no such case"

@@ -1,9 +1,9 @@
-"""Random schedules of a whole job on virtual time: whatever action, the rules S1, S2, S5, W1, W6, W8, W9, W13 and P6 hold.
+"""Random schedules of a whole job on virtual time: in each of them the rules S1, S2, S5, W1, W6, W8, W9, W13 and P6 hold.
 
-Real fetchers, trackers and checkpoints, each subtask in a process of its own; see tests/simulation/. A seed decides everything:
+Real fetchers, trackers and checkpoints, each subtask in a simulated process of its own. The seed decides everything:
 
-    SEED=123 make simulation                      one schedule again, exactly
-    SCHEDULES=100000 make simulation              many (`make nightly`), FIRST=... to begin elsewhere
+    SEED=123 make simulation                      runs one schedule again, exactly
+    SCHEDULES=100000 make simulation              runs many (`make nightly`); FIRST=... is the first seed
 """
 
 import os
@@ -17,12 +17,12 @@ SHOWN = 10
 
 
 def failures_of(seeds):
-    """The first few seeds whose schedules break a rule, each with how to run it again."""
+    """The commands that run the first few failing schedules again, each with its error."""
     commands = []
     for seed in seeds:
         try:
             run(seed)
-        except Exception as error:  # whatever it is, the seed must be known
+        except Exception as error:  # any error is reported with its seed
             commands.append(f"SEED={seed} make simulation   # {type(error).__name__} {error}")
             if len(commands) == SHOWN:
                 break
