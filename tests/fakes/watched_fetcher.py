@@ -1,4 +1,4 @@
-"""A running fetcher on virtual time that records alarms (A2), with scripted tips and stored states."""
+"""A running fetcher on virtual time whose alarms are recorded (A2), with scripted tips and stored states."""
 
 import asyncio
 
@@ -18,18 +18,18 @@ class Tips:
 
     def __init__(self, *unread):
         self.unread = set(unread)
-        self.asked = []
+        self.requested = []
         self.failure = None
 
     async def __call__(self, shard, position):
-        self.asked.append(shard.shard_id)
+        self.requested.append(shard.shard_id)
         if self.failure:
             raise self.failure
         return TipDistance(shard.shard_id in self.unread)
 
 
 class Stored(StateStore):
-    """What the subtasks of a job have stored, changed by the test."""
+    """The stored snapshots of a job's subtasks, changed by the test."""
 
     def __init__(self):
         self.snapshots = {}
@@ -48,15 +48,15 @@ class Stored(StateStore):
 
 
 def alarms_of(source, seconds=40, properties=INTERVAL, sink=None, during=None, **parts):
-    """Run a job for this many virtual seconds; returns each alarm once, without reminders."""
+    """Run a job for `seconds` of virtual time; returns each alarm once, without its repetitions."""
 
     async def job():
-        heard = {}
+        raised = {}
         fetcher = make_fetcher(
             source,
             sink or RecordingSink(),
             dict(properties),
-            on_alarm=lambda alarm: heard.setdefault((alarm.kind, alarm.subject, alarm.is_over), alarm),
+            on_alarm=lambda alarm: raised.setdefault((alarm.kind, alarm.subject, alarm.is_over), alarm),
             **parts,
         )
         await fetcher.open()
@@ -66,7 +66,7 @@ def alarms_of(source, seconds=40, properties=INTERVAL, sink=None, during=None, *
         fetcher.stop()
         await running
         await fetcher.close()
-        return list(heard.values())
+        return list(raised.values())
 
     return run_virtual(job())
 

@@ -9,24 +9,24 @@ def alarm(subject="s/a", lasting_ms=10_000):
     return Alarm(AlarmKind.UNREAD, subject, lasting_ms, "nobody owns it")
 
 
-def told(*shows):
-    heard = []
-    alarms = ActiveAlarms(10_000, heard.append)
-    for found in shows:
+def reported_alarms(*checks):
+    reported = []
+    alarms = ActiveAlarms(10_000, reported.append)
+    for found in checks:
         alarms.update(found)
-    return heard
+    return reported
 
 
 def test_an_alarm_is_reported_once_and_again_an_interval_later():
-    heard = told([alarm()], [alarm(lasting_ms=12_000)], [alarm(lasting_ms=20_000)])
+    reported = reported_alarms([alarm()], [alarm(lasting_ms=12_000)], [alarm(lasting_ms=20_000)])
 
-    assert [each.lasting_ms for each in heard] == [10_000, 20_000]
+    assert [each.lasting_ms for each in reported] == [10_000, 20_000]
 
 
 def test_the_end_of_an_alarm_is_reported():
-    heard = told([alarm("s/a"), alarm("s/b")], [alarm("s/b", 11_000)])
+    reported = reported_alarms([alarm("s/a"), alarm("s/b")], [alarm("s/b", 11_000)])
 
-    assert [(each.subject, each.is_over) for each in heard] == [("s/a", False), ("s/b", False), ("s/a", True)]
+    assert [(each.subject, each.is_over) for each in reported] == [("s/a", False), ("s/b", False), ("s/a", True)]
 
 
 def test_active_alarms_can_be_counted_and_searched():
@@ -61,10 +61,10 @@ def test_a_listener_that_fails_is_logged_and_nothing_else(caplog):
 
 
 def test_many_alarms_do_not_flood_the_log_but_every_one_is_reported(caplog):
-    heard = []
-    alarms = ActiveAlarms(10_000, heard.append)
+    reported = []
+    alarms = ActiveAlarms(10_000, reported.append)
     alarms.update([alarm(f"s/{number}") for number in range(MAX_LOGGED + 5)])
 
-    assert len(heard) == MAX_LOGGED + 5
+    assert len(reported) == MAX_LOGGED + 5
     assert len(caplog.records) == MAX_LOGGED + 1
     assert caplog.records[-1].message == "and 5 more alarms"

@@ -9,7 +9,7 @@ KEYS = st.sampled_from("abcde")
 
 
 @given(st.lists(st.tuples(KEYS, st.none() | st.integers(-5, 5)), max_size=400))
-def test_it_is_min_of_what_was_set_last(changes):
+def test_the_lowest_is_the_minimum_of_the_current_values(changes):
     lowest, expected = IndexedMinHeap(), {}
     for key, value in changes:
         lowest.set(key, value)

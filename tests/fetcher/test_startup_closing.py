@@ -43,7 +43,7 @@ def test_a_stop_ends_a_wait_for_the_next_listing():
     assert run_virtual(job()) == (EndReason.STOPPED, 5)
 
 
-def test_every_part_is_closed_whatever_the_others_do():
+def test_every_part_is_closed_although_one_fails_to_close():
     source, sink, tracker = ScriptedSource(), RecordingSink(), InProcessTracker()
     closing = Closing(failing=("factory",))
     parts = fetcher_dependencies(
@@ -61,7 +61,7 @@ def test_every_part_is_closed_whatever_the_others_do():
     assert sorted(closing.closed) == ["factory", "sink", "tracker"]
 
 
-def test_closing_before_opening_is_nothing():
+def test_a_fetcher_can_be_closed_before_it_was_opened():
     closing = Closing()
     parts = fetcher_dependencies(closing.watch(ScriptedSource(), "factory"), RecordingSink())
 
@@ -73,7 +73,7 @@ def test_closing_before_opening_is_nothing():
     assert closing.closed == ["factory"]
 
 
-def test_there_is_no_snapshot_before_the_shards_are_known():
+def test_before_the_shards_are_listed_there_is_no_snapshot():
     """An empty one would replace a complete one. The connector writes the restored state again instead."""
 
     async def job():
@@ -83,7 +83,7 @@ def test_there_is_no_snapshot_before_the_shards_are_known():
         run_virtual(job())
 
 
-def test_a_snapshot_after_the_end_is_the_last_one():
+def test_a_snapshot_after_closing_is_the_last_one():
     source, sink = ScriptedSource(), RecordingSink()
     source.add("a", *range(25))
 

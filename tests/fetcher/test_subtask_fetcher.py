@@ -44,7 +44,7 @@ def test_a_restart_from_a_snapshot_resumes_exactly():  # S1, S5
     assert sorted(first.rows + second.rows) == sorted([(s, t) for s in "ab" for t in range(50)] + [("c", 99)])
 
 
-def test_a_run_can_be_followed_by_another_on_the_same_fetcher():
+def test_a_fetcher_can_run_again_after_a_run():
     source, sink = ScriptedSource(), RecordingSink()
     source.add("a", *range(100))
 

@@ -79,7 +79,7 @@ def test_a_fenced_subtask_stops_emitting():  # S6
     assert run_virtual(job()) == len(sink.rows) <= 20
 
 
-def test_a_checkpoint_of_a_later_generation_wins_over_restore():  # S5
+def test_a_checkpoint_of_a_later_generation_takes_precedence_over_restore():  # S5
     source, store = ScriptedSource(), MemoryStore()
     source.add("a", *range(30))
     first, second, third = RecordingSink(), RecordingSink(), RecordingSink()

@@ -106,12 +106,12 @@ def test_a_listing_older_than_the_state_is_repeated(is_closed):
         await fetcher.run_bounded(Bounds(max_time=5))
         return fetcher.snapshot()
 
-    kept, list_shards, looks = run_virtual(state()), source.list_shards, []
+    kept, list_shards, listings = run_virtual(state()), source.list_shards, []
 
     async def listing(stream, after=None):
-        looks.append(stream)
+        listings.append(stream)
         listed = await list_shards(stream)
-        return listed if len(looks) > 2 else listed[:1]
+        return listed if len(listings) > 2 else listed[:1]
 
     async def again():
         source.list_shards = listing
@@ -119,7 +119,7 @@ def test_a_listing_older_than_the_state_is_repeated(is_closed):
         await fetcher.run_bounded(Bounds(max_time=5))
 
     run_virtual(again())
-    assert len(looks) == 3
+    assert len(listings) == 3
     assert sink.rows == [(old, 1), (young, 2)]
 
 
@@ -153,7 +153,7 @@ def test_a_sink_that_lets_a_cancellation_escape_ends_the_run():
         run_virtual(job())
 
 
-def test_stopping_cuts_off_no_watermark_and_no_flush():
+def test_stopping_cancels_no_watermark_and_no_flush():
     class Slow(RecordingSink):
         cut = 0
 
@@ -181,7 +181,7 @@ def test_stopping_cuts_off_no_watermark_and_no_flush():
     assert sink.cut == 0
 
 
-def test_a_sink_without_a_store_gets_its_checkpoints_too():  # S6: a sink that stores the state with its rows
+def test_without_a_store_the_sink_gets_checkpoints_too():  # S6: a sink that stores the state with its rows
     source, sink = ScriptedSource(per_read=1, latency=1.0), RecordingSink()
     source.add("a", *range(100))
 
@@ -198,7 +198,7 @@ def test_a_sink_without_a_store_gets_its_checkpoints_too():  # S6: a sink that s
     assert positions == sorted(positions)
 
 
-def test_what_the_sink_stored_wins_for_its_own_shards():  # S5
+def test_the_state_in_the_sink_takes_precedence_for_its_own_shards():  # S5
     class Storing(RecordingSink):
         async def open(self, context):
             return {"version": 2, "generation": 1, "shards": {"s/a": {"start": "TRIM_HORIZON", "position": "2"}}}

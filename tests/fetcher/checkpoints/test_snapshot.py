@@ -38,7 +38,7 @@ def rank(state: ShardState):
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), PLACED), max_size=6), st.randoms(use_true_random=False))
-def test_the_newest_generation_wins_then_the_furthest_position_in_any_order(parts, random):
+def test_the_newest_generation_takes_precedence_then_the_furthest_position_in_any_order(parts, random):
     snapshots = [snapshot(shards, generation) for generation, shards in parts]
     random.shuffle(snapshots)
     restored = merge_snapshots(snapshots)
@@ -67,7 +67,7 @@ def test_an_ended_shard_is_further_than_any_position():
     assert merge_snapshots([snapshot({"s/a": at(9)}), snapshot({"s/a": at(3, ended=True)})]).shards["s/a"].ended
 
 
-def test_an_older_generation_does_not_count_however_far():
+def test_an_older_generation_does_not_count_even_with_a_further_position():
     assert merge_snapshots([snapshot({"s/a": at(90)}, 1), snapshot({"s/a": at(5)}, 2)]).shards["s/a"] == at(5)
 
 
@@ -75,7 +75,7 @@ def test_the_earliest_pinned_start_is_kept():  # P3
     assert merge_snapshots([snapshot({}, pinned=9), snapshot({}), snapshot({}, pinned=5)]).pinned_ms == 5
 
 
-def test_nothing_is_nothing():
+def test_no_snapshots_merge_into_an_empty_state():
     assert merge_snapshots([]) == RestoredState()
 
 
@@ -85,7 +85,7 @@ def test_sequence_numbers_that_are_not_numbers_are_ordered_by_the_factory():
     assert merge_snapshots(parts, lambda each: int(each[2:])).shards["s/a"].position.sequence == "x-10"
 
 
-def test_what_a_sink_stored_takes_precedence_shard_by_shard():
+def test_the_state_of_a_sink_takes_precedence_shard_by_shard():
     below, above = (
         merge_snapshots([snapshot({"s/a": at(9), "s/b": at(1)}, 3)]),
         merge_snapshots([snapshot({"s/a": at(2)}, 1, pinned=7)]),
@@ -109,7 +109,7 @@ def test_what_a_sink_stored_takes_precedence_shard_by_shard():
         (snapshot({"s/a": ShardState(START, SequenceNumber("x"))}), "cannot be read"),
     ],
 )
-def test_what_cannot_be_read_is_a_state_error(wrong, message):
+def test_an_unreadable_snapshot_is_a_state_error(wrong, message):
     with pytest.raises(StateError, match=message):
         merge_snapshots([wrong, wrong])
 

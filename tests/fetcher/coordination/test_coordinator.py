@@ -60,7 +60,7 @@ def test_a_stale_request_is_rejected_and_changes_nothing(group):
     assert group.sends(1, 12).global_watermark == 12
 
 
-def test_a_stale_request_learns_when_the_other_process_joined_and_whether_it_is_gone(group):
+def test_the_rejection_of_a_stale_request_says_when_the_other_process_joined_and_whether_it_is_gone(group):
     group.starts(0, 5, number=500, at=1_000)
     group.sends(0, 5, number=501, at=9_000)
     there = group.starts(0, 5, number=200, at=9_500)
@@ -78,14 +78,14 @@ def test_a_restarted_coordinator_does_not_know_when_a_running_process_joined():
     assert group.starts(0, 5, number=200, at=9_000).joined_ms_ago is None
 
 
-def test_a_request_of_an_older_generation_is_rejected_and_learns_the_newer(group):
+def test_a_request_of_an_older_generation_is_rejected_with_the_newer_one(group):
     newest = group.coordinator.generation
     response = group.sends(0, 7, generation=newest - 1)
 
     assert (response.rejection, response.generation) == ("STALE_GENERATION", newest)
 
 
-def test_a_restarted_coordinator_takes_up_generation_and_value(group):
+def test_a_restarted_coordinator_takes_over_generation_and_global_watermark(group):
     generation = group.coordinator.generation
     group.coordinator = Coordinator(8)
     response = group.sends(0, 8, generation=generation, global_watermark=5)
@@ -94,7 +94,7 @@ def test_a_restarted_coordinator_takes_up_generation_and_value(group):
     assert group.sends(1, 9, generation=generation, global_watermark=4).global_watermark == 8
 
 
-def test_a_job_that_starts_again_when_all_have_left_begins_at_what_it_restored(group):
+def test_a_job_that_restarts_after_all_left_begins_at_its_restored_watermark(group):
     group.sends(0, status="LEFT", finished_shards=("s/a",))
     group.sends(1, status="LEFT")
     before = group.coordinator.generation
@@ -104,14 +104,14 @@ def test_a_job_that_starts_again_when_all_have_left_begins_at_what_it_restored(g
     assert (response.global_watermark, response.finished_shards) == (2, ())
 
 
-def test_a_job_that_was_killed_begins_anew_without_waiting_for_the_timeout(group):
+def test_a_killed_job_restarts_without_waiting_for_the_timeout(group):
     group.coordinator.disconnect(0, group.numbers[0])
     group.coordinator.disconnect(1, group.numbers[1])
 
     assert group.starts(0, None, restored_watermark=2).global_watermark == 2
 
 
-def test_a_subtask_that_starts_again_beside_others_joins_their_generation(group):
+def test_a_subtask_that_restarts_beside_others_joins_their_generation(group):
     generation = group.coordinator.generation
     group.coordinator.disconnect(0, group.numbers[0])
     response = group.starts(0, 1, restored_watermark=1, number=10_000)
@@ -119,7 +119,7 @@ def test_a_subtask_that_starts_again_beside_others_joins_their_generation(group)
     assert (response.generation, response.global_watermark) == (generation, 5)
 
 
-def test_an_older_connection_that_ends_does_not_mean_its_successor(group):
+def test_the_loss_of_an_older_connection_does_not_affect_the_newer_one(group):
     old = group.numbers[0]
     group.starts(0, 5, number=10_000)
     group.coordinator.disconnect(0, old)
@@ -167,7 +167,7 @@ def test_a_subtask_that_is_idle_or_left_awaits_nothing(group, status):
     assert group.sends(0, 6).lowest_awaited is None
 
 
-def test_the_lowest_subtask_is_notified_once_of_what_others_await(group):
+def test_the_lowest_subtask_is_notified_once_of_the_awaited_watermark(group):
     group.sends(1, 60, awaited_watermark=10)
     notified = group.coordinator.take_notifications()
     assert [(subtask, response.lowest_awaited) for subtask, response in notified] == [(0, 10)]
@@ -206,7 +206,7 @@ def test_a_query_returns_the_finished_shards(group):  # S2
     assert group.sends(1, 9, queried_shards=("s/b", "s/c")).finished_shards == ("s/b",)
 
 
-def test_a_silent_subtask_is_named_and_the_others_go_on(group):
+def test_a_silent_subtask_times_out_and_the_others_continue(group):
     group.sends(1, 60, awaited_watermark=10, at=100)
     for now in range(0, 30_001, 5_000):
         group.sends(1, 60, awaited_watermark=10, at=now)
@@ -214,7 +214,7 @@ def test_a_silent_subtask_is_named_and_the_others_go_on(group):
     response = group.sends(1, 60, at=30_002)
 
     assert (response.global_watermark, response.timed_out_subtasks) == (60, (0,))
-    assert group.coordinator.expire(30_003) == [0], "also when a request came before the check"
+    assert group.coordinator.expire(30_003) == [0], "also when a request was handled before the check"
     assert group.coordinator.expire(30_004) == []
 
 

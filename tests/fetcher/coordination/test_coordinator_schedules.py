@@ -1,4 +1,4 @@
-"""W6, W9a: random schedules of lost, late and doubled messages, restarts of subtasks and of the coordinator."""
+"""W6, W9a: random schedules of lost, delayed and duplicated messages, restarts of subtasks and of the coordinator."""
 
 import heapq
 import itertools
@@ -27,11 +27,11 @@ class Subtask:
 
 
 class Job:
-    """Subtasks, a coordinator and a network, stepped by 10 ms. `is_rough`: subtasks restart and are suspended beyond the timeout."""
+    """Subtasks, a coordinator and a network, in steps of 10 ms. `has_restarts`: subtasks restart, and are suspended past the timeout."""
 
-    def __init__(self, seed, loss, max_delay, is_rough):
+    def __init__(self, seed, loss, max_delay, has_restarts):
         self.random = random.Random(seed)
-        self.loss, self.max_delay, self.is_rough = loss, max_delay, is_rough
+        self.loss, self.max_delay, self.has_restarts = loss, max_delay, has_restarts
         self.now, self.order, self.in_flight = 0, itertools.count(), []
         self.identities = itertools.count(1)
         self.coordinator = Coordinator(next(self.identities))
@@ -44,7 +44,7 @@ class Job:
         config = MemberConfig("g", number, SUBTASKS, SYNC, TIMEOUT, STARTUP)
         return Subtask(number, GroupMember(config, self.now * 1000, self.now), watermark)
 
-    def travel(self, deliver):
+    def carry(self, deliver):
         if self.random.random() >= self.loss:
             for _ in range(1 + (self.random.random() < self.loss / 2)):
                 heapq.heappush(
@@ -74,7 +74,7 @@ class Job:
     def send(self, subtask):
         request = subtask.member.prepare_request(self.now)
         if request is not None:
-            self.travel(lambda: self.handle(subtask, request))
+            self.carry(lambda: self.handle(subtask, request))
 
     def handle(self, subtask, request):
         if self.now >= self.suspended_until:
@@ -87,25 +87,25 @@ class Job:
                 subtask.member.handle_response(response, self.now)
                 self.send(subtask)
 
-        self.travel(deliver)
+        self.carry(deliver)
 
     def disturb(self):
         draw, subtask = self.random, self.random.choice(self.subtasks)
-        what = draw.random()
-        if what < 0.5:
+        kind = draw.random()
+        if kind < 0.5:
             subtask.watermark += draw.randint(0, 30)
-        elif what < 0.6:
+        elif kind < 0.6:
             subtask.member.await_watermark(subtask.watermark)
-        elif what < 0.64:
+        elif kind < 0.64:
             self.coordinator = Coordinator(next(self.identities))
             self.highest = None
-        elif what < 0.68:
+        elif kind < 0.68:
             self.suspended_until = self.now + draw.choice([50, 500, 5_000])
-        elif self.is_rough and what < 0.72:
+        elif self.has_restarts and kind < 0.72:
             subtask.stopped_until = self.now + draw.choice([300, 5_000])
-        elif self.is_rough and what < 0.76:
+        elif self.has_restarts and kind < 0.76:
             self.subtasks[subtask.number] = self.start(subtask.number, max(0, subtask.watermark - draw.randint(0, 60)))
-        elif self.is_rough and what < 0.8:
+        elif self.has_restarts and kind < 0.8:
             subtask.status = draw.choice([SubtaskStatus.IDLE, SubtaskStatus.ACTIVE])
 
     def check(self):
@@ -113,10 +113,12 @@ class Job:
         if value is None:
             return
         known = (self.coordinator.generation, value)
-        assert self.highest is None or known >= self.highest, "the global watermark went back"
+        assert self.highest is None or known >= self.highest, "the global watermark fell"
         self.highest = known
-        if not self.is_rough and not self.has_timed_out:
-            assert value <= min(each.watermark for each in self.subtasks), "a subtask that counts was passed over"
+        if not self.has_restarts and not self.has_timed_out:
+            assert value <= min(each.watermark for each in self.subtasks), (
+                "the global watermark is above that of a subtask that counts"
+            )
 
     def end_faults(self):
         self.loss, self.max_delay, self.suspended_until = 0.0, 20, 0
@@ -129,15 +131,15 @@ class Job:
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([0.0, 0.1, 0.4]), st.sampled_from([0, 30, 400]), st.booleans())
-def test_nothing_goes_back_and_after_the_faults_all_subtasks_agree(seed, loss, max_delay, is_rough):
-    job = Job(seed, loss, max_delay, is_rough)
+def test_the_global_watermark_never_falls_and_in_the_end_all_agree(seed, loss, max_delay, has_restarts):
+    job = Job(seed, loss, max_delay, has_restarts)
     for _ in range(600):
         if job.random.random() < 0.3:
             job.disturb()
         before = [(each, each.member.view.global_watermark) for each in job.subtasks]
         job.step()
         assert all(value is None or each.member.view.global_watermark >= value for each, value in before), (
-            "a subtask's value went back"
+            "the global watermark fell in a subtask"
         )
     known = max((each.member.view.global_watermark or 0 for each in job.subtasks), default=0)
     job.end_faults()
@@ -145,7 +147,7 @@ def test_nothing_goes_back_and_after_the_faults_all_subtasks_agree(seed, loss, m
     value = job.coordinator.global_watermark
     assert value is not None
     assert value >= min(each.watermark for each in job.subtasks)
-    assert value >= known, "what a running subtask knew is known to all"
+    assert value >= known, "the coordinator has the highest value that a subtask knew"
     assert [each.member.view.global_watermark for each in job.subtasks] == [value] * SUBTASKS
     assert not any(each.member.is_replaced or each.member.view.timed_out_subtasks for each in job.subtasks)
 
@@ -153,7 +155,7 @@ def test_nothing_goes_back_and_after_the_faults_all_subtasks_agree(seed, loss, m
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_waiting_subtask_is_notified_without_a_heartbeat(seed):
-    job = Job(seed, 0.0, 0, is_rough=False)
+    job = Job(seed, 0.0, 0, has_restarts=False)
     for _ in range(100):
         job.step()
     job.random.choice(job.subtasks).watermark += 500

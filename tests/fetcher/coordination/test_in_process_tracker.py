@@ -22,7 +22,7 @@ async def joined(*subtasks, parallelism=None):
 
 
 @given(st.lists(REPORTS, max_size=30), st.none() | st.integers(-100, 100))
-def test_whatever_is_reported_it_never_falls(reports, start):
+def test_the_global_watermark_never_falls_whatever_is_reported(reports, start):
     tracker = InProcessTracker(parallelism=3)
     tracker.start_at(start)
     values = [-math.inf if value is None else value for value in (start, *map(tracker.report, reports))]
@@ -30,7 +30,7 @@ def test_whatever_is_reported_it_never_falls(reports, start):
     assert values == sorted(values)
 
 
-async def test_it_is_the_lowest_active_watermark():
+async def test_the_global_watermark_is_the_lowest_active_one():
     tracker = await joined(0, 1)
     tracker.report(SubtaskReport(0, ACTIVE, 5))
 
@@ -38,14 +38,14 @@ async def test_it_is_the_lowest_active_watermark():
     assert tracker.report(SubtaskReport(0, ACTIVE, 12)) == 9
 
 
-async def test_an_expected_subtask_that_has_not_reported_keeps_it_from_rising():
+async def test_an_expected_subtask_that_has_not_reported_keeps_the_global_watermark_from_rising():
     tracker = await joined(0, parallelism=2)
 
     assert tracker.report(SubtaskReport(0, ACTIVE, 5)) is None
     assert tracker.missing_subtasks() == [1]
 
 
-async def test_an_active_subtask_without_a_watermark_keeps_it_from_rising():  # W2
+async def test_an_active_subtask_without_a_watermark_keeps_the_global_watermark_from_rising():  # W2
     tracker = await joined(0, 1)
     tracker.report(SubtaskReport(0, ACTIVE, 5))
     tracker.report(SubtaskReport(1, ACTIVE, 5))
@@ -62,14 +62,14 @@ async def test_idle_and_left_subtasks_do_not_count():
     assert tracker.report(SubtaskReport(2, ACTIVE, 7)) == 7
 
 
-async def test_with_nobody_active_the_last_value_stands():
+async def test_with_no_active_subtask_the_global_watermark_stays():
     tracker = await joined(0)
     tracker.report(SubtaskReport(0, ACTIVE, 7))
 
     assert tracker.report(SubtaskReport(0, IDLE)) == 7
 
 
-async def test_one_that_comes_back_lower_does_not_move_it_back():
+async def test_a_subtask_that_reports_a_lower_watermark_does_not_lower_the_global_one():
     tracker = await joined(0)
     tracker.report(SubtaskReport(0, ACTIVE, 7))
 
@@ -84,7 +84,7 @@ async def test_a_restored_job_begins_at_its_lowest_watermark():
     assert tracker.report(SubtaskReport(0, ACTIVE, 45)) == 40
 
 
-async def test_a_job_that_runs_is_not_moved_by_a_late_start():
+async def test_a_late_start_does_not_change_the_global_watermark_of_a_running_job():
     tracker = await joined(0)
     tracker.report(SubtaskReport(0, ACTIVE, 7))
     tracker.start_at(40)
@@ -92,7 +92,7 @@ async def test_a_job_that_runs_is_not_moved_by_a_late_start():
     assert tracker.current() == 7
 
 
-async def test_others_are_called_at_once_when_it_rises():  # W9a
+async def test_the_callbacks_run_at_once_when_the_global_watermark_rises():  # W9a
     tracker, calls = await joined(0, 1), []
     tracker.on_advance(lambda: calls.append(0))
     tracker.on_advance(lambda: calls.append(1))
@@ -114,7 +114,7 @@ async def test_finished_shards_are_announced_to_all_subtasks():  # S2
     assert not tracker.is_finished("s/b")
 
 
-async def test_a_new_generation_knows_nothing_of_the_old():  # S2, W6
+async def test_a_new_generation_has_nothing_of_the_old_one():  # S2, W6
     tracker = await joined(0, 1)
     tracker.announce_finished({"s/a": 7})
     for subtask in (0, 1):
@@ -128,7 +128,7 @@ async def test_a_new_generation_knows_nothing_of_the_old():  # S2, W6
     assert tracker.missing_subtasks() == [1]
 
 
-async def test_a_generation_lasts_while_one_subtask_is_there():
+async def test_a_generation_lasts_while_one_subtask_is_connected():
     tracker = await joined(0, 1)
     tracker.report(SubtaskReport(0, ACTIVE, 70))
     tracker.report(SubtaskReport(1, ACTIVE, 70))

@@ -19,7 +19,7 @@ ALIGNED = {"flink.watermark.lookahead.millis": 1_000, "flink.watermark.sync.inte
 
 
 class Network:
-    """A coordinator that every message takes `delay` virtual seconds to reach; None: nothing arrives."""
+    """A coordinator; every message takes `delay` virtual seconds. None: nothing arrives."""
 
     def __init__(self, delay=0.02):
         self.coordinator, self.delay, self.requests, self.trackers = Coordinator(1), delay, 0, {}
@@ -63,7 +63,7 @@ class OrderedSink(RecordingSink):
 
 
 async def run_all(source, network, properties, owner, bounds=None, parallelism=2, late=0.0):
-    """Every subtask, until the tip unless told otherwise; returns what was written, in order, and how long it took."""
+    """Run every subtask, by default until the tip; returns what was written, in order, and how long it took."""
     order = []
 
     async def subtask(number):
@@ -109,7 +109,7 @@ def test_subtasks_are_aligned_with_each_other_also_over_a_slow_network(lookahead
     assert spread_of(order) <= lookahead
 
 
-def test_one_that_starts_later_is_aligned_too():  # W6
+def test_a_subtask_that_starts_later_is_aligned_too():  # W6
     order, _ = run_virtual(run_all(two_shards(), Network(), ALIGNED, {"a": 0, "b": 1}, late=20))
 
     assert spread_of(order) <= 1_000
@@ -121,7 +121,9 @@ def test_catching_up_is_not_throttled_by_the_sync_interval():  # W9a
     order, took = run_virtual(run_all(two_shards(), network, given, {"a": 0, "b": 1}))
 
     assert len(order) == 3_030
-    assert took < 60, "thirty steps of the sparse shard, each a round trip of 40 ms and not a minute"
+    assert took < 60, (
+        "thirty steps of the sparse shard, each of which takes a round trip of 40 ms and not a sync interval"
+    )
     assert network.requests < 200
 
 
@@ -133,7 +135,7 @@ def test_without_a_tracker_each_uses_its_own_watermark_after_the_start_up_timeou
 
 
 @pytest.mark.parametrize("suspended_at", [0.01, 1.0, 30.0])
-def test_one_suspended_past_the_startup_timeout_asks_before_it_goes_alone(suspended_at, caplog):  # W10
+def test_after_a_suspension_a_request_is_sent_before_the_own_watermark_is_used(suspended_at, caplog):  # W10
     source, network, order = two_shards(), Network(), []
 
     async def job():
@@ -154,7 +156,7 @@ def test_one_suspended_past_the_startup_timeout_asks_before_it_goes_alone(suspen
     assert "is not aligned" not in caplog.text
 
 
-def test_the_longest_lookahead_stops_nobody():  # C2, W8
+def test_the_longest_lookahead_holds_no_subtask():  # C2, W8
     given = {**ALIGNED, "flink.watermark.lookahead.millis": 2**62}
     source = ScriptedSource(per_read=50)
     source.add("a", -1_000, 5)
@@ -166,7 +168,7 @@ def test_the_longest_lookahead_stops_nobody():  # C2, W8
 
 
 @pytest.mark.parametrize("time", [-(2**63), -(2**62) - 1, 2**62 + 1, 2**63 - 1])
-def test_an_event_time_that_no_tracker_holds_fails_as_a_record_and_not_as_a_message(time):  # W12, S7
+def test_an_event_time_too_large_for_the_tracker_is_a_bad_record_and_no_bad_message(time):  # W12, S7
     source = ScriptedSource(per_read=50)
     source.add("a", time)
     source.add("b", 5)
@@ -191,7 +193,7 @@ def test_a_network_failure_holds_the_subtasks_until_it_ends():  # W10
     assert took > 300
 
 
-def test_a_child_elsewhere_starts_after_its_parent_was_emitted():  # S2
+def test_a_child_in_another_subtask_starts_after_its_parent_was_emitted():  # S2
     source = ScriptedSource(per_read=50)
     source.add("p", *range(0, 10_000, 100))
     source.split("p", "c", "d")
@@ -205,7 +207,7 @@ def test_a_child_elsewhere_starts_after_its_parent_was_emitted():  # S2
     assert "p" not in shards[100:]
 
 
-def test_a_parent_holds_the_watermark_until_its_child_elsewhere_is_started():  # W5, W13
+def test_a_parent_holds_the_watermark_until_its_child_in_another_subtask_is_started():  # W5, W13
     source, late = ScriptedSource(per_read=10), []
     source.add("a", *range(0, 1_000, 10))
     source.add("busy", *range(0, 1_000_000, 1_000))

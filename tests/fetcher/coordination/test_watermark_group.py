@@ -1,4 +1,4 @@
-"""W6: the rules of one generation, on a clock that the test moves."""
+"""W6: the rules of one generation; the test passes the time."""
 
 import math
 
@@ -28,7 +28,7 @@ def keep_alive(made, subtask, watermark, until, start=0):
         made.report(subtask, ACTIVE, watermark, now)
 
 
-def test_an_expected_subtask_keeps_the_value_from_rising_until_the_start_up_timeout():
+def test_an_expected_subtask_keeps_the_global_watermark_from_rising_until_the_start_up_timeout():
     made = group(2)
     keep_alive(made, 0, 5, 2_900)
     assert (made.global_watermark, made.liveness.timed_out, made.lowest_subtask) == (None, (), 1)
@@ -37,7 +37,7 @@ def test_an_expected_subtask_keeps_the_value_from_rising_until_the_start_up_time
     assert (made.global_watermark, made.liveness.timed_out, made.lowest_subtask) == (5, (1,), 0)
 
 
-def test_a_silent_subtask_does_not_count_after_the_timeout_and_is_named():
+def test_a_silent_subtask_does_not_count_after_the_timeout():
     made = group(2, s0=5, s1=3)
     keep_alive(made, 0, 9, 900)
     assert made.global_watermark == 3
@@ -47,7 +47,7 @@ def test_a_silent_subtask_does_not_count_after_the_timeout_and_is_named():
     assert (made.global_watermark, made.liveness.timed_out) == (9, (1,))
 
 
-def test_one_that_reports_again_counts_again_and_moves_nothing_back():
+def test_a_timed_out_subtask_that_reports_counts_again_and_the_global_watermark_does_not_fall():
     made = group(2, s0=5, s1=3)
     keep_alive(made, 0, 9, 1_000)
     made.report(1, ACTIVE, 4, 1_001)
@@ -64,10 +64,10 @@ def test_a_subtask_that_renews_does_not_time_out():
         assert made.expire(now) == []
 
 
-def test_the_groups_own_suspension_gives_everybody_a_fresh_timeout():
+def test_after_a_suspension_of_the_group_the_timeouts_start_again():
     made = group(2, s0=5, s1=3)
     made.expire(400)
-    assert made.expire(100_000) == [], "nobody checked: the process was suspended"
+    assert made.expire(100_000) == [], "no check for so long: the process was suspended"
     for now in (100_400, 100_800, 100_999):
         made.report(0, ACTIVE, 7, now)
         assert made.expire(now) == []
@@ -75,7 +75,7 @@ def test_the_groups_own_suspension_gives_everybody_a_fresh_timeout():
     assert made.expire(101_000) == [1]
 
 
-def test_a_suspension_gives_expected_subtasks_a_fresh_start_up_timeout():
+def test_after_a_suspension_of_the_group_the_start_up_timeout_starts_again():
     made = group(2)
     keep_alive(made, 0, 5, 1_000)
     keep_alive(made, 0, 5, 52_900, 50_000)
@@ -85,7 +85,7 @@ def test_a_suspension_gives_expected_subtasks_a_fresh_start_up_timeout():
     assert made.global_watermark == 5
 
 
-def test_with_nobody_active_the_last_value_stands():
+def test_with_no_active_subtask_the_global_watermark_stays():
     made = group(2, s0=5, s1=7)
     made.report(0, IDLE, None, 0)
     made.report(1, LEFT, None, 0)
@@ -113,7 +113,7 @@ def test_a_generation_is_empty_when_all_left_timed_out_or_lost_their_connection(
     assert made.liveness.is_empty()
 
 
-def test_one_that_joins_again_keeps_the_value_from_rising_until_it_reports():
+def test_a_subtask_that_joins_again_keeps_the_global_watermark_from_rising_until_it_reports():
     made = group(2, s0=5, s1=7)
     made.report(1, LEFT, None, 0)
     made.join(1, 0)
@@ -130,7 +130,7 @@ def test_finished_shards_beyond_the_limit_are_dropped(monkeypatch):
     assert set(made.finished_shards) == {"s/a", "s/b"}
 
 
-def test_a_known_value_only_raises():
+def test_a_value_known_to_a_subtask_only_raises_the_global_watermark():
     made = group(1, s0=5)
     made.raise_to(3)
     assert made.global_watermark == 5
@@ -140,7 +140,7 @@ def test_a_known_value_only_raises():
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_the_lowest_below_a_bound_are_found(count):
+def test_the_lowest_subtasks_below_a_bound_are_found(count):
     made = group(4, s0=5, s1=3, s2=30, s3=4)
 
     assert made.subtasks_below(10, count) == [1, 3][:count]
@@ -162,15 +162,15 @@ def value_of(made):
 
 
 def expected(before, reported):
-    """The lowest of those that count, and never less than before; one that has not joined, or has no watermark, is lowest."""
+    """The lowest watermark of the subtasks that count, but no less than before. One that has not joined, or has no watermark, is lowest."""
     counting = [each for each in reported.values() if isinstance(each, tuple) or each == "expected"]
     levels = [-math.inf if each in ("expected", (None,)) else each[0] for each in counting]
     return max(before, min(levels, default=-math.inf))
 
 
 @given(EVENTS, st.none() | st.integers(-50, 50))
-def test_it_never_falls_and_rises_only_to_the_lowest_of_those_that_count(events, start):
-    """Compared with a model that keeps every subtask and takes a plain minimum."""
+def test_the_global_watermark_never_falls_and_rises_only_to_the_lowest_subtask_that_counts(events, start):
+    """Compared with a model that records every subtask and takes the minimum."""
     made = WatermarkGroup(4, TIMEOUTS, 0)
     made.start_at(start)
     now, checked = 0, 0
@@ -186,7 +186,7 @@ def test_it_never_falls_and_rises_only_to_the_lowest_of_those_that_count(events,
             if reported[each] not in ("left", "timed out") and now - moment >= limit:
                 reported[each] = "timed out"
         made.expire(now)
-        before = expected(before, reported)  # one that timed out now may have kept the value from rising
+        before = expected(before, reported)  # a subtask that timed out now may have kept the value from rising
         assert value_of(made) == before
         if status == "lost":
             made.liveness.disconnect(subtask)

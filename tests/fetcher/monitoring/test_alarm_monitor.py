@@ -1,4 +1,4 @@
-"""A2 in a running fetcher, on virtual time: what is raised, for which shard, with which reason."""
+"""A2 in a running fetcher, on virtual time: which alarms are raised, for which shard, with which reason."""
 
 import asyncio
 
@@ -10,36 +10,36 @@ from fakes.scripted_source import RecordingSink, ScriptedSource
 from fakes.watched_fetcher import ALIGNED, Tips, alarms_of, unread
 
 
-def test_a_job_that_reads_on_raises_none():
+def test_a_job_that_reads_raises_no_alarm():
     source = ScriptedSource(per_read=1)
     source.add("a", *range(150))
 
     assert alarms_of(source) == []
 
 
-def test_shards_at_their_tips_raise_none_however_long_and_cost_no_call():
+def test_shards_at_their_tips_raise_no_alarm_and_cost_no_call():
     source, tips = ScriptedSource(), Tips()
     source.add("a", 1)
     source.add("b")
 
     assert alarms_of(source, seconds=200, tip=tips) == []
-    assert tips.asked == []
+    assert tips.requested == []
 
 
-def test_a_held_shard_is_raised_with_the_blocking_shard_and_over_when_that_one_has_records():
+def test_the_alarm_of_a_held_shard_names_the_blocking_shard_and_ends_when_that_has_records():
     source = ScriptedSource()
     source.add("late", 100)
     quiet = source.add("quiet")
     source.silent.add("s/quiet")
 
-    async def speaks_later(fetcher):
+    async def has_records_later(fetcher):
         await asyncio.sleep(30)
         assert fetcher.metrics()["shards"]["s/late"]["alarm"] is True
         assert fetcher.metrics()["subtask"]["alarms"] == 2
         source.silent.clear()
         quiet.put(200)
 
-    alarms = alarms_of(source, properties=ALIGNED, during=speaks_later, seconds=5)
+    alarms = alarms_of(source, properties=ALIGNED, during=has_records_later, seconds=5)
 
     assert unread(alarms) == [("s/late", "held back by alignment, which waits for shard s/quiet")]
     stalled = [alarm for alarm in alarms if alarm.kind is AlarmKind.STALLED and not alarm.is_over]
@@ -47,7 +47,7 @@ def test_a_held_shard_is_raised_with_the_blocking_shard_and_over_when_that_one_h
     assert {alarm.subject for alarm in alarms if alarm.is_over} == {"s/late", "global watermark"}
 
 
-def test_it_takes_the_interval_and_not_much_more():
+def test_an_alarm_is_raised_soon_after_the_interval():
     source = ScriptedSource()
     source.add("late", 100)
     source.add("quiet")
@@ -64,7 +64,7 @@ def test_without_an_interval_there_are_no_checks():
     assert alarms_of(source, properties={**ALIGNED, "flink.alarm.interval": -1}, seconds=900) == []
 
 
-def test_a_sink_that_does_not_return_is_raised():
+def test_a_sink_that_does_not_return_raises_an_alarm():
     source = ScriptedSource()
     source.add("a", 1)
 
@@ -80,10 +80,10 @@ def test_a_stuck_reader_is_detected_by_requesting_the_tip():
     source.silent |= {"s/a", "s/b"}
 
     assert unread(alarms_of(source, tip=tips)) == [("s/a", "its reads return nothing")]
-    assert set(tips.asked) == {"a", "b"}
+    assert set(tips.requested) == {"a", "b"}
 
 
-def test_a_stuck_reader_without_unread_records_or_with_an_unknown_tip_raises_none():
+def test_a_stuck_reader_without_unread_records_or_with_an_unknown_tip_raises_no_alarm():
     source, tips = ScriptedSource(), Tips("a")
     source.add("a")
     source.silent.add("s/a")
@@ -92,7 +92,7 @@ def test_a_stuck_reader_without_unread_records_or_with_an_unknown_tip_raises_non
     assert alarms_of(source, tip=Tips()) == alarms_of(source, tip=tips) == alarms_of(source) == []
 
 
-def test_a_shard_without_an_owner_is_raised_also_without_a_store():
+def test_a_shard_without_an_owner_raises_an_alarm_also_without_a_store():
     source, tips = ScriptedSource(), Tips("lost")
     source.add("a")
     source.add("lost")
@@ -102,15 +102,15 @@ def test_a_shard_without_an_owner_is_raised_also_without_a_store():
     assert unread(alarms) == [("s/lost", "no subtask owns it: it was assigned to subtask 7 of 1")]
 
 
-def test_a_process_that_was_suspended_wakes_without_an_alarm():  # as in W3: time without checks does not count
+def test_a_process_that_was_suspended_raises_no_alarm():  # as in W3: time without checks does not count
     source = ScriptedSource(per_read=1)
     source.add("a", *range(2_000))
 
-    async def sleeps(fetcher):
+    async def is_suspended(fetcher):
         await asyncio.sleep(5)
         asyncio.get_running_loop().suspend(600)
 
-    assert alarms_of(source, during=sleeps, seconds=60) == []
+    assert alarms_of(source, during=is_suspended, seconds=60) == []
 
 
 class Unreachable(InProcessTracker):
@@ -125,7 +125,7 @@ class Unreachable(InProcessTracker):
         return super().current() if self.is_reachable else None
 
 
-def test_an_unreachable_tracker_is_raised_at_once_and_over_when_it_is_reached():  # W10
+def test_an_unreachable_tracker_raises_an_alarm_at_once_that_ends_when_it_is_reached():  # W10
     source, tracker = ScriptedSource(), Unreachable()
     source.add("a", *range(200))
 
@@ -136,8 +136,8 @@ def test_an_unreachable_tracker_is_raised_at_once_and_over_when_it_is_reached():
     properties = {**ALIGNED, "flink.watermark.startup.timeout": 5_000}
     alarms = alarms_of(source, properties=properties, during=reached_later, tracker=tracker, seconds=10)
 
-    told = [(alarm.subject, alarm.is_over) for alarm in alarms if alarm.kind is AlarmKind.TRACKER_UNREACHABLE]
-    assert told == [("tracker", False), ("tracker", True)]
+    seen = [(alarm.subject, alarm.is_over) for alarm in alarms if alarm.kind is AlarmKind.TRACKER_UNREACHABLE]
+    assert seen == [("tracker", False), ("tracker", True)]
 
 
 def test_a_failed_check_does_not_end_the_job(caplog):

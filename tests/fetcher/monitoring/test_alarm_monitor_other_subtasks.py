@@ -12,9 +12,9 @@ from fakes.watched_fetcher import INTERVAL, Stored, Tips, alarms_of, unread
 
 
 def others(source, stored, during=None, tips=None, subtask=0, checkpoint_ms=1_000):
-    """Alarms of one of two subtasks; shard a is of the first, b of the second, which does not run."""
+    """The alarms of one of two subtasks. Shard a belongs to the first, b to the second, which does not run."""
 
-    async def told(fetcher):
+    async def run(fetcher):
         fetcher._dependencies.tracker._group.join(1, 0)
         if stored:
             stored.snapshots[1] = {"version": 2, "generation": 1, "shards": {"s/b": {"start": "TRIM_HORIZON"}}}
@@ -23,7 +23,7 @@ def others(source, stored, during=None, tips=None, subtask=0, checkpoint_ms=1_00
     return alarms_of(
         source,
         properties={**INTERVAL, "flink.state.checkpoint.interval": checkpoint_ms},
-        during=told,
+        during=run,
         tip=tips or Tips("b"),
         parallelism=2,
         subtask=subtask,
@@ -39,11 +39,11 @@ def two_shards():
     return source
 
 
-def test_a_shard_of_a_subtask_that_stores_no_progress_is_raised_by_its_monitor():
+def test_the_monitor_raises_an_alarm_for_a_shard_whose_owner_stores_no_progress():
     assert unread(others(two_shards(), Stored())) == [("s/b", "its owner, subtask 1, stores no progress")]
 
 
-def test_a_subtask_that_stores_progress_raises_no_alarm():
+def test_a_shard_whose_owner_stores_progress_raises_no_alarm():
     stored = Stored()
 
     async def advances(fetcher):
@@ -65,7 +65,7 @@ def test_positions_that_are_stored_too_rarely_are_not_judged(checkpoint_ms):
     assert others(two_shards(), Stored(), checkpoint_ms=checkpoint_ms) == []
 
 
-def test_what_others_store_is_read_only_now_and_then():
+def test_the_store_is_read_four_times_an_interval():
     stored, loads = Stored(), []
     load = stored.load
 
@@ -93,10 +93,10 @@ def test_without_a_store_shards_of_others_are_not_judged():
     tips = Tips("b")
 
     assert others(two_shards(), None, tips=tips) == []
-    assert tips.asked == []
+    assert tips.requested == []
 
 
-def test_a_store_that_cannot_be_read_ends_nothing():
+def test_a_store_that_cannot_be_read_does_not_end_the_job():
     stored = Stored()
 
     async def breaks(fetcher):
@@ -105,17 +105,17 @@ def test_a_store_that_cannot_be_read_ends_nothing():
     assert others(two_shards(), stored, during=breaks) == []
 
 
-def test_a_child_that_waits_for_a_parent_elsewhere_is_none_while_that_one_is_read():  # S2
+def test_a_child_whose_parent_another_subtask_reads_raises_no_alarm():  # S2
     source, stored = ScriptedSource(), Stored()
     parent = source.add("b")
     source.split("b", "c", "d")
     assert parent.shard.shard_id == "b"
 
-    async def needs_more_reads(fetcher):
+    async def parent_is_read(fetcher):
         for number in range(30):
             shards = {"s/b": {"start": "TRIM_HORIZON", "position": str(number)}}
             stored.snapshots[1] = {"version": 2, "generation": 1, "shards": shards}
             await asyncio.sleep(1)
         fetcher.stop()
 
-    assert others(source, stored, during=needs_more_reads, tips=Tips("b", "c", "d")) == []
+    assert others(source, stored, during=parent_is_read, tips=Tips("b", "c", "d")) == []

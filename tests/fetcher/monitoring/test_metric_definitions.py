@@ -36,7 +36,7 @@ def names(table):
     return [metric.name for metric in table]
 
 
-def test_what_rule_a1_names_is_there():
+def test_every_metric_that_rule_a1_names_exists():
     assert set(A1_SHARD) <= set(names(SHARD_METRICS))
     assert set(A1_SUBTASK) <= set(names(SUBTASK_METRICS))
 

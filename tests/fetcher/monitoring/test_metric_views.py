@@ -13,7 +13,7 @@ from fakes.shard_entries import entry, watermarked
 DAY_MS = 86_400_000
 
 
-def answered(behind, at_ms=1_000):
+def last_read(behind, at_ms=1_000):
     made = entry()
     made.metrics.millis_behind_latest, made.last_read_ms = behind, at_ms
     return made
@@ -23,36 +23,36 @@ def behind(made, now_ms):
     return ShardView(made, now_ms, now_ms / 1000).millis_behind_latest
 
 
-def test_behind_the_tip_it_grows_between_reads():
-    assert [behind(answered(500), now) for now in (1_000, 3_000)] == [500, 2_500]
+def test_behind_the_tip_the_gauge_grows_between_reads():
+    assert [behind(last_read(500), now) for now in (1_000, 3_000)] == [500, 2_500]
 
 
-def test_a_shard_at_its_tip_does_not_flicker():
-    assert behind(answered(0), 9_000) == 0
+def test_at_the_tip_the_gauge_stays_zero_between_reads():
+    assert behind(last_read(0), 9_000) == 0
 
 
-def test_a_held_shard_whose_last_read_was_at_the_tip_grows():  # in the outage this gauge kept its value
-    made = answered(0)
+def test_the_gauge_of_a_held_shard_grows_although_its_last_read_was_at_the_tip():  # in the outage this gauge kept its value
+    made = last_read(0)
     made.push(watermarked(5))
     assert behind(made, 61_000) == 60_000
 
 
-def test_a_shard_without_reads_for_long_grows_also_from_the_tip():
-    assert [behind(answered(0), now) for now in (31_000, 31_001)] == [0, 30_001]
+def test_the_gauge_of_a_shard_that_is_not_read_for_long_grows_also_from_the_tip():
+    assert [behind(last_read(0), now) for now in (31_000, 31_001)] == [0, 30_001]
 
 
-@pytest.mark.parametrize("made", [answered(-1, None), entry()])
-def test_before_the_first_read_it_is_minus_one_as_in_flink(made):
+@pytest.mark.parametrize("made", [last_read(-1, None), entry()])
+def test_before_the_first_read_the_gauge_is_minus_one_as_in_flink(made):
     assert behind(made, 99_000) == -1
 
 
 def test_an_ended_shard_is_not_unread():
-    made = answered(0)
+    made = last_read(0)
     made.stage = ShardStage.ENDED
     assert behind(made, 10**9) == 0
 
 
-def test_held_time_grows_while_it_is_held():
+def test_the_held_time_grows_while_the_shard_is_held():
     made = entry()
     made.held_seconds, made.held_since = 2.0, 10.0
     assert [ShardView(made, 0, now).held_ms for now in (10.0, 13.5)] == [2_000, 5_500]
@@ -89,7 +89,7 @@ def test_before_the_first_record_a_start_by_timestamp_counts():
     assert left(made, 3_000) == DAY_MS - 1_000
 
 
-def test_it_is_not_known_without_retention_or_any_moment():
+def test_time_to_retention_loss_is_unknown_without_a_retention_or_a_time_of_reading():
     made = entry()
     assert left(made, 5) is None
     made.state = replace(made.state, arrival_ms=1)

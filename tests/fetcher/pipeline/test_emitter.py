@@ -82,7 +82,7 @@ def test_the_position_moves_only_after_the_write():  # S1
     assert position.sequence == "2"
 
 
-def test_a_failed_write_moves_nothing():  # S1
+def test_a_failed_write_does_not_move_the_position():  # S1
     class Broken(Journal):
         async def write(self, batch):
             raise OSError("disk full")
@@ -97,7 +97,7 @@ def test_a_failed_write_moves_nothing():  # S1
     assert run_virtual(job()) is None
 
 
-def test_markers_reach_no_sink():  # F6
+def test_markers_are_not_written_to_the_sink():  # F6
     async def job():
         scene = Scene()
         one = scene.queue(marker("7"))
@@ -107,7 +107,7 @@ def test_markers_reach_no_sink():  # F6
     assert run_virtual(job()) == ([], "7")
 
 
-def test_the_watermark_follows_the_records_below_it_and_not_too_often():  # W1
+def test_the_watermark_follows_the_records_below_it_at_most_once_an_interval():  # W1
     async def job():
         scene = Scene(emit_interval_ms=200)
         scene.queue(*(watermarked(number, first=number) for number in range(5)))
@@ -133,7 +133,7 @@ def test_a_run_stops_exactly_at_its_bound():
     assert run_virtual(job()) == (3, [True])
 
 
-def test_a_sink_that_never_waits_does_not_keep_the_loop():  # F1
+def test_a_sink_that_never_waits_does_not_block_the_event_loop():  # F1
     class Busy(Journal):
         async def write(self, batch):
             began = clock.monotonic()
@@ -157,7 +157,7 @@ def test_a_sink_that_never_waits_does_not_keep_the_loop():  # F1
     assert asyncio.run(job()) > 5
 
 
-def test_idleness_reaches_the_sink():  # W1
+def test_the_sink_is_notified_of_idleness():  # W1
     async def job():
         scene = Scene()
         one = entry("a", watermark=3)
@@ -182,7 +182,7 @@ class BusySource(ScriptedSource):
         return BusyPublisher(self, self.shards[shard.key], starting_position)
 
 
-class Watching(RecordingSink):
+class QueueRecordingSink(RecordingSink):
     """Records how much is queued at each write."""
 
     most_queued = 0
@@ -193,8 +193,8 @@ class Watching(RecordingSink):
         self.most_queued = max(self.most_queued, sum(shard["queuedRecords"] for shard in shards))
 
 
-def test_f1_busy_readers_do_not_fill_the_queues_before_a_sink_that_never_waits():
-    source, sink = BusySource(per_read=10, latency=0), Watching()
+def test_busy_readers_do_not_fill_the_queues_of_a_sink_that_never_waits():
+    source, sink = BusySource(per_read=10, latency=0), QueueRecordingSink()
     for name in "abcd":
         source.add(name, *range(1000))
 
@@ -210,8 +210,8 @@ def test_f1_busy_readers_do_not_fill_the_queues_before_a_sink_that_never_waits()
     assert sink.most_queued <= 4 * 2 * 10  # a read or two of each shard
 
 
-def test_f1_a_sink_that_costs_something_keeps_up_with_many_of_them():
-    class Costly(Watching):
+def test_a_sink_that_takes_time_keeps_up_with_many_busy_readers():
+    class Costly(QueueRecordingSink):
         async def write(self, batch):
             asyncio.get_running_loop().suspend(0.002)
             await super().write(batch)
@@ -232,7 +232,7 @@ def test_f1_a_sink_that_costs_something_keeps_up_with_many_of_them():
     assert sink.most_queued <= 20 * 5 * 10
 
 
-def test_poisoned_records_are_written_before_the_records_behind_them_and_move_the_position():  # S7
+def test_bad_records_are_written_before_the_records_behind_them_and_move_the_position():  # S7
     async def job():
         scene = Scene()
         poison = PoisonedRecord(0, UserRecord(b"?", "0"), "why")

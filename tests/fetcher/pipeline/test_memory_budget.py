@@ -32,7 +32,7 @@ def test_a_first_read_gets_a_fair_share():
     assert MemoryBudget(LARGE).reserve_read(entry(), readers=1_000) == 65_536
 
 
-def test_a_marker_in_the_queue_is_no_reason_to_wait():
+def test_a_read_does_not_wait_because_of_a_queued_marker():
     budget, one = MemoryBudget(LIMITS), entry()
     one.push(marker())
     budget.used = 1_000_000
@@ -51,7 +51,7 @@ def test_a_shard_with_records_queued_waits_when_the_budget_is_used_up():
     assert budget.reserve_read(one, readers=1) == 0
 
 
-def test_a_held_shard_borrows_nothing():
+def test_a_held_shard_gets_no_extra_memory():
     budget = MemoryBudget(LIMITS)
     one = full_entry(budget)
     one.held_since = 1.0
@@ -59,14 +59,14 @@ def test_a_held_shard_borrows_nothing():
     assert budget.reserve_read(one, readers=1) == 0
 
 
-def test_a_shard_has_a_bound_of_records():
+def test_a_shard_queues_a_limited_number_of_records():
     budget = MemoryBudget(BudgetLimits(10**9, 10**9, 8))
 
     assert budget.reserve_read(full_entry(budget, records=7), readers=1) > 0
     assert budget.reserve_read(full_entry(budget, records=8), readers=1) == 0
 
 
-def test_a_reservation_becomes_what_the_read_brought():
+def test_a_reservation_is_replaced_by_the_bytes_that_arrived():
     budget, one = MemoryBudget(LIMITS), entry()
     one.expected_bytes = 1_000
     budget.reserve_read(one, 1)
@@ -85,7 +85,7 @@ def test_repeated_requests_reserve_once():
     assert budget.used == 2_000
 
 
-def test_a_silent_shard_reserves_less_and_less():
+def test_a_silent_shard_reserves_less_with_each_read():
     budget, one = MemoryBudget(LIMITS), entry()
     one.expected_bytes = 1_000
     for _ in range(12):
@@ -96,7 +96,7 @@ def test_a_silent_shard_reserves_less_and_less():
     assert budget.used == 0
 
 
-def test_who_has_records_queued_gets_what_is_reserved_and_no_more():
+def test_a_shard_with_queued_records_may_read_only_what_is_reserved():
     """Otherwise a thousand shards, each with a fair share on top of its queue, would use nearly twice the budget."""
     budget = MemoryBudget(LARGE)
     one = full_entry(budget)
@@ -106,7 +106,7 @@ def test_who_has_records_queued_gets_what_is_reserved_and_no_more():
     assert room == one.reserved_bytes == 100_000
 
 
-def test_first_reads_are_reserved_for():
+def test_first_reads_reserve_their_memory():
     """A thousand reads are in flight when the first one returns: the memory for them is not given away."""
     budget, entries = MemoryBudget(LARGE), [entry(str(number)) for number in range(10)]
     for one in entries:
@@ -116,7 +116,7 @@ def test_first_reads_are_reserved_for():
 
 
 @given(st.integers(2, 40), st.integers(1, 50))
-def test_shards_that_fill_what_they_are_given_end_at_the_budget(shards, records):
+def test_shards_that_use_all_they_may_read_stay_within_the_budget(shards, records):
     limits = BudgetLimits(subtask_bytes=shards * 65_536, shard_bytes=10**9, shard_records=10**9)
     budget = MemoryBudget(limits)
     entries = [entry(str(number)) for number in range(shards)]

@@ -51,7 +51,7 @@ async def scene(**given):
     await asyncio.gather(*made.tasks.values(), return_exceptions=True)
 
 
-async def test_a_shard_that_emptied_its_queue_gets_room():
+async def test_a_shard_with_an_empty_queue_gets_memory():
     async with scene() as s:
         s.full("a")
         await s.waits("a")
@@ -60,7 +60,7 @@ async def test_a_shard_that_emptied_its_queue_gets_room():
         assert s.has_room() == {"a"}
 
 
-async def test_freed_bytes_go_to_the_lowest_head_and_stop_where_they_end():
+async def test_freed_bytes_are_granted_from_the_lowest_next_watermark_on_until_they_are_used_up():
     async with scene(subtask_batches=3) as s:
         s.full("other"), s.full("late", head=50), s.full("early", head=10)
         await s.waits("late")
@@ -71,7 +71,7 @@ async def test_freed_bytes_go_to_the_lowest_head_and_stop_where_they_end():
         assert s.has_room() == {"early"}
 
 
-async def test_a_held_shard_gets_none_of_what_others_free():
+async def test_a_held_shard_gets_no_memory_that_others_free():
     async with scene() as s:
         s.full("other"), s.full("held")
         s.entries["held"].held_since = 1.0
@@ -94,7 +94,7 @@ async def test_a_held_shard_is_tried_again_with_its_own_emission():
         assert s.has_room() == {"held"}
 
 
-async def test_the_heartbeat_finds_what_changed_without_an_emission():
+async def test_the_heartbeat_grants_memory_that_became_free_without_an_emission():
     async with scene(subtask_batches=4) as s:
         held = s.full("held")
         held.held_since = 1.0
@@ -107,7 +107,7 @@ async def test_the_heartbeat_finds_what_changed_without_an_emission():
         assert s.has_room() == {"held"}
 
 
-async def test_a_cancelled_reader_gets_no_memory_and_stops_no_other():
+async def test_a_cancelled_reader_gets_no_memory_and_delays_no_other():
     async with scene(subtask_batches=3) as s:
         s.full("other"), s.full("late", head=50), s.full("early", head=10)
         await s.waits("late")
@@ -121,7 +121,7 @@ async def test_a_cancelled_reader_gets_no_memory_and_stops_no_other():
         assert s.budget.used == used  # what "other" freed is reserved for "late"
 
 
-async def test_an_emission_costs_the_same_however_many_are_held():
+async def test_the_cost_of_an_emission_does_not_depend_on_the_number_of_held_shards():
     async with scene(subtask_batches=1_000) as s:
         looked = 0
         s.full("busy")

@@ -21,7 +21,7 @@ HELD, POISONED, SILENT, REFUSED = range(4)
 BUSY = range(4, SHARDS)
 
 
-class Watching(Sink):
+class CountingSink(Sink):
     """Counts the records of each shard, and the time of the last busy one."""
 
     def __init__(self) -> None:
@@ -35,12 +35,12 @@ class Watching(Sink):
             self.last_at = asyncio.get_running_loop().time()
 
 
-def delivered(publisher: str, *troubled: int, **properties: object) -> Watching:
+def delivered(publisher: str, *troubled: int, **properties: object) -> CountingSink:
     """What arrives while 100 shards are written to for 10 s and some of them fail."""
     return run_virtual(_delivered(publisher, troubled, properties))
 
 
-async def _delivered(publisher: str, troubled: tuple[int, ...], properties: dict[str, object]) -> Watching:
+async def _delivered(publisher: str, troubled: tuple[int, ...], properties: dict[str, object]) -> CountingSink:
     account = Account(VirtualClock(), "us-east-1", Delays(consumer=0), None)
     stream = account.create_stream("orders", SHARDS)
     rules = {SILENT: f"silence@{_id(SILENT)},slow@{_id(SILENT)}~100000", REFUSED: f"throttle@{_id(REFUSED)}"}
@@ -61,7 +61,7 @@ async def _delivered(publisher: str, troubled: tuple[int, ...], properties: dict
             **properties,
         }
     )
-    sink = Watching()
+    sink = CountingSink()
     fetcher = fetcher_over(MemoryTransport(account), given, sink, VirtualClock())
     await fetcher.open()
     running = asyncio.create_task(fetcher.run_bounded(Bounds(max_time=60)))

@@ -61,7 +61,7 @@ async def test_silence_at_the_tip_makes_a_shard_idle():  # W3
     assert scene.entry.idle
 
 
-async def test_silent_events_of_a_subscription_do_so_too():  # W3, F6
+async def test_empty_events_of_a_subscription_make_a_shard_idle_too():  # W3, F6
     scene = Scene()
     for _ in range(3):
         await scene.put(marker())
@@ -88,7 +88,7 @@ async def test_an_empty_read_behind_the_tip_is_no_silence():  # W3
     assert scene.entry.tip_ms is None
 
 
-async def test_minus_one_waits_for_ever():  # W2
+async def test_with_an_interval_of_minus_one_a_shard_is_never_idle():  # W2
     scene = Scene(idle_interval_ms=-1)
     for _ in range(100):
         await scene.put(watermarked())
@@ -126,7 +126,7 @@ async def test_a_full_queue_waits_until_something_was_emitted():  # P6
     assert await waiting == 1_000
 
 
-async def test_a_cancelled_wait_leaves_no_trace():  # R3
+async def test_a_cancelled_wait_reserves_nothing():  # R3
     scene = Scene(budget=1_000)
     waiting = asyncio.create_task(scene.put(watermarked(1, 2)))
     await asyncio.sleep(0)
@@ -139,7 +139,7 @@ async def test_a_cancelled_wait_leaves_no_trace():  # R3
     assert scene.entry.read_grant is None
 
 
-def test_an_end_with_records_queued_drains_first():  # S2
+def test_a_shard_that_ends_with_queued_records_drains_first():  # S2
     scene = Scene()
     scene.entry.push(watermarked(1))
     scene.queues.output_for(scene.entry).end([shard("child", "a")])
@@ -148,7 +148,7 @@ def test_an_end_with_records_queued_drains_first():  # S2
     assert scene.children == [shard("child", "a")]
 
 
-def test_an_end_with_nothing_queued_is_the_end():  # S2
+def test_a_shard_that_ends_with_an_empty_queue_has_ended():  # S2
     scene = Scene()
     scene.queues.output_for(scene.entry).end([])
 
@@ -180,7 +180,7 @@ async def test_a_shard_that_was_read_to_its_end_reserves_nothing():  # P6
     assert scene.queues.used_bytes == batch.held_bytes
 
 
-async def test_the_read_that_ends_a_shard_is_no_tip():
+async def test_the_last_read_of_a_closed_shard_is_not_at_the_tip():
     scene = Scene()
     await scene.put(replace(watermarked(1), child_shards=(shard("b"),)))
 

@@ -8,7 +8,7 @@ from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 from fakes.shard_entries import StoppedClock
 
 
-class SleepyClock(StoppedClock):
+class SleepingClock(StoppedClock):
     """A machine's clocks: `sleep` stops the monotonic one."""
 
     slept = 0.0
@@ -33,8 +33,8 @@ def test_a_gap_is_detected_once_by_the_first_check():
     assert made.lost_seconds == 60 - TICK_SECONDS
 
 
-def test_a_machine_that_slept_shows_it_on_the_wall_clock_only():
-    clock = SleepyClock()
+def test_the_sleep_of_a_machine_shows_on_the_wall_clock_only():
+    clock = SleepingClock()
     made, gaps = suspension(clock)
     clock.slept += 3_600
     clock.seconds += 0.1
@@ -44,7 +44,7 @@ def test_a_machine_that_slept_shows_it_on_the_wall_clock_only():
 
 
 def test_a_wall_clock_set_back_is_no_gap():
-    clock = SleepyClock()
+    clock = SleepingClock()
     made, gaps = suspension(clock)
     clock.slept -= 3_600
     made.check()
@@ -52,7 +52,7 @@ def test_a_wall_clock_set_back_is_no_gap():
     assert gaps == []
 
 
-def test_between_runs_nothing_is_lost():
+def test_the_time_between_runs_is_not_lost_time():
     clock = StoppedClock()
     made, gaps = suspension(clock)
     clock.seconds += 60
@@ -87,13 +87,13 @@ async def ticks(seconds, starve=0.0):
     return made.lost_seconds, gaps
 
 
-def test_a_process_that_runs_loses_nothing():
+def test_a_running_process_loses_no_time():
     lost, gaps = run_virtual(ticks(20))
 
     assert (round(lost, 3), gaps) == (0, [])
 
 
-def test_a_quota_of_10_ms_in_100_shows_no_gap_and_yet_time_is_lost():
+def test_a_cpu_quota_of_10_ms_in_100_shows_no_gap_but_lost_time():
     lost, gaps = run_virtual(ticks(20, starve=0.087))
 
     assert gaps == []

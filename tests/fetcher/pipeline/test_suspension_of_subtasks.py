@@ -14,7 +14,7 @@ from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
 IDLE = {"flink.shard.idle.interval": 10_000, "flink.watermark.lookahead.millis": 1_000}
 
 
-class Listening(InProcessTracker):
+class RecordingTracker(InProcessTracker):
     """Records calls with their time."""
 
     def __init__(self):
@@ -33,7 +33,7 @@ class Job:
     """One shard whose responses take 100 ms; a test suspends the process."""
 
     def __init__(self, source=None):
-        self.source, self.sink, self.tracker = source or ScriptedSource(), RecordingSink(), Listening()
+        self.source, self.sink, self.tracker = source or ScriptedSource(), RecordingSink(), RecordingTracker()
         self.source.travel = 0.1
         if source is None:
             self.source.add("a", 5)
@@ -71,7 +71,7 @@ def test_a_response_from_before_a_suspension_makes_no_shard_idle(silent_for):
     assert [time for _, time in job.sink.rows] == [5, 500]
 
 
-def test_a_shard_that_was_idle_is_read_before_it_is_called_idle_again():
+def test_a_shard_that_was_idle_is_read_before_it_counts_as_idle_again():
     job = Job()
 
     async def script(loop, fetcher):
@@ -90,7 +90,7 @@ def test_a_shard_that_was_idle_is_read_before_it_is_called_idle_again():
     assert 2 <= first_idle <= 4, "once two seconds of silence were seen anew"
 
 
-def test_it_refreshes_the_global_watermark_before_it_holds_back():  # W7
+def test_the_global_watermark_is_refreshed_before_a_shard_is_held_back():  # W7
     source = ScriptedSource()
     source.add("ahead", *range(0, 100_000, 1_000))
     source.add("low", 0)
@@ -110,7 +110,7 @@ def test_it_refreshes_the_global_watermark_before_it_holds_back():  # W7
     assert job.run(script) < 0.1
 
 
-def test_suspension_is_no_evidence_of_silence():
+def test_suspended_time_does_not_count_as_silence():
     job = Job()
 
     async def script(loop, fetcher):
@@ -135,7 +135,7 @@ def seconds_until_idle(starve):
     return Job().run(script)
 
 
-def test_a_starved_process_judges_later_not_earlier():
+def test_in_a_starved_process_a_shard_becomes_idle_later_not_earlier():
     healthy, starved = seconds_until_idle(0), seconds_until_idle(0.087)
 
     assert healthy >= 10

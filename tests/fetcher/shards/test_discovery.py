@@ -17,14 +17,14 @@ from fakes.shard_entries import shard
 
 
 class Lister:
-    """Returns, or raises, one result after the other; the last one for ever."""
+    """Returns or raises one result after the other, and then the last one again and again."""
 
     def __init__(self, *answers):
         self.answers = list(answers)
-        self.asked = []
+        self.requests = []
 
     async def list_shards(self, stream, after=None):
-        self.asked.append((asyncio.get_running_loop().time(), stream))
+        self.requests.append((asyncio.get_running_loop().time(), stream))
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
             raise answer
@@ -53,37 +53,37 @@ def test_shards_are_listed_in_the_interval():
     over, found, _ = discover_for(3.5, lister)
 
     assert not over
-    assert lister.asked == [(1, "s"), (2, "s"), (3, "s")]
+    assert lister.requests == [(1, "s"), (2, "s"), (3, "s")]
     assert found == [("s", [shard()])] * 3
 
 
 @pytest.mark.parametrize(
-    "trouble",
+    "error",
     [
         ThrottledError("ListShards", "LimitExceededException", "slow down"),
         FatalKinesisError("ListShards", "AccessDeniedException", "no"),
         RetriesExhaustedError("ListShards"),
     ],
 )
-def test_a_failed_listing_is_logged_and_repeated(trouble, caplog):
-    over, found, _ = discover_for(2.5, Lister(trouble, [shard()]))
+def test_a_failed_listing_is_logged_and_repeated(error, caplog):
+    over, found, _ = discover_for(2.5, Lister(error, [shard()]))
 
     assert not over
     assert len(found) == 1
     assert "shards of s" in caplog.text
 
 
-def test_the_last_deleted_stream_ends_it():
+def test_discovery_ends_with_the_last_deleted_stream():
     lister = Lister(StreamNotFoundError("s"), [shard()], StreamNotFoundError("t"))
     over, found, discovery = discover_for(10, lister, ("s", "t"))
 
     assert over
     assert discovery.all_deleted
     assert [stream for stream, _ in found] == ["t"]
-    assert [stream for _, stream in lister.asked] == ["s", "t", "t"]
+    assert [stream for _, stream in lister.requests] == ["s", "t", "t"]
 
 
-def test_it_can_be_off():
+def test_discovery_can_be_turned_off():
     over, found, _ = discover_for(10, Lister([shard()]), interval_ms=-1)
 
     assert over

@@ -14,11 +14,11 @@ def test_time_between_empty_reads_adds_up():
     assert observed(10.0, 10.2, 11.5).observed_ms == 1_500
 
 
-def test_one_read_is_no_interval():
+def test_one_empty_read_is_not_enough():
     assert observed(10.0).observed_ms == 0
 
 
-def test_a_long_gap_was_not_observed():
+def test_a_long_gap_counts_only_in_part():
     assert observed(0.0, 3600.0).observed_ms == MAX_CREDIT_SECONDS * 1000
 
 
@@ -31,7 +31,7 @@ def test_a_record_resets_the_timer():  # W4
     assert timer.observed_ms == 0
 
 
-def test_an_interruption_keeps_the_evidence_and_credits_nothing_since():
+def test_an_interruption_keeps_the_observed_time_and_the_time_until_the_next_read_does_not_count():
     timer = observed(0.0, 5.0)
     timer.on_interruption()
     timer.on_empty_read(8.0)
@@ -40,7 +40,7 @@ def test_an_interruption_keeps_the_evidence_and_credits_nothing_since():
     assert timer.observed_ms == 6_000
 
 
-def test_time_that_the_process_lost_is_not_credited():  # W3
+def test_time_that_the_process_lost_does_not_count():  # W3
     timer = IdlenessTimer()
     timer.on_empty_read(0.0, lost=0.0)
     timer.on_empty_read(5.0, lost=4.0)
@@ -63,7 +63,7 @@ def test_after_a_suspension_an_older_response_makes_no_shard_idle():  # W3
     assert not timer.is_idle(10_000)
 
 
-def test_after_a_suspension_two_seconds_of_new_silence_confirm_the_old():  # W3
+def test_after_a_suspension_a_shard_is_idle_again_after_two_seconds_of_silence():  # W3
     timer = observed(0.0, 5.0, 10.0)
     timer.on_suspension()
     for moment in (600.0, 601.0, 602.0):

@@ -95,7 +95,7 @@ def test_two_subtasks_share_the_shards_and_the_ends_of_parents():  # S2, S9
     assert sorted(sinks[1].rows) == [("a1", 1), ("a3", 3), ("a5", 5), ("child", 77)]
 
 
-def test_a_shard_has_not_ended_while_its_last_write_is_going_on():  # S2
+def test_a_shard_has_not_ended_while_its_last_batch_is_being_written():  # S2
     source, sink = ScriptedSource(per_read=1, latency=1.0), RecordingSink(cost=5.0)
     source.add("parent", 1)
 
@@ -118,7 +118,7 @@ def test_a_shard_has_not_ended_while_its_last_write_is_going_on():  # S2
 
 
 @pytest.mark.parametrize("discovery_ms", [100, 1_000_000])
-def test_a_child_that_both_the_parent_and_a_listing_tell_of_is_read_once(discovery_ms):  # S3
+def test_a_child_that_both_its_parent_and_a_listing_name_is_read_once(discovery_ms):  # S3
     source, sink = ScriptedSource(latency=1.0), RecordingSink()
     source.add("a", *range(20))
 

@@ -14,7 +14,7 @@ from fakes.shard_entries import entry, marker, watermarked
 @given(
     st.lists(st.lists(st.integers(0, 9), max_size=6), max_size=6), st.lists(st.integers(1, 4), min_size=60, max_size=60)
 )
-def test_whatever_is_pushed_is_popped_once_in_order_with_its_bytes(batches, counts):
+def test_every_pushed_record_is_popped_once_in_order_with_its_bytes(batches, counts):
     one, pushed, popped, freed = entry(), 0, [], 0
     for times in batches:
         batch = watermarked(*times, first=pushed)
@@ -60,7 +60,7 @@ def test_a_record_after_a_marker_makes_its_continuation_obsolete():  # F6
     assert one.state.continuation is None
 
 
-def test_a_batch_that_became_nothing_still_moves_the_position():  # P1, S7
+def test_a_batch_whose_records_were_all_dropped_moves_the_position():  # P1, S7
     one = entry()
     one.advance(replace(watermarked(), read_position=SequenceNumber("4")), 5)
 
@@ -89,7 +89,7 @@ def test_an_idle_shard_counts_again_when_records_are_queued_but_not_for_a_marker
     assert one.is_active
 
 
-def test_dropping_the_queue_gives_every_byte_back():
+def test_dropping_the_queue_frees_every_byte():
     one = entry()
     one.push(watermarked(1, 2))
     one.reserved_bytes = 100
@@ -99,7 +99,7 @@ def test_dropping_the_queue_gives_every_byte_back():
     assert (one.queued_bytes, one.queued_records, one.reserved_bytes, len(one.queue)) == (0, 0, 0, 0)
 
 
-def test_markers_in_a_row_count_once():  # P6
+def test_of_several_markers_in_a_row_one_is_kept():  # P6
     one = entry()
     one.push(watermarked(1))
     one.push(marker("7"))

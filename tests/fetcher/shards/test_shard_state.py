@@ -57,6 +57,6 @@ def test_inside_an_aggregate_the_rest_of_the_record_comes_first():  # P2
     "entries",
     [{}, {"start": "NOWHERE"}, {"start": 5}, {"start": "LATEST", "position": 1, "subSequenceNumber": "x"}, None],
 )
-def test_what_does_not_fit_is_a_state_error(entries):
+def test_an_invalid_state_is_a_state_error(entries):
     with pytest.raises(StateError, match="cannot be read"):
         ShardState.from_json(entries)

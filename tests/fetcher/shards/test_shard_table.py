@@ -38,7 +38,7 @@ def test_children_wait_for_both_parents():  # S2
     assert made.parents_finished(shard("c", "a", "b"))
 
 
-def test_the_state_says_which_shards_wait():  # S5
+def test_the_state_has_which_shards_wait():  # S5
     made = table(shard("a"), shard("b", "a"))
     made["s/a"].stage = ShardStage.READING
 
@@ -46,7 +46,7 @@ def test_the_state_says_which_shards_wait():  # S5
 
 
 @pytest.mark.parametrize(("finished", "may_start"), [((), False), (("s/a",), True)])
-def test_a_parent_elsewhere_is_finished_when_it_is_announced(finished, may_start):  # S2
+def test_a_parent_in_another_subtask_is_finished_when_it_is_announced(finished, may_start):  # S2
     made = ShardTable(lambda key: key in finished)
     made.add_listed([shard("a")])
 
@@ -60,7 +60,7 @@ def test_a_parent_that_a_listing_leaves_out_is_finished():  # past retention
     assert made.parents_finished(shard("b", "a"))
 
 
-def test_a_parent_that_was_not_listed_yet_is_waited_for():  # S2: the other parent's end named the child first
+def test_a_child_waits_for_a_parent_that_was_not_listed_yet():  # S2: the other parent's end named the child first
     made = table(shard("a"), shard("c", "a", "b"))
     made["s/a"].stage = ShardStage.ENDED
     made.update_listing("s", [shard("a")])
@@ -84,7 +84,7 @@ def test_a_parent_of_another_subtask_counts_too():  # W5
     made.add_listed([shard("b"), shard("c", "a", "b")])
 
     assert made.inherited_watermark(shard("c", "a", "b"), {"s/b": 20}.get) == 20
-    assert made.inherited_watermark(shard("c", "x"), lambda key: 7) is None, "past retention: nobody can tell"
+    assert made.inherited_watermark(shard("c", "x"), lambda key: 7) is None, "past retention: unknown"
 
 
 class TestExpired:  # S5
@@ -124,8 +124,8 @@ class TestExpired:  # S5
 
         assert made.update_listing("t", []) == []
 
-    def test_a_listing_older_than_the_one_before_takes_nothing_away(self):
-        """ListShards is consistent only eventually; a removed shard would be new again, and read from its start."""
+    def test_a_listing_older_than_the_previous_one_removes_nothing(self):
+        """ListShards is eventually consistent. A shard removed too early would be found again and read from its start."""
         old, young = shard("shardId-000000000000"), shard("shardId-000000000001", "shardId-000000000000")
         made = table(old, young)
         made.update_listing("s", [old, young])

@@ -60,7 +60,7 @@ def test_exactly_the_records_below_the_emit_limit_are_selected_the_lowest_first(
     assert entries
 
 
-def test_a_shard_without_a_value_holds_the_others():  # W2
+def test_a_shard_without_a_watermark_holds_the_others():  # W2
     made = alignment(1_000)
     queued(made, "a", 5)
     made.update(entry("silent"))
@@ -87,7 +87,7 @@ def test_a_silent_shard_holds_at_its_last_watermark():
     assert made.select_next()[1] == 2
 
 
-def test_the_next_record_raises_what_is_reported():  # W1
+def test_the_next_record_raises_the_reported_watermark():  # W1
     tracker = InProcessTracker()
     made = alignment(0, tracker)
     queued(made, "a", 90, watermark=3)
@@ -119,7 +119,7 @@ class UnreachableTracker(InProcessTracker):
     is_reachable = False
 
 
-def test_a_reachable_tracker_without_a_value_is_waited_for():  # W2, W10
+def test_a_reachable_tracker_without_a_global_watermark_holds_every_shard():  # W2, W10
     clock = StoppedClock()
     made = alignment(10, InProcessTracker(parallelism=2), clock)
     queued(made, "a", 5, 16)
@@ -180,7 +180,7 @@ def test_a_suspension_is_detected_before_the_trackers_silence_is_judged():  # W1
     assert made.select_next() is None
 
 
-def test_a_bound_is_a_ceiling_of_its_own():
+def test_an_event_time_bound_limits_the_emission_by_itself():
     made = alignment()
     made.until_event_time = 7
     one = queued(made, "a", 5, 7, 8)

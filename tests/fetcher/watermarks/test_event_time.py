@@ -103,7 +103,7 @@ def test_idle_interval_off_waits_for_every_shard_until_it_has_records():  # W2
     held, metrics = run_virtual(job())
 
     assert held == 7
-    assert len(sink.rows) == 101, "the silent shard's own record is held now, the others went on"
+    assert len(sink.rows) == 101, "the silent shard's own record is held now, the others were emitted"
     assert metrics["shards"]["s/silent"]["held"] or sink.rows[-1][0] == "busy"
 
 
@@ -135,7 +135,7 @@ def test_a_new_child_far_ahead_is_emitted_when_the_others_are_idle_or_catch_up()
     assert len(sink.rows) == 10 + 40 + 1
 
 
-def test_failing_reads_are_no_evidence_of_silence():  # W3
+def test_failing_reads_do_not_count_as_silence():  # W3
     source, sink = ScriptedSource(), RecordingSink()
     source.add("busy", *range(0, 100_000, 1_000))
     source.add("stuck", 0, 1)

@@ -18,7 +18,7 @@ def local(**watermarks):
 
 
 @given(st.lists(st.tuples(SHARDS, st.none() | st.integers(0, 50)), max_size=10))
-def test_it_never_falls_nor_passes_emitted_or_global(steps):
+def test_the_watermark_never_falls_and_is_never_above_an_emitted_or_the_global_one(steps):
     made, told, known = LocalWatermark(), [], {}
     for shards, global_watermark in steps:
         for shard_id, (watermark, is_idle) in shards.items():
@@ -34,19 +34,19 @@ def test_it_never_falls_nor_passes_emitted_or_global(steps):
     assert told == sorted(set(told))
 
 
-def test_it_is_the_lowest_emitted_watermark():
+def test_the_watermark_is_the_lowest_emitted_one():
     assert local(a=5, b=3).advance(100) == 3
 
 
-def test_it_waits_for_the_first_global_value():
+def test_there_is_none_before_the_first_global_watermark():
     assert local(a=5).advance(None) is None
 
 
-def test_a_shard_that_has_emitted_nothing_holds_it():  # W2
+def test_a_shard_that_has_emitted_nothing_holds_the_watermark():  # W2
     assert local(a=5, b=None).advance(100) is None
 
 
-def test_what_is_queued_is_not_emitted():
+def test_queued_records_do_not_count():
     made, one = LocalWatermark(), entry("a", watermark=5)
     one.push(watermarked(90))
     made.update(one)

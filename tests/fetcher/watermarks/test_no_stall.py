@@ -101,7 +101,7 @@ def test_idle_interval_off_waits_with_a_warning_until_the_silent_shard_has_recor
 
 
 @pytest.mark.parametrize("idle_interval", [-1, 5_000])
-def test_a_lookahead_of_0_is_strict_order_and_ends(idle_interval):
+def test_a_lookahead_of_0_writes_in_strict_order_and_does_not_stall(idle_interval):
     source = skewed()
     for name in ("sparse", "medium", "dense"):
         source.close_shard(name)
@@ -113,7 +113,7 @@ def test_a_lookahead_of_0_is_strict_order_and_ends(idle_interval):
     assert (len(rows), queued) == (30 + 300 + 3_000, 0)
 
 
-def test_a_lookahead_below_the_disorder_ends():
+def test_a_lookahead_below_the_disorder_does_not_stall():
     properties = {
         "flink.watermark.lookahead.millis": 10,
         "flink.watermark.outoforderness.millis": 3_000,
@@ -124,7 +124,7 @@ def test_a_lookahead_below_the_disorder_ends():
     assert (len(rows), queued) == (29 + 285 + 2_850, 0)
 
 
-def test_a_lone_subtask_whose_gap_is_above_the_lookahead_goes_on():
+def test_a_single_subtask_continues_after_a_gap_above_the_lookahead():
     source = ScriptedSource()
     shard = source.add("a", 0)
 
@@ -138,7 +138,7 @@ def test_a_lone_subtask_whose_gap_is_above_the_lookahead_goes_on():
     assert (rows, queued) == ([("a", 0), ("a", 10**9), ("a", 2 * 10**9)], 0)
 
 
-def test_one_subtask_of_a_group_whose_others_have_left_goes_on():
+def test_a_subtask_continues_when_all_others_have_left():
     source, tracker = ScriptedSource(), InProcessTracker(parallelism=2, clock=StoppedClock())
     source.add("a", 0, 10**9)
 
@@ -162,7 +162,7 @@ def test_one_subtask_of_a_group_whose_others_have_left_goes_on():
 
 
 @pytest.mark.parametrize("idle_interval", [-1, 5_000])
-def test_a_new_child_far_ahead_ends(idle_interval):  # the connector's defects 4.4(3) and (4)
+def test_a_new_child_far_ahead_does_not_stall(idle_interval):  # the connector's defects 4.4(3) and (4)
     source = ScriptedSource()
     source.add("a", 0, 1_000)
 

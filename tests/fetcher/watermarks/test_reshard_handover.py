@@ -43,14 +43,14 @@ def test_a_parent_holds_until_the_owner_of_its_child_has_taken_it_over():
     assert scene.changed == [scene.a, scene.a]
 
 
-def test_its_own_child_takes_over_at_once():
+def test_a_child_in_the_same_subtask_takes_over_at_once():
     scene = Scene()
     scene.table.add(shard("c", "a"), ShardState(START)).stage = ShardStage.READING
 
     assert not scene.holds()
 
 
-def test_it_holds_at_most_for_the_tracker_timeout():
+def test_a_parent_holds_at_most_for_the_tracker_timeout():
     scene = Scene()
     scene.table.add_listed([shard("c", "a")])
     assert scene.holds()
@@ -65,10 +65,10 @@ def test_a_parent_that_waits_for_its_sibling_does_not_hold():  # W9 takes preced
     assert not scene.holds()
     scene.tracker.announce_finished({"s/b": 70})
 
-    assert scene.holds(), "now the child may start, and somebody must stand for it"
+    assert scene.holds(), "now the child may start, and a parent must hold the watermark for it"
 
 
-def test_children_that_were_not_listed_yet_are_waited_for():
+def test_a_parent_holds_while_its_children_were_not_listed_yet():
     scene = Scene()
     assert scene.holds()
     scene.handover.on_listing("s", [scene.a.shard])
@@ -89,7 +89,7 @@ def test_a_shard_of_a_finite_source_has_no_children():
     assert not Scene(closed=True).holds()
 
 
-def test_a_removed_shard_is_not_waited_for():
+def test_a_removed_shard_does_not_hold():
     scene = Scene()
     scene.table.remove("s/a")
     scene.handover.update()
@@ -111,7 +111,7 @@ async def _split_across_subtasks(source, sinks, seconds):
     return [fetcher.metrics() for fetcher in fetchers]
 
 
-def test_no_record_of_a_child_elsewhere_is_late():  # W5, W13
+def test_no_record_of_a_child_in_another_subtask_is_late():  # W5, W13
     source, sinks = ScriptedSource(per_read=10), (RecordingSink(), RecordingSink())
     source.add("a", *range(0, 1_000, 10))
     source.add("a-busy", *range(0, 100_000, 10))
@@ -125,7 +125,7 @@ def test_no_record_of_a_child_elsewhere_is_late():  # W5, W13
     assert [each["subtask"]["lateAfterIdle"] for each in metrics] == [0, 0]
 
 
-def test_a_child_elsewhere_begins_at_its_parents_watermark():
+def test_a_child_in_another_subtask_begins_at_its_parents_watermark():
     source, sinks = ScriptedSource(), (RecordingSink(), RecordingSink())
     source.add("a", *range(0, 1_000, 10))
     source.close_shard("a", source.add("b", parents=("a",)).shard)

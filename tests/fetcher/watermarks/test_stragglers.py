@@ -1,4 +1,4 @@
-"""W12: a shard far behind that blocks the whole job is shown by metrics, and excluded if the job is set so."""
+"""W12: a shard far behind that blocks the whole job is shown by metrics, and excluded if the job is configured so."""
 
 import asyncio
 import logging
@@ -42,7 +42,7 @@ def test_a_shard_further_behind_than_the_lag_is_excluded():
     assert scene.stragglers.max_watermark == 110
 
 
-def test_it_counts_again_once_it_has_caught_up():
+def test_a_shard_counts_again_once_it_has_caught_up():
     scene = Scene(100, late=9, ahead=110)
     scene.table["s/late"].push(watermarked(10))
     scene.stragglers.update()
@@ -51,7 +51,7 @@ def test_it_counts_again_once_it_has_caught_up():
     assert len(scene.changed) == 2
 
 
-def test_off_means_that_everybody_is_waited_for():
+def test_without_a_maximum_lag_no_shard_is_excluded():
     assert Scene(None, late=0, ahead=10**12).excluded == []
 
 
@@ -59,7 +59,7 @@ def test_a_shard_without_a_watermark_is_not_far_behind():  # W2
     assert Scene(100, silent=None, ahead=1_000).excluded == []
 
 
-def test_an_idle_shard_is_no_measure():
+def test_lag_is_not_measured_against_an_idle_shard():
     scene = Scene(100, late=9, ahead=1_000)
     scene.table["s/ahead"].idle = True
     scene.stragglers.update()
@@ -116,7 +116,7 @@ def test_slow_alignment_is_logged_once_a_minute(caplog):
     assert "waiting for shard s/behind; set flink.watermark.alignment.max.lag to exclude" in warnings[0]
 
 
-def test_max_lag_lets_the_others_go_and_reads_the_one_behind_to_its_end():
+def test_max_lag_lets_the_others_continue_and_the_straggler_is_read_to_its_end():
     sink = RecordingSink()
     metrics = run_for(100, {"flink.watermark.alignment.max.lag": HOUR}, sink)
 
@@ -125,7 +125,7 @@ def test_max_lag_lets_the_others_go_and_reads_the_one_behind_to_its_end():
     assert metrics["subtask"]["excludedShards"] == 1
     assert metrics["shards"]["s/behind"]["lateAfterIdle"] > 0
     first_now = next(index for index, (name, _) in enumerate(sink.rows) if name == "now")
-    assert first_now < 300, "they go on at once"
+    assert first_now < 300, "the others continue at once"
 
 
 def test_an_excluded_shard_takes_turns_with_the_others():  # P7
