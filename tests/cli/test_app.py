@@ -14,7 +14,7 @@ BAD = {
     "tail x -p =b": f"option '-p' has the value '=b'; {PAIR}",
     "tail x -p my.password:s3cr3t": f"option '-p' has the value '******'; {PAIR}",
     "tail x --properties nowhere.properties": (
-        "property 'file' has the value 'nowhere.properties'; No such file or directory; "
+        "setting 'file' has the value 'nowhere.properties'; No such file or directory; "
         "valid: a readable Java properties file in UTF-8"
     ),
     "local --stream orders": (

@@ -1,10 +1,10 @@
-"""Commands that end by a signal."""
+"""How a command ends: by a signal, or with one line for an error."""
 
 import asyncio
 import os
 import signal
 
-from recordpublisher.cli.execution import run_until_signal
+from recordpublisher.cli.execution import exit_code, one_line, run_until_signal
 
 
 def test_signals_while_it_closes_do_not_break_off_the_closing():
@@ -22,3 +22,11 @@ def test_signals_while_it_closes_do_not_break_off_the_closing():
 
     assert run_until_signal(work()) is None
     assert closed == [True]
+
+
+def test_a_missing_extra_is_one_sentence():
+    error = ImportError("the demo needs pyspark: pip install 'recordpublisher[demo]'")
+
+    assert one_line(error) == "the demo needs pyspark: pip install 'recordpublisher[demo]'"
+    assert exit_code(error) == 2
+    assert one_line(ImportError("No module named 'x'")) == "ImportError: No module named 'x'"

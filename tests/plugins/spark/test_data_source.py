@@ -208,9 +208,9 @@ def test_event_times_of_a_batch_lie_within_the_lookahead(spark, kinesis, tmp_pat
         ({"flink.stream.recordpublisher": "EFO"}, "flink.stream.efo.consumername"),
         ({"flink.shard.getrecords.maxrecordcount": "many"}, "has the value 'many'"),
         ({"metadataLocation": "hdfs://host/claims"}, "dynamodb://table/job"),
-        ({"mode": "realtime"}, "property 'mode' has the value 'realtime'; valid: BATCH, CONTINUOUS"),
+        ({"mode": "realtime"}, "setting 'mode' has the value 'realtime'; valid: BATCH, CONTINUOUS"),
         ({"mode": "continuous", "metadataLocation": "dynamodb://table/job"}, "a folder or s3://bucket/prefix"),
-        ({"stream": ","}, "property 'stream' is not set"),
+        ({"stream": ","}, "setting 'stream' is not set"),
     ],
 )
 def test_c2_bad_options_fail_when_the_stream_is_loaded(spark, kinesis, tmp_path, changed, words):

@@ -32,14 +32,14 @@ def test_the_number_of_tasks_follows_max_tasks_or_shards_per_task():
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"stream": ","}, "property 'stream' is not set"),
+        ({"stream": ","}, "setting 'stream' is not set"),
         ({"streams": "a,a"}, "every stream once"),
         ({"metadatalocation": "dynamodb://claims", "aws.region": "us-east-1"}, "dynamodb://table/job"),
         ({"mode": "realtime"}, "valid: BATCH, CONTINUOUS"),
         ({"mode": "continuous", "metadatalocation": "dynamodb://t/job"}, "valid: a folder or s3://bucket/prefix"),
         ({"mode": "continuous", "walrollinterval": "1"}, "'walRollInterval' has the value '1'"),
         ({"shardspertask": "0"}, "at least 1"),
-        ({"maxfetchtime": "soon"}, "property 'maxFetchTime' has the value 'soon'"),
+        ({"maxfetchtime": "soon"}, "setting 'maxFetchTime' has the value 'soon'"),
     ],
 )
 def test_c2_bad_values_name_option_value_and_what_is_valid(changed, words):

@@ -52,5 +52,5 @@ async def test_a_folder_that_cannot_be_written_is_an_error(tmp_path):
 
 
 def test_another_location_is_an_error_that_says_what_is_valid():
-    with pytest.raises(ConfigurationError, match=r"property 'metadataLocation'.*a folder or s3://bucket/prefix"):
+    with pytest.raises(ConfigurationError, match=r"setting 'metadataLocation'.*a folder or s3://bucket/prefix"):
         write_once_store_of("dynamodb://table/job", "metadataLocation", Properties())

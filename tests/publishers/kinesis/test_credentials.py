@@ -78,6 +78,16 @@ async def test_basic_is_the_default_when_both_keys_are_set():
     assert stub.token == "t"
 
 
+@pytest.mark.parametrize(
+    ("given", "missing"), [(".basic.accesskeyid", ".basic.secretkey"), (".basic.secretkey", ".basic.accesskeyid")]
+)
+async def test_one_basic_key_alone_names_the_other(given, missing):
+    async with service() as stub:
+        with pytest.raises(ConfigurationError) as raised:
+            await list_with(stub, **{given: "X"})
+    assert str(raised.value).startswith(f"property '{PREFIX}{missing}' is not set; needed beside {PREFIX}{given}")
+
+
 async def test_env_var_reads_the_environment_and_nothing_else(monkeypatch, tmp_path):
     (tmp_path / "credentials").write_text("[default]\naws_access_key_id=FILEKEY\naws_secret_access_key=s\n")
     async with service() as stub:

@@ -9,7 +9,7 @@ import typer
 
 from recordpublisher.publishers.errors import ConfigurationError
 
-from ..execution import print_error, run_until_signal
+from ..execution import arguments_as_options, print_error, run_until_signal
 from ..verbosity import Debug, Verbose
 
 
@@ -42,7 +42,8 @@ def local(
     from recordpublisher.local.faults.rules import parse_rules
 
     options = {"allow_remote": allow_remote, "faults": parse_rules(faults, "--faults"), "seed": seed}
-    run_until_signal(_serve(host, port, shards_by_stream(stream or []), options))
+    with arguments_as_options("port", "host"):
+        run_until_signal(_serve(host, port, shards_by_stream(stream or []), options))
 
 
 async def _serve(host: str, port: int, streams: dict[str, int], options: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ import typer
 
 from recordpublisher.publishers.errors import ConfigurationError
 
-from ..execution import print_error, run_until_signal
+from ..execution import arguments_as_options, print_error, run_until_signal
 from ..verbosity import Debug, Verbose
 
 VARIABLE = "RECORDPUBLISHER_TRACKER_TOKEN"
@@ -36,7 +36,8 @@ def tracker(
 
     The token can also be set in RECORDPUBLISHER_TRACKER_TOKEN.
     """
-    run_until_signal(_serve(host, port, token_of(token, token_file)))
+    with arguments_as_options("port", "host"):
+        run_until_signal(_serve(host, port, token_of(token, token_file)))
 
 
 async def _serve(host: str, port: int, token: str) -> None:

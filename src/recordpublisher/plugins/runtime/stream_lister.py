@@ -20,6 +20,7 @@ from recordpublisher.publishers.errors import (
     TransientError,
 )
 from recordpublisher.publishers.kinesis import KinesisClient
+from recordpublisher.publishers.kinesis.endpoint import region_of
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import ENDPOINT, LIST_SHARDS_RETRIES, REGION
@@ -165,7 +166,8 @@ class StreamLister:
                 raise
             endpoint = self._properties.value(ENDPOINT)
             key = (ENDPOINT if endpoint else REGION).key
-            value = endpoint or self._properties.value(REGION)
+            # the region may be that of an ARN, of the environment or of a profile
+            value = endpoint or region_of(self._properties, self._names.values())
             raise ConfigurationError(key, value, "one that can be reached", reason=str(error.__cause__)) from error
         self._has_succeeded = True
         return result

@@ -28,8 +28,8 @@ from ..properties.table import (
 
 
 def provider_name(properties: Properties) -> str:
-    """The provider's name: as set, else BASIC when both basic keys are set, else AUTO."""
-    has_basic = properties.is_set(ACCESS_KEY_ID) and properties.is_set(SECRET_KEY)
+    """The provider's name: as set, else BASIC when a basic key is set (which then needs the other), else AUTO."""
+    has_basic = properties.is_set(ACCESS_KEY_ID) or properties.is_set(SECRET_KEY)
     return (
         "BASIC" if has_basic and not properties.is_set(CREDENTIALS_PROVIDER) else properties.value(CREDENTIALS_PROVIDER)
     )
@@ -188,6 +188,8 @@ def _check_header_text(properties: Properties, declared: Property[str | None]) -
 def _required(properties: Properties, declared: Property[str | None]) -> str:
     value = properties.value(declared)
     if value is None:
-        reason = f"needed by {CREDENTIALS_PROVIDER.key}={provider_name(properties)}"
+        needed_by = CREDENTIALS_PROVIDER if properties.is_set(CREDENTIALS_PROVIDER) else None
+        other = SECRET_KEY if declared is ACCESS_KEY_ID else ACCESS_KEY_ID
+        reason = f"needed by {needed_by.key}={provider_name(properties)}" if needed_by else f"needed beside {other.key}"
         raise ConfigurationError(declared.key, None, declared.valid, reason=reason)
     return value

@@ -70,6 +70,16 @@ async def test_a_missing_table_is_created_for_records(uri, made):
     assert shown == [("shardId-0", "1", arrival, 1_700_000_000_500, b"a")]
 
 
+async def test_a_missing_right_is_told_without_the_statement(uri, made):
+    query(uri, "create role reader login")
+    try:
+        with pytest.raises(rp.ConfigurationError, match="permission denied for schema public") as raised:
+            await made(**{"flink.sink.sql.uri": uri.replace("tester@", "reader@")}).open(rp.SinkContext())
+    finally:
+        query(uri, "drop role reader")
+    assert "CREATE TABLE" not in str(raised.value)
+
+
 async def test_json_values_are_converted_to_the_types_of_columns(uri, made):
     query(uri, "create schema shop")
     query(

@@ -49,6 +49,15 @@ async def test_rows_are_committed_with_the_positions_and_never_before(path):  # 
     assert await sink_on(path).open(rp.SinkContext()) == [STATE]
 
 
+async def test_a_schema_that_is_missing_is_named_without_a_statement(path):
+    with pytest.raises(rp.ConfigurationError) as raised:
+        await sink_on(path, **{"flink.sink.sql.table": "shop.orders"}).open(rp.SinkContext())
+
+    assert str(raised.value).startswith(
+        "property 'flink.sink.sql.table' has the value 'shop.orders'; there is no schema 'shop'; there are main; valid:"
+    )
+
+
 async def test_a_start_that_was_replaced_commits_nothing(path):  # S6
     sleeper, successor = sink_on(path), sink_on(path)
     await sleeper.open(rp.SinkContext())

@@ -27,8 +27,12 @@ class TargetTable:
     """Owns the table's description. `name` may begin with a schema."""
 
     def __init__(self, connection: Connection, name: str) -> None:
-        """Find the table or create it. Raises: ConfigurationError for a table without columns."""
+        """Find the table or create it. Raises: ConfigurationError for a table without columns, or of a schema that does not exist."""
         schema, _, table = name.rpartition(".")
+        schemas = inspect(connection).get_schema_names() if schema else []
+        if schema and schema not in schemas:
+            reason = f"there is no schema '{schema}'; there are {', '.join(sorted(schemas))}"
+            raise ConfigurationError(SQL_TABLE.key, name, "a table, or a schema that exists and a table", reason=reason)
         metadata = MetaData(schema=schema or None)
         if inspect(connection).has_table(table, schema=schema or None):
             self.table = Table(table, metadata, autoload_with=connection)

@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, OperationalError
+from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, OperationalError, ProgrammingError
 
-from recordpublisher.publishers.errors import TransientError
-from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.errors import ConfigurationError, TransientError
+from recordpublisher.publishers.properties.properties import Properties, mask_passwords
 from recordpublisher.publishers.properties.table import SQL_RETRIES
 from recordpublisher.publishers.retry import call_with_retries
 
@@ -36,6 +36,7 @@ class Database:
         Raises: ConfigurationError.
         """
         self.session_name = ""
+        self._key, self._shown_uri = key, mask_passwords(uri)
         self._engine = engine_of(uri, key)
         on_connect(self._engine, self._name_session)
         self._policy = SQL_RETRIES.policy(properties)
@@ -77,6 +78,10 @@ class Database:
         except DBAPIError as error:
             if error.connection_invalidated or isinstance(error, (OperationalError, InterfaceError, InternalError)):
                 raise TransientError("the transaction", type(error.orig).__name__, _message(error)) from error
+            if isinstance(error, ProgrammingError):
+                valid = "a database in which the tables can be created and written"
+                reason = str(error.orig).partition("\n")[0]  # what follows is the statement
+                raise ConfigurationError(self._key, self._shown_uri, valid, reason=reason) from error
             raise
 
 
