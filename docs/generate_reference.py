@@ -98,14 +98,14 @@ def _classification() -> str:
     rows = [
         ("throttling", translation.THROTTLED, "`ThrottledError`", errors.Remedy.RETRY),
         (
-            "the service's own trouble, and every status from 500",
+            "errors of the service itself, and every status from 500",
             translation.TRANSIENT,
             "`TransientError`",
             errors.Remedy.RETRY,
         ),
         (
-            "the network: time-outs, resets, connections that break off; bodies and frames that are cut, that fail their checksum or that "
-            "somebody on the way wrote",
+            "the network: time-outs, resets, lost connections; bodies and frames that are truncated, that fail their checksum or that "
+            "a proxy has written",
             [],
             "`TransientError`",
             errors.Remedy.RETRY,
@@ -115,14 +115,14 @@ def _classification() -> str:
     ]
     lines = [
         "## What happens on which error",
-        "Everything that the service, the SDK and the network raise is of one of these, in every call. The error's `remedy` says which.",
+        "Every error of the service, the SDK and the network is in one of these rows, in every call. The error's `remedy` states which.",
         "| what was raised | error | what happens (`Remedy`) |\n|---|---|---|\n"
         + "\n".join(
             f"| {': '.join(filter(None, [what, ', '.join(f'`{code}`' for code in sorted(codes))]))} | {name} "
             f"| {remedy.name}: {remedy.value} |"
             for what, codes, name, remedy in rows
         ),
-        "What a person can do about the fatal ones stands at the end of their message:",
+        "The message of a fatal error ends with what you can do:",
         "| code | what to do |\n|---|---|\n"
         + "\n".join(f"| `{code}` | {words} |" for code, words in advice.HINTS.items()),
     ]
@@ -269,7 +269,7 @@ def _conformance_page() -> str:
 
 COMMAND_LINE_WORDS = """Needs the extra `cli`. `python -m recordpublisher` is the same. Results go to stdout, everything else to stderr.
 
-Exit codes: 0 done, 1 failed, 2 bad configuration, 3 alarm. What fails is one line on stderr; `--debug` shows the traceback."""
+Exit codes: 0 done, 1 failed, 2 bad configuration, 3 alarm. An error is one line on stderr; `--debug` shows the traceback."""
 
 
 def main() -> None:

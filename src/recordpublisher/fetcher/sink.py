@@ -56,7 +56,7 @@ class Sink(ABC):
 
     @abstractmethod
     async def write(self, batch: RecordBatch) -> None:
-        """Write a batch. When this returns, the batch counts as emitted and the position moves behind it (S1)."""
+        """Write a batch. When this returns, the batch counts as emitted and the position moves past it (S1)."""
 
     async def watermark(self, watermark: int) -> None:  # noqa: B027 - optional on purpose
         """Every record up to `watermark` (epoch ms) was written, except late ones (W1). Default: nothing."""

@@ -51,9 +51,10 @@ Written by `recordpublisher properties --markdown`: change the declarations in t
 A property has one key, compared without case. A job's properties are a mapping in Python, options in Spark, or a Java properties
 file (`Properties.from_file`). A value that does not parse is a `ConfigurationError` that names key, value and what is valid; an
 unknown key is a warning with the nearest known key, also without its prefix (`initpos`, `region`). Only keys of another name space
-(`my.own.key`) are passed over without a word.
+(`my.own.key`) are ignored.
 
-Defaults: FLIP-128's for its keys, the Flink connector's for all others; where the connector's default differs, it stands behind ours.
+Defaults are those of FLIP-128 for its keys, and those of the Flink connector for all others. Where the connector's default differs, it is
+given in parentheses.
 """
 
 
@@ -97,7 +98,7 @@ def _default(declared: Property[Any]) -> str:
 
 
 def _meaning(declared: Property[Any]) -> str:
-    also = "".join(f" Also spelt `{alias}`." for alias in declared.aliases)
+    also = "".join(f" Also spelt `{alias}`." for alias in declared.aliases if f"`{alias}`" not in declared.sentence)
     return _cell(declared.sentence) + also
 
 

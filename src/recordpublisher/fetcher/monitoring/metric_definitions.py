@@ -173,7 +173,9 @@ SHARD_METRICS: tuple[Metric[ShardView], ...] = (
     _counted("resubscribes", "subscriptions", "opened after the first (fan-out)"),
     _counted("iteratorRefreshes", "iterators", "replaced because of age or expiry (polling)"),
     _counted("foreignSubRecords", "records", "sub-records dropped because their hash key belongs to another shard"),
-    _counted("uncheckedSubRecords", "records", "such sub-records kept, since the record distribution cannot be asked"),
+    _counted(
+        "uncheckedSubRecords", "records", "such sub-records kept, since the stream's record distribution is not known"
+    ),
     _counted("retentionGaps", "gaps", "read on behind records that had passed the stream's retention unread"),
     _counted("retentionNotChecked", "times", "nothing told whether records had passed the retention unread"),
     _counted(

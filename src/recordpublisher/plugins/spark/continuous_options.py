@@ -11,7 +11,7 @@ _GROUP = "Spark"
 
 ROLL_INTERVAL = integer(
     "flink.spark.wal.roll.millis",
-    "Mode CONTINUOUS: how long a row waits at most for its file in the write-ahead log. Longer means fewer, larger files. "
+    "Mode CONTINUOUS: the longest time until a row is in a file of the write-ahead log. A longer time means fewer, larger files. "
     "Option `walRollInterval`.",
     500,
     10,
@@ -21,7 +21,7 @@ ROLL_INTERVAL = integer(
 )
 ROLL_BYTES = integer(
     "flink.spark.wal.roll.bytes",
-    "Mode CONTINUOUS: payload after which a file is made at once. Option `walRollBytes`.",
+    "Mode CONTINUOUS: payload after which a file is written at once. Option `walRollBytes`.",
     16 * 2**20,
     1,
     unit="bytes",
@@ -30,7 +30,7 @@ ROLL_BYTES = integer(
 )
 ROLL_RECORDS = integer(
     "flink.spark.wal.roll.records",
-    "Mode CONTINUOUS: records after which a file is made at once. Option `walRollRecords`.",
+    "Mode CONTINUOUS: records after which a file is written at once. Option `walRollRecords`.",
     100_000,
     1,
     unit="records",

@@ -61,7 +61,7 @@ SHARDS_PER_TASK = optional_integer(
 )
 MAX_TASKS = optional_integer(
     "flink.spark.max.tasks",
-    "Tasks of one batch, best the number of slots, since more read one after the other; not set: the driver's CPUs. Option `maxTasks`.",
+    "Tasks of one batch. Best set to the number of slots, since further tasks run later. Not set: the driver's CPUs. Option `maxTasks`.",
     1,
     unit="tasks",
     group=_GROUP,
@@ -69,7 +69,7 @@ MAX_TASKS = optional_integer(
 )
 MAX_RECORDS = optional_integer(
     "flink.spark.batch.records",
-    "Records of one batch at most (admission control); not set: what is read in one window. Option `maxRecordsPerBatch`.",
+    "Most records of one batch (admission control). Not set: what is read in one window. Option `maxRecordsPerBatch`.",
     1,
     unit="records",
     group=_GROUP,
@@ -77,7 +77,7 @@ MAX_RECORDS = optional_integer(
 )
 MAX_BATCH_BYTES = optional_integer(
     "flink.spark.batch.bytes",
-    "Payload of one batch, about (admission control): each task ends with the response that crosses its share; "
+    "Approximate payload of one batch (admission control): each task ends with the response that crosses its share; "
     "not set: what is read in one window. Option `maxBytesPerBatch`.",
     1,
     unit="bytes",
@@ -86,7 +86,7 @@ MAX_BATCH_BYTES = optional_integer(
 )
 MAX_BYTES = integer(
     "flink.spark.task.bytes",
-    "The most payload that one task collects before it hands its rows over. Option `maxBytesPerTask`.",
+    "The most payload that one task collects before it returns its rows. Option `maxBytesPerTask`.",
     64 * 2**20,
     2**10,
     unit="bytes",
@@ -95,7 +95,7 @@ MAX_BYTES = integer(
 )
 MAX_TASK_RECORDS = integer(
     "flink.spark.task.records",
-    "The most records that one task collects: small ones cost more by their columns than by their payload. Option `maxRecordsPerTask`.",
+    "The most records that one task collects: small ones need more memory for columns than for payload. Option `maxRecordsPerTask`.",
     1_000_000,
     1,
     unit="records",
@@ -104,7 +104,7 @@ MAX_TASK_RECORDS = integer(
 )
 WINDOW = integer(
     "flink.spark.window.millis",
-    "How long a polling task reads at most; it ends earlier at the tip. Longer for shards that made no progress in the window before. "
+    "How long a polling task reads at most. It ends earlier at the tip, and later for shards without progress in the last window. "
     "Option `maxFetchTime`.",
     1_500,
     10,
@@ -132,7 +132,7 @@ PROBE_INTERVAL = integer(
 )
 BATCHES_TO_RETAIN = integer(
     "flink.spark.claims.batches",
-    "Claims, or files of the write-ahead log, of so many committed batches are kept. Option `minBatchesToRetain`.",
+    "For how many committed batches claims, or files of the write-ahead log, are kept. Option `minBatchesToRetain`.",
     10,
     1,
     unit="batches",

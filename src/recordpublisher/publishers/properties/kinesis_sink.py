@@ -52,7 +52,7 @@ SINK_FAIL_ON_ERROR = boolean(
     connector="false",
 )
 PUT_RETRIES = retry_properties(
-    "flink.sink.kinesis.putrecords", "PutRecords, for one record,", 50, 100, 2_000, group=_GROUP
+    "flink.sink.kinesis.putrecords", "PutRecords for one record", 50, 100, 2_000, group=_GROUP
 )
 AGGREGATION_ENABLED = boolean(
     "AggregationEnabled",

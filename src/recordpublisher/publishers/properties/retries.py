@@ -40,7 +40,7 @@ def retry_properties(
     return RetryProperties(
         integer(
             f"{stem}.maxretries",
-            f"Failures of {operation} in a row, without progress, before the job fails.",
+            f"Failures of {operation} in a row, without progress between them, before the job fails.",
             retries,
             group=group,
             connector=connector[0],

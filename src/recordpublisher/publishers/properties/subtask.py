@@ -76,13 +76,13 @@ FUTURE_LIMIT = integer(
 )
 WATERMARK_STRATEGY = text(
     "flink.watermark.strategy",
-    "From event times to watermarks: BOUNDED, MONOTONOUS (no disorder), ARRIVAL (goes by arrival times) or a plugin's name.",
+    "From event times to watermarks: BOUNDED, MONOTONOUS (no disorder), ARRIVAL (from arrival times) or a plugin's name.",
     "BOUNDED",
     group="Values and time",
 )
 LOOKAHEAD = optional_integer(
     "flink.watermark.lookahead.millis",
-    "Event-time alignment: how far a record's watermark may be ahead of the global one (W8). Not set: off; 0 is a value.",
+    "Event-time alignment: how far a record's watermark may be ahead of the global one (W8). Not set: off; 0 is allowed.",
     unit="ms",
     connector="0, raised to three sync intervals",
     group="Values and time",
@@ -114,7 +114,7 @@ SYNC_INTERVAL = integer(
 )
 EMIT_INTERVAL = integer(
     "flink.watermark.emit.interval",
-    "Least interval between two watermarks that a sink gets (W1).",
+    "Shortest interval between two watermarks that a sink gets (W1).",
     200,
     0,
     unit="ms",
@@ -154,7 +154,7 @@ STARTUP_TIMEOUT = integer(
 WATERMARK_GROUP = text(
     "flink.watermark.group",
     "Name of the job: subtasks of one group share a global watermark, others never do (W6). "
-    "Not set: the streams' names over TCP, all that was given in one process.",
+    "Not set: over TCP the names of the streams; in one process, subtasks with the same streams, parallelism and properties.",
     group="Values and time",
 )
 

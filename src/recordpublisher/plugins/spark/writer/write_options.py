@@ -25,8 +25,8 @@ single writer, 150,000 records were throttled during their first 40,000; with 32
 
 WRITE_TASKS = optional_integer(
     "flink.spark.write.tasks",
-    "Tasks that write at the same time, best the number of slots: each uses that part of `RateLimit`. Not set: each begins slowly, and "
-    "throttling by the shards makes them share. Option `writeTasks`.",
+    "Tasks that write at the same time: each uses that part of `RateLimit`. Best set to the number of slots. Not set: each task begins "
+    "slowly, and throttling makes the tasks share the shards. Option `writeTasks`.",
     1,
     unit="tasks",
     group=_GROUP,
@@ -34,8 +34,8 @@ WRITE_TASKS = optional_integer(
 )
 ID_FIELD = text(
     "flink.spark.write.id.field",
-    "A field that is added to `data`, which is a JSON object then: an id that is the same when a row is put again, so that consumers "
-    "can drop repeats. Option `idField`.",
+    "A field that is added to `data`, which must be a JSON object: an id that is the same when a row is put again, so that consumers "
+    "can drop duplicates. Option `idField`.",
     group=_GROUP,
     aliases=("idField",),
 )
