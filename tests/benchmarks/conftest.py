@@ -15,7 +15,7 @@ IS_KEPT = bool(os.environ.get("RECORDPUBLISHER_KEEP"))
 
 
 class Table(list):
-    """Rows; each is kept at once, so that one failing benchmark takes no other's figures with it."""
+    """Rows; each is stored at once, so that a failing benchmark loses no other's results."""
 
     def append(self, row):
         super().append(row)

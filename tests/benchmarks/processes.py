@@ -1,4 +1,4 @@
-"""The processes of a benchmark: one that serves, and others that read, each telling what it cost itself."""
+"""The processes of a benchmark: a server, and clients that print their own CPU per record."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ def replay_server(
     small: int = -1,
     certificate: tuple[str, str] | tuple[()] = (),
 ) -> AbstractContextManager[str]:
-    """The URL of a replay server; it ends with the block, or with us. What the numbers mean: `replay_server.py`.
+    """The URL of a replay server; it ends with the block or with this process. `replay_server.py` explains the numbers.
 
     `certificate`: the files of certificate and key, for TLS.
     """

@@ -1,4 +1,4 @@
-"""The demo itself, and its Spark job killed with kill -9 in mid-run."""
+"""The whole demo, with its Spark job killed by kill -9 halfway."""
 
 import os
 import subprocess

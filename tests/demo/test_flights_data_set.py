@@ -1,4 +1,4 @@
-"""The data set is whole, and each flight goes to its shard."""
+"""The data set is complete, and each flight goes to its shard."""
 
 from recordpublisher.demo.flights_data_set import all_flights, flights_by_carrier
 from recordpublisher.demo.schedule import SILENT, TAKES_OVER, ProductionSchedule, route

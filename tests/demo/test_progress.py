@@ -1,4 +1,4 @@
-"""What the demo keeps of the shards' progress."""
+"""The demo's record of the shards' progress."""
 
 from recordpublisher.demo.display import lag_days, state_of
 from recordpublisher.demo.progress import DemoProgress

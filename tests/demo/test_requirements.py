@@ -1,4 +1,4 @@
-"""What the demo needs is checked before anything starts."""
+"""The requirements of the demo are checked before anything starts."""
 
 import stat
 

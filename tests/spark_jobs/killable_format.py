@@ -1,4 +1,4 @@
-"""format("killable"): the Kinesis source and sink, which pause where a test wants to kill them."""
+"""format("killable"): the Kinesis source and sink, with pauses at which a test can kill them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class KillableReader(KinesisStreamReader):
 
 
 class KillableWriter(KinesisStreamWriter):
-    """Writes as usual, and pauses when the rows of a task are acknowledged but Spark has not heard so."""
+    """Writes as usual, and pauses when the rows of a task are acknowledged but not yet reported to Spark."""
 
     def write(self, iterator: Iterator[Any]) -> TaskCommitMessage:
         written = super().write(iterator)
@@ -73,7 +73,7 @@ class KillableContinuousReader(ContinuousStreamReader):
 
 
 class StandingFolder(WriteOnceStore):
-    """Pauses between a file of rows and its entry, and behind the entry: in the process that plans the query."""
+    """A folder store that pauses between a file of rows and its entry, and after the entry, in the process that plans the query."""
 
     def __init__(self, root: Path, folder: Path) -> None:
         super().__init__(FolderStore(root))
@@ -90,7 +90,7 @@ class StandingFolder(WriteOnceStore):
 
 
 def pause_while_armed(folder: Path, place: str) -> None:
-    """Note that this process reached the place, and wait for as long as it is armed."""
+    """Record that this process has reached the pause, and wait as long as it is armed."""
     armed = folder / f"armed-{place}"
     if not armed.exists():
         return

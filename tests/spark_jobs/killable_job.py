@@ -64,7 +64,7 @@ def act(batch: Any, number: int, folder: Path) -> None:
         batch.write.parquet(str(aside))
         try:
             aside.rename(done)
-        except OSError:  # somebody was first: with the same rows, or the promise is broken
+        except OSError:  # another attempt was first: it must have written the same rows
             assert rows_in(aside) == rows_in(done), f"batch {number} was read twice with different rows"
             shutil.rmtree(aside)
     pause_while_armed(folder, "acted")
@@ -76,7 +76,7 @@ def rows_in(folder: Path) -> list[tuple[str, str]]:
 
 
 def watch(query: Any) -> None:
-    """Say each batch on stdout; raise what the query died of."""
+    """Print each batch on stdout; raise the query's error."""
     seen = -1
     while query.isActive:
         for progress in query.recentProgress:

@@ -1,4 +1,4 @@
-"""Starting Spark jobs in processes of their own, and killing them at armed places or anywhere."""
+"""Starts Spark jobs as processes, and kills them at armed pauses or at random times."""
 
 from __future__ import annotations
 
@@ -95,18 +95,18 @@ class Running:
         self.kill()
 
     def wait_for_lines(self, count: int) -> None:
-        """Until so many lines were printed: "started", then one for each batch."""
+        """Wait until this many lines were printed: "started", then one for each batch."""
         self.wait_until(lambda: len(self.lines) >= count, f"{count} lines")
 
     def pause_at(self, place: str) -> list[int]:
-        """Arm a place and wait until it is reached. Returns the processes that did."""
+        """Arm a pause and wait until it is reached; returns the processes that reached it."""
         (self._folder / f"armed-{place}").touch()
         reached = lambda: list(self._folder.glob(f"reached-{place}-*"))  # noqa: E731
         self.wait_until(reached, place)
         return [int(path.name.rpartition("-")[2]) for path in reached()]
 
     def disarm(self) -> None:
-        """Let everybody go on who still lives."""
+        """Let all remaining processes continue."""
         for path in [*self._folder.glob("armed-*"), *self._folder.glob("reached-*")]:
             path.unlink()
 
@@ -120,7 +120,7 @@ class Running:
             time.sleep(0.05)
 
     def signal(self, number: int) -> None:
-        """To the driver and its JVM; the Python workers are a process group of their own and notice by their sockets."""
+        """Send a signal to the driver and its JVM. The Python workers are in another process group and notice the end by their sockets."""
         os.killpg(self.process.pid, number)
 
     def kill(self) -> None:
@@ -140,7 +140,7 @@ class Running:
 
 
 def kill_at(job: Job, place: str, chance: random.Random) -> None:
-    """Start the job, let it run some batches, and kill it at the place, or a random while later."""
+    """Start the job, let it run some batches, and kill it at the pause, or after a random time."""
     with job.start() as running:
         running.wait_for_lines(chance.randint(2, 4))
         if place == "anywhere":
@@ -153,7 +153,7 @@ def kill_at(job: Job, place: str, chance: random.Random) -> None:
 
 
 def home_in(folder: Path) -> Path:
-    """A Spark home of its own: the workers of local-cluster write into theirs."""
+    """A separate Spark home: the workers of local-cluster write into it."""
     home = folder / "spark"
     if not home.exists():
         home.mkdir()
@@ -186,7 +186,7 @@ def rounds() -> int:
 
 
 def seeded() -> random.Random:
-    """Chance, by KILL_SEED, which is printed."""
+    """A random generator seeded by KILL_SEED, which is printed."""
     seed = int(os.environ.get("KILL_SEED", random.randrange(10**6)))
     print(f"KILL_SEED={seed}")
     return random.Random(seed)
@@ -203,7 +203,7 @@ def parent_of(process: int) -> int:
 
 
 def check_once(job: Job, spark: Any, stream: Any) -> None:
-    """Every record of the stream once, in every output."""
+    """Assert that every output has every record of the stream once."""
     outputs = job.numbers(spark)
     assert outputs
     for read in outputs:

@@ -1,4 +1,4 @@
-"""What tests on a real Spark share: streams of numbered records, queries over them, and what came out."""
+"""Helpers of the tests on a real Spark: streams of numbered records, queries over them, and their output."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Kinesis:
         return self.served.endpoint.stream(self.name)
 
     def put(self, count: int, event_time: Callable[[int], int] = lambda n: n, shard: int | None = None) -> None:
-        """Append `count` numbered records, spread over the shards or all into one (its place on the ring)."""
+        """Append `count` numbered records, spread over the shards or all into one shard (by its index in hash-key order)."""
 
         def append() -> None:
             for n in range(self.count, self.count + count):
@@ -41,7 +41,7 @@ class Kinesis:
         self.count += count
 
     def split(self, index: int) -> None:
-        """Split the shard at a place on the ring in two."""
+        """Split a shard, given by its index in hash-key order."""
 
         def cut() -> None:
             shard = self.stream.open_shards[index]
@@ -50,7 +50,7 @@ class Kinesis:
         self.served.call(cut)
 
     def merge(self, index: int) -> None:
-        """Merge the shard at a place on the ring with the next one."""
+        """Merge a shard, given by its index in hash-key order, with the next one."""
 
         def join() -> None:
             first, second = self.stream.open_shards[index : index + 2]
@@ -105,7 +105,7 @@ def numbers(spark: Any, folder: Path) -> list[int]:
 
 
 def wait_for_rows(query: Any, count: int) -> None:
-    """Wait until the query's batches have brought so many rows; raises what the query died of."""
+    """Wait until the query's batches have read this many rows; raises the query's error."""
     deadline = time.monotonic() + WAIT_SECONDS
     while rows_so_far(query) < count:
         if query.exception() is not None:
@@ -119,7 +119,7 @@ def rows_so_far(query: Any) -> int:
 
 
 def wait_until_quiet(query: Any) -> None:
-    """Wait until the last batch brought nothing."""
+    """Wait until the last batch has no rows."""
     deadline = time.monotonic() + WAIT_SECONDS
     while query.lastProgress["numInputRows"]:
         assert time.monotonic() < deadline, f"rows come and come: {query.lastProgress}"
@@ -147,7 +147,7 @@ def write_rows(frame: Any, target: Kinesis, mode: str = "append", **more: object
 
 
 def dropped_repeats(records: list[Any], id_field: str = "rowId") -> list[dict[str, Any]]:
-    """The rows as a consumer has them that keeps the first of each id."""
+    """The rows that a consumer keeps that drops repeated ids."""
     rows: dict[str, dict[str, Any]] = {}
     for record in records:
         row = json.loads(record.data)

@@ -1,4 +1,4 @@
-"""A publisher plugin whose shards are made up: five records a second each, known by their number, without any service behind."""
+"""A publisher plugin with simulated shards: five numbered records a second each, without a service."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ScriptedFactory(rp.RecordPublisherFactory):
 
 
 class ScriptedPublisher(rp.RecordPublisher):
-    """Returns what arrived since, at most a second's worth after a pause, and is at the tip."""
+    """Publishes the records that have arrived since the last batch, at most those of a second, and is at the tip."""
 
     def __init__(self, shard: rp.Shard, last: int) -> None:
         self._shard = shard
@@ -47,7 +47,7 @@ class ScriptedPublisher(rp.RecordPublisher):
 
 
 def there() -> int:
-    """How many records there are by now."""
+    """The number of records that have arrived so far."""
     return int((time.time() - BEGAN) * PER_SECOND)
 
 

@@ -21,7 +21,7 @@ class NoSink(rp.Sink):
 
 
 def access_to(url, publisher):
-    """What every reader needs."""
+    """Endpoint, region and credentials of every reader."""
     return {
         "aws.endpoint": url,
         "aws.region": "us-east-1",
@@ -33,7 +33,7 @@ def access_to(url, publisher):
 
 
 def properties_of(url, publisher, lookahead):
-    """How the replayed stream is read."""
+    """The properties for reading the replayed stream."""
     properties = {
         **access_to(url, publisher),
         "flink.stream.efo.registration": "NONE",

@@ -1,7 +1,7 @@
 """A process that reads the replayed stream as a Spark task does: URL; prints microseconds of its CPU per record by layer, as JSON.
 
 `columns` and `hand-off` (Arrow's stream format, as Spark's worker writes it to its socket) are timed where they happen; `decode` is the
-rest of the process: calls, answers, records, queues.
+rest of the process: calls, responses, records, queues.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from benchmarks.clients.pipeline_client import access_to
 
 
 class TimedRows(ArrowRows):
-    """Knows what its columns cost."""
+    """Measures the time of building its columns."""
 
     seconds = 0.0
 
@@ -66,7 +66,7 @@ async def main(url):
 
 
 def drain(rows):
-    """Into another process, that drops it."""
+    """Send to another process, which drops it."""
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as other:
         assert other.stdin is not None
         with pa.ipc.new_stream(other.stdin, ARROW_SCHEMA) as stream:

@@ -1,4 +1,4 @@
-"""Draws the kept figures: cost per record beside peers and goals, and how it grows with the number of shards."""
+"""Draws the stored results: cost per record next to peers and goals, and its growth with the number of shards."""
 
 from __future__ import annotations
 

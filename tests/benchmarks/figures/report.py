@@ -1,4 +1,4 @@
-"""Writes the tables of docs/explanation/performance.md, and the picture, from the figures that are kept (`make report`)."""
+"""Writes the tables of docs/explanation/performance.md, and the picture, from the stored results (`make report`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.figures.table import HEAD, Row, cells
 PAGE = results.FILE.with_suffix(".md")
 PICTURE = PAGE.parents[1] / "images" / "performance.png"
 MARKED = re.compile(r"(<!-- measured: (?P<what>[^>]+) -->\n).*?(<!-- end -->)", re.DOTALL)
-"""What stands between the two lines is written here."""
+"""The text between the two lines is generated."""
 
 NOTHING = "*Not measured yet.*\n"
 
@@ -21,7 +21,7 @@ Measured = list[tuple[Row, Run]]
 
 
 def filled(page: str, rows: Measured, shares: dict[str, Any]) -> str:
-    """The page with every marked part written anew."""
+    """The page with every marked part regenerated."""
     parts = {
         section: section_table([each for each in rows if each[0].section == section]) for section in sections(rows)
     }
@@ -35,10 +35,10 @@ def sections(rows: Measured) -> list[str]:
 
 
 def section_table(rows: Measured) -> str:
-    """A table in markdown, and where its figures are from."""
+    """A table in Markdown, with the runs in which it was measured."""
     shown = [[*cells(row), f"{run.load:g}"] for row, run in rows]
     heads = [*HEAD, "load"]
-    # columns that are empty in every row are left out
+    # columns that are empty in every row are omitted
     used = [index for index in range(len(heads)) if any(row[index] for row in shown)]
     lines = [heads, ["---"] * len(heads), *(_with_verdict(row) for row in shown)]
     table = "\n".join("| " + " | ".join(line[index] for index in used) + " |" for line in lines)
@@ -51,7 +51,7 @@ def _with_verdict(row: list[str]) -> list[str]:
 
 
 def shares_table(shares: dict[str, dict[str, float]]) -> str:
-    """Layers down, paths across."""
+    """A table with a row for each layer and a column for each path."""
     layers = list(dict.fromkeys(layer for of_path in shares.values() for layer in of_path))
     layers.sort(key=lambda layer: -sum(of_path.get(layer, 0) for of_path in shares.values()))
     heads = [["layer", *shares], ["---"] * (len(shares) + 1)]

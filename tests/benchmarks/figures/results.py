@@ -1,6 +1,6 @@
-"""The figures that were measured last, kept in the repository: the page and the picture are made from them and from nothing else.
+"""The latest results, stored in the repository: the page and the picture are made from them only.
 
-A row that no benchmark measures any more is taken out of the file by hand.
+Remove a row that no benchmark measures any more from the file by hand.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def measured(file: Path = FILE) -> list[tuple[Row, Run]]:
 
 
 def keep(rows: Iterable[Row], file: Path = FILE) -> None:
-    """Put rows in the place of older ones of the same thing, or behind the others."""
+    """Replace the older rows with the same key, or append."""
     known = {row.key: (row, run) for row, run in measured(file)}
     known |= {row.key: (row, Run.now()) for row in rows}
     entries = [{"row": asdict(row), "run": asdict(run)} for row, run in known.values()]
@@ -52,7 +52,7 @@ def keep(rows: Iterable[Row], file: Path = FILE) -> None:
 
 
 def keep_shares(path: str, shares: dict[str, float], file: Path = FILE) -> None:
-    """What each layer takes of a path's samples."""
+    """Store each layer's share of a path's samples."""
     known = load(file)
     rounded = {layer: round(share, 4) for layer, share in sorted(shares.items())}
     _write({**known, "shares": {**known["shares"], path: rounded}}, file)

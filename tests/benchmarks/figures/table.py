@@ -1,4 +1,4 @@
-"""Rows of the table: what was measured, beside the goal."""
+"""Rows of the table: measured values and their goals."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Row:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What a later figure of the same thing has too."""
+        """Identifies the measured value: a later run has the same key."""
         return self.section, self.path, "" if self.theirs is None else self.peer
 
     @property
@@ -53,7 +53,7 @@ class Row:
 
 
 def cells(row: Row) -> list[str]:
-    """Path, ours, goal, peer, theirs, ratio, its goal, verdict: as text, empty where there is nothing to say."""
+    """Path, ours, goal, peer, theirs, ratio, its goal, verdict: as text, empty where unknown."""
     shown = UNITS[row.unit]
     goal = "" if row.at_most is None else shown(row.at_most)
     ratio_goal = "" if row.at_least is None else f"{row.at_least:g}x"

@@ -1,4 +1,4 @@
-"""Samples every path and draws it (`make flames`): writes docs/images/flame-*.svg and keeps the shares of layers."""
+"""Samples every path and draws it (`make flames`): writes docs/images/flame-*.svg and stores the shares of layers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Folded = list[tuple[tuple[str, ...], int]]
 
 @dataclass(frozen=True)
 class Sampled:
-    """What is served, and what is run against its URL."""
+    """A server, and the client script that is run against its URL."""
 
     name: str
     title: str

@@ -1,6 +1,6 @@
 """LAYERS: which layer of the library, the SDK or Python a sample of CPU belongs to.
 
-A sample belongs to the layer of its innermost function whose file begins with one of the layer's prefixes.
+A sample belongs to the layer of its innermost function whose name starts with one of the prefixes of a layer.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from html import escape
 
 WIDTH, ROW, LETTER = 1200, 17, 6.3
 LEAST, DEEPEST = 0.003, 48
-"""Calls below this share, and deeper ones, are left out: nobody could read them."""
+"""Smaller shares and deeper calls are omitted: they would not be readable."""
 COLOURS = {
     "publishers/": "#8ecfc9",
     "consumer/": "#a8d8a0",
@@ -27,7 +27,7 @@ OTHER = "#ebedef"
 
 @dataclass
 class Call:
-    """One function as called from one place."""
+    """One function with one call path."""
 
     samples: int = 0
     inner: dict[str, Call] = field(default_factory=dict)
@@ -58,7 +58,7 @@ def flame_graph(title: str, folded: list[tuple[tuple[str, ...], int]]) -> str:
 
 
 def _draw(call: Call, left: float, row: int, whole: int, boxes: list[str]) -> int:
-    """Add the boxes of everything inside `call`; answers the deepest row."""
+    """Add the boxes of everything inside `call`; returns the deepest row."""
     deepest = row
     for name, inner in call.inner.items():
         share = inner.samples / whole

@@ -1,4 +1,4 @@
-"""Small shards beside a full one: how long until their records are written, against when they are alone (`make bench`)."""
+"""Small shards next to a full one: the time until their records are written, compared with small shards alone (`make bench`)."""
 
 import json
 from statistics import median

@@ -1,4 +1,4 @@
-"""What many shards cost: CPU per record at 1 to 1,000 of them, memory, start-up, and at 1 to 4 processes (`make bench`)."""
+"""The cost of many shards: CPU per record with 1 to 1,000 shards and with 1 to 4 processes, memory, start-up (`make bench`)."""
 
 import json
 import re
@@ -61,7 +61,7 @@ def tracker():
 
 @pytest.mark.parametrize("publisher", ["POLLING", "EFO"])
 def test_processes(publisher, table):
-    """The same shards over more processes, aligned by the TCP tracker; of all processes together, the tracker's own left out."""
+    """The same shards over more processes, aligned by the TCP tracker; summed over the processes without the tracker's."""
     shards, micros = 100, []
     with replay_server(shards, RECORDS[shards], BODY, 200) as url:
         for processes in (1, 2, 4):

@@ -1,4 +1,4 @@
-"""What silence costs: shards that have nothing to say, as a share of one core (`make bench`)."""
+"""The cost of shards without records, as a share of one core (`make bench`)."""
 
 import pytest
 

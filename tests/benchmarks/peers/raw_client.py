@@ -1,6 +1,6 @@
 """A process of the peers' environment that reads one replayed shard with aiohttp and the fastest parsers: URL get_records RECORDS.
 
-Prints microseconds of its CPU per record. Nothing is signed, checked, retried or kept in order: the floor of a hand-written loop.
+Prints microseconds of its CPU per record. Nothing is signed, checked, retried or kept in order: the minimum cost of a hand-written loop.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Batches of KPL aggregates, and what taking them apart costs without anything around it."""
+"""Batches of KPL aggregates, and the cost of de-aggregation alone."""
 
 import time
 
@@ -14,7 +14,7 @@ START = StartingPosition.trim_horizon()
 
 
 def batch(records, sub_records, keys, size, plain=0):
-    """Records of one read: aggregates over so many partition keys, with plain records between them."""
+    """Records of one read: aggregates with this number of partition keys, and plain records between them."""
     made = []
     for number in range(records):
         parts = [(f"key-{(number * sub_records + part) % keys}", bytes(size)) for part in range(sub_records)]

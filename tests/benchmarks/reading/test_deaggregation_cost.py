@@ -1,4 +1,4 @@
-"""CPU per sub-record of taking KPL aggregates apart, by the kind of aggregate (`make bench` prints it; wanted: below 1 us)."""
+"""CPU per sub-record of de-aggregation, by the kind of KPL aggregate (`make bench` prints it; goal: below 1 us)."""
 
 import asyncio
 

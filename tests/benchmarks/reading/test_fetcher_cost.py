@@ -1,4 +1,4 @@
-"""CPU per record of a whole fetcher without a network: decorator, queueing, slicing, writing (printed, never judged)."""
+"""CPU per record of a whole fetcher without a network: decorator, queueing, slicing, writing (printed, without a goal)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHARDS, BATCHES, BATCH = 4, 25, 10_000
 
 
 class InMemoryPublisher(rp.RecordPublisher):
-    """Hands over batches made before."""
+    """Publishes batches made in advance."""
 
     def __init__(self, batches: list[rp.RecordBatch]) -> None:
         self._batches = batches

@@ -1,7 +1,7 @@
 """CPU per record through the whole pipeline, next to a bare boto3 loop in the same run (`make bench` prints the table).
 
 `rp.DataFetcher` with everything on (decoding, de-aggregation check, event times, watermarks, queues, state, a sink that does nothing)
-reads a replayed stream; boto3 reads the same records and does nothing with them. Each is a process of its own, ours and theirs in turn.
+reads a replayed stream; boto3 reads the same records and does nothing with them. Each is a separate process; the two run in turn.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ LOOKAHEAD_MILLIS = 5_000
 
 @dataclass(frozen=True)
 class Load:
-    """What is replayed: so many records on each of so many shards, and the goals of issue 7 for reading them."""
+    """The replayed stream: records of each shard, number of shards, and the goals for reading them."""
 
     publisher: str
     size: int

@@ -33,7 +33,7 @@ def endpoint(request):
 
 
 class Frozen:
-    """A clock by which every wait is over."""
+    """A clock on which every wait ends at once."""
 
     def __init__(self):
         self._seconds = 0.0
@@ -51,7 +51,7 @@ class EnoughError(Exception):
 
 
 def micros(marks, count=RECORDS):
-    """The best of the rounds: the others were disturbed."""
+    """The lowest of the rounds: other work disturbs the others."""
     return min(after - before for before, after in pairwise(marks)) / count * 1e6
 
 

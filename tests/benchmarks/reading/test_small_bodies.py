@@ -1,4 +1,4 @@
-"""CPU per record when a call brings few: 100 records of 200 B each (`make bench`)."""
+"""CPU per record when a call returns few: 100 records of 200 B (`make bench`)."""
 
 import json
 from statistics import median

@@ -1,4 +1,4 @@
-"""CPU per record over TLS, as the service is read: beside boto3 over TLS, and beside ourselves without it (`make bench` prints the table).
+"""CPU per record over TLS, compared with boto3 over TLS and with the same pipeline without TLS (`make bench` prints the table).
 
 The replay server, what it serves and the readers are those of `test_pipeline_cost.py`. Both readers check the certificate.
 """

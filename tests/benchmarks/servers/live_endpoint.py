@@ -1,4 +1,4 @@
-"""The embedded endpoint as a process of its own."""
+"""The embedded endpoint as a separate process."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ def live_endpoint(stream, shards):
 
 
 def shield(*processes):
-    """Let processes go before everything else on this machine, where that is allowed: what is left is their own time."""
+    """Give processes priority over everything else on this machine, if that is allowed, so that only their own time is measured."""
     for process in processes:
         with suppress(PermissionError):
             os.sched_setscheduler(process.pid, os.SCHED_FIFO, os.sched_param(10))

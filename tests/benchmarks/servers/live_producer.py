@@ -1,6 +1,6 @@
 """A process that puts records of 200 B on `live` at an even pace and stamps each with the time of its call: URL RECORDS_A_SECOND SECONDS.
 
-Prints the milliseconds that its calls took, as percentiles. A bare socket and bodies joined from ready pieces: it costs next to nothing.
+Prints the milliseconds that its calls took, as percentiles. A bare socket and bodies joined from prepared parts cost almost nothing.
 """
 
 import json

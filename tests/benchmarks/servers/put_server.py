@@ -1,4 +1,4 @@
-"""A server process that takes every record of PutRecords and forgets it, so that it is never the limit: SHARDS; prints its port."""
+"""A server process that accepts and drops every record of PutRecords, so that it is never the bottleneck: SHARDS; prints its port."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ def shards():
 
 
 def put(body):
-    """The shard that an answer names is ours only by chance where there are several: clients that check it are told the first."""
+    """Every response names the first shard, since with several the right one is not computed."""
     results = b",".join([RESULT % 0] * body.count(b'"PartitionKey"'))
     return b'{"FailedRecordCount":0,"Records":[' + results + b"]}"
 

@@ -1,4 +1,4 @@
-"""A server process that answers from records encoded before, so that it is never the limit.
+"""A server process that responds with records encoded in advance, so that it is never the bottleneck.
 
 SHARDS RECORDS EVENT SIZE [PARTS [SMALL [CERTIFICATE KEY]]]; prints its port. Every shard of the one stream `replay` is closed and holds
 the same RECORDS records of SIZE random bytes, a millisecond of arrival apart. GetRecords keeps to its Limit, an iterator says where a read
@@ -134,7 +134,7 @@ async def pushed(request, end):
     response = web.StreamResponse()
     await response.prepare(request)
     await response.write(initial_response())
-    with suppress(ConnectionError):  # the reader may leave when it likes
+    with suppress(ConnectionError):  # the reader may disconnect at any time
         for start in range(0, max(end, 1), EVENT):
             await response.write(event(start, end))
     return response

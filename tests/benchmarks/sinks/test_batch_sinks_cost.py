@@ -1,4 +1,4 @@
-"""What a batch sink adds to a record's way: Arrow columns, and whole Parquet files, beside a sink that does nothing (`make bench`)."""
+"""The CPU per record that a batch sink adds: Arrow columns, and Parquet files, compared with a sink that does nothing (`make bench`)."""
 
 from statistics import median
 
@@ -21,7 +21,7 @@ def test_cpu_added_to_a_record(table):
                 micros.append(micros_of("clients/batch_sink_client.py", url, what, SHARDS * RECORDS))
     bare = median(sinks["nothing"])
     for what, name in (("arrow", "Arrow columns"), ("parquet", "the parquet sink")):
-        # against the bare run of the same round: the machine's mood is in both
+        # compared with the bare run of the same round: the load of the machine affects both
         added = median(with_sink - without for with_sink, without in zip(sinks[what], sinks["nothing"], strict=True))
         table.append(Row(f"{name}, added to fan-out, {SIZE} B", added, at_most=AT_MOST, section="batch sinks"))
     table.append(Row(f"fan-out, {SIZE} B, a sink that does nothing", bare, section="batch sinks"))

@@ -1,4 +1,4 @@
-"""What a job costs while its sink sleeps: nothing that can be noticed (`make bench`)."""
+"""The CPU of a job while its sink sleeps: close to zero (`make bench`)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A measured Spark job as a process of its own."""
+"""Runs a measured Spark job as a separate process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spark_jobs import scale_job
 
 
 def run_job(options: Mapping[str, str], folder: Path, batches: int, **environment: str) -> dict[str, Any]:
-    """So many batches into the noop sink; what `scale_job` says of them. `folder / "site"` may hold plugins."""
+    """Run this many batches into the noop sink; returns the output of `scale_job`. `folder / "site"` may have plugins."""
     source = Path(scale_job.__file__)
     paths = [str(folder / "site"), str(source.parents[1]), *(path for path in sys.path if path.endswith("src"))]
     given = {**options, "metadataLocation": str(folder / "claims"), "maxTasks": "2"}

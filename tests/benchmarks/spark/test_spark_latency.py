@@ -1,4 +1,4 @@
-"""From put to foreachBatch, in each mode of the Spark source: seconds that a record takes; printed, never judged."""
+"""Seconds from put to foreachBatch in each mode of the Spark source (printed, without a goal)."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def test_shards_over_http(tmp_path):
 
 @contextmanager
 def repeated(work: Callable[[], None], pause: float = 1.0) -> Iterator[None]:
-    """Do it again and again, beside the block."""
+    """Repeat a call in a thread until the block ends."""
     over = threading.Event()
 
     def run() -> None:

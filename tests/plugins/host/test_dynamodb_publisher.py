@@ -65,7 +65,7 @@ def table(url):
 
 
 async def read(properties, restore=None, stream=TABLE):
-    """Read to the tip; answers the items' ids and the state."""
+    """Read to the tip; returns the items' ids and the state."""
     sink = rp.MemorySink()
     registry = load_registry([plugin])
     async with rp.DataFetcher([stream], properties, sink=sink, restore=restore, registry=registry) as fetcher:
@@ -86,7 +86,7 @@ async def test_every_change_is_read_once_across_a_restart(properties, table):
 async def test_latest_skips_older_changes(properties, table):  # P3
     properties["flink.stream.initpos"] = "LATEST"
     table("old")
-    await asyncio.sleep(1.1)  # a time counts in whole seconds here
+    await asyncio.sleep(1.1)  # times are in whole seconds here
     nothing, state = await read(properties)
     table("new")
 
@@ -100,7 +100,7 @@ async def test_a_table_without_a_stream_is_an_error(properties, table):
 
 
 class Answers:
-    """A client of the SDK that answers what it is told, in order."""
+    """A fake SDK client that returns the given responses in order."""
 
     def __init__(self, **answers):
         self.answers = answers

@@ -1,4 +1,4 @@
-"""Plugins are found by entry point; what one of them does wrong stays with it (contract, section Plugins)."""
+"""Plugins are found by entry point, and an error in one of them does not affect the others."""
 
 import importlib
 import logging
@@ -27,7 +27,7 @@ FACTORY = """
 
 @pytest.fixture
 def install(tmp_path, monkeypatch):
-    """Install a distribution of one module, as pip would lay it out."""
+    """Install a distribution of one module, with the files that pip would write."""
     monkeypatch.syspath_prepend(str(tmp_path))
     modules = set(sys.modules)
 

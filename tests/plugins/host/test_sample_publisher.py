@@ -1,4 +1,4 @@
-"""A third-party publisher, really installed with pip, chosen by its name (contract, section Plugins; P5)."""
+"""A third-party publisher, installed with pip and chosen by its name (P5)."""
 
 import ast
 import json
@@ -17,7 +17,7 @@ SAMPLE = ROOT / "examples" / "sample_publisher"
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory) -> Path:
-    """A folder into which the sample package is installed; the build gets a copy, since it writes beside its sources."""
+    """A folder into which the sample package is installed; the build gets a copy, since it writes into its source folder."""
     sources = tmp_path_factory.mktemp("sources") / "sample"
     shutil.copytree(SAMPLE, sources)
     target = tmp_path_factory.mktemp("site")

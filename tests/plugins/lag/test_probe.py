@@ -20,7 +20,7 @@ HOUR = 3_600_000
 
 
 class Service:
-    """Shards as lists of records, numbered from 0 and written an hour before the beginning."""
+    """Shards as lists of records, numbered from 0 and written an hour before the start."""
 
     def __init__(self, **counts):
         self.shards = {name: shard(name) for name in counts}

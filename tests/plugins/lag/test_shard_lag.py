@@ -1,4 +1,4 @@
-"""A2: what one look from outside says of a shard."""
+"""A2: the lag of a shard as computed from one probe."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The states that a job has stored."""
+"""The shard states that a job has stored."""
 
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState

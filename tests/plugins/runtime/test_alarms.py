@@ -1,4 +1,4 @@
-"""A2 through the face of the library, against the embedded endpoint: the tip is asked for with a real client."""
+"""Alarms of a whole job against the embedded endpoint, where a real client measures the tips (A2)."""
 
 import asyncio
 

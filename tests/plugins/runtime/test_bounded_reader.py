@@ -1,4 +1,4 @@
-"""Bounded reads of given shards: what a Spark task runs, with one factory kept warm."""
+"""Bounded reads of given shards, as a Spark task makes them, with one shared publisher factory."""
 
 import pytest
 

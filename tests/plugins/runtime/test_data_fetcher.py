@@ -1,4 +1,4 @@
-"""`rp.DataFetcher`: the whole job from properties; what can be known wrong fails at construction (C2)."""
+"""`rp.DataFetcher`: a whole job from properties; invalid settings fail at construction (C2)."""
 
 import pytest
 
@@ -168,7 +168,7 @@ async def test_an_error_while_closing_is_raised(monkeypatch):
 
 @pytest.mark.parametrize(("answer", "owner"), [(0, 0), (2, 2), (5, 2), (-1, 2), (300, 0)])
 async def test_an_assigners_number_is_taken_modulo_the_parallelism(answer, owner):  # S9
-    """As the connector takes it: a shard that belonged to nobody would not be read."""
+    """As in Flink's connector: a shard without an owner would not be read."""
 
     class Assigner:
         def __init__(self, properties):

@@ -1,4 +1,4 @@
-"""S7: a poison record under each policy: what becomes of it differs, positions and watermarks do not."""
+"""A bad record under each policy: only its own handling differs, positions and watermarks do not (S7)."""
 
 import json
 import sqlite3

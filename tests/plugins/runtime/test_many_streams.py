@@ -1,4 +1,4 @@
-"""Several streams at once, by name and by ARN, through the public door and over real sockets."""
+"""Several streams in one job, by name and by ARN, over real sockets."""
 
 from collections import Counter
 
@@ -27,7 +27,7 @@ def test_streams_by_name_and_by_arn_are_read_together(publisher):
 
     assert Counter(record.stream for record in records) == {"orders": 6, "clicks": 3, "taps": 2}
     assert all(record.data.decode().startswith(record.stream) for record in records)
-    # each stream has had a consumer of its own, which is gone or going
+    # each stream had its own consumer, which is deleted or DELETING
     assert set(consumers) <= {0, 1}
 
 

@@ -30,7 +30,7 @@ class Factory(RecordPublisherFactory):
 
 
 class Client:
-    """What Kinesis would say; `failures` come first."""
+    """A fake Kinesis client; it raises `failures` first."""
 
     def __init__(self, *failures):
         self.failures, self.asked, self.closed = list(failures), [], 0

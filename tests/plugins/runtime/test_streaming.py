@@ -120,7 +120,7 @@ def interruptible():
 
 
 class InterruptsOnce(list):
-    """Payloads of a shard; the first look at them interrupts the thread that waits for the iteration."""
+    """Payloads of a shard; the first access to them interrupts the thread that waits for the iteration."""
 
     def __init__(self):
         super().__init__()

@@ -31,7 +31,7 @@ async def opened():
 
 
 class SlowObserver:
-    """Takes batches only when told to go on."""
+    """Processes a batch only when the test lets it."""
 
     def __init__(self) -> None:
         self.seen: list[bytes] = []

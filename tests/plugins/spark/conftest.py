@@ -1,4 +1,4 @@
-"""One real Spark for every test here, and the embedded endpoint beside it."""
+"""One real Spark for all tests of this folder, and the embedded endpoint."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def spark() -> Iterator[Any]:
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.session.timeZone": "UTC",
         "spark.task.maxFailures": "1",
-        # tests add up what all batches brought: Spark forgets all but the last hundred
+        # tests sum the progress of all batches, and Spark keeps only the last hundred by default
         "spark.sql.streaming.numRecentProgressUpdates": "10000",
-        # how long a worker may take to start: 15 s are too few on a machine that has other things to do
+        # how long a worker may take to start: the default of 15 s is too short on a busy machine
         "spark.python.authenticate.socketTimeout": "120s",
     }
     for key, value in settings.items():
@@ -57,7 +57,7 @@ def kinesis(served: Any) -> Callable[..., Kinesis]:
 
 @pytest.fixture(autouse=True)
 def own_logging() -> Iterator[None]:
-    """What runs in a process of Spark's own sets the library's level there (`log_to_stderr`); here other tests come after it."""
+    """Restore the library's log level, which `log_to_stderr` sets. In Spark's own processes nothing runs afterwards."""
     logger = logging.getLogger("recordpublisher")
     level = logger.level
     yield

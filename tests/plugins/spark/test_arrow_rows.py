@@ -1,4 +1,4 @@
-"""Columns as Spark wants them, from whole batches."""
+"""Arrow columns as Spark needs them, built from whole batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A checkpoint that meets other streams than it was made of."""
+"""A query whose streams differ from those of its checkpoint."""
 
 from __future__ import annotations
 
@@ -57,6 +57,6 @@ def test_a_stream_that_is_dropped_is_named_once(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         job.restart()
         job.run(3)
-    assert [line for line in caplog.messages if "not read any more" in line] == [
-        "not read any more, and their positions are forgotten: gone; added again, they begin where the job began"
+    assert [line for line in caplog.messages if "no longer read" in line] == [
+        "no longer read, and their positions are forgotten: gone; if added again, they start where the job started"
     ]

@@ -74,7 +74,7 @@ def test_every_record_once_by_fan_out_through_a_split(spark, kinesis, tmp_path):
     query.stop()
     assert numbers(spark, tmp_path) == list(range(1500))
     ends = json.loads(query.lastProgress["sources"][0]["endOffset"])["shards"].values()
-    assert all("continuation" in shard["state"] for shard in ends)  # F6: quiet shards go on behind their last event
+    assert all("continuation" in shard["state"] for shard in ends)  # F6: quiet shards continue after their last event
 
 
 def test_a_quiet_stream_runs_no_batches_and_a_record_ends_the_pause(spark, kinesis, tmp_path):
@@ -161,7 +161,7 @@ def test_nothing_is_lost_with_the_claims_of_a_batch_that_only_the_sink_has_commi
 
     def take(frame, batch, dies=False):
         rows = [row.n for row in frame.select("n").collect()]
-        taken.setdefault(batch, rows)  # a batch that it has is passed over
+        taken.setdefault(batch, rows)  # it ignores a batch that it has
         if dies:
             raise RuntimeError("after the sink has the batch")
 
@@ -262,7 +262,7 @@ async def test_f8_a_consumer_is_deregistered_by_the_helper_and_not_by_the_query(
 
 
 def wait_until_no_batch_is_run(query, seconds):
-    """For so long. A slow machine may need one more batch to reach the tips of all shards."""
+    """Wait until no batch has run for this long. A slow machine may need one more to reach the tips of all shards."""
     deadline = time.monotonic() + WAIT_SECONDS
     batch, since = query.lastProgress["batchId"], time.monotonic()
     while time.monotonic() - since < seconds:

@@ -1,4 +1,4 @@
-"""What the format answers before there is anything to run."""
+"""The format without a running Spark: a batch read is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options as Spark hands them over: lower-cased keys, text values."""
+"""Options as Spark passes them: lower-cased keys, text values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""S3 and DynamoDB as moto plays them, a PostgreSQL, and every store by its location."""
+"""S3 and DynamoDB simulated by moto, a PostgreSQL, and every store by its location."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def state_properties(request, tmp_path, aws):
 
 @pytest.fixture(params=[*URIS, "POSTGRESQL"])
 def open_store(request, tmp_path, aws):
-    """Opens conditional stores of one location, as processes that know nothing of each other would."""
+    """Opens conditional stores of one location, as independent processes would."""
     from recordpublisher.plugins.stores.by_location import conditional_store_of
 
     if request.param == "POSTGRESQL":

@@ -1,4 +1,4 @@
-"""What every claim store keeps to, whatever it is made of: the first writer wins, whoever it is."""
+"""The contract of claim stores, for every back end: the first writer wins."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Writers in threads and processes of their own: conditions hold when calls really overlap. (Those of moto are not atomic.)"""
+"""Writers in threads and processes: conditions hold when calls really overlap. (moto is left out: its conditions are not atomic.)"""
 
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""What every conditional store keeps to, whatever it is made of."""
+"""The contract of conditional stores, for every back end."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -136,13 +136,13 @@ async def _compared(open_store, steps):
     model, of_model, of_store = MemoryStore(), {}, {}
     async with emptied(open_store()) as store:
         for number, step in enumerate(steps):
-            value = b"%d" % number  # never twice: an ETag is made of the value
+            value = b"%d" % number  # never the same twice: an ETag is a hash of the value
             assert await _done(store, step, of_store, value) == await _done(model, step, of_model, value)
         assert {n: e.value for n, e in (await store.list("")).items()} == {n: e.value for n, e in model.values.items()}
 
 
 async def _done(store, step, known, value):
-    """What one call gave, without versions; `known`: those that were seen of each name, the newest first."""
+    """The result of one call, without versions; `known`: the versions seen of each name, newest first."""
     kind, name, *more = step
     try:
         if kind == "put":

@@ -1,4 +1,4 @@
-"""What every state store keeps to, whatever it is made of (S5, S6)."""
+"""The contract of state stores, for every back end (S5, S6)."""
 
 from contextlib import suppress
 
@@ -15,7 +15,7 @@ from fakes.memory_store import MemoryStore
 
 @pytest.fixture
 async def stores(state_properties):
-    """Makes stores of the one job, as processes that know nothing of each other would."""
+    """Makes stores of one job, as independent processes would."""
     made = []
 
     def make():

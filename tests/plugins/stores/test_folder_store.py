@@ -1,4 +1,4 @@
-"""FolderStore: what happens between two of its calls to the file system."""
+"""FolderStore when another process acts between two of its calls to the file system."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A write whose response is lost and that is sent again finds itself, and takes no other write for its own."""
+"""A write that is sent again after a lost response recognises its own value, and no other."""
 
 import pytest
 
@@ -12,7 +12,7 @@ WRITES = ("PutObject", "UpdateItem")
 
 @pytest.fixture
 def every_write_is_sent_twice(monkeypatch):
-    """As the SDK and `Database.transaction` do when the first response did not come."""
+    """As the SDK and `Database.transaction` do when the first response is lost."""
     call, transaction = AwsService.call, Database.transaction
 
     async def call_twice(self, api, **parameters):
@@ -32,7 +32,7 @@ async def test_a_write_that_is_sent_twice_is_made_once(open_store):
     store, other = open_store(), open_store()
     first = await store.put_if_absent("a/1", b"same")
     with pytest.raises(ConflictError):
-        await other.put_if_absent("a/1", b"same")  # equal values are not enough to be taken for one's own
+        await other.put_if_absent("a/1", b"same")  # an equal value may be that of another writer
 
     second = await store.compare_and_set("a/1", b"2", first)
     with pytest.raises(ConflictError):
@@ -45,7 +45,7 @@ async def test_a_write_that_is_sent_twice_is_made_once(open_store):
 
 
 async def test_s3_a_refused_write_is_retried_when_nothing_has_changed(aws, tmp_path, monkeypatch):
-    """S3 returns 409 while another write goes on, which may fail then."""
+    """S3 returns 409 during a concurrent write, which may fail afterwards."""
     call, refusals = AwsService.call, [1, 2]
 
     async def refuse_at_first(self, api, **parameters):

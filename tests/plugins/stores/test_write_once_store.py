@@ -1,4 +1,4 @@
-"""What every object store keeps to: the first writer wins, whoever it is."""
+"""The contract of write-once stores, for every back end: the first writer wins."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Stream to PostgreSQL, and to files, under fire: every row exactly once and in order, whoever is killed or suspended (S1, S2, S6)."""
+"""A stream into PostgreSQL and into files while processes are killed and suspended: every row exactly once, in order (S1, S2, S6)."""
 
 import json
 import math
@@ -25,7 +25,7 @@ KEYS = 97
 
 
 class Producer(threading.Thread):
-    """Puts numbered records, a few hundred a second, and plans faults beside them, until told to stop."""
+    """Puts numbered records, a few hundred a second, and injects faults, until it is stopped."""
 
     def __init__(self, endpoint, chance):
         super().__init__(daemon=True)

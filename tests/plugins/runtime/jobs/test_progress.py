@@ -1,4 +1,4 @@
-"""What the subtasks of a job say, added up."""
+"""The sum of the subtasks' progress reports."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""`recordpublisher run`, the real command: it drains, it fails by name, it leaves nothing behind."""
+"""`recordpublisher run`, as a process: it drains on signals, names its errors, and leaves no process behind."""
 
 import json
 import signal
@@ -57,7 +57,7 @@ def wait_until(condition, seconds=60):
 
 @pytest.fixture
 def reads_at_the_tip(monkeypatch):
-    """How often each shard was read in vain: by the third time what came before has long been handed to the sink."""
+    """The number of empty reads of each shard: at the third, all earlier records have been written to the sink."""
     counts, real = Counter(), ShardLog.read
 
     def read(log, *given):

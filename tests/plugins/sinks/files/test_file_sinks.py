@@ -1,4 +1,4 @@
-"""The file sinks: whole files, each record in exactly one, whatever is cut off; one story for both formats (S6, S7)."""
+"""The file sinks, for both formats: complete files, with each record in exactly one, after any interruption (S6, S7)."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def sink_in(folder, kind, **more):
 
 
 def visible(folder):
-    """What anybody who looks sees: hidden files are nobody's."""
+    """The files that readers see, without hidden ones."""
     paths = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
     return sorted(str(path) for path in paths if not any(part.startswith(".") for part in path.parts))
 

@@ -1,4 +1,4 @@
-"""A copy that reads ten times as fast as it may write, as processes on real sockets: memory, pace, loop and records (K1, FLINK-34071)."""
+"""A copy that could read ten times as fast as it may write, on real sockets: memory, rate, loop lag and records (K1, FLINK-34071)."""
 
 import sys
 
@@ -33,9 +33,9 @@ async def test_a_sink_at_a_tenth_of_the_sources_speed():
 
 
 def assert_level(steady, stalls):
-    """Within a tenth of the 1,000 records a second that the shard takes, over the whole and over each ten seconds: no saw-tooth.
+    """Within a tenth of the 1,000 records a second that the shard takes, over the whole and over each ten seconds: without oscillation.
 
-    While the machine stands still nothing can be written; what the shard gives for that time may be caught up on, and need not be.
+    While the machine is suspended nothing can be written; the capacity of that time may be used afterwards, and need not be.
     """
     for first, last in [(steady[0], steady[-1]), *zip(steady, steady[20:], strict=False)]:
         records, seconds = last["acknowledged"] - first["acknowledged"], last["moment"] - first["moment"]

@@ -13,7 +13,7 @@ SECONDS = 60
 
 
 async def write_for(sinks, seconds):
-    """Records acknowledged of each sink in so many seconds after a warm-up of ten."""
+    """The records of each sink acknowledged in this many seconds, after ten seconds of warm-up."""
 
     async def write_on(sink):
         while True:

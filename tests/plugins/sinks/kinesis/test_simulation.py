@@ -1,4 +1,4 @@
-"""Random schedules of one sink on virtual time: refusals, outages, lost answers, quotas, reshards, many writers (K1 to K4)."""
+"""Random schedules of one sink on virtual time: throttling, outages, lost responses, quotas, reshards, many writers (K1 to K4)."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Run:
         for number in self.numbers:
             key = f"key-{self.random.randrange(self.plan.keys)}"
             hash_key = str(int(key[4:]) * 2**120) if self.plan.explicit else None
-            # numbered when it is handed over: writers of one key are told apart by who waits first
+            # numbered when it is put: of several writers of one key, the first to wait is served first
             await self.sink.put(f"{number}".encode(), key, hash_key)
             self.put[key].append(number)
             if self.random.random() < 0.05:
@@ -150,5 +150,5 @@ def test_k2_per_key_keeps_the_order_of_each_key(plan):
 
 
 def first_seen(numbers):
-    """Without what was put twice because an answer was lost."""
+    """Without records that were put twice because a response was lost."""
     return list(dict.fromkeys(numbers))

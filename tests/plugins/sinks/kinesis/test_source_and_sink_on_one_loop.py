@@ -1,4 +1,4 @@
-"""FLINK-34071: a fan-out source and a throttled sink on one loop, for hours of virtual time; neither blocks the other for ever (F1)."""
+"""FLINK-34071: a fan-out source and a throttled sink on one loop, for hours of virtual time; neither blocks the other forever (F1)."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ SUBSCRIPTION_SECONDS = 300
 
 
 class Backlog(ScriptedPorts):
-    """A shard with a backlog; a subscription gives it event by event, as fast as they are asked for, for five minutes."""
+    """A shard with a backlog; a subscription delivers events as fast as they are read, for five minutes."""
 
     async def subscribe_to_shard(self, consumer_arn, shard, position):
         self.script = [()]

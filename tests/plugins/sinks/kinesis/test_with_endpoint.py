@@ -40,7 +40,7 @@ async def test_records_arrive_with_their_keys_signed_and_whole():
         async with KinesisSink("out", {**endpoint.properties(), **UNPACED}) as sink:
             await sink.put(b"", "empty")
             await sink.put(bytes(range(256)), "ключ", "17")
-            await sink.flush()  # later calls go a short way through the SDK
+            await sink.flush()  # later calls use the fast path
             await sink.put(bytearray(b"3"), "k")
         read = {record.partition_key: record.data for record in await read_all(endpoint)}
     assert read == {"empty": b"", "ключ": bytes(range(256)), "k": b"3"}
@@ -78,7 +78,7 @@ async def test_k2_a_shard_that_is_written_to_too_fast_takes_every_record_in_the_
         async with KinesisSink("out", {**endpoint.properties(), **UNPACED}) as sink:
             for number in range(count):
                 await sink.put(str(number).encode().rjust(size), "k")
-            async with asyncio.timeout(60):  # how soon is shown on virtual time
+            async with asyncio.timeout(60):  # the time is tested on virtual time
                 await sink.flush()
             metrics = sink.metrics()
         endpoint.account.throttle = None

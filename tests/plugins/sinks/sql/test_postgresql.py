@@ -1,4 +1,4 @@
-"""What only a real PostgreSQL shows: types, lost connections, a predecessor that holds locks."""
+"""The sql sink on a real PostgreSQL: types, lost connections, and a predecessor that holds locks."""
 
 import asyncio
 import decimal
@@ -31,7 +31,7 @@ def uri(postgresql, request):
 
 @pytest.fixture
 async def made(uri):
-    """Makes sinks of one job, as processes that know nothing of each other would."""
+    """Makes sinks of one job, as independent processes would."""
     sinks = []
 
     def make(**more):
@@ -152,7 +152,7 @@ async def test_a_commit_whose_response_was_lost_is_not_repeated(uri, made):  # S
     "place", ["before its first lock", "holding the lock of its row", "holding the lock of opening"]
 )
 async def test_a_predecessor_suspended_in_its_transaction_blocks_nobody(uri, made, place):  # S6
-    """What SIGSTOP in the middle of a commit leaves behind."""
+    """The state after SIGSTOP in the middle of a commit."""
     positions = PositionTable("recordpublisher_positions", "job")
     sleeper = Database(uri, "uri", rp.Properties())
     sleeper.session_name = positions.session_name(0, 1)

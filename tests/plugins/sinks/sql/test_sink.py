@@ -1,4 +1,4 @@
-"""The sql sink on SQLite: rows and positions together, fenced, bad rows by name, however it is interrupted."""
+"""The sql sink on SQLite: rows and positions in one transaction, fencing, bad rows and interruptions."""
 
 import asyncio
 import sqlite3
@@ -208,7 +208,7 @@ async def test_a_full_buffer_requests_a_checkpoint(path):
 
 
 async def test_calls_that_are_cancelled_and_overtaken_leave_whole_transactions(path):
-    """What broke a connection shared by `asyncio.to_thread`: the cancelled call's thread goes on beside the next call."""
+    """A connection used through `asyncio.to_thread` breaks here: the thread of the cancelled call overlaps the next call."""
     sink = sink_on(path, **{"flink.sink.sql.table": "rounds"})
     query(path, "create table rounds (n int)")
     for number in range(60):

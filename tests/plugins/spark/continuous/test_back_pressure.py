@@ -1,4 +1,4 @@
-"""Back-pressure: the fetcher waits while the query has too much to read, and for nothing else."""
+"""Back-pressure: the fetcher waits while too many rows are unread by the query, and only then."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHARDS = [Shard("s", "a")]
 
 
 class FastClock:
-    """Ten seconds pass between two looks at it."""
+    """A clock on which ten seconds pass between two calls."""
 
     seconds = 0.0
 
@@ -29,7 +29,7 @@ class FastClock:
 
 
 async def full(store: MemoryObjects, pressure: BackPressure, **more) -> tuple[Fetcher, asyncio.Task[None]]:
-    """A fetcher with two files of 25 bytes in a log for 50, and a read that waits."""
+    """A fetcher with two files of 25 bytes in a log limited to 50, and a write that waits."""
     fetcher = await opened(store, SHARDS, pressure=pressure, **more)
     for _ in range(2):
         await fetcher.read(0, 5, 100)
@@ -49,7 +49,7 @@ async def test_a_full_log_accepts_rows_again_when_the_query_has_read():
     fetcher, waiting = await full(store, pressure)
     query = Query(store, pressure=pressure)
     await query.start()
-    await query.run_all()  # the call that finds nothing more says that everything was read
+    await query.run_all()  # the call that finds no more rows shows that everything was read
     async with asyncio.timeout(60):
         await waiting
     await fetcher.flush()

@@ -1,4 +1,4 @@
-"""`mode=continuous` on a real Spark: one fetcher beside the planning, exactly once through a split, restarts and a full write-ahead log."""
+"""`mode=continuous` on a real Spark: exactly once through a split, restarts and a full write-ahead log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetchers and queries that die or sleep at any step, and zombies: every record once, in its shard's order."""
+"""Fetchers and queries that crash or are suspended at any step, and zombies: every record once, in the order of its shard."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ACTION = st.one_of(
 
 @dataclass
 class World:
-    """Everybody who lives, the dead aside."""
+    """The log, and the fetchers and queries that are running."""
 
     store: MemoryObjects
     query: Query
@@ -44,12 +44,12 @@ class World:
         self.fetchers.append(await opened(Mortal(self.store, *fuse), SHARDS))
 
     async def sleep_in_start(self, writes: int, _: None) -> None:
-        """A start that is stopped before one of its writes, and goes on when it is woken."""
+        """A start that is suspended before one of its writes, and resumed later."""
         store = Sleepy(self.store, writes)
 
         async def start() -> None:
             fetcher = await opened(store, SHARDS)
-            store.awake.set()  # it sleeps while it opens, or not at all
+            store.awake.set()  # it is suspended while it opens, or not at all
             self.fetchers.append(fetcher)
 
         await self.until_asleep(store, start())
@@ -110,7 +110,7 @@ class World:
                 await self.restart_query((None, False), None)
 
     async def finish(self) -> None:
-        """A start without deaths reads to the end, and so does the query."""
+        """A start without crashes reads to the end, and so does the query."""
         while self.asleep:
             await self.act("wake", 0, None)
         await self.start((None, False), None)

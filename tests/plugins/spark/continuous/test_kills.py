@@ -1,4 +1,4 @@
-"""kill -9 of jobs in mode CONTINUOUS: between a file and its entry, behind it, and anywhere else."""
+"""kill -9 of jobs in mode CONTINUOUS: between a file and its entry, after the entry, and anywhere else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log that has not any more what the query is to read says so: it is never waited for."""
+"""A log without the entries that the query needs is an error: the query never waits for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHARDS = [Shard("s", "a"), Shard("s", "b")]
 
 
 async def query_with_history(store: MemoryObjects) -> Query:
-    """So many records, each in a batch of its own."""
+    """A query that has read some records, each in its own batch."""
     query = Query(store, retain=1)
     await query.start()
     fetcher = await opened(store, SHARDS)
@@ -25,7 +25,7 @@ async def query_with_history(store: MemoryObjects) -> Query:
 
 
 async def go_on_from(query: Query, batch: int) -> None:
-    """As with a checkpoint that was copied when that batch was the last."""
+    """Continue as from a copy of the checkpoint that was made after that batch."""
     query.log, query.batches = query.log[: batch + 1], {}
     query.planner = type(query.planner)(query._store, query.planner.clock, query.planner.retain)
     await query.run_all()

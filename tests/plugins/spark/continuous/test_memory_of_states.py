@@ -1,4 +1,4 @@
-"""What is remembered of a log does not grow with the snapshots in it: each entry has one, of all shards."""
+"""The memory for unread entries does not grow with their snapshots: each entry has one of all shards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The driver's side as Spark calls it, and the task that hands files over."""
+"""The driver's side as Spark calls it, and the task that reads the files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHARDS = [Shard("s", "a"), Shard("s", "b"), Shard("s", "c")]
 
 
 class ScriptedFetcher:
-    """Stands for the fetcher beside the planning: appends at the second call, has ended at the third."""
+    """A fake fetcher: appends at the second call, has ended at the third."""
 
     def __init__(self, store: WriteOnceStore, error: Exception | None = None) -> None:
         self._store = store

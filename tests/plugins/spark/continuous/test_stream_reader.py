@@ -1,4 +1,4 @@
-"""What Spark's reader in mode CONTINUOUS keeps between batches and queries, and what it says when a query starts."""
+"""Spark's reader in mode CONTINUOUS: what it keeps between batches and queries, and its errors when a query starts."""
 
 from __future__ import annotations
 

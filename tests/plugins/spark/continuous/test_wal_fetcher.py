@@ -1,4 +1,4 @@
-"""A real fetcher and the query's planner over what it leaves, on one loop and without Spark."""
+"""A real fetcher, and the query's planner over its log, on one event loop and without Spark."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def options_of(stream, tmp_path, **more) -> SparkOptions:
 
 @asynccontextmanager
 async def fetching(options, store) -> AsyncIterator[asyncio.Task[int]]:
-    """A start of the fetcher; it is told to stop at the end of the block."""
+    """A start of the fetcher, which is stopped at the end of the block."""
     fetcher = await take_over(options, store)
     task = asyncio.create_task(fetcher.run())
     try:
@@ -59,7 +59,7 @@ async def take_over(options, store) -> WalFetcher:
 
 
 async def read(query: Query, count: int) -> None:
-    """Until the query has so many rows."""
+    """Run batches until the query has this many rows."""
     async with asyncio.timeout(60):
         while query.log[-1].records < count:
             await query.run_batch()
@@ -132,7 +132,7 @@ async def test_s6_the_fetcher_of_an_older_start_is_fenced(stream, store, tmp_pat
 async def test_p3_latest_is_the_time_of_the_first_start_for_every_start(stream, store, tmp_path):
     stream.put(50)
     options = options_of(stream, tmp_path, **{"flink.stream.initpos": "LATEST"})
-    await asyncio.sleep(1.1)  # the service's clock comes in whole seconds
+    await asyncio.sleep(1.1)  # the service reports its time in whole seconds
     await take_over(options, store)
     _, entry = await last_entry(store)
     assert entry.state["pinnedStartMs"]

@@ -1,4 +1,4 @@
-"""A write-ahead log in S3, as moto plays it."""
+"""A write-ahead log in S3, simulated by moto."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the driver decides for a query over a write-ahead log, and what it refuses."""
+"""The plans of a query over a write-ahead log, and the logs and offsets that it refuses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHARDS = [Shard("s", "a"), Shard("s", "b")]
 
 
 async def log_with(records: int = 5) -> MemoryObjects:
-    """So many records of every shard."""
+    """A log with this many records of every shard."""
     store = MemoryObjects()
     await (await opened(store, SHARDS)).read_all(records)
     return store
@@ -34,7 +34,7 @@ async def read(store: MemoryObjects, **more) -> Query:
 
 
 def unread(*rows: int) -> dict[int, WalEntry]:
-    """Entries behind the third, with so many rows."""
+    """Entries after the third, with these numbers of rows."""
     return {number: WalEntry("w", 0, {}, rows=count, payload=10 * count) for number, count in enumerate(rows, 4)}
 
 

@@ -1,4 +1,4 @@
-"""When the sink makes a file, and when it has nothing to say."""
+"""When the sink makes a file, and when it logs nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log has one history, whoever tries to write it, and says where the next start begins."""
+"""The log has one history, however many writers there are, and has the state from which the next start continues."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHARD = Shard("s", "a")
 
 
 class HandClock:
-    """Stands until it is moved."""
+    """A clock that the test moves."""
 
     seconds = 0.0
 
@@ -102,7 +102,7 @@ async def test_s6_a_writer_suspended_until_its_successors_entries_were_purged_is
 
 
 class SleepsBeforeItTakesOver(MemoryObjects):
-    """The store as a new start sees it: life goes on while it is about to put its first entry."""
+    """A store on which other writers act while a new start is about to put its first entry."""
 
     def __init__(self, store: MemoryObjects, meanwhile) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class SleepsBeforeItTakesOver(MemoryObjects):
 
 @pytest.mark.parametrize("entries_before", [0, 2])
 async def test_s6_a_start_suspended_until_the_number_of_its_entry_was_purged_still_takes_over(entries_before):
-    """Otherwise it would append where nobody reads."""
+    """Otherwise it would append entries that nobody reads."""
     store = MemoryObjects()
     query = Query(store, retain=1)
     await query.start()

@@ -1,4 +1,4 @@
-"""SparkSink on its own: when it delivers, what waits, what a failure means."""
+"""SparkSink without a job: when it delivers, what it buffers, and what happens after a failure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def batch(*sequence: int, shard: str = "a") -> RecordBatch:
 
 
 class DiedError(BaseException):
-    """As if the process was killed."""
+    """Raised where the process is killed."""
 
 
 class Delivered(list):
@@ -84,7 +84,7 @@ async def test_delivered_rows_are_not_delivered_again_and_numbers_continue(tmp_p
     sink = SparkSink(FakeSpark(), Delivered(), state_path=path, max_rows=2)
     assert await sink.open(SinkContext()) is None
     await sink.flush(Checkpoint({"v": 1}))
-    await sink.write(batch(1, 2))  # delivered, and no checkpoint since
+    await sink.write(batch(1, 2))  # delivered, and no checkpoint since then
     await sink.close()
     delivered = Delivered()
     again = SparkSink(FakeSpark(), delivered, state_path=path)
@@ -96,7 +96,7 @@ async def test_delivered_rows_are_not_delivered_again_and_numbers_continue(tmp_p
 
 
 async def died_in_batch_0(path, *rows: int) -> None:
-    """The rows were noted and the callback had them; whether it finished is not known."""
+    """The state after a crash during delivery: the rows are in the file, and whether the callback finished is not known."""
 
     def die(frame, n):
         raise DiedError
@@ -118,7 +118,7 @@ async def test_a_batch_that_may_be_delivered_is_repeated_with_the_same_rows_alth
     assert await again.open(SinkContext()) == {"v": 1}
     await again.flush(Checkpoint({"v": 2}))  # the fetcher opens: nothing is read again yet
     await again.write(batch(1))
-    await again.flush(Checkpoint({"v": 3}))  # half of it is in memory only: the state before stays
+    await again.flush(Checkpoint({"v": 3}))  # half of it is in memory only: the earlier state stays
     assert json.loads(path.read_text())["state"] == {"v": 1}
     await again.write(batch(2, 3, 4))
     await again.flush(Checkpoint({"v": 4}))
@@ -175,7 +175,7 @@ async def test_every_batch_number_has_the_same_rows_and_every_row_one_number_aft
 
 
 async def life(callback, path: Path, chance: random.Random) -> bool:
-    """A fetcher over three shards of 20 records, from the sink's state, until it dies or is through."""
+    """A fetcher over three shards of 20 records, from the sink's state, until it crashes or has read all."""
     sink = SparkSink(FakeSpark(), callback, state_path=path, max_rows=7, max_seconds=1000)
     places = {"a": 1000, "b": 2000, "c": 3000} | dict(await sink.open(SinkContext()) or {})
     try:

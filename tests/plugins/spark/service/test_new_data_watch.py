@@ -1,4 +1,4 @@
-"""The watch over quiet shards: a record, an end or an error ends it, an empty response does not."""
+"""The watch of quiet shards: a record, a shard end or an error ends it; an empty response does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evidence of silence over windows (W3)."""
+"""The observed silence of a shard over several reads (W3)."""
 
 from recordpublisher import Shard, StartingPosition
 from recordpublisher.fetcher.shards.shard_state import ShardState

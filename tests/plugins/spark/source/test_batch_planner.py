@@ -1,4 +1,4 @@
-"""Planning batch after batch, without Spark: nothing twice, nothing lost, parents first."""
+"""Planning batches without Spark: no record twice, none lost, parents before children."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_s3_a_shard_found_by_discovery_alone_is_read_from_trim_horizon(kinesis, 
     job = query(kinesis, tmp_path)
     job.run(3)
     child = kinesis.add("child", [7, 8], ("parent",))
-    kinesis.close("parent")  # the answer did not name its children
+    kinesis.close("parent")  # the response did not name its children
     kinesis.discovered = [child]
     job.run()
     assert job.delivered() == [("s/child", "1"), ("s/child", "2")]
@@ -180,7 +180,7 @@ def test_available_now_reads_children_that_only_a_listing_shows(kinesis, tmp_pat
     job = query(kinesis, tmp_path)
     job.planner.initial_offset()
     kinesis.add("child", [7, 8], ("parent",))
-    kinesis.close("parent")  # the answer did not name its child, and the discovery in the background has not seen it
+    kinesis.close("parent")  # the response did not name its child, and the background discovery has not found it
     job.log.append(job.planner.initial_offset().to_json())
     del job.log[0]["shards"]["s/child"]
     kinesis.discovered = []

@@ -65,7 +65,7 @@ def test_w5_a_child_inherits_its_parents_watermark_and_does_not_lower_the_global
     values = [BatchOffset.from_json(entry).global_watermark for entry in job.log]
     known = [value for value in values if value is not None]
     assert known == sorted(known)
-    # an open child that is at its tip holds the others on purpose (W2): everything up to its watermark + lookahead has come
+    # an open child that is at its tip holds the others on purpose (W2): everything up to its watermark + lookahead was emitted
     assert max(row[2] for rows in job.rows.values() for row in rows) == 53_000
 
 

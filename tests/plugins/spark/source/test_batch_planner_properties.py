@@ -1,4 +1,4 @@
-"""Whatever shards, reshards, restarts, limits and lookahead: every record once, in order, event times together."""
+"""Property tests over random shards, reshards, restarts, limits and lookaheads: every record once, in order, aligned."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_nothing_is_lost_when_all_claims_are_lost_at_any_time(kinesis, limit, ch
         job.batch()
         take_committed(job, taken)
         if job.last.batch not in taken and chance.random() < 0.5:
-            taken[job.last.batch] = job.rows[job.last.batch]  # the sink has it, Spark has not noted so
+            taken[job.last.batch] = job.rows[job.last.batch]  # the sink has committed it, Spark has not
         if chance.random() < 0.2:
             for shard in kinesis.shards.values():
                 if not shard.closed:
@@ -104,7 +104,7 @@ def test_nothing_is_lost_when_all_claims_are_lost_at_any_time(kinesis, limit, ch
                 store.lose_everything()
             job.restart()
             job.run_again()
-            taken.setdefault(job.last.batch, job.rows[job.last.batch])  # a batch that it has is passed over
+            taken.setdefault(job.last.batch, job.rows[job.last.batch])  # it ignores a batch that it has
     silent = 0
     while silent < 60:  # three seconds without a batch
         silent = 0 if job.batch() else silent + 1

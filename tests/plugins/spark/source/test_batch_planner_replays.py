@@ -1,4 +1,4 @@
-"""Planning after restarts, without Spark: the same rows again, claims obeyed, lost claims survived."""
+"""Planning after restarts, without Spark: claims are replayed with the same rows, and lost claims lose no record."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_after_lost_claims_a_batch_that_the_sink_may_have_runs_empty_and_its_rec
     kinesis.add("a", [1, 2])
     job = query(kinesis, tmp_path)
     job.batch()
-    # the sink took the batch, but Spark did not write so: it is run again, and the sink passes it over
+    # the sink has committed the batch and Spark has not: it runs again, and the sink ignores it
     taken = job.rows[1]
     kinesis.shards["s/a"].times += [3, 4]
     shutil.rmtree(tmp_path)

@@ -1,4 +1,4 @@
-"""Claims in S3 and DynamoDB: the driver and its workers, in processes of their own, agree through them."""
+"""Claims in S3 and DynamoDB, used by a driver and its workers in their own processes."""
 
 import pytest
 

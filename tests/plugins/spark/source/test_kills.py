@@ -1,4 +1,4 @@
-"""kill -9 of the driver and everything it started: aimed between claim and first row and between rows and commit, and anywhere else."""
+"""kill -9 of the driver and everything it started: between claim and first row, between rows and commit, and anywhere else."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_zombie_driver_that_resumes_after_its_replacement_does_no_harm(kinesis
         with job.start() as replacement:
             replacement.wait_for_lines(4)
             zombie.signal(signal.SIGCONT)
-            assert zombie.process.wait(WAIT_SECONDS) != 0  # Spark finds that its log was continued by somebody else
+            assert zombie.process.wait(WAIT_SECONDS) != 0  # Spark finds that another driver has continued its log
             assert "oncurrent" in zombie.errors()
             replacement.wait_for_lines(len(replacement.lines) + 2)
     job.finish()

@@ -1,4 +1,4 @@
-"""A quiet stream costs no batches, and new data ends the pause at once."""
+"""No batches are planned for a quiet stream, and new data ends the pause at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def kinesis() -> SimulatedKinesis:
 
 
 def quiet_job(kinesis, tmp_path, **properties):
-    """A job that has read everything there was."""
+    """A job that has read every record."""
     kinesis.add("a", [1])
     kinesis.add("b", [2])
     job = query(kinesis, tmp_path, **properties)

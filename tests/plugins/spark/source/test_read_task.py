@@ -1,4 +1,4 @@
-"""One task: claim before emit, the winner's rows for everybody, and no row that was not claimed."""
+"""One task: it stores its claim before it returns rows, and all attempts return the rows of the first claim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A wrong job fails when its stream is loaded, on the driver, and not in tasks that fail one after the other (C2)."""
+"""A wrong setting fails on the driver, when the stream is loaded, and not later in every task (C2)."""
 
 from __future__ import annotations
 

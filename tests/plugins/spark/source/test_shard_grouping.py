@@ -1,4 +1,4 @@
-"""Which shards a batch reads, in which tasks."""
+"""How the shards of a batch are divided among its tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns are found without regard to case, others are ignored; errors name column, type and what is valid."""
+"""Column names ignore case, other columns are ignored; errors name column, type and what is valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The writers on the driver: pickled for the tasks, and committed with their messages. Without a running Spark."""
+"""The writers without a running Spark: pickled for the tasks, and committed with the tasks' messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def written(given_up=0):
 
 @pytest.fixture
 def log(caplog, monkeypatch):
-    """(level, line) of everything that was logged, at the level that a job's log has."""
+    """The logged lines as pairs of level and text, at the log level of a job."""
     logger = logging.getLogger("recordpublisher")
     before = logger.level
     monkeypatch.setenv(LOG_VARIABLE, "INFO")

@@ -105,7 +105,7 @@ def test_a_throttled_shard_slows_the_query_and_loses_nothing(spark, tmp_path):
 
 
 def numbered(spark, count):
-    """A stream of one batch, which is the same when it is run again: `value` from 0 on, by two tasks."""
+    """A stream of one batch with the same rows in every run: `value` from 0 up, in two tasks."""
     rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", count).option("numPartitions", 2)
     return rows.load()
 

@@ -1,4 +1,4 @@
-"""kill -9 of a task and of the driver while they write: every row at least once, and what came twice can be dropped."""
+"""kill -9 of a task and of the driver while they write: every row at least once, and repeats can be dropped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_every_row_at_least_once_wherever_tasks_and_driver_are_killed(kinesis, t
     put = {"stream": target.name, "idField": "rowId", **target.served.endpoint.properties()}
     options = source.options(
         tmp_path, maxRecordsPerBatch=2000
-    )  # two of the three shards are one task's: replays mix them otherwise
+    )  # one task writes two of the three shards: a replay may order them differently
     job = Job(options, tmp_path, "kinesis", "local[2,4]", target=put)  # a task may fail three times
     with producing(source), job.start() as running:
         running.wait_for_lines(2)

@@ -1,4 +1,4 @@
-"""Rows that cannot be put: the others are written, and these are dead letters, or counted (S7, K3)."""
+"""Rows that cannot be put become dead letters or are counted; the others are written (S7, K3)."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ async def test_concurrent_tasks_that_write_dead_letters_do_not_fence_each_other(
     for rejected in (tasks[0], tasks[2], tasks[3]):
         await rejected.finish()
     assert len(list((tmp_path / "letters").glob("out/*/*.jsonl"))) == 3
-    with pytest.raises(FencedError):  # an earlier attempt of a task that has another one now
+    with pytest.raises(FencedError):  # an earlier attempt of the task
         await tasks[1].finish()
     await tasks[1].close()
 

@@ -1,4 +1,4 @@
-"""Rows become records, column by column."""
+"""Rows are converted to records, column by column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ids of rows: the same when a row is put again, in whatever order, and never the same for two rows."""
+"""Ids of rows: the same when a row is put again in any order, and different for any two rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_an_attempt_in_another_order_gives_the_same_ids_to_the_same_rows(rows, c
 
 @given(ROWS, ROWS)
 def test_dropping_repeats_of_two_attempts_loses_no_row_even_when_they_differ(first, second):
-    """What a consumer keeps has every row of the attempt that was finished, equal ones as often as they are there."""
+    """The rows that a consumer keeps include every row of the finished attempt, equal rows as often as they occur."""
     kept = dict(zip(ids_of(first) + ids_of(second), first + second, strict=True))
     for row in set(second):
         assert sum(one == row for one in kept.values()) >= second.count(row)

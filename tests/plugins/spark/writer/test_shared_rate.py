@@ -1,4 +1,4 @@
-"""Tasks that write to one shard at the same time, on virtual time: together they get what it takes, without burning its limits."""
+"""Tasks that write to one shard concurrently, on virtual time: together they use its capacity with few throttles."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TASKS, ROWS = 8, 1_000
 
 
 def written_by_tasks(**options):
-    """A cold start of all tasks at a shard that takes 1,000 records a second: seconds, and records that it refused."""
+    """Start all tasks at once on a shard that takes 1,000 records a second; returns seconds and the number of throttled records."""
     settings = WriteOptions.parse({"stream": "out", **options}).settings
 
     async def job():

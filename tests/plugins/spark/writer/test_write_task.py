@@ -1,4 +1,4 @@
-"""One task: puts rows as fast as they are acknowledged, counts them, and leaves nothing half done."""
+"""One task: puts rows as fast as they are acknowledged, counts them, and closes its writers after an error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fakes.writable_stream import FakeKinesis
 
 
 class Worker:
-    """A worker process's loop with a fake stream behind it."""
+    """The event loop of a worker process, with a fake stream."""
 
     def __init__(self, fake, **options):
         self.fake, self.loop, self.opened = fake, WorkerLoop(), 0
@@ -95,7 +95,7 @@ def test_an_aggregating_task_puts_fewer_records(start):
 
 
 def test_k1_rows_are_read_only_as_fast_as_they_are_acknowledged(start):
-    """What is taken from Spark and not acknowledged stays below the queue and the piece that is waiting for it."""
+    """The rows read from Spark and not acknowledged are at most those of the queue and of one slice."""
     limit, piece = 300, 100
     worker = start(FakeKinesis(), **{"flink.sink.kinesis.queue.limit": str(limit), "ratelimit": "10000"})
     ahead = []

@@ -1,4 +1,4 @@
-"""One thread, one connection: work waits in line, whatever happens to those who wait for it."""
+"""One thread and one connection: calls run one after another, even if their callers are cancelled."""
 
 import asyncio
 import threading
@@ -22,7 +22,7 @@ async def database(tmp_path):
 
 
 async def test_work_waits_for_cancelled_work_to_end(database):
-    """A cancelled `asyncio.to_thread` goes on beside the next one; on one connection that ends in errors or in half a commit."""
+    """The thread of a cancelled `asyncio.to_thread` overlaps the next call; on one connection that causes errors or a partial commit."""
     order, is_running, may_end = [], threading.Event(), threading.Event()
 
     def first():

@@ -1,4 +1,4 @@
-"""Without SQLAlchemy the error says what to install, whatever was asked for first."""
+"""Without SQLAlchemy the error says what to install, whichever module is imported first."""
 
 import subprocess
 import sys

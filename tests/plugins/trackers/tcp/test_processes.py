@@ -150,7 +150,7 @@ def test_a_stopped_process_holds_the_others_until_the_timeout_and_catches_up(sce
     job = scene(2)
     for step, shard in zip((10, 10), job.open_shards(), strict=True):
         job.put(range(0, 40_000, step), shard)
-    allowed = LOOKAHEAD + 500  # held, but for what was under way
+    allowed = LOOKAHEAD + 500  # held, except what was already being written
     given = {"flink.watermark.tracker.timeout": 4_000, "flink.watermark.sync.interval": 200}
     first, _ = job.start(0, 2, **given), job.start(1, 2, **given)
     job.wait_for_rows(200)

@@ -14,7 +14,7 @@ from recordpublisher.publishers.properties.table import CONSUMER_ARN, REGISTRATI
 
 
 def registered_consumers(streams: Sequence[str], properties: Properties) -> dict[str, str]:
-    """ARNs by property key, registered now unless they were given (registration NONE).
+    """Register the consumers; returns their ARNs by property key. With registration NONE the ARNs are given, and nothing is done.
 
     Raises: ConfigurationError, StreamNotFoundError, ConsumerError, KinesisError.
     """

@@ -87,7 +87,7 @@ class KinesisService:
         return [shard for shards in list(self._listed.values()) for shard in shards]
 
     def watch(self, shards: Mapping[Shard, ShardState]) -> None:
-        """Watch by polling, also in a fan-out job: the next batch would have to take a subscription over."""
+        """Watch by polling, also in a fan-out job: a subscription would be preempted by that of the next batch."""
         if self._watch is not None:
             return
         publisher = "POLLING" if self._options.is_fan_out else self._options.publisher
@@ -99,7 +99,7 @@ class KinesisService:
         self._watch.begin(shards)
 
     def wait_for_new_data(self, seconds: float) -> bool:
-        """Wait for the watch to find something; whether it has."""
+        """Wait for the watch to find something; returns whether it has."""
         if self._watch is None:
             time.sleep(seconds)
             return False
@@ -112,12 +112,12 @@ class KinesisService:
             self._watch = None
 
     def close(self) -> None:
-        """Close the clients; only for a service that ends before its process does and never started the discovery."""
+        """Close the clients; only for a service that never started the discovery and ends before its process."""
         worker_loop().run(self._lister.close())
         worker_loop().run(self._factory.close())
 
     async def _discover(self) -> None:
-        """List all streams again and again, whatever happens (S3); with a negative interval once, for streams that are new to the job."""
+        """List all streams periodically, also after errors (S3); with a negative interval once, for streams that are new to the job."""
         interval = self._options.properties.value(table.DISCOVERY_INTERVAL) / 1000
         while True:
             for name in self._names:
@@ -145,12 +145,12 @@ def _publisher_factory(publisher: str, properties: Properties) -> RecordPublishe
 
 
 def task_properties(properties: Properties, arns: Mapping[str, str]) -> Properties:
-    """The properties of the tasks: they do not register consumers, since the driver did."""
+    """The properties of the tasks, which do not register consumers, since the driver did."""
     return properties.merged({**arns, table.REGISTRATION.key: "NONE"}) if arns else properties
 
 
 def check_job(options: SparkOptions) -> None:
-    """Every check that needs no call to Kinesis, also those of the tasks' fetchers (C2). Raises: ConfigurationError."""
+    """Make every check that needs no call to Kinesis, including those of the tasks' fetchers (C2). Raises: ConfigurationError."""
     registry, properties = load_registry(), options.properties
     publisher = registry.publishers.get(options.publisher, table.RECORD_PUBLISHER.key)
     publisher.check(properties, list(options.streams))

@@ -25,7 +25,7 @@ LONGEST_INTERVAL_MS = 240_000
 
 
 def watch_properties(properties: Properties, shards: int, probe_ms: int) -> Properties:
-    """How the watch reads: one record at a time, each shard once in `probe_ms`, or less often when there are many."""
+    """The properties of the watch: it reads one record at a time, each shard once in `probe_ms`, or less often when there are many."""
     interval = min(LONGEST_INTERVAL_MS, max(probe_ms, MS_BETWEEN_CALLS * shards))
     return properties.merged(
         {table.GETRECORDS_MAX.key: 1, table.ADAPTIVE_READS.key: False, table.GETRECORDS_INTERVAL.key: interval}
@@ -41,9 +41,9 @@ class Background(Protocol):
 
 
 class NewDataWatch:
-    """Reads on from given states until the first record, the end of a shard, or an error. Each of them ends the watch.
+    """Reads from given states until the first record, the end of a shard, or an error. Each of them ends the watch.
 
-    Made for one watch; the factory belongs to the caller. `begin` and `stop` are called by one thread, the reading happens on the loop.
+    An object is used for one watch; the factory belongs to the caller. Call `begin` and `stop` in one thread; the loop does the reading.
     """
 
     def __init__(self, factory: RecordPublisherFactory, loop: Background) -> None:
@@ -82,9 +82,9 @@ class NewDataWatch:
             while await publisher.run_observed(self._take) is RunResult.INCOMPLETE and not self._is_over.is_set():
                 pass
         except RecordPublisherError as error:
-            LOG.warning("%s cannot be watched, so a batch reads it instead: %s", shard.key, error)
+            LOG.warning("%s cannot be watched and is read by a batch instead: %s", shard.key, error)
         except Exception:
-            LOG.exception("%s cannot be watched, so a batch reads it instead", shard.key)
+            LOG.exception("%s cannot be watched and is read by a batch instead", shard.key)
         self._finish()
 
     async def _take(self, batch: RecordBatch) -> None:

@@ -14,8 +14,8 @@ from recordpublisher.publishers.shards import Shard
 class PlanningService(Protocol):
     """Calls to Kinesis that planning needs.
 
-    An exception on the driver ends the query, so blocking calls retry by themselves. They are made when a query starts, or when an
-    AvailableNow run would end, never while it runs.
+    An exception on the driver ends the query, so blocking calls have their own retries. They are made when a query starts, and when an
+    AvailableNow run would end; never in between.
     """
 
     def list_shards(self, stream: str) -> list[Shard]:
@@ -43,15 +43,15 @@ class PlanningService(Protocol):
         ...
 
     def discovered_shards(self) -> list[Shard]:
-        """The shards that the discovery in the background has listed so far; never blocks, never raises (S3)."""
+        """The shards that the background discovery has listed so far; never blocks or raises (S3)."""
         ...
 
     def watch(self, shards: Mapping[Shard, ShardState]) -> None:
-        """Watch in the background for anything new behind these states. A watch that runs already goes on unchanged."""
+        """Watch in the background for anything new after these states. A running watch continues unchanged."""
         ...
 
     def wait_for_new_data(self, seconds: float) -> bool:
-        """Wait up to `seconds` for a record, end or error of a watched shard; whether there was one since the watch began."""
+        """Wait up to `seconds` for a record, end or error of a watched shard; returns whether there was one since the watch began."""
         ...
 
     def stop_watching(self) -> None:

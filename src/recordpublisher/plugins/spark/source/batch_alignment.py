@@ -1,7 +1,7 @@
-"""Event-time alignment of a planned batch: from the shards of its offset to global watermark and emit limit (W1-W8).
+"""Event-time alignment of a planned batch: computes global watermark and emit limit from the shards of its offset (W1-W8).
 
-The rules are those of `fetcher/watermark_rules.py`. Tasks do not talk to each other: their claims carry what they saw to the driver, and
-the offset carries the result to the next tasks.
+The rules are those of `fetcher/watermark_rules.py`. Tasks do not communicate: the driver learns from their claims what they read, and the
+next tasks get the result in the offset.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class AlignmentSettings:
     """Settings of alignment, ms.
 
     - `lookahead`: how far above the global watermark a batch emits. None: alignment is off.
-    - `idle_interval`: after how much observed silence a shard is idle. -1: never, every shard is waited for (W2).
+    - `idle_interval`: after how much observed silence a shard is idle. -1: never; every shard holds the watermark (W2).
     - `timeout`: how long an ended shard without known children holds the minimum (W5).
     """
 
@@ -45,8 +45,8 @@ class AlignmentSettings:
     def emit_limit(self, global_watermark: int | None) -> int | None:
         """The highest watermark that the next batch emits (W8). None: no limit.
 
-        While the global watermark is unknown a batch emits nothing and only learns the first watermark of each shard. So event times lie
-        close together from the first batch on.
+        While the global watermark is unknown, a batch emits nothing and only reads the first watermark of each shard. So the event times of
+        the first batch too lie within the lookahead.
         """
         limit = watermark_rules.emit_limit(global_watermark, self.lookahead)
         if limit == math.inf:
@@ -54,26 +54,26 @@ class AlignmentSettings:
         return EMIT_NOTHING if limit == -math.inf else int(limit)
 
     def is_idle(self, entry: ShardOffset) -> bool:
-        """Whether the shard was silent for long enough (W3). One with a record above the emit limit is not silent."""
+        """Whether the shard has been silent for long enough (W3). A shard with a record above the emit limit is not silent."""
         return entry.next_watermark is None and watermark_rules.is_idle(entry.silent_ms, self.idle_interval)
 
 
 def silent_ms_after(entry: ShardOffset, read: ShardReadRange) -> int:
-    """How long the shard was seen silent, after a read (W3).
+    """The observed silence of the shard, ms, after a read (W3).
 
-    Within a read the fetcher's own observation counts (`IdlenessTimer`). Between two reads this differs from the fetcher, which credits
-    a gap between two answers with a few seconds at most, since an answer may be older than its arrival. Here the later read starts from
-    the position where the earlier one ended: when both stood at the tip, nothing arrived between them, however long that was.
+    Within a read the fetcher's own observation counts (`IdlenessTimer`). Between two reads this differs from the fetcher, which counts
+    at most a few seconds of the time between two responses, since a response may be older than its arrival. Here the later read starts at
+    the position where the earlier one ended: when both were at the tip, nothing arrived between them, however long that was.
 
-    A read without any answer changes nothing (fan-out may send its first event only after 5 s). Records, or a read that ended before the
-    tip, start over.
+    A read without any response changes nothing (fan-out may send its first event only after 5 s). Records, or a read that ended before the
+    tip, reset the silence.
     """
-    if not read.was_answered:
+    if not read.had_response:
         return entry.silent_ms
     if read.records or read.past_event_time or not read.at_tip:
         return 0
-    first_answer_ms, _ = read.tip_seen_ms or (0, 0)
-    between = 0 if entry.tip_ms is None else max(0, first_answer_ms - entry.tip_ms)
+    first_response_ms, _ = read.tip_seen_ms or (0, 0)
+    between = 0 if entry.tip_ms is None else max(0, first_response_ms - entry.tip_ms)
     return entry.silent_ms + between + read.silent_ms
 
 
@@ -91,10 +91,10 @@ def next_global_watermark(
 
 
 def is_active(entry: ShardOffset, shards: Mapping[str, ShardOffset], alignment: AlignmentSettings, now_ms: int) -> bool:
-    """Whether the other shards wait for this one.
+    """Whether the shard holds the global watermark.
 
-    A child takes over from its parents in one step here: the same plan that names it makes it active. In the fetcher its owner may be
-    another process that has yet to report it, so an ended parent holds longer there (`reshard_handover.py`).
+    Here a child replaces its parents in one step: the plan that adds it makes it active. In the fetcher the child's owner may be another
+    process that has yet to report it, so an ended parent holds the watermark longer there (`reshard_handover.py`).
     """
     if entry.state.ended:
         waited_ms = now_ms - (entry.ended_ms or now_ms)

@@ -1,8 +1,8 @@
 """BatchOffset: the offset of one micro-batch, as JSON in Spark's offset log.
 
-An offset holds everything that its batch needs: where the batch starts in every shard, up to which event time it may emit, and how many
-tasks read it. To Spark the offset marks the *end* of that batch. Where the batch really ended is in its claims; the next offset takes it
-from there. A query shows the offset as `query.lastProgress["sources"][0]["endOffset"]`; the documentation lists its fields.
+An offset is the plan of its batch: where the batch starts in every shard, up to which event time it may emit, and how many tasks read it.
+For Spark the offset is the *end* of that batch. Where the batch really ended is in its claims, from which the next offset is computed. A
+query shows the offset as `query.lastProgress["sources"][0]["endOffset"]`; the documentation lists its fields.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from recordpublisher.publishers.shards import Shard
 from .read_claim import shard_from_json, shard_to_json
 
 VERSION = 2
-"""2: names of the fields changed. 1 is not read any more."""
+"""Version 2 has other field names than 1, which is refused."""
 EMIT_NOTHING = -(2**62)
-"""An emit limit that no record is below: the batch learns the first watermark of each shard and emits nothing."""
+"""An emit limit below every record: the batch reads the first watermark of each shard and emits nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,13 @@ class ShardOffset:
 
     - `state`: where the batch starts.
     - `records`, `last_records`: emitted so far; emitted by the batch before.
-    - `at_tip`, `tip_ms`: whether the last read stood at the tip; when a read last did.
+    - `at_tip`, `tip_ms`: whether the last read reached the tip; when a read last did.
     - `silent_ms`, `idle`: observed silence so far; whether that makes the shard idle (W3).
     - `next_watermark`: watermark of a record that waits above the emit limit (W1).
     - `held_ms`, `held_batches`: how long alignment has held the shard so far.
     - `behind_ms`: MillisBehindLatest of the last read.
     - `ended_ms`: when the end of the shard was seen.
-    - `done`: this AvailableNow run reads the shard no more.
+    - `done`: this AvailableNow run has finished the shard.
     - `empty_windows`: how many reads in a row ended without progress and before the tip.
     """
 
@@ -68,7 +68,7 @@ class ShardOffset:
         return self.state.watermark if self.next_watermark is None else self.next_watermark
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled as it is stored: pickling a frozen dataclass takes five times as long, and tasks may carry a thousand."""
+        """Pickle as JSON: pickling a frozen dataclass takes five times as long, and tasks may carry a thousand."""
         return ShardOffset.from_json, (self.to_json(),)
 
     def to_json(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class ShardOffset:
             "done": self.done,
             "emptyWindows": self.empty_windows,
         }
-        # zero is left out, except where a missing entry means "unknown"
+        # zero is omitted, except where a missing entry means "unknown"
         zero_is_written = {"nextWatermark", "millisBehindLatest", "endedMs", "tipMs"}
         return {
             name: value for name, value in entries.items() if value or (name in zero_is_written and value is not None)
@@ -128,9 +128,9 @@ class BatchOffset:
     - `tasks`: how many tasks share the shards to read.
     - `limit`: the most records of the batch.
     - `global_watermark`, `emit_limit`: epoch ms. No limit (None): alignment is off. `EMIT_NOTHING`: the batch emits nothing.
-    - `records`: emitted by all batches before, also of shards that are no longer listed here.
-    - `start`: where the job started, a LATEST as the time that it stood for. A stream that is added later starts there too (S5).
-    - `store_token`: a token in the claim store that the batch was planned with. A store without it has lost the batch's claims.
+    - `records`: emitted by all earlier batches, including those of shards that are no longer in the offset.
+    - `start`: where the job started; LATEST as the time of the start. A stream that is added later starts there too (S5).
+    - `store_token`: the token in the claim store at the planning of the batch. A store without it has lost the batch's claims.
     """
 
     query: str
@@ -167,7 +167,7 @@ class BatchOffset:
 
     @classmethod
     def from_json(cls, entries: Mapping[str, Any] | str) -> BatchOffset:
-        """The inverse of `to_json`. Raises: StateError when it does not fit."""
+        """The inverse of `to_json`. Raises: StateError for other content."""
         try:
             plain = json.loads(entries) if isinstance(entries, str) else entries
             return cls._from_plain(plain)

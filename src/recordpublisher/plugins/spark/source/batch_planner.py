@@ -1,4 +1,4 @@
-"""BatchPlanner: the driver's side of a query. It plans one batch after the other, from claims, new shards and the clock."""
+"""BatchPlanner: the driver's side of a query. It plans one batch after another, from claims, new shards and the clock."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class BatchPlanner:
         self._is_available_now = True
 
     def next_offset(self, start: BatchOffset, limit: int | None) -> BatchOffset | None:
-        """The plan of the next batch; None: nothing to plan now (Spark calls again) or, for AvailableNow, no more."""
+        """The plan of the next batch; None when there is none now (Spark calls again) or, for AvailableNow, none any more."""
         self._begin_run(start)
         if self._wait_in_pause(start):
             return None
@@ -114,13 +114,13 @@ class BatchPlanner:
             self._warnings.dropped_streams(dropped_streams(known, self.options.streams))
             self._lost = self._check_retention(start) if start.batch > 0 else frozenset()
         if self._is_available_now and self._available_now is None:
-            self._list_all()  # what is there now belongs to the run, even if the discovery has not found it yet
-            # the service's time is cut to whole seconds: what arrived within this one belongs to the run
+            self._list_all()  # existing shards belong to the run, even if the discovery has not found them yet
+            # the service's time is truncated to whole seconds: records of this second belong to the run
             arrival_ms = max(self.service.server_time_ms(stream) for stream in self.options.streams) + 1000
             self._available_now = AvailableNow(arrival_ms, start.batch)
 
     def _check_retention(self, start: BatchOffset) -> frozenset[str]:
-        # the last batch may be read and claimed: what counts is where it ended
+        # the last batch may be read and claimed: check from where it ended
         reached = next_offset(start, load_batch_claims(self.store, start).shards, self._inputs(start, None))
         return lost_shards(reached, self._stream_names(), self.service, self.options.properties, self.clock.now_ms())
 
@@ -139,7 +139,7 @@ class BatchPlanner:
             return NoBatchReason.NOT_YET
         offset = self._without_dropped_streams(next_offset(start, claims.shards, self._inputs(start, limit)))
         if self._is_run_finished(offset, claims):
-            # children that no answer has named yet belong to the run too: a new listing shows them
+            # children that no response has named yet belong to the run too: a new listing shows them
             if self._has_ended_shard_without_children(offset) and self._list_once_for(offset):
                 return self._plan(start, limit)
             if claims.is_unread:
@@ -150,7 +150,7 @@ class BatchPlanner:
         return self._record_plan(start, offset, claims)
 
     def _pause_if_quiet(self, start: BatchOffset, offset: BatchOffset, claims: BatchClaims) -> bool:
-        """Whether no batch is needed now. On a quiet stream this starts a watch over the shards and a pause of planning."""
+        """Whether no batch is needed now. On a quiet stream this starts to watch the shards, and pauses planning."""
         if not (claims.is_unread or found_nothing_new(start, offset, claims)):
             return False
         now, probe_ms = self.clock.now_ms(), self.options.probe_ms

@@ -1,4 +1,4 @@
-"""The progress of a query: figures for `lastProgress`, and one log line for each planned batch."""
+"""The progress of a query: figures for `lastProgress`, and a log line for each planned batch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def progress_figures(offset: BatchOffset) -> dict[str, Any]:
 
 
 def progress_line(start: BatchOffset, offset: BatchOffset) -> str:
-    """What the batch before brought and what this one will read."""
+    """What the last batch read, and what this one will read."""
     figures = progress_figures(offset)
     counts = {
         "shards": "shards",

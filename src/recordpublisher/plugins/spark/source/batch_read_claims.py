@@ -1,4 +1,4 @@
-"""The claims of one batch, read together from the claim store, and the check that the store is the right one."""
+"""The claims of one batch, loaded together from the claim store; and the check that the store is the right one."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ class BatchClaims:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no record came and every shard was read to its tip or to the emit limit."""
+        """Whether no record arrived and every shard was read to its tip or to the emit limit."""
         return all(not read.records and (read.at_tip or read.past_event_time) for read in self.shards.values())
 
     @property
     def is_unread(self) -> bool:
-        """Whether no task at all has claimed: the sink did not read the batch."""
+        """Whether no task has stored a claim: the sink did not read the batch."""
         return bool(self.missing) and not self.shards
 
 
 def load_batch_claims(store: ClaimStore, offset: BatchOffset) -> BatchClaims:
-    """The claims of an offset's batch. Shards whose claim is missing, or of other shards, are read again by the next batch."""
+    """The claims of an offset's batch. Shards without a claim, or whose claim is of another plan, are read again by the next batch."""
     claims = BatchClaims()
     if offset.batch == 0:
         return claims
@@ -77,9 +77,9 @@ def _claim_of(group: list[ShardOffset], stored: bytes | None) -> ReadClaim | Non
 
 
 class StoreVisibilityCheck:
-    """Checks that driver, tasks and later runs of a query see one and the same claim store, by a token that is written into it.
+    """Checks that driver, tasks and later runs of a query use the same claim store, by a token that is written into it.
 
-    Owns the token of each query. A query keeps its token over restarts as long as the store has it.
+    Owns the token of each query. A query keeps its token across restarts as long as the store has it.
     """
 
     def __init__(self, store: ClaimStore) -> None:
@@ -87,7 +87,7 @@ class StoreVisibilityCheck:
         self._tokens: dict[str, str] = {}
 
     def is_planning_store(self, offset: BatchOffset) -> bool:
-        """Whether the store is the one that the offset's batch was planned with, and not an empty one in its place."""
+        """Whether the store is the one that the offset's batch was planned with, and not an empty replacement."""
         return bool(offset.store_token) and self._has_token(offset.query, offset.store_token)
 
     def write_token(self, offset: BatchOffset) -> str:

@@ -1,4 +1,4 @@
-"""next_offset: the offset of the next batch, from the last offset and the claims of its batch. One plain function, step by step."""
+"""next_offset: computes the offset of the next batch from the last offset and the claims of its batch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class AvailableNow:
     after_batch: int
 
     def is_done(self, entry: ShardOffset, read: ShardReadRange | None, batch: int) -> bool:
-        """Whether the shard has given everything that it had at the start of the run. Claims of earlier runs do not tell."""
+        """Whether every record that the shard had at the start of the run is read. Claims of earlier runs do not show that."""
         if batch <= self.after_batch:
             return False
         if read is None:
@@ -40,7 +40,7 @@ class PlanInputs:
     - `plan`: a new random id; `now_ms`: the driver's time; `limit`: the most records of the batch.
     - `found`: shards that are new in streams of the job; `new_streams`: the shards of streams that were added to the job.
     - `available_now`: set in a run that stops at the tips.
-    - `lost`: shards, by `Shard.key`, that are past retention, where the job accepts that.
+    - `lost`: shards, by `Shard.key`, that are past retention, if the job accepts that.
     """
 
     plan: str
@@ -56,17 +56,17 @@ class PlanInputs:
 def next_offset(offset: BatchOffset, reads: Mapping[str, ShardReadRange], inputs: PlanInputs) -> BatchOffset:
     """The next batch's offset; the caller decides the number of tasks afterwards.
 
-    `reads` has the claimed range of each shard. A shard without one starts where it started before: it is read again, nothing is lost.
+    `reads` has the claimed range of each shard. A shard without one starts at the same position again, so nothing is lost.
     """
     # 1. Every shard moves to where its claimed read ended.
     shards = {key: _after_read(entry, reads.get(key), offset, inputs) for key, entry in offset.shards.items()}
 
-    # 2. New shards join; children whose parents have ended take over from them.
+    # 2. New shards are added; children replace parents that have ended.
     children = [child for read in reads.values() for child in read.children]
     shards = with_new_shards({**shards, **inputs.new_streams}, inputs.found, children)
     shards = with_started_children(shards)
 
-    # 3. The global watermark rises to the lowest active shard, and with it what the batch may emit.
+    # 3. The global watermark rises to that of the lowest active shard, and the emit limit with it.
     global_watermark = next_global_watermark(offset.global_watermark, shards, inputs.alignment, inputs.now_ms)
     emit_limit = inputs.alignment.emit_limit(global_watermark)
 
@@ -115,15 +115,15 @@ def _after_read(
 
 
 def _made_progress(entry: ShardOffset, read: ShardReadRange) -> bool:
-    """Whether the read gave records, reached the tip, the emit limit or the end of the shard, or moved the position."""
+    """Whether the read returned records, reached the tip, the emit limit or the end of the shard, or moved the position."""
     before, after = entry.state, read.end
     has_moved = (before.position, before.continuation) != (after.position, after.continuation)
     return has_moved or read.at_tip or read.past_event_time or after.ended or read.records > 0
 
 
 def _last_tip_ms(entry: ShardOffset, read: ShardReadRange) -> int | None:
-    """When an answer last stood at the tip; None once one stood before it. A read without an answer changes nothing."""
-    if not read.was_answered:
+    """When a response was last at the tip; None after one before the tip. A read without a response changes nothing."""
+    if not read.had_response:
         return entry.tip_ms
     return read.tip_seen_ms[1] if read.at_tip and read.tip_seen_ms else None
 

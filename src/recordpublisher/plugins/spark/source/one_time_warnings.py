@@ -1,4 +1,4 @@
-"""Warnings about a running query; those about its settings are given once."""
+"""OneTimeWarnings: warnings about a running query; those about its settings are logged once."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .batch_read_claims import BatchClaims
 
 LOG = logging.getLogger("recordpublisher.spark")
 WARM_UP_BATCHES = 3
-"""The first batches start workers and clients: their times say nothing."""
+"""The first batches start workers and clients, so their times are not representative."""
 
 
 class OneTimeWarnings:
-    """Owns which warnings were given already."""
+    """Owns the set of warnings that were logged already."""
 
     def __init__(self, options: SparkOptions) -> None:
         self._options = options
@@ -32,24 +32,22 @@ class OneTimeWarnings:
             self._tasks_one_after_the_other(start, claims)
 
     def dropped_streams(self, streams: Collection[str]) -> None:
-        """Streams of the checkpoint are not among the options any more."""
+        """Warn of streams of the checkpoint that are no longer among the options."""
         if streams:
-            text = (
-                "not read any more, and their positions are forgotten: %s; added again, they begin where the job began"
-            )
+            text = "no longer read, and their positions are forgotten: %s; if added again, they start where the job started"
             LOG.warning(text, ", ".join(sorted(streams)))
 
     def lost_claims(self, offset: BatchOffset) -> None:
-        """The claim store is not the one that the batch was planned with."""
+        """Warn that the claim store is not the one that the batch was planned with."""
         text = (
-            "the claims of batch %s are lost: metadataLocation has none of this query. The batch is run again without rows, and its "
-            "records come with the next one, including those that the sink has already"
+            "the claims of batch %s are lost: metadataLocation has none of this query. The batch runs again without rows, and its "
+            "records come with the next one, including those that the sink already has"
         )
         LOG.warning(text, offset.batch)
 
     def unread_batch(self, offset: BatchOffset) -> None:
-        """An AvailableNow run ends since its sink did not read a batch."""
-        text = "no task of batch %s was run, so the run ends here: does the sink read the batch?"
+        """Warn that an AvailableNow run ends because its sink did not read a batch."""
+        text = "no task of batch %s ran, so the run ends here: does the sink read the batch?"
         LOG.warning(text, offset.batch - 1)
 
     def _short_lookahead(self, start: BatchOffset, offset: BatchOffset) -> None:
@@ -63,10 +61,12 @@ class OneTimeWarnings:
             self._once(text, lookahead, batch_ms)
 
     def _tasks_one_after_the_other(self, start: BatchOffset, claims: BatchClaims) -> None:
-        """Reads that began a window apart did not run at the same time: there are fewer slots than tasks."""
+        """Reads that began a window apart were not concurrent: there are fewer slots than tasks."""
         began = claims.began_ms
         if len(began) > 1 and max(began) - min(began) >= self._options.window_ms:
-            text = "the %s tasks of a batch read one after the other, %s ms apart: set maxTasks to the number of free slots"
+            text = (
+                "the %s tasks of a batch read one after another, %s ms apart: set maxTasks to the number of free slots"
+            )
             self._once(text, start.tasks, max(began) - min(began))
 
     def _once(self, text: str, *values: object) -> None:

@@ -1,4 +1,4 @@
-"""When a quiet query needs no batch: the driver watches the shards instead, until something arrives or a batch is due."""
+"""PlanningPause: a query on quiet shards plans no batch. The driver polls the shards until something arrives or a batch is due."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from .batch_read_claims import BatchClaims
 from .shard_grouping import readable_shards
 
 TIP_CONFIRMATION_MS = 3_600_000
-"""How often a quiet shard's tip is written down anew. It must stay far below the shortest retention (24 h): whether records were lost
-while the job stood still depends on the later one of last record and last tip (S5)."""
+"""How often the tip of a quiet shard is confirmed and stored. It must be far below the shortest retention (24 h): whether records were lost
+while the job was stopped is judged by the later one of last record and last tip (S5)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanningPause:
-    """After the batch of `plan` no batch is planned before `until_ms`, unless something new arrives."""
+    """No batch is planned after that of `plan` before `until_ms`, unless something new arrives."""
 
     plan: str
     until_ms: int
 
 
 def found_nothing_new(start: BatchOffset, offset: BatchOffset, claims: BatchClaims) -> bool:
-    """Whether the last batch, planned by `start`, brought nothing, and every shard to read was seen at its tip.
+    """Whether the last batch, planned by `start`, read nothing new, and every shard to read was at its tip.
 
-    With a limit below the number of shards a batch reads some of them only. A tip seen by an earlier batch is enough for the others: the
-    watch finds what arrived since.
+    With a limit below the number of shards a batch reads only some of them. For the others the tip that an earlier batch reached is enough:
+    the watch finds what arrived since.
     """
     is_unchanged = start.shards.keys() == offset.shards.keys() and start.emit_limit == offset.emit_limit
     all_seen = all(entry.key in claims.shards or entry.at_tip for entry in _all_readable(offset))
@@ -37,7 +37,7 @@ def next_batch_due_ms(offset: BatchOffset, alignment: AlignmentSettings) -> int:
     """When a batch must run although nothing new arrived, epoch ms.
 
     Tips are confirmed from time to time. And while records wait above the emit limit, the silent shards that hold them back must be
-    read again to be seen silent for long enough (W3).
+    read again, until their silence was observed for long enough (W3).
     """
     shards = _all_readable(offset)
     due = [(entry.tip_ms or offset.planned_ms) + TIP_CONFIRMATION_MS for entry in shards]

@@ -1,6 +1,6 @@
-"""ReadClaim: what one task read of its shards, written once before the task hands over its first row.
+"""ReadClaim: what one task has read of its shards, stored once, before the task returns its first row.
 
-The first claim of a task wins. Every other attempt of that task reads the claimed ranges again and gives the same rows.
+The first claim of a task wins. Every other attempt of that task reads the claimed ranges again and returns the same rows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.shards import HashRange, Shard
 
 VERSION = 2
-"""2: names of the fields changed, and the version is written. 1 is not read any more."""
+"""Version 2 has other field names than 1, which has no version field and is refused."""
 
 RowId = tuple[str, int]
 """Sequence number and sub-sequence number."""
@@ -28,10 +28,10 @@ class ShardReadRange:
     The rest is for the plan of the next batch:
 
     - `began_ms`: when the read began, by the executor's clock.
-    - `at_tip`, `tip_seen_ms`: whether the last answer stood at the tip; when the first and the last answer that did arrived.
+    - `at_tip`, `tip_seen_ms`: whether the last response was at the tip; when the first and the last such response arrived.
     - `past_event_time`, `next_watermark`: whether a record waits above the emit limit, and its watermark.
     - `silent_ms`: observed silence (W3).
-    - `behind_ms`: MillisBehindLatest of the last answer.
+    - `behind_ms`: MillisBehindLatest of the last response.
     - `children`: the children that an ended shard named.
     """
 
@@ -50,8 +50,8 @@ class ShardReadRange:
     children: tuple[Shard, ...] = ()
 
     @property
-    def was_answered(self) -> bool:
-        """Whether the service answered any request of this read."""
+    def had_response(self) -> bool:
+        """Whether the service responded to any request of this read."""
         return self.records > 0 or self.behind_ms is not None
 
     def to_json(self) -> dict[str, Any]:
@@ -100,13 +100,13 @@ class ReadClaim:
     subscribed: bool = False
 
     def to_bytes(self) -> bytes:
-        """As stored."""
+        """The stored form."""
         shards = {key: read.to_json() for key, read in self.shards.items()}
         return json.dumps({"v": VERSION, "shards": shards, "subscribed": self.subscribed}).encode()
 
     @classmethod
     def from_bytes(cls, stored: bytes) -> ReadClaim:
-        """The inverse of `to_bytes`. Raises: StateError when it does not fit."""
+        """The inverse of `to_bytes`. Raises: StateError for other content."""
         try:
             plain = json.loads(stored)
             _check_version(plain.get("v", 1))
@@ -141,7 +141,7 @@ _ALL_HASH_KEYS = HashRange()
 
 
 def shard_to_json(shard: Shard) -> dict[str, Any]:
-    """A plain dict without empty entries. The hash range is hexadecimal text: many readers of JSON lose digits of numbers above 2**53."""
+    """A plain dict without empty entries. The hash range is hexadecimal text: many JSON readers lose digits of numbers above 2**53."""
     entries = {
         "stream": shard.stream,
         "id": shard.shard_id,

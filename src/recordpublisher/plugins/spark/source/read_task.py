@@ -1,6 +1,6 @@
-"""One task of a batch: reads its shards, claims what it read, and only then hands over the rows.
+"""TaskRead: one task of a batch. It reads its shards, stores a claim of what it read, and only then returns the rows.
 
-When the batch is claimed already, by an earlier attempt or before a restart, the task reads the claimed ranges again.
+If there is a claim already, of an earlier attempt or from before a restart, the task reads the claimed ranges again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .read_claim import ReadClaim, ShardReadRange
 
 LOG = logging.getLogger("recordpublisher.spark")
 REPLAY_SECONDS = 600.0
-"""A replay that has not found its records by then fails its task, which Spark tries again."""
+"""A replay that has not found its records by then fails its task, which Spark retries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class TaskPlan:
     """What the driver sends to a task; pickled, without secrets.
 
     - `bounds`: what ends the first read.
-    - `publisher`: reads the batch the first time. `replay_publisher` reads it every other time, since a second subscription would take
-      the first one over (F9, F10).
+    - `publisher`: reads the batch the first time. `replay_publisher` reads it every other time, since a second subscription would
+      preempt the first (F9, F10).
     - `store_token`: the token that the task must find in the claim store.
     - `accepts_loss`: a replay goes on without claimed records that are past retention (S5).
     """
@@ -65,12 +65,12 @@ class TaskPlan:
 
 
 class ReadShards(Protocol):
-    """Reads shards within bounds into `sink`, by the publisher of that name, and waits for the end."""
+    """Reads shards within bounds into `sink` with the named publisher, and waits for the end."""
 
     def __call__(
         self, shards: Mapping[Shard, ShardState], bounds: Bounds, sink: ArrowRows, publisher: str
     ) -> BoundedResult:
-        """Where each shard stands afterwards."""
+        """The position of each shard afterwards."""
         ...
 
 
@@ -101,8 +101,8 @@ class TaskRead:
     def rows(self) -> Iterator[Any]:
         """The rows as Arrow batches, the same for every attempt, action and restart.
 
-        Raises: ConfigurationError when the driver's claim store is not seen here, StateError when a claim belongs to another plan,
-        DataLossError when claimed records are no longer there.
+        Raises: ConfigurationError when the driver's claim store is not visible here, StateError when a claim belongs to another plan,
+        DataLossError when claimed records are no longer in the stream.
         """
         self.store.check_marker(self.plan.batch.query, self.plan.store_token)
         stored = self.store.get(self.plan.batch, self.plan.name)
@@ -117,7 +117,7 @@ class TaskRead:
         return self._replay(claim).drain()
 
     def _read_and_claim(self) -> tuple[ArrowRows, ReadClaim, bool]:
-        """Read, and store the claim unless another attempt did: the rows read, the stored claim, and whether it is this attempt's."""
+        """Read, and store a claim unless another attempt has: returns rows, stored claim, and whether it is this attempt's."""
         rows = ArrowRows()
         plan = self.plan
         subscribes = plan.publisher != plan.replay_publisher and self._reserve_subscription()
@@ -138,7 +138,7 @@ class TaskRead:
         return ReadClaim(reads, subscribed)
 
     def _replay(self, claim: ReadClaim) -> ArrowRows:
-        """Read the claimed records again, by polling: as many of each shard as were claimed, or to the tip when some are gone."""
+        """Read the claimed records again, by polling: the claimed number of each shard, or to the tip when some are gone."""
         self._check_plan(claim)
         counts = {key: read.records for key, read in claim.shards.items() if read.records}
         starts = {shard: state for shard, state in self.plan.start_states.items() if shard.key in counts}

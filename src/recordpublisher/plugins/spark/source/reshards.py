@@ -1,4 +1,4 @@
-"""Splits and merges in an offset: which shards may be read, which are new, which leave the offset (S2, S3, S5)."""
+"""Splits and merges in an offset: the shards that may be read, the new ones, and those that leave the offset (S2, S3, S5)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def children_of(entry: ShardOffset, shards: Shards) -> list[ShardOffset]:
 
 
 def unread_shard(shard: Shard, start: StartingPosition) -> ShardOffset:
-    """A shard that nothing was read of."""
+    """The entry of a shard of which nothing was read."""
     return ShardOffset(shard, ShardState(start=start, parents=shard.parents))
 
 
@@ -51,8 +51,8 @@ def new_shards(listed: Collection[Shard], shards: Shards, finished: Collection[s
 def with_new_shards(shards: Shards, listed: Iterable[Shard], named: Iterable[Shard]) -> dict[str, ShardOffset]:
     """The offset's shards and those found while the job runs. They are read from TRIM_HORIZON, once their parents have ended (S3).
 
-    `listed` were found by a listing, `named` as children by an ended shard. A merged shard may be named by one parent before the other
-    parent was ever seen. It is left out then: it is found again by the next listing, or named by the other parent's end (S2).
+    `listed` come from a listing, `named` from the ChildShards of ended shards. One parent may name a merged shard before the other parent
+    is known. Then the shard is omitted: the next listing, or the other parent's end, shows it again (S2).
     """
     known = dict(shards)
     for shard in listed:
@@ -64,7 +64,7 @@ def with_new_shards(shards: Shards, listed: Iterable[Shard], named: Iterable[Sha
 
 
 def with_started_children(shards: Shards) -> dict[str, ShardOffset]:
-    """Hand over from ended parents to their children.
+    """Replace ended parents by their children.
 
     A child that may start inherits the watermark of its parents (W5). An ended shard leaves the offset once all its children may start, so
     that an offset does not grow with the history of the stream.

@@ -1,4 +1,4 @@
-"""Which shards a batch reads, and by which tasks. Plain functions of the offset, so that a replay divides them the same way."""
+"""Divides the shards of a batch among its tasks. Plain functions of the offset, so that a replay divides them the same way."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def is_held(entry: ShardOffset, emit_limit: int | None) -> bool:
 def readable_shards(offset: BatchOffset, limited: bool = True) -> list[ShardOffset]:
     """The shards to read.
 
-    When the batch's limit allows less than one record for each of them, the batches take turns. `limited=False`: all of them anyway.
+    When the batch's limit is below one record for each shard, successive batches read different shards. `limited=False`: all shards.
     """
     entries = [entry for _, entry in sorted(offset.shards.items()) if _is_readable(entry, offset)]
     if not limited or offset.limit is None or offset.limit >= len(entries):
@@ -30,7 +30,7 @@ def readable_shards(offset: BatchOffset, limited: bool = True) -> list[ShardOffs
 def task_groups(offset: BatchOffset) -> list[list[ShardOffset]]:
     """The shards to read, divided among the offset's tasks; no group is empty.
 
-    Another shard comes first in each batch, since a task's bytes may not be enough for one record of every shard.
+    Each batch begins with another shard, since a task's bytes may not be enough for one record of every shard.
     """
     entries = readable_shards(offset)
     tasks = min(offset.tasks, len(entries))
@@ -45,10 +45,10 @@ def records_per_shard(offset: BatchOffset) -> int | None:
 
 
 def window_factor(group: list[ShardOffset]) -> int:
-    """How many times longer than usual a task may read: doubled after each window that brought a shard neither records nor to its tip.
+    """How many times longer than usual a task may read: doubled after each window in which a shard got no record and did not reach its tip.
 
-    A shard that was silent for days gives many empty responses before its next record, and every window starts them again from the last
-    record. With windows of one length it would never get there. The same holds for reads that wait because of throttling.
+    A shard that was silent for days returns many empty responses before its next record, and every window starts again at the last record.
+    With windows of constant length it would never reach the next one. The same holds for reads that wait because of throttling.
     """
     return 1 << min(MAX_DOUBLINGS, max(entry.empty_windows for entry in group))
 

@@ -1,4 +1,4 @@
-"""The tasks of a batch: which shards each reads, within which bounds, and by which publisher."""
+"""The tasks of a batch: the shards, bounds and publisher of each."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def task_plans(
 ) -> list[TaskPlan]:
     """The tasks that read a batch.
 
-    With `lost_claims` they bring no rows. The sink may have taken the batch before and would then ignore whatever comes under its number;
-    its records come with the next batch instead.
+    With `lost_claims` they return no rows. The sink may have this batch already, and would then ignore other rows under its number; the
+    records come with the next batch instead.
     """
     replay_publisher = "POLLING" if options.is_fan_out else options.publisher
     publisher = options.publisher if subscribes(offset, options) and not lost_claims else replay_publisher
@@ -46,7 +46,7 @@ def task_plans(
 
 
 def subscribes(offset: BatchOffset, options: SparkOptions) -> bool:
-    """Whether first reads subscribe. A batch that emits nothing polls: it is over long before the five seconds of F9."""
+    """Whether first reads subscribe. A batch that emits nothing polls: it ends long before the 5 s between two subscriptions (F9)."""
     return options.is_fan_out and offset.emit_limit != EMIT_NOTHING
 
 

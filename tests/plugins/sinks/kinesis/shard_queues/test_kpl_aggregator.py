@@ -1,4 +1,4 @@
-"""Aggregates as the KPL writes them, read back by our readers and compared with an encoder of the tests (K4)."""
+"""Aggregates as the KPL writes them, read back by the publishers and compared with the tests' own encoder (K4)."""
 
 from collections import deque
 
