@@ -1,9 +1,12 @@
-"""For all tests: a slow example is the machine's fault, not the code's; tests of Spark need Java 17."""
+"""For all tests: a slow example is the machine's fault, not the code's; tests of Spark need pyspark and Java 17."""
 
+import functools
+import importlib
 import os
 import re
 import shutil
 import subprocess
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -13,6 +16,17 @@ settings.load_profile("patient")
 
 JAVA = 17
 NO_JAVA = f"Java {JAVA} or newer is missing: tests of Spark are skipped"
+NO_PYSPARK = "pyspark is missing: tests of Spark are skipped (pip install 'recordpublisher[spark]')"
+
+
+@functools.cache
+def has_pyspark() -> bool:
+    """Whether pyspark can be imported; it is tried only where a test needs it."""
+    try:
+        importlib.import_module("pyspark")
+    except ImportError:
+        return False
+    return True
 
 
 def has_java() -> bool:
@@ -26,12 +40,26 @@ def has_java() -> bool:
     return version is not None and int(version[1]) >= JAVA
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Skip a file that cannot be imported without pyspark. All of them share one line, that of this file."""
+    report = yield
+    if report.failed and "pyspark" in report.longreprtext and os.environ.get("CI") != "true" and not has_pyspark():
+        report.outcome, report.longrepr = "skipped", (__file__, 1, NO_PYSPARK)
+    return report
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what needs Java where there is none, with one line that says so; where CI=true that is a failure."""
+    """Skip what needs Spark where pyspark or Java is missing, with one line that says so; where CI=true that is a failure."""
     needing = [item for item in items if item.get_closest_marker("spark")]
-    if not needing or has_java():
+    if not needing:
+        return
+    missing = NO_PYSPARK if not has_pyspark() else NO_JAVA if not has_java() else None
+    if missing is None:
         return
     if os.environ.get("CI") == "true":
-        raise pytest.UsageError(NO_JAVA)
+        raise pytest.UsageError(missing)
     for item in needing:
-        item.add_marker(pytest.mark.skip(reason=NO_JAVA))
+        item.add_marker(pytest.mark.skip(reason=missing))
