@@ -96,6 +96,15 @@ def test_a_repeated_field_is_an_error(java, letters):
         initial_position(start_at("0", **{FORMAT: java}))
 
 
+@pytest.mark.parametrize(("java", "timestamp"), [("dd/MM HH:mm", "04/04 19:58"), ("HH:mm", "19:58"), ("'y'", "y")])
+def test_a_format_without_a_year_is_an_error(java, timestamp):
+    """Python's strptime would take 1900; from 3.13 on it warns of a day without a year."""
+    with pytest.raises(
+        ConfigurationError, match=r"timestamp\.format' has the value .*; there is no year, the letter y;"
+    ):
+        initial_position(start_at(timestamp, **{FORMAT: java}))
+
+
 @given(st.text(), st.text())
 def test_any_text_is_parsed_or_is_a_configuration_error(timestamp, java):
     with contextlib.suppress(ConfigurationError):

@@ -66,7 +66,7 @@ def _seconds(given: str, properties: Properties) -> float:
 
 
 def _strptime_format(properties: Properties) -> str:
-    """Translate the Java format to strptime's. Raises: ConfigurationError for a letter without counterpart, or a repeated field."""
+    """Translate the Java format to strptime's. Raises: ConfigurationError for a letter without counterpart, a repeated field, no year."""
     java = properties.value(INITIAL_TIMESTAMP_FORMAT)
     parts = [_strptime_part(match, java) for match in _FIELD.finditer(java)]
     twice = {part for part in parts if part in _FIELDS.values() and parts.count(part) > 1}
@@ -75,6 +75,13 @@ def _strptime_format(properties: Properties) -> str:
         reason = f"a field is repeated, by the letters {letters}"
         raise ConfigurationError(
             INITIAL_TIMESTAMP_FORMAT.key, java, "a SimpleDateFormat with each field once", reason=reason
+        )
+    if _FIELDS["y"] not in parts:  # Java would take 1970, and Python 1900, with a DeprecationWarning
+        raise ConfigurationError(
+            INITIAL_TIMESTAMP_FORMAT.key,
+            java,
+            "a SimpleDateFormat with a year",
+            reason="there is no year, the letter y",
         )
     return "".join(parts)
 

@@ -25,7 +25,7 @@ INITIAL_TIMESTAMP = text(
 )
 INITIAL_TIMESTAMP_FORMAT = text(
     "flink.stream.initpos.timestamp.format",
-    "Java SimpleDateFormat of the start timestamp.",
+    "Java SimpleDateFormat of the start timestamp, with a year.",
     "yyyy-MM-dd'T'HH:mm:ss.SSSXXX",
     group="Publisher",
 )
