@@ -131,7 +131,15 @@ class SimulatedKinesis:
 
     # how tasks read
 
-    def read(self, starts: Mapping[Shard, ShardState], bounds: Bounds, sink: object, publisher: str) -> BoundedResult:
+    def read(
+        self,
+        starts: Mapping[Shard, ShardState],
+        bounds: Bounds,
+        sink: object,
+        publisher: str,
+        *,
+        is_replay: bool = False,
+    ) -> BoundedResult:
         self.reads.append((publisher, sorted(shard.key for shard in starts)))
         outcomes = {shard.key: self._read(shard, state, bounds, sink) for shard, state in starts.items()}
         self.clock.ms += 100

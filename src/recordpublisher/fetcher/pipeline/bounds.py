@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -111,7 +111,7 @@ def shard_outcome(
     is_past = entry.key in past_event_time
     return ShardOutcome(
         shard=entry.shard,
-        state=entry.state,
+        state=replace(entry.state, tip_ms=entry.snapshot_state.tip_ms),
         records=entry.records - before[0],
         payload_bytes=entry.payload_bytes - before[1],
         at_tip=entry.at_tip and not is_past,

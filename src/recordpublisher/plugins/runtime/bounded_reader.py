@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
@@ -11,6 +12,7 @@ from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
+from recordpublisher.fetcher.shards.retention_check import RetentionCheck
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
@@ -25,6 +27,7 @@ from recordpublisher.publishers.shards import Shard
 
 from ..host.manager import load_registry
 from .data_fetcher import batch_decorator_factory
+from .stream_lister import StreamLister
 
 NEVER = -1
 
@@ -45,14 +48,29 @@ class BoundedReader:
         self._decorator_for = batch_decorator_factory(registry, properties)
         self._use_continuations = made.resumes_by_continuation
         self._factory = _SharedFactory(made(properties))  # type: ignore[call-arg]
+        self._streams: dict[str, str] = {}
+        self._lister = lister = StreamLister(self._factory.owned, properties, self._streams, self._clock)
+        self._retention = RetentionCheck(
+            lister.oldest_retained_ms, lister.oldest_record, self._factory.order_of, self._clock
+        )
 
-    async def read(self, shards: Mapping[Shard, ShardState], sink: Sink, bounds: Bounds) -> BoundedResult:
+    async def read(
+        self, shards: Mapping[Shard, ShardState], sink: Sink, bounds: Bounds, *, is_replay: bool = False
+    ) -> BoundedResult:
         """Read exactly these shards from these states until a bound is met, without shard discovery and without waiting for parents.
 
-        Batches reach the sink with event times and watermarks. Raises: errors of the reads and of the sink.
+        Batches reach the sink with event times and watermarks. A replay knows which records it must find, so it does not look for records
+        past retention (S5).
+
+        Raises: DataLossError, errors of the reads and of the sink.
         """
-        keys = frozenset(shard.key for shard in shards)
-        fetcher = SubtaskFetcher(self._parts(shards, sink, keys))
+        self._streams.update({shard.stream: shard.stream_arn or shard.stream for shard in shards})
+        parts = self._parts(shards, sink, frozenset(shard.key for shard in shards))
+        if not is_replay:
+            parts = replace(
+                parts, oldest_retained=self._retention.oldest_retained_ms, oldest_record=self._lister.oldest_record
+            )
+        fetcher = SubtaskFetcher(parts)
         await fetcher.open()
         try:
             return await fetcher.run_bounded(bounds)
@@ -62,6 +80,7 @@ class BoundedReader:
     async def close(self) -> None:
         """Close the publisher factory."""
         await self._factory.owned.close()
+        await self._lister.close()
 
     def _parts(self, shards: Mapping[Shard, ShardState], sink: Sink, keys: frozenset[str]) -> FetcherDependencies:
         streams = tuple(sorted({shard.stream for shard in shards}))

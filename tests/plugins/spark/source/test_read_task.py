@@ -51,7 +51,7 @@ def test_the_claim_is_stored_before_the_first_row_is_returned(kinesis):
 def test_the_loser_of_a_race_returns_the_winners_rows(kinesis):
     store = MemoryClaims(markers={("query", "token")})
 
-    def read_and_be_late(*arguments):
+    def read_and_be_late(*arguments, **more):
         result = kinesis.read(*arguments)
         if not store.load(BATCH):
             assert sequences(TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock)) == ["1", "2", "3"]
@@ -77,7 +77,7 @@ def test_s5_with_continue_a_replay_returns_the_claimed_records_that_are_left(kin
     assert sequences(TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock)) == ["1", "2", "3"]
     kinesis.shards["s/a"].times += [4, 5]
 
-    def expired(starts, bounds, sink, publisher):
+    def expired(starts, bounds, sink, publisher, **more):
         later = {shard: replace(state, position=SequenceNumber("1")) for shard, state in starts.items()}
         return kinesis.read(later, bounds, sink, publisher)
 
@@ -90,7 +90,7 @@ def test_s5_with_continue_a_replay_without_a_lost_shard_returns_the_others(kines
     store = MemoryClaims(markers={("query", "token")})
     assert len(sequences(TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock))) == 4
 
-    def gone(*arguments):
+    def gone(*arguments, **more):
         raise DataLossError("shard s/b vanished")
 
     with pytest.raises(DataLossError):

@@ -65,10 +65,19 @@ class TaskPlan:
 
 
 class ReadShards(Protocol):
-    """Reads shards within bounds into `sink` with the named publisher, and waits for the end."""
+    """Reads shards within bounds into `sink` with the named publisher, and waits for the end.
+
+    A replay does not look for records past retention: it compares what it finds with the claim.
+    """
 
     def __call__(
-        self, shards: Mapping[Shard, ShardState], bounds: Bounds, sink: ArrowRows, publisher: str
+        self,
+        shards: Mapping[Shard, ShardState],
+        bounds: Bounds,
+        sink: ArrowRows,
+        publisher: str,
+        *,
+        is_replay: bool = False,
     ) -> BoundedResult:
         """The position of each shard afterwards."""
         ...
@@ -79,10 +88,12 @@ def shard_reader(options: SparkOptions, consumer_arns: Mapping[str, str]) -> Rea
     properties = task_properties(options.properties, consumer_arns)
     job = tuple(sorted(properties.items()))
 
-    def read(shards: Mapping[Shard, ShardState], bounds: Bounds, sink: ArrowRows, publisher: str) -> BoundedResult:
+    def read(
+        shards: Mapping[Shard, ShardState], bounds: Bounds, sink: ArrowRows, publisher: str, *, is_replay: bool = False
+    ) -> BoundedResult:
         loop = worker_loop()
         reader = loop.cached((publisher, job), lambda: BoundedReader(properties, publisher))
-        result = loop.run(reader.read(shards, sink, bounds))
+        result = loop.run(reader.read(shards, sink, bounds, is_replay=is_replay))
         loop.freeze_heap()
         return result
 
@@ -152,7 +163,7 @@ class TaskRead:
 
     def _read_again(self, starts: Mapping[Shard, ShardState], bounds: Bounds, rows: ArrowRows) -> None:
         try:
-            self.read(starts, bounds, rows, self.plan.replay_publisher)
+            self.read(starts, bounds, rows, self.plan.replay_publisher, is_replay=True)
         except DataLossError as error:  # a whole shard is past retention
             if not self.plan.accepts_loss:
                 raise
