@@ -1,4 +1,4 @@
-"""What every command has in common: exit codes, one line for what fails."""
+"""All commands: exit codes, and one line for each error."""
 
 import os
 import subprocess
@@ -61,13 +61,13 @@ def test_help_lists_the_commands():
 
 
 def test_an_unknown_command_is_bad_configuration():
-    assert command("dance").returncode == 2
+    assert command("unknown").returncode == 2
 
 
 @pytest.mark.parametrize("arguments", [("properties",), ("properties", "--markdown"), ("plugins",)])
-def test_a_pipe_that_closes_ends_the_command_quietly(arguments):
-    nobody_reads, output = os.pipe()
-    os.close(nobody_reads)
+def test_a_closed_pipe_ends_the_command_without_an_error(arguments):
+    read_end, output = os.pipe()
+    os.close(read_end)
     with os.fdopen(output, "wb") as stdout:
         done = subprocess.run(
             [sys.executable, "-m", "recordpublisher", *arguments],
@@ -80,7 +80,7 @@ def test_a_pipe_that_closes_ends_the_command_quietly(arguments):
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_without_typer_one_sentence_names_the_extra():
+def test_without_typer_the_error_names_the_extra():
     hide = "import sys; sys.modules['typer'] = None; import recordpublisher.__main__ as m; m.find_spec = lambda name: None; m.main()"
     done = subprocess.run(
         [sys.executable, "-c", hide], env=process_environment(), capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""Log lines for machines."""
+"""Log lines in JSON."""
 
 import json
 import logging

@@ -1,13 +1,13 @@
-"""Keeps what was skipped in this session, and runs the look at it last."""
+"""Collects the skipped tests of this session, and runs the test that checks them last."""
 
 import pytest
 
 SKIPPED = pytest.StashKey[dict[str, str]]()
-LAST = "test_nothing_on_the_table_was_skipped"
+LAST = "test_no_test_in_the_table_was_skipped"
 
 
-class Keeper:
-    """A plugin of the whole session: the hooks of this file would hear of the tests beside it only."""
+class SkippedTests:
+    """A plugin of the whole session, since hooks in this file get only the tests in this folder."""
 
     def __init__(self, skipped: dict[str, str]) -> None:
         self._skipped = skipped
@@ -19,7 +19,7 @@ class Keeper:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     skipped = config.stash[SKIPPED] = {}
-    config.pluginmanager.register(Keeper(skipped))
+    config.pluginmanager.register(SkippedTests(skipped))
     items.sort(key=lambda item: item.name == LAST)
 
 

@@ -79,7 +79,7 @@ def markdown() -> str:
 
 
 def _expanded(test: str, files: dict[str, str]) -> str:
-    """An id with its file written out: `alias::test` or `alias[parameter]`."""
+    """An id with its full path, from `alias::test` or `alias[parameter]`."""
     alias = test.partition("::")[0].partition("[")[0]
     return files[alias] + test.removeprefix(alias)
 

@@ -26,7 +26,7 @@ RUN_BY_MAKE_TEST = f"not ({LONG} or skip or skipif or xfail)"
 
 @pytest.fixture(scope="module")
 def collected() -> set[str]:
-    """Ask pytest itself which tests `make test` would run, and no mark could keep from running."""
+    """The tests that `make test` would run and that no mark can skip, as collected by pytest."""
     files = sorted({test.partition("::")[0] for row in ROWS for test in row.tests})
     line = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-m", RUN_BY_MAKE_TEST]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTEST_ADDOPTS": ""}
@@ -39,7 +39,7 @@ def collected() -> set[str]:
     return {*ids, *(each.partition("[")[0] for each in ids)}
 
 
-def test_every_test_on_the_table_is_one_that_runs(collected):
+def test_every_test_in_the_table_runs(collected):
     assert [test for row in ROWS for test in row.tests if test not in collected] == []
 
 
@@ -51,8 +51,8 @@ def test_no_behaviour_is_missing():
         assert not (row.not_here and row.tests), f"{row.owner}.{row.name} does not apply and is tested"
 
 
-def test_the_columns_are_about_whole_classes():
-    """The numbers of tests that the connector's classes have; a row more than a method is fine, one less is not."""
+def test_every_class_is_covered_completely():
+    """At least as many rows as the connector's class has tests."""
     wanted = {
         "ShardConsumerTest": 10, "ShardConsumerFanOutTest": 12, "PollingRecordPublisherTest": 8, "FanOutRecordPublisherTest": 20,
         "FanOutShardSubscriberTest": 11, "FanOutRecordPublisherConfigurationTest": 10, "StreamConsumerRegistrarTest": 13,
@@ -65,8 +65,8 @@ def test_the_columns_are_about_whole_classes():
     assert {owner: count for owner, count in counts.items() if count < wanted[owner]} == {}
 
 
-def test_nothing_on_the_table_was_skipped(skipped):
-    """Runs last. Where CI=true a server that is not installed is a failure already; elsewhere it may be missing."""
+def test_no_test_in_the_table_was_skipped(skipped):
+    """Runs last. A server may be missing, except with CI=true, which makes that a failure."""
     named = {test for row in ROWS for test in row.tests}
     left_out = {test: why for test, why in skipped.items() if test in named or test.partition("[")[0] in named}
     assert {test: why for test, why in left_out.items() if "is not installed" not in why} == {}

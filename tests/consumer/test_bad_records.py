@@ -17,7 +17,7 @@ def numbers(given):
     return replace(given, values=[int(data) for data in given.data], event_times=[int(data) for data in given.data])
 
 
-def test_a_healthy_batch_is_worked_on_once():
+def test_a_batch_without_poisoned_records_is_decorated_once():
     calls = []
     PoisonPolicy(OnPoison.SKIP, ShardMetrics()).apply(
         batch(b"1", b"2"), lambda part: calls.append(len(part)) or numbers(part)

@@ -48,18 +48,18 @@ def test_a_field_is_epoch_ms_or_iso_8601(document, millis):
 @pytest.mark.parametrize(
     "document", [b"", b"[]", b"{}", b'{"at": null}', b'{"at": true}', b'{"at": "soon"}', b'{"at": 1e999}', b"\xff"]
 )
-def test_what_has_no_time_raises_and_names_the_field(document):
+def test_a_record_without_a_time_raises_an_error_with_the_field(document):
     with pytest.raises(ValueError, match=r"field 'at' \(flink.watermark.timestamp.field\)"):
         JsonFieldTimestamps("at").timestamps(batch(document))
 
 
-def test_a_function_that_returns_no_number_raises():
+def test_a_function_that_returns_no_number_raises_an_error():
     with pytest.raises(TypeError):
         FunctionTimestamps(lambda record: None).timestamps(batch(b"a"))
 
 
 @pytest.mark.parametrize("field", ["\x00", 'quo"te', "back\\slash"])
-def test_a_field_that_the_decoder_cannot_name_is_a_bad_property(field):
+def test_a_field_name_that_the_decoder_cannot_match_is_a_configuration_error(field):
     with pytest.raises(ConfigurationError, match=r"flink\.watermark\.timestamp\.field"):
         timestamp_assigner_for(Properties({"flink.watermark.timestamp.field": field}), None)
 

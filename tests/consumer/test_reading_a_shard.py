@@ -1,4 +1,4 @@
-"""A shard from start to end, by both publishers: the cases of the connector's ShardConsumer tests (tests/conformance)."""
+"""A shard is read from start to end by both publishers: the cases of the connector's ShardConsumer tests (tests/conformance)."""
 
 import asyncio
 
@@ -102,20 +102,20 @@ class TestPolling:
         assert [batch.millis_behind_latest for batch in output.batches] == [400_000, 300_000, 200_000, 100_000, 0]
         assert output.ended == [CHILD]
 
-    def test_an_empty_shard_with_a_start_by_time_ends_without_records(self):
+    def test_an_empty_shard_with_a_timestamp_start_ends_without_records(self):
         start = StartingPosition.at_timestamp(1_459_799_926_480)
         fake = FakeShard(closed=True)
         output, _ = poll(fake, start)
         assert (output.data, fake.positions) == ([], [start])
 
-    def test_behind_a_sequence_number(self):
+    def test_a_start_after_a_sequence_number(self):
         fake = paged(FakeShard(*texts(1000), closed=True), 112)
         output, metrics = poll(fake, StartingPosition.after(SequenceNumber("1")))
         assert output.data == texts(1000, 1)
         assert metrics.reads == 9
         assert fake.positions == [StartingPosition(PositionType.AFTER_SEQUENCE_NUMBER, "1")]
 
-    def test_at_a_date_of_the_properties(self):
+    def test_a_start_at_a_timestamp_of_the_properties(self):
         given = {
             "flink.stream.initpos": "AT_TIMESTAMP",
             "flink.stream.initpos.timestamp": "2016-04-04T19:58:46.480-00:00",
@@ -125,13 +125,13 @@ class TestPolling:
         assert len(output.data) == 10
         assert fake.positions == [StartingPosition.at_timestamp(1_459_799_926_480)]
 
-    def test_from_the_beginning(self):
+    def test_a_start_at_trim_horizon(self):
         fake = FakeShard(*texts(50), closed=True)
         output, _ = poll(fake)
         assert len(output.data) == 50
         assert fake.positions == [BEGINNING]
 
-    def test_an_iterator_that_expires_in_the_middle(self):
+    def test_an_iterator_that_expires_during_the_read(self):
         fake = paged(FakeShard(*texts(1000), closed=True), 112)
         expired = ExpiredIteratorError("GetRecords", "ExpiredIteratorException", "Iterator expired.")
         read = fake.get_records
@@ -147,7 +147,7 @@ class TestPolling:
         assert metrics.iterator_refreshes == 1
         assert fake.positions[1].type is PositionType.AFTER_SEQUENCE_NUMBER
 
-    def test_adaptive_reads_ask_for_what_two_mebibytes_a_second_give(self):
+    def test_adaptive_reads_use_two_mebibytes_a_second(self):
         fake = FakeShard(*[bytes(10 * KIB - 1)] * 50, closed=True)
         output, _ = poll(fake, adaptivereads="true", **{"getrecords.maxrecordcount": 10})
         assert [len(batch) for batch in output.batches] == [10, 40]
@@ -160,7 +160,7 @@ class TestPolling:
         assert [(batch.raw_count, len(batch)) for batch in output.batches] == [(3, 15)] * 10
         assert (metrics.number_of_aggregated_records, metrics.number_of_deaggregated_records) == (30, 150)
 
-    def test_inside_an_aggregate(self):
+    def test_a_start_inside_an_aggregate(self):
         fake = paged(FakeShard(*[aggregate(*[("key", bytes(1))] * 10)] * 5, closed=True), 1)
         output, _ = poll(fake, StartingPosition.after(SequenceNumber("1", 5)))
         assert len(output.data) == 44
@@ -172,14 +172,14 @@ class TestFanOut:
         output, harness = push((shard_end(),))
         assert (output.data, len(harness.ports.calls)) == ([], 1)
 
-    def test_a_subscription_without_events_leaves_a_start_by_time_where_it_is(self):
+    def test_a_subscription_without_events_keeps_a_timestamp_start(self):
         start = StartingPosition.at_timestamp(1_459_799_926_480)
         output, harness = push((), (shard_end(1),), start=start)
         assert len(output.data) == 1
         assert harness.ports.positions == [start, start]
 
-    def test_empty_events_move_a_start_by_time_by_their_continuation(self):
-        """Unlike the connector, which subscribes again from a time that may be past retention by then (F6)."""
+    def test_empty_events_move_a_timestamp_start_to_their_continuation(self):
+        """Unlike the connector, which subscribes again at a time that may be past retention by then (F6)."""
         _, harness = push((event(continuation=7),), (shard_end(8),), start=StartingPosition.at_timestamp(1))
         assert harness.ports.positions[1] == StartingPosition.after(SequenceNumber("7"))
 
@@ -211,15 +211,15 @@ class TestFanOut:
         places = [(r.sequence_number, r.sub_sequence_number) for batch in output.batches for r in batch]
         assert places == [(str(number), part) for number in range(120) for part in range(5)]
 
-    @pytest.mark.parametrize("trouble", [network(), in_use()])
-    def test_trouble_in_every_subscription(self, trouble):
-        output, harness = push(*[(event(5 * n, 5 * n + 1), trouble) for n in range(3)], (shard_end(),))
+    @pytest.mark.parametrize("error", [network(), in_use()])
+    def test_an_error_in_every_subscription(self, error):
+        output, harness = push(*[(event(5 * n, 5 * n + 1), error) for n in range(3)], (shard_end(),))
         assert len(output.data) == 6
         starts = [position.sequence_number for position in harness.ports.positions]
         assert starts == [None, "1", "6", "11"]
 
 
-def test_a_stopped_reader_ends_no_shard():
+def test_a_stopped_reader_does_not_end_the_shard():
     async def run():
         fake, output = FakeShard(*texts(5)), Output()
         metrics = ShardMetrics()

@@ -57,13 +57,13 @@ def decorator(times=None, metrics=None, **more):
     )
 
 
-async def run(*steps, with_stamping=None):
+async def run(*steps, with_decorator=None):
     publisher, output = Script(*steps), Output()
-    result = await ShardConsumer(publisher, with_stamping or decorator(), output).run()
+    result = await ShardConsumer(publisher, with_decorator or decorator(), output).run()
     return publisher, output, result
 
 
-async def test_batches_leave_with_values_times_and_watermarks():
+async def test_batches_are_passed_on_with_values_times_and_watermarks():
     _, output, _ = await run(batch(b"1", b"2"), RunResult.CANCELLED)
 
     assert output.batches[0].values == [1, 2]
@@ -94,7 +94,7 @@ async def test_the_children_of_the_last_read_are_passed_on():  # S3
     assert output.ended == [child]
 
 
-async def test_a_cancelled_publisher_ends_no_shard():
+async def test_a_cancelled_publisher_does_not_end_the_shard():
     _, output, result = await run(RunResult.CANCELLED)
 
     assert result is RunResult.CANCELLED
@@ -131,18 +131,18 @@ async def test_a_batch_that_was_put_is_freed_while_the_output_waits_for_memory()
     assert held == [None]
 
 
-async def test_an_unreadable_event_time_is_poison_too():  # S7
+async def test_an_invalid_event_time_makes_a_poisoned_record():  # S7
     with pytest.raises(DeserializationError, match="field 'at'") as raised:
-        await run(batch(b'{"at": 1}', b"{}"), with_stamping=decorator(JsonFieldTimestamps("at")))
+        await run(batch(b'{"at": 1}', b"{}"), with_decorator=decorator(JsonFieldTimestamps("at")))
 
     assert raised.value.sequence_number == "2"
 
 
-async def test_skipped_records_move_the_position_and_no_watermark():  # S7
+async def test_skipped_records_move_the_position_and_not_the_watermark():  # S7
     metrics = ShardMetrics()
     given = decorator(JsonFieldTimestamps("at"), metrics, on_poison=OnPoison.SKIP, future_limit_ms=-1)
     publisher, output, _ = await run(
-        batch(b'{"at": 5}', b"{", b'{"at": 9}', b"{}"), batch(b"{}"), RunResult.CANCELLED, with_stamping=given
+        batch(b'{"at": 5}', b"{", b'{"at": 9}', b"{}"), batch(b"{}"), RunResult.CANCELLED, with_decorator=given
     )
 
     assert [list(each.event_time_column) for each in output.batches] == [[5, 9], []]
@@ -151,10 +151,10 @@ async def test_skipped_records_move_the_position_and_no_watermark():  # S7
     assert metrics.skipped_records == 3
 
 
-async def test_absurd_event_times_are_counted_and_shown_unchanged():  # W12
+async def test_future_event_times_are_counted_and_passed_on_unchanged():  # W12
     metrics = ShardMetrics()
     given = decorator(JsonFieldTimestamps("at"), metrics, future_limit_ms=0)
-    _, output, _ = await run(batch(b'{"at": 9999999999999}'), RunResult.CANCELLED, with_stamping=given)
+    _, output, _ = await run(batch(b'{"at": 9999999999999}'), RunResult.CANCELLED, with_decorator=given)
 
     assert output.batches[0].event_times == [9_999_999_999_999]
     assert output.batches[0].watermarks == [1_700_000_000_500]
@@ -169,4 +169,4 @@ async def test_a_deserializer_that_returns_too_few_values_is_an_error():
     given = decorator()
     given._deserializer = Short()
     with pytest.raises(DeserializationError, match="1 records have 0 values"):
-        await run(batch(b"1"), with_stamping=given)
+        await run(batch(b"1"), with_decorator=given)

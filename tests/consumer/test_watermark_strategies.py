@@ -23,7 +23,7 @@ def strategy(bound: int = 0) -> BoundedOutOfOrderness:
 
 
 @given(BATCHES, st.integers(0, 10_000), st.none() | TIMES)
-def test_it_is_the_running_maximum_less_the_bound(batches, bound, start):
+def test_it_is_the_running_maximum_minus_the_bound(batches, bound, start):
     made = strategy(bound)
     if start is not None:
         made.start_at(start)
@@ -47,7 +47,7 @@ def test_it_never_falls_from_batch_to_batch(batches, start):
     assert flat == sorted(flat)
 
 
-def test_a_restored_shard_resumes_where_it_was():
+def test_a_restored_shard_resumes_at_its_watermark():
     made = strategy(10)
     made.start_at(100)
 
@@ -58,21 +58,21 @@ def test_a_time_far_ahead_of_its_arrival_counts_as_the_arrival():  # W12
     assert cap_future_event_times([10, 5_000, 30], [11, 12, 13], 1_000) == ([10, 12, 30], 1)
 
 
-def test_a_time_at_the_limit_is_believed():  # W12
+def test_a_time_at_the_limit_is_used():  # W12
     assert cap_future_event_times([1_011], [11], 1_000) == ([1_011], 0)
 
 
-def test_the_limit_can_be_off():  # W12
+def test_the_limit_can_be_turned_off():  # W12
     assert cap_future_event_times([10**15], [0], -1) == ([10**15], 0)
 
 
 @given(st.lists(st.tuples(TIMES, TIMES), min_size=1), st.integers(0, 10_000))
-def test_nothing_is_believed_past_the_limit(pairs, limit):  # W12
+def test_times_past_the_limit_are_replaced(pairs, limit):  # W12
     times, arrivals = [time for time, _ in pairs], [arrival for _, arrival in pairs]
-    believed, absurd = cap_future_event_times(times, arrivals, limit)
+    capped_times, capped = cap_future_event_times(times, arrivals, limit)
 
-    assert all(time <= arrival + limit for time, arrival in zip(believed, arrivals, strict=True))
-    assert absurd == sum(time > arrival + limit for time, arrival in pairs)
+    assert all(time <= arrival + limit for time, arrival in zip(capped_times, arrivals, strict=True))
+    assert capped == sum(time > arrival + limit for time, arrival in pairs)
 
 
 def batch_of(arrivals, event_times):
@@ -80,13 +80,13 @@ def batch_of(arrivals, event_times):
     return RecordBatch(Shard("s", "a"), records, event_times=event_times)
 
 
-def test_monotonous_knows_no_bound():
+def test_monotonous_ignores_the_bound():
     made = Monotonous(Properties({"flink.watermark.outoforderness.millis": 1_000}))
 
     assert list(made.advance([10, 30, 20])) == [10, 30, 30]
 
 
-def test_arrival_uses_arrivals_whatever_the_event_times_are():
+def test_arrival_ignores_the_event_times():
     made = ArrivalTime(Properties({"flink.watermark.outoforderness.millis": 5}))
 
     assert list(made.times(batch_of([100, 200], [9_000, 1]))) == [100, 200]

@@ -1,4 +1,4 @@
-"""An account on a manual clock, and ways to call it with and without HTTP."""
+"""Fixtures: an account on a manual clock, called with and without HTTP."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -49,7 +49,7 @@ def connect() -> Callable[..., Any]:
 
 @pytest.fixture
 def serve(connect: Callable[..., Any]) -> Iterator[Callable[..., tuple[LocalKinesisThread, Any]]]:
-    """Start endpoints in threads; each comes with a boto3 client."""
+    """Start endpoints in threads, each with a boto3 client."""
     with ExitStack() as stack:
 
         @contextmanager

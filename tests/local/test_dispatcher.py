@@ -1,4 +1,4 @@
-"""What each kind of fault does to a call."""
+"""The effect of each kind of fault on a call."""
 
 import asyncio
 
@@ -171,7 +171,7 @@ def test_a_record_of_put_records_is_refused():
     assert with_faults("partial*2", scenario) == 2
 
 
-def test_a_body_that_is_not_json_is_refused_as_without_faults():
+def test_a_body_that_is_not_json_is_refused_in_the_same_way_with_faults():
     async def scenario(service):
         with pytest.raises(ApiError, match="SerializationException"):
             await service.dispatcher.call("ListShards", b"\xff{")

@@ -1,4 +1,4 @@
-"""The SDK's own parser reads our frames."""
+"""Our frames are parsed with the SDK's parser."""
 
 import pytest
 from botocore.eventstream import ChecksumMismatch, EventStreamBuffer
@@ -12,7 +12,7 @@ def parse(raw: bytes) -> list[tuple[dict[str, object], bytes]]:
     return [(dict(message.headers), message.payload) for message in buffer]
 
 
-def test_frames_follow_each_other():
+def test_several_frames_are_parsed():
     raw = eventstream.event("initial-response", b"{}") + eventstream.event("SubscribeToShardEvent", b'{"Records":[]}')
     (first, _), (second, payload) = parse(raw)
     assert first[":event-type"] == "initial-response"
@@ -21,13 +21,13 @@ def test_frames_follow_each_other():
     assert payload == b'{"Records":[]}'
 
 
-def test_an_exception_names_its_code():
+def test_an_exception_frame_has_its_code():
     [(headers, payload)] = parse(eventstream.exception("ResourceInUseException", 'a "message"'))
     assert headers[":message-type"] == "exception"
     assert headers[":exception-type"] == "ResourceInUseException"
     assert payload == b'{"message":"a \\"message\\""}'
 
 
-def test_a_corrupted_frame_fails_its_check():
+def test_a_corrupted_frame_has_a_wrong_checksum():
     with pytest.raises(ChecksumMismatch):
         parse(eventstream.corrupted(eventstream.event("SubscribeToShardEvent", b'{"Records":[]}')))

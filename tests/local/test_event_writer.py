@@ -16,7 +16,7 @@ from recordpublisher.local import Delays, LocalKinesis, ManualClock, StreamFault
 from recordpublisher.local.streams import subscriptions
 
 SHARD = "shardId-000000000000"
-TIMEOUT_SECONDS = 60  # s: half of the time after which a subscription wakes by itself, and long for the slowest machine
+TIMEOUT_SECONDS = 60  # long enough for a slow machine, and half of the time after which a subscription wakes by itself
 HEARTBEAT_MS = 120_000
 
 
@@ -144,7 +144,7 @@ async def test_the_response_ends_cleanly_after_five_minutes(reader: Reader):
 
 
 async def test_an_unknown_consumer_is_an_error_before_the_stream(reader: Reader):
-    reader.consumer_arn = reader.consumer_arn.replace("/c:", "/nobody:")
+    reader.consumer_arn = reader.consumer_arn.replace("/c:", "/missing:")
     with pytest.raises(ClientError, match="ResourceNotFoundException"):
         await reader.subscribe()
 
@@ -156,7 +156,7 @@ async def test_a_consumer_that_is_deregistered_ends_the_stream_with_an_error(rea
         await rest(events)
 
 
-async def test_a_reader_that_leaves_leaves_nothing_behind(reader: Reader):
+async def test_the_subscription_of_a_closed_connection_is_removed(reader: Reader):
     events = await reader.subscribe()
     assert len(reader.endpoint.account.subscriptions._all) == 1
     events.close()
@@ -175,7 +175,7 @@ def unread_of(subscription: Any) -> Any:
 
 
 async def when_settled(subscription: Any) -> Any:
-    """What is unread once the kernel has filled its buffers."""
+    """The unread bytes once the kernel's buffers are full."""
     before, unread = None, unread_of(subscription)
     while before is None or unread.size < before.size:
         await asyncio.sleep(0.2)
@@ -183,7 +183,7 @@ async def when_settled(subscription: Any) -> Any:
     return unread
 
 
-async def test_a_slow_reader_costs_one_event_of_memory_and_loses_nothing(reader: Reader):
+async def test_for_a_slow_reader_one_event_is_buffered_and_nothing_is_lost(reader: Reader):
     for i in range(100):
         reader.stream.put(b"%06d" % i + bytes(500_000), "k")  # 50 MB
     source, sink = await asyncio.open_connection("127.0.0.1", reader.endpoint.port, limit=1 << 16)
@@ -206,7 +206,7 @@ async def test_a_slow_reader_costs_one_event_of_memory_and_loses_nothing(reader:
     await sink.wait_closed()
 
 
-async def test_a_reader_that_never_reads_is_cut_some_time_after_its_five_minutes():
+async def test_a_client_that_never_reads_is_disconnected_after_its_five_minutes():
     async with reading(clock=ManualClock(), delays=Delays(consumer=0, cut_stuck_reader=200)) as reader:
         events = await reader.subscribe()
         [subscription] = reader.endpoint.account.subscriptions._all
@@ -218,7 +218,7 @@ async def test_a_reader_that_never_reads_is_cut_some_time_after_its_five_minutes
             await rest(events)
 
 
-# --- faults: what aiobotocore raises for each
+# --- faults, and the error that aiobotocore raises for each
 
 
 async def test_a_cut_breaks_the_connection_in_the_middle_of_a_frame(reader: Reader):
@@ -235,7 +235,7 @@ async def test_a_truncated_response_looks_like_a_clean_end(reader: Reader, fault
     assert await rest(events) == []
 
 
-async def test_a_corrupt_frame_fails_its_check(reader: Reader):
+async def test_a_corrupt_frame_is_a_checksum_error(reader: Reader):
     events = await reader.subscribe()
     reader.endpoint.faults.fail_subscription(StreamFault.CORRUPT)
     with pytest.raises(ChecksumMismatch):
@@ -253,14 +253,14 @@ async def test_a_silent_subscription_keeps_its_connection_and_sends_nothing(read
     events = await reader.subscribe()
     reader.endpoint.faults.fail_subscription(StreamFault.SILENT)
     reader.advance(HEARTBEAT_MS)
-    reader.stream.put(b"unheard", "k")
+    reader.stream.put(b"unread", "k")
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.1):
             await anext(aiter(events))
     events.close()
 
 
-async def test_a_fault_planned_without_a_subscription_waits_for_the_next_one(reader: Reader):
+async def test_a_planned_fault_applies_to_the_next_subscription(reader: Reader):
     reader.endpoint.faults.fail_subscription(StreamFault.END)
     assert await rest(await reader.subscribe()) == []
 

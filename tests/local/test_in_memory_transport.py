@@ -1,4 +1,4 @@
-"""The real client over the endpoint in memory, on virtual time: what each kind of fault does to a subscription."""
+"""The real client with the endpoint in memory, on virtual time: the effect of each kind of fault on a subscription."""
 
 import asyncio
 
@@ -22,8 +22,8 @@ SHARD = Shard("orders", "shardId-000000000000")
 HORIZON = StartingPosition.trim_horizon()
 
 
-class Bench:
-    """A client, the stream behind it and a consumer."""
+class Setup:
+    """A client and its stream."""
 
     def __init__(self) -> None:
         self.account = Account(VirtualClock(), "us-east-1", Delays(consumer=0), None)
@@ -38,48 +38,48 @@ class Bench:
 
 def run(scenario):
     async def main():
-        bench = Bench()
+        setup = Setup()
         try:
-            return await scenario(bench)
+            return await scenario(setup)
         finally:
-            await bench.client.close()
+            await setup.client.close()
 
     return run_virtual(main())
 
 
-def test_records_come_by_reading_and_by_subscription():
-    async def scenario(bench):
-        bench.stream.put(b"one", "k")
-        iterator = await bench.client.get_shard_iterator(SHARD, HORIZON)
-        read = await bench.client.get_records(SHARD, iterator, 10)
-        events = await bench.subscribed()
+def test_records_are_read_by_polling_and_by_subscription():
+    async def scenario(setup):
+        setup.stream.put(b"one", "k")
+        iterator = await setup.client.get_shard_iterator(SHARD, HORIZON)
+        read = await setup.client.get_records(SHARD, iterator, 10)
+        events = await setup.subscribed()
         event = await anext(events)
-        bench.stream.put(b"two", "k")
+        setup.stream.put(b"two", "k")
         return [r.data for response in (read, event, await anext(events)) for r in response.records]
 
     assert run(scenario) == [b"one", b"one", b"two"]
 
 
-def test_a_time_is_sent_in_seconds():
-    async def scenario(bench):
+def test_a_timestamp_is_sent_in_seconds():
+    async def scenario(setup):
         await asyncio.sleep(10)
-        bench.stream.put(b"late", "k")
-        start = StartingPosition.at_timestamp(await bench.client.server_time_ms("orders"))
+        setup.stream.put(b"late", "k")
+        start = StartingPosition.at_timestamp(await setup.client.server_time_ms("orders"))
         return len(
-            (await bench.client.get_records(SHARD, await bench.client.get_shard_iterator(SHARD, start), 9)).records
+            (await setup.client.get_records(SHARD, await setup.client.get_shard_iterator(SHARD, start), 9)).records
         )
 
     assert run(scenario) == 1
 
 
 def test_errors_are_those_of_the_service():
-    async def scenario(bench):
+    async def scenario(setup):
         with pytest.raises(StreamNotFoundError, match="nothing"):
-            await bench.client.list_shards("nothing")
+            await setup.client.list_shards("nothing")
         for rule in ("reset", "lost", "half", "page", "error"):
-            bench.account.faults.start_random(rule)
+            setup.account.faults.start_random(rule)
             with pytest.raises(TransientError):
-                await bench.client.get_shard_iterator(SHARD, HORIZON)
+                await setup.client.get_shard_iterator(SHARD, HORIZON)
 
     run(scenario)
 
@@ -97,9 +97,9 @@ def test_errors_are_those_of_the_service():
     ],
 )
 def test_a_fault_applies_to_a_frame_with_records(rule, error):
-    async def scenario(bench):
-        bench.stream.put(b"data" * 1000, "k")
-        events = await bench.subscribed(rule)
+    async def scenario(setup):
+        setup.stream.put(b"data" * 1000, "k")
+        events = await setup.subscribed(rule)
         with pytest.raises(error):
             await anext(events)
 
@@ -107,8 +107,8 @@ def test_a_fault_applies_to_a_frame_with_records(rule, error):
 
 
 def test_a_silent_subscription_sends_nothing():
-    async def scenario(bench):
-        events = await bench.subscribed("silence*1")
+    async def scenario(setup):
+        events = await setup.subscribed("silence*1")
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(100):
                 await anext(events)
@@ -116,13 +116,13 @@ def test_a_silent_subscription_sends_nothing():
     run(scenario)
 
 
-def test_a_client_that_does_not_read_keeps_one_event():
-    async def scenario(bench):
+def test_for_a_client_that_does_not_read_one_event_is_buffered():
+    async def scenario(setup):
         for _ in range(5):
-            bench.stream.put(bytes(900_000), "k")
-        events = await bench.subscribed()
+            setup.stream.put(bytes(900_000), "k")
+        events = await setup.subscribed()
         await asyncio.sleep(10)
-        [response] = bench.client._transport._open
+        [response] = setup.client._transport._open
         buffered = len(response._buffer)
         await anext(events)
         return buffered
@@ -130,13 +130,13 @@ def test_a_client_that_does_not_read_keeps_one_event():
     assert run(scenario) < 2_000_000
 
 
-def test_closing_ends_the_subscription_on_the_other_side():
-    async def scenario(bench):
-        events = await bench.subscribed()
+def test_closing_the_client_ends_the_subscription_of_the_endpoint():
+    async def scenario(setup):
+        events = await setup.subscribed()
         await anext(events)
         await events.close()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        return len(bench.account.subscriptions._all)
+        return len(setup.account.subscriptions._all)
 
     assert run(scenario) == 0

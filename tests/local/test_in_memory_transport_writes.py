@@ -1,4 +1,4 @@
-"""A Kinesis sink over the transport in memory: the real client, no socket."""
+"""A Kinesis sink with the in-memory transport: the real client without a socket."""
 
 from recordpublisher.local.clock import ManualClock
 from recordpublisher.local.in_memory_transport import MemoryTransport
@@ -8,7 +8,7 @@ from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.properties.properties import Properties
 
 
-async def test_it_takes_bodies_that_the_client_has_encoded():
+async def test_encoded_bodies_of_the_client_are_accepted():
     account = Account(ManualClock(), "us-east-1", Delays(), None)
     stream = account.create_stream("out", 1)
     client = KinesisClient(Properties({"aws.region": "us-east-1"}), ["out"], transport=MemoryTransport(account))

@@ -20,14 +20,14 @@ def reads(throttle: Throttle, shard: str = "s") -> bool:
     return True
 
 
-def test_five_reads_a_second_pass_on_each_shard(throttle: Throttle, clock: ManualClock):
+def test_five_reads_a_second_are_allowed_on_each_shard(throttle: Throttle, clock: ManualClock):
     assert [reads(throttle) for _ in range(6)] == [True] * 5 + [False]
     assert reads(throttle, "another")
     clock.advance(200)
     assert [reads(throttle) for _ in range(2)] == [True, False]
 
 
-def test_an_answer_of_10_mib_blocks_the_shard_for_5_s(throttle: Throttle, clock: ManualClock):
+def test_a_response_of_10_mib_blocks_the_shard_for_5_s(throttle: Throttle, clock: ManualClock):
     assert reads(throttle)
     throttle.after_read("s", 10 * MIB)
     clock.advance(5000)
@@ -36,7 +36,7 @@ def test_an_answer_of_10_mib_blocks_the_shard_for_5_s(throttle: Throttle, clock:
     assert reads(throttle)
 
 
-def test_two_answers_of_1_mib_fit_into_a_second(throttle: Throttle, clock: ManualClock):
+def test_two_responses_of_1_mib_are_allowed_in_a_second(throttle: Throttle, clock: ManualClock):
     for _ in range(2):
         assert reads(throttle)
         throttle.after_read("s", MIB)
@@ -45,24 +45,24 @@ def test_two_answers_of_1_mib_fit_into_a_second(throttle: Throttle, clock: Manua
     assert reads(throttle)
 
 
-def test_a_thousand_records_a_second_are_written(throttle: Throttle, clock: ManualClock):
+def test_a_thousand_written_records_a_second_are_allowed(throttle: Throttle, clock: ManualClock):
     assert sum(throttle.admit_write("s", 1) for _ in range(1100)) == 1000
     clock.advance(100)
     assert sum(throttle.admit_write("s", 1) for _ in range(1100)) == 100
 
 
-def test_one_mib_a_second_is_written(throttle: Throttle):
+def test_one_written_mib_a_second_is_allowed(throttle: Throttle):
     assert sum(throttle.admit_write("s", 100 * 1024) for _ in range(20)) == 10
 
 
-def test_a_record_above_a_seconds_worth_goes_in_alone(throttle: Throttle, clock: ManualClock):
+def test_a_record_above_the_rate_of_a_second_is_allowed_alone(throttle: Throttle, clock: ManualClock):
     assert throttle.admit_write("s", 3 * MIB)
     assert not throttle.admit_write("s", 1)
     clock.advance(2001)
     assert throttle.admit_write("s", 1)
 
 
-def test_one_subscribe_a_second_passes(throttle: Throttle, clock: ManualClock):
+def test_one_subscribe_call_a_second_is_allowed(throttle: Throttle, clock: ManualClock):
     throttle.before_subscribe("c s")
     with pytest.raises(ApiError, match="LimitExceededException"):
         throttle.before_subscribe("c s")

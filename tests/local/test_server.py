@@ -1,4 +1,4 @@
-"""The endpoint as boto3 and a bare socket meet it."""
+"""The endpoint, called with boto3 and with a plain socket."""
 
 import http.client
 import socket
@@ -50,7 +50,7 @@ def test_boto3_subscribes_and_sees_the_shard_end(serve):
         assert list(received) == []
 
 
-def test_the_clock_drives_heartbeats_take_over_and_the_date(serve):
+def test_heartbeats_take_over_and_date_follow_the_clock(serve):
     clock = ManualClock(1_600_000_000_000)
     endpoint, kinesis = serve(streams={"orders": 1}, clock=clock)
     stream = endpoint.endpoint.stream("orders")
@@ -73,14 +73,14 @@ def test_the_clock_drives_heartbeats_take_over_and_the_date(serve):
         response["EventStream"].close()
 
 
-def test_errors_have_the_services_shape(serve):
+def test_errors_have_the_services_format(serve):
     _, kinesis = serve()
     with pytest.raises(kinesis.exceptions.ResourceNotFoundException) as raised:
-        kinesis.describe_stream_summary(StreamName="nobody")
+        kinesis.describe_stream_summary(StreamName="missing")
     assert code_of(raised) == ("ResourceNotFoundException", 400)
 
 
-def test_an_unknown_operation_is_an_error_and_not_a_hang(serve):
+def test_an_unknown_operation_is_an_error(serve):
     _, kinesis = serve(signing={"config": ONCE})
     with pytest.raises(ClientError) as raised:
         kinesis.describe_limits()
@@ -113,7 +113,7 @@ def test_a_dropped_connection_is_a_network_error_that_boto3_retries(serve):
     assert response["ResponseMetadata"]["RetryAttempts"] == 1
 
 
-def test_quotas_can_be_switched_on(serve):
+def test_quotas_can_be_turned_on(serve):
     _, kinesis = serve(signing={"config": ONCE}, streams={"orders": 1}, quotas=Quotas(reads=1), clock=ManualClock())
     place = kinesis.get_shard_iterator(StreamName="orders", ShardId=SHARD, ShardIteratorType="LATEST")["ShardIterator"]
     kinesis.get_records(ShardIterator=place)
@@ -124,18 +124,18 @@ def test_quotas_can_be_switched_on(serve):
 @pytest.mark.parametrize(
     ("key", "secret", "code"),
     [
-        ("somebody", "open sesame", "UnrecognizedClientException"),
+        ("unknown", "open sesame", "UnrecognizedClientException"),
         ("me", "guessed", "InvalidSignatureException"),
     ],
 )
-def test_wrong_credentials_are_refused_where_the_endpoint_has_some(serve, key: str, secret: str, code: str):
+def test_wrong_credentials_are_refused_when_the_endpoint_has_credentials(serve, key: str, secret: str, code: str):
     _, kinesis = serve(signing={"key": key, "secret": secret, "config": ONCE}, credentials={"me": "open sesame"})
     with pytest.raises(ClientError) as raised:
         kinesis.list_streams()
     assert code_of(raised) == (code, 400)
 
 
-def test_the_right_credentials_are_let_in_and_a_missing_signature_is_not(serve):
+def test_correct_credentials_are_accepted_and_a_missing_signature_is_refused(serve):
     endpoint, kinesis = serve(signing={"key": "me", "secret": "open sesame"}, credentials={"me": "open sesame"})
     assert kinesis.list_streams()["StreamNames"] == []
     connection = http.client.HTTPConnection("127.0.0.1", endpoint.port)
@@ -144,7 +144,7 @@ def test_the_right_credentials_are_let_in_and_a_missing_signature_is_not(serve):
     connection.close()
 
 
-def test_the_properties_name_the_endpoint_and_credentials_it_takes(serve):
+def test_properties_contain_the_endpoint_and_its_credentials(serve):
     endpoint, _ = serve(credentials={"me": "open sesame"}, region="eu-west-1")
     properties = endpoint.endpoint.properties()
     kinesis = boto3.client(
@@ -160,13 +160,13 @@ def test_the_properties_name_the_endpoint_and_credentials_it_takes(serve):
     kinesis.close()
 
 
-def test_timestamps_are_on_the_endpoints_clock(serve):
+def test_timestamps_follow_the_endpoints_clock(serve):
     _, kinesis = serve(streams={"orders": 1}, clock=ManualClock(1_600_000_000_000))
     summary = kinesis.describe_stream_summary(StreamName="orders")["StreamDescriptionSummary"]
     assert summary["StreamCreationTimestamp"].astimezone(UTC) == datetime(2020, 9, 13, 12, 26, 40, tzinfo=UTC)
 
 
-async def test_a_port_that_is_taken_is_a_clear_error():
+async def test_a_port_in_use_is_a_configuration_error():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigurationError, match=f"'port' has the value {port}"):
@@ -174,29 +174,29 @@ async def test_a_port_that_is_taken_is_a_clear_error():
 
 
 @pytest.mark.parametrize("port", [-1, 65536])
-async def test_a_port_that_is_none_is_a_clear_error(port: int):
+async def test_an_invalid_port_is_a_configuration_error(port: int):
     with pytest.raises(ConfigurationError, match=f"'port' has the value {port}"):
         await LocalKinesis(port=port).start()
 
 
-def test_other_machines_are_let_in_only_when_asked_for():
+def test_a_host_that_other_machines_reach_must_be_allowed():
     with pytest.raises(ConfigurationError, match=r"'host' has the value '0\.0\.0\.0'"):
         LocalKinesis(host="0.0.0.0")
     LocalKinesis(host="0.0.0.0", allow_remote=True)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.2", "::1", "localhost"])
-def test_every_loopback_address_will_do(host: str):
+def test_every_loopback_address_is_allowed(host: str):
     LocalKinesis(host=host)
 
 
 @pytest.mark.parametrize("streams", [{"no spaces": 1}, {"orders": 0}])
-def test_a_bad_stream_is_a_clear_error(streams: dict[str, int]):
+def test_an_invalid_stream_is_a_configuration_error(streams: dict[str, int]):
     with pytest.raises(ConfigurationError, match="NAME:SHARDS"):
         LocalKinesis(streams=streams)
 
 
-def test_a_start_that_fails_in_a_thread_is_told_to_its_user(serve):
+def test_an_error_at_the_start_in_a_thread_is_raised_to_the_caller(serve):
     endpoint, _ = serve()
     with pytest.raises(ConfigurationError, match="'port' has the value"):
         serve(port=endpoint.port)
@@ -209,6 +209,8 @@ def test_closing_does_not_wait_for_open_subscriptions(connect):
         start = {"ConsumerARN": consumer.arn, "ShardId": SHARD, "StartingPosition": {"Type": "LATEST"}}
         events = kinesis.subscribe_to_shard(**start)["EventStream"]
         began = time.monotonic()
-    assert time.monotonic() - began < 30  # the server would wait a minute for them, and they last five
+    assert (
+        time.monotonic() - began < 30
+    )  # by default the server would wait a minute for them, and they last five minutes
     events.close()
     kinesis.close()

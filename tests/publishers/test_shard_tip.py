@@ -17,7 +17,7 @@ AFTER = StartingPosition.after(SequenceNumber("7"))
 
 
 class Port:
-    """Responses what a test says; keeps what was requests and when."""
+    """Returns scripted responses, and keeps the requests with their times."""
 
     def __init__(self, *responses):
         self.responses = list(responses)

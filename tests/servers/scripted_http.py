@@ -13,10 +13,10 @@ READ_BUFFER_BYTES = 4096
 
 
 class RawServer:
-    """Sends the next of `says` for each request: bytes, or a list of bytes with pauses in between; None closes the connection."""
+    """Sends the next of `responses` for each request: bytes, or a list of bytes with pauses in between; None closes the connection."""
 
-    def __init__(self, *says):
-        self.says = list(says)
+    def __init__(self, *responses):
+        self.responses = list(responses)
         self.connections = 0
         self.requests = []
         self.arrived = asyncio.Event()
@@ -42,19 +42,19 @@ class RawServer:
     async def _answer(self, reader, writer):
         head = await reader.readuntil(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
-        said = self.says.pop(0) if self.says else b""
-        if said is None:
+        response = self.responses.pop(0) if self.responses else b""
+        if response is None:
             return False
-        if not isinstance(said, RefusedEarly):
+        if not isinstance(response, RefusedEarly):
             self.requests.append(head + await reader.readexactly(length))
         self.arrived.set()
-        for part in said if isinstance(said, list) else [said]:
+        for part in response if isinstance(response, list) else [response]:
             writer.write(part)
             await writer.drain()
             await asyncio.sleep(0)
-        if isinstance(said, Last):
+        if isinstance(response, Last):
             writer.close()  # over TLS it sends close_notify
-        return not isinstance(said, Last)
+        return not isinstance(response, Last)
 
 
 class Last(bytes):
@@ -71,13 +71,13 @@ def ok(body, *headers):
 
 
 @asynccontextmanager
-async def pool_to(*says, certificate=None, trusted=None):
+async def pool_to(*responses, certificate=None, trusted=None):
     """A server that sends these responses, and a pool."""
     serving = None
     if certificate:
         serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         serving.load_cert_chain(*certificate)
-    raw = RawServer(*says)
+    raw = RawServer(*responses)
     server = await asyncio.start_server(raw.handle, "127.0.0.1", 0, ssl=serving)
     url = f"http{'s' if certificate else ''}://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
     pool = Http1ConnectionPool(url, trusted, 60.0, bytearray(READ_BUFFER_BYTES), BodyReadScheduler())

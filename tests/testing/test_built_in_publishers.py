@@ -1,4 +1,4 @@
-"""The built-in publishers keep the contract (P1, P2), through the real SDK against the embedded endpoint."""
+"""The built-in publishers pass the contract (P1, P2), with the real SDK against the embedded endpoint."""
 
 from contextlib import asynccontextmanager
 

@@ -1,4 +1,4 @@
-"""The contract holds for a plain publisher, and each way of breaking it fails a test."""
+"""A simple publisher passes the contract, and each kind of broken publisher fails one of its tests."""
 
 import asyncio
 import sys
@@ -90,7 +90,7 @@ class TestThePublisherOfLines(PublisherContract):
 
 
 class IgnoresReturnedPosition(ListPublisher):
-    """Continues after the batch, whatever the consumer returns."""
+    """Continues after the batch and ignores what the consumer returns."""
 
     def advance(self, taken):
         self.at += 3
@@ -147,7 +147,7 @@ class ReversesBatches(ListPublisher):
 
 
 class AlwaysAtTip(ListPublisher):
-    """Says of every batch that it is at the tip."""
+    """Reports every batch as the one at the tip."""
 
     def batch(self):
         return replace(super().batch(), millis_behind_latest=0)

@@ -1,4 +1,4 @@
-"""The virtual loop the other tests stand on."""
+"""The virtual loop that other tests use."""
 
 import asyncio
 import time
@@ -8,7 +8,7 @@ import pytest
 from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, run_virtual
 
 
-def test_an_hour_passes_at_once():
+def test_an_hour_of_sleep_takes_no_time():
     async def sleeper() -> int:
         await asyncio.sleep(3600)
         return VirtualClock().now_ms()
@@ -27,7 +27,7 @@ def test_a_wait_without_a_timer_is_a_deadlock():
         run_virtual(stuck())
 
 
-def test_a_clock_that_is_asked_before_the_loop_runs_makes_none():
+def test_a_clock_that_is_read_before_the_loop_runs_creates_no_loop():
     clock = VirtualClock()
     assert clock.monotonic() == 0.0
 

@@ -38,7 +38,7 @@ class ShardMetrics:
     retention_gaps: int = 0
     """Counter: times that reading went on behind records that had passed the stream's retention unread (S5)."""
     retention_not_checked: int = 0
-    """Counter: times that nothing told whether records had passed the retention unread (S5)."""
+    """Counter: restarts for which it is not known whether unread records had passed the stream's retention (S5)."""
     skipped_records: int = 0
     """Counter: records without a readable value or time that were skipped (S7)."""
     dead_letters: int = 0

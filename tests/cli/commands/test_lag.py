@@ -28,7 +28,7 @@ def endpoint():
             shard: [served.call(stream.put, b"%d" % number, "key", half * 2**127) for number in range(10)]
             for half, shard in enumerate(IDS)
         }
-        time.sleep(1.3)  # the service reports whole seconds
+        time.sleep(1.3)  # the service's time is in whole seconds
         yield served
 
 
@@ -63,7 +63,7 @@ def lag(endpoint, *arguments):
     return command("lag", "flights", *properties(endpoint), *arguments)
 
 
-def test_a_table_shows_what_no_checkpoint_covers(endpoint, state):
+def test_a_table_shows_the_lag_behind_the_checkpoint(endpoint, state):
     done = lag(endpoint, "--state", state)
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -73,7 +73,7 @@ def test_a_table_shows_what_no_checkpoint_covers(endpoint, state):
     assert re.match(rf"{IDS[1]} +0 +(0|[\d.]+ (ms|s|min)) +yes +no +(24.0 h|1.0 d)$", second), second
 
 
-def test_json_lines_are_for_programs(endpoint, state):
+def test_json_lines_have_the_same_fields(endpoint, state):
     done = lag(endpoint, "--state", state, "--json")
 
     lines = [json.loads(line) for line in done.stdout.splitlines()]
@@ -82,7 +82,7 @@ def test_json_lines_are_for_programs(endpoint, state):
     assert 0 < lines[1]["lossMs"] <= 24 * 3_600_000
 
 
-def test_check_ends_with_3_and_names_the_shard(endpoint, state):
+def test_check_exits_with_3_and_names_the_shard(endpoint, state):
     done = lag(endpoint, "--state", state, "--check", "--grace", "0.1", *QUICK)
 
     assert done.returncode == 3
@@ -92,13 +92,13 @@ def test_check_ends_with_3_and_names_the_shard(endpoint, state):
     )
 
 
-def test_check_ends_with_0_while_nothing_has_waited_for_the_interval(endpoint, state):
+def test_check_exits_with_0_while_no_record_is_older_than_the_interval(endpoint, state):
     done = lag(endpoint, "--state", state, "--check")
 
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_without_a_state_it_says_which_shards_are_written_to(endpoint):
+def test_without_a_state_it_shows_which_shards_are_written_to(endpoint):
     done = lag(endpoint, "--json")
 
     assert [json.loads(line)["isIdle"] for line in done.stdout.splitlines()] == [False, False]
@@ -125,7 +125,7 @@ def test_an_error_is_one_line(endpoint, arguments, code, words):
     assert words in done.stderr
 
 
-def test_an_empty_folder_is_not_a_healthy_job(endpoint, tmp_path):
+def test_an_empty_state_folder_is_an_error(endpoint, tmp_path):
     done = lag(endpoint, "--state", str(tmp_path), "--check")
 
     assert done.returncode == 1

@@ -18,7 +18,7 @@ from processes.command_line import command, process_environment
 
 @contextmanager
 def running_endpoint(*arguments: str):
-    """The command, once it listens, and its URL."""
+    """Start the command. Yields its process and URL once it listens."""
     with subprocess.Popen(
         [sys.executable, "-m", "recordpublisher", "local", "--port", "0", *arguments],
         env=process_environment(),
@@ -45,7 +45,7 @@ def test_it_serves_the_streams_it_was_given_until_it_is_stopped(number):
         assert process.stdout.read() == process.stderr.read() == ""
 
 
-def test_a_port_that_is_taken_is_one_line():
+def test_a_port_in_use_is_one_line():
     with running_endpoint() as (_, url):
         done = command("local", "--port", url.rsplit(":", 1)[1])
 
@@ -67,7 +67,7 @@ def test_a_stream_is_a_name_and_a_number_of_shards(given):
         shards_by_stream([given])
 
 
-def test_a_stream_is_named_once():
+def test_a_stream_may_be_given_once():
     with pytest.raises(ConfigurationError, match="each name once"):
         shards_by_stream(["a:1", "a:2"])
 
@@ -85,7 +85,7 @@ def test_faults_are_applied_by_rule_and_counted_at_the_end():
         assert process.stderr.read() == "recordpublisher: faults: error 1\n"
 
 
-def test_a_bad_rule_is_one_line():
+def test_an_invalid_rule_is_one_line():
     done = command("local", "--port", "0", "--faults", "nonsense")
 
     assert done.returncode == 2

@@ -19,7 +19,7 @@ def test_a_blocked_plugin_is_shown_as_such():
 
 
 def installed(site, distribution: str, source: str) -> None:
-    """A distribution of one module, as pip would lay it out."""
+    """Write a distribution with one module, as pip would install it."""
     (site / f"{distribution}.py").write_text(source)
     info = site / f"{distribution}-0.3.dist-info"
     info.mkdir()
@@ -36,7 +36,7 @@ def recordpublisher_register_publishers(registry):
 """
 
 
-def test_a_broken_plugin_is_listed_with_its_reason_and_the_rest_works(tmp_path):
+def test_a_broken_plugin_is_listed_with_its_reason_and_the_others_work(tmp_path):
     installed(tmp_path, "broken", "import a_package_that_is_not_there")
 
     done = command("plugins", path=tmp_path)
@@ -59,7 +59,7 @@ def test_a_name_claimed_twice_is_one_line_that_names_both(tmp_path):
     assert done.stderr.count("\n") == 1
 
 
-def test_blocking_the_one_settles_it(tmp_path):
+def test_a_name_claimed_twice_is_no_error_when_one_plugin_is_blocked(tmp_path):
     installed(tmp_path, "taker", CLAIMS_EFO)
 
     assert command("plugins", path=tmp_path, RECORDPUBLISHER_BLOCK_PLUGINS="taker").returncode == 0

@@ -11,14 +11,14 @@ def test_the_reference_page_is_current():
     )
 
 
-def test_the_page_shows_the_connectors_number_where_it_differs():
+def test_the_page_shows_the_connectors_default_where_it_differs():
     page = (ROOT / "docs/reference/properties.md").read_text()
 
     assert "| `flink.shard.subscribetoshard.maxretries` | 5 (connector: 10) |" in page
     assert "| `flink.stream.registerstreamconsumer.backoff.base` | 200 ms (connector: 500) |" in page
 
 
-def test_the_list_shows_default_and_what_is_valid():
+def test_the_list_shows_defaults_and_valid_values():
     listed = command("properties").stdout
 
     assert "  flink.shard.getrecords.maxrecordcount\n" in listed

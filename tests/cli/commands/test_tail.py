@@ -53,16 +53,16 @@ def test_verbose_shows_what_happens_before_and_after_the_commands_name(endpoint,
     assert "the run ended: TIP, 10 records" in done.stderr
 
 
-def test_a_limit_ends_it(endpoint):
+def test_a_limit_ends_the_command(endpoint):
     done = tail(endpoint, "--limit", "3", **{"flink.stream.initpos": "TRIM_HORIZON"})
 
     assert (done.returncode, done.stderr) == (0, "")
     assert len(done.stdout.splitlines()) == 3
 
 
-def test_a_closed_pipe_ends_it_quietly(endpoint):
-    nobody_reads, output = os.pipe()
-    os.close(nobody_reads)
+def test_a_closed_pipe_ends_the_command_without_an_error(endpoint):
+    read_end, output = os.pipe()
+    os.close(read_end)
     with os.fdopen(output, "wb") as stdout:
         done = subprocess.run(
             [sys.executable, "-m", "recordpublisher", "tail", "flights", *pairs(endpoint), "--no-follow"],
@@ -76,7 +76,7 @@ def test_a_closed_pipe_ends_it_quietly(endpoint):
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_a_properties_file_is_read_and_pairs_win_over_it(endpoint, tmp_path):
+def test_pairs_override_the_properties_file(endpoint, tmp_path):
     job = tmp_path / "job.properties"
     properties = {**endpoint.call(endpoint.endpoint.properties), **EFO, "flink.stream.recordpublisher": "NONE"}
     job.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))

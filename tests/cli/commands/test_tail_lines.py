@@ -13,7 +13,7 @@ def line(payload: bytes) -> dict[str, object]:
     return msgspec.json.decode(msgspec.json.encode(as_json(record)))
 
 
-def test_a_line_names_everything_about_a_record():
+def test_a_line_has_every_field_of_a_record():
     assert line(b"hello") == {
         "stream": "orders",
         "shardId": "shardId-0",
@@ -34,7 +34,7 @@ def test_text_is_shown_as_text(text):
     assert "base64" not in shown
 
 
-def test_what_is_not_text_is_base64_and_says_so():
+def test_other_bytes_are_marked_as_base64():
     shown = line(b"\xff\x00")
 
     assert (shown["data"], shown["base64"]) == ("/wA=", True)

@@ -1,4 +1,4 @@
-"""`recordpublisher tracker` as a process: started, suspended, ended."""
+"""`recordpublisher tracker` as a process: started, suspended, stopped."""
 
 import asyncio
 import signal
@@ -15,7 +15,7 @@ from processes.tracker_clients import TOKEN, report, running_job, wait_until
 
 @contextmanager
 def a_tracker(*arguments, **environment):
-    """The command, once it listens, and its address."""
+    """Start the command. Yields its process and address once it listens."""
     with subprocess.Popen(
         [sys.executable, "-m", "recordpublisher", "tracker", "--port", "0", *arguments],
         env=process_environment(**environment),
@@ -37,12 +37,12 @@ async def test_it_serves_until_it_is_stopped_and_never_prints_the_token(number):
             await wait_until(lambda: one.current() == 5, (one, 5))
             process.send_signal(number)
             assert process.wait(timeout=60) == 0
-            said = process.stdout.read() + process.stderr.read()
+            output = process.stdout.read() + process.stderr.read()
 
-    assert said == ""
+    assert output == ""
 
 
-async def test_a_suspended_tracker_stops_nobody_and_times_nobody_out():  # W6, W10
+async def test_a_suspended_tracker_stops_and_excludes_no_subtask():  # W6, W10
     with a_tracker("--token", TOKEN) as (process, address):
         async with running_job(address, 2, **{"flink.watermark.tracker.timeout": 1_000}) as job:
             a, b = await job.start_all()
@@ -59,7 +59,7 @@ async def test_a_suspended_tracker_stops_nobody_and_times_nobody_out():  # W6, W
             assert a.timed_out_subtasks() == b.timed_out_subtasks() == ()
 
 
-async def test_a_killed_tracker_that_starts_again_continues_from_what_is_known():  # W6
+async def test_a_restarted_tracker_continues_from_the_subtasks_reports():  # W6
     with a_tracker("--token", TOKEN) as (process, address):
         async with running_job(address, 2) as job:
             a, b = await job.start_all()
@@ -84,7 +84,7 @@ def test_a_port_that_is_taken_names_the_option():
 
 
 @pytest.mark.parametrize("place", ["file", "variable"])
-async def test_the_token_stands_in_a_file_or_a_variable(tmp_path, place):
+async def test_the_token_may_be_in_a_file_or_a_variable(tmp_path, place):
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}\n")
     arguments = ("--token-file", str(file)) if place == "file" else ()

@@ -9,7 +9,7 @@ def faults() -> Faults:
     return Faults()
 
 
-def test_the_next_calls_of_one_operation_fail_and_then_no_more(faults: Faults):
+def test_the_planned_number_of_calls_of_an_operation_fails(faults: Faults):
     faults.fail_next("GetRecords", "InternalFailure", 2, status=500)
     faults.before_call("ListShards")
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Random faults: seeds repeat, rates and counts hold, and no call fails for ever."""
+"""Random faults: seeds can be repeated, rates and counts are kept, and no call fails for ever."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def calls(faults: RandomFaults, number: int, operation: str = "GetRecords", targ
     return found
 
 
-def test_a_seed_repeats():
+def test_the_same_seed_gives_the_same_faults():
     assert calls(RandomFaults(parse_rules("all=0.3"), 7), 100) == calls(RandomFaults(parse_rules("all=0.3"), 7), 100)
     assert calls(RandomFaults(parse_rules("all=0.3"), 7), 100) != calls(RandomFaults(parse_rules("all=0.3"), 8), 100)
 
@@ -48,7 +48,7 @@ def test_a_count_is_the_largest_number_of_faults():
         ("partial", "PutRecords", "", False),
     ],
 )
-def test_a_rule_applies_where_it_says(rule, operation, target, applies):
+def test_a_rule_applies_to_the_given_place(rule, operation, target, applies):
     assert (RandomFaults(parse_rules(rule)).for_call(operation, lambda: target) is not None) is applies
 
 
@@ -58,8 +58,8 @@ def test_a_read_fails_twice_in_a_row_at_most():
     assert all(None in kinds[at : at + 3] for at in range(len(kinds) - 3))
 
 
-def test_getting_an_iterator_is_not_yet_a_read():
-    """Otherwise two refused iterators, one given, two refused reads would be four failures of one read."""
+def test_a_new_iterator_does_not_reset_the_count_of_faults():
+    """Otherwise two refused iterators, one success and two refused reads would be four failures of one read."""
     faults = RandomFaults(parse_rules("error=0.99"), 3)
     drawn = [faults.for_call("GetShardIterator", lambda: SHARD) for _ in range(2)]
     faults.on_success("GetShardIterator", lambda: SHARD)

@@ -1,4 +1,4 @@
-"""Fault rules as text."""
+"""Fault rules are parsed from text."""
 
 from math import inf
 
@@ -22,18 +22,18 @@ from processes.command_line import ROOT
         ("", []),
     ],
 )
-def test_a_rule_says_what_where_how_often_and_how_long(text, rules):
+def test_a_rule_has_kind_place_rate_count_and_seconds(text, rules):
     assert list(parse_rules(text)) == rules
 
 
-def test_all_is_every_kind():
+def test_all_means_every_kind():
     assert [rule.kind for rule in parse_rules("all=0.02")] == list(FaultKind)
 
 
 @pytest.mark.parametrize(
     "text", ["thrott", "throttle=2", "throttle=-1", "throttle=x", "throttle*x", "=0.1", "cut~", "a b"]
 )
-def test_a_bad_rule_is_refused_with_the_valid_kinds(text):
+def test_an_invalid_rule_is_an_error_with_the_valid_kinds(text):
     with pytest.raises(ConfigurationError, match="kinds: all, throttle, ") as raised:
         LocalKinesis(faults=text)
     assert (raised.value.key, raised.value.value) == ("faults", text)

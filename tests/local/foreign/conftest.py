@@ -1,4 +1,4 @@
-"""Foreign Kinesis servers on loopback, each started once per run; `make servers` installs them."""
+"""Other Kinesis servers on loopback, each started once per run. `make servers` installs them."""
 
 import os
 import socket
@@ -23,7 +23,7 @@ START_SECONDS = 30
 
 
 def require(program: Path) -> None:
-    """Skip where a server is not installed; where CI=true that is a failure."""
+    """Skip the test if a server is not installed; with CI=true fail it."""
     if program.exists():
         return
     reason = f"{program.relative_to(ROOT)} is not installed: make servers"
@@ -51,7 +51,7 @@ def started(command: list[str], port: int, environment: dict[str, str], cwd: Pat
             wait_until_listening(process, port)
             yield f"http://127.0.0.1:{port}"
         finally:
-            process.kill()  # a polite end waits for open connections for half a minute
+            process.kill()  # a normal stop waits half a minute for open connections
 
 
 def wait_until_listening(process: "subprocess.Popen[bytes]", port: int) -> None:

@@ -1,4 +1,4 @@
-"""Foreign servers and ours agree on registering consumers and subscribing to shards."""
+"""Other servers and ours agree on registering consumers and subscribing to shards."""
 
 import re
 import time
@@ -48,14 +48,14 @@ def registration(kinesis: Any) -> Responses:
         responses["listed"] = [c["ConsumerName"] for c in kinesis.list_stream_consumers(StreamARN=arn)["Consumers"]]
         responses["consumers in the summary"] = conversation.summary().get("ConsumerCount")
         conversation.refused("taken name", "register_stream_consumer", StreamARN=arn, ConsumerName="c")
-        conversation.refused("unknown consumer", "describe_stream_consumer", StreamARN=arn, ConsumerName="nobody")
+        conversation.refused("unknown consumer", "describe_stream_consumer", StreamARN=arn, ConsumerName="missing")
         kinesis.deregister_stream_consumer(StreamARN=arn, ConsumerName="c")
         responses["gone after deregistration"] = gone(conversation, arn)
     return responses
 
 
 def gone(conversation: Conversation, arn: str) -> str:
-    """Call for the consumer until it is not found; no more than twenty times, a tenth of a second apart."""
+    """Describe the consumer until it is not found, at most twenty times, a tenth of a second apart."""
     for _ in range(20):
         conversation.refused("call", "describe_stream_consumer", StreamARN=arn, ConsumerName="c")
         if (response := conversation.responses.pop("call")) != "no error":

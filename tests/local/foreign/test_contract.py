@@ -1,4 +1,4 @@
-"""The contract of publishers on a foreign server: polling on npm kinesis-local, one shard that a split has closed."""
+"""The contract of publishers on another server: polling on npm kinesis-local, one shard that a split has closed."""
 
 from contextlib import asynccontextmanager
 

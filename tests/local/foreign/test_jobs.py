@@ -1,6 +1,6 @@
-"""Whole jobs on foreign servers: streams split, merge and scale while they are read; nothing is lost, repeated or out of order.
+"""Whole jobs on other servers. Streams are split, merged and scaled while they are read; nothing is lost, repeated or out of order.
 
-What the servers do otherwise than the service, and a job has to work around, stands in docs/reference/embedded-endpoint.md.
+Where the servers differ from the service, and how a job works around that, is in docs/reference/embedded-endpoint.md.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ async def test_kinesis_local_by_polling_through_every_kind_of_reshard(kinesis_lo
         job = LiveJob(conversation)
         await job.run(split(0), merge(1, 2), scale(2), scale(4))
         await job.send()
-        scale(2)(conversation)  # nobody reads meanwhile
+        scale(2)(conversation)  # no job reads meanwhile
         await job.run(scale(4))
 
     assert job.read == job.sent
@@ -26,7 +26,7 @@ async def test_kinesis_local_by_polling_through_every_kind_of_reshard(kinesis_lo
     assert len(job.state["shards"]) >= 1 + 2 + 1 + 2 + 4 + 2 + 4
 
 
-async def test_kinesis_local_by_fan_out_whose_answers_the_sdk_cannot_read(kinesis_local: Any):
+async def test_kinesis_local_by_fan_out_whose_responses_the_sdk_cannot_parse(kinesis_local: Any):
     with open_conversation(kinesis_local, 2) as conversation:
         job = LiveJob(conversation, **{"flink.stream.recordpublisher": "EFO"})
         await job.run(lambda conversation: None)

@@ -1,4 +1,4 @@
-"""Foreign servers and ours agree on putting, polling and listing a stream that is not split."""
+"""Other servers and ours agree on putting, polling and listing a stream that is not split."""
 
 import time
 from collections.abc import Callable
@@ -56,13 +56,13 @@ def polling(kinesis: Any) -> Responses:
         responses["what is read is what was put"] = [
             conversation.read("TRIM_HORIZON", shard) for shard in (FIRST, SECOND)
         ]
-        responses.update(places(conversation))
+        responses.update(iterator_types(conversation))
         responses.update(paging(conversation))
         refusals(conversation)
     return responses
 
 
-def places(conversation: Conversation) -> Responses:
+def iterator_types(conversation: Conversation) -> Responses:
     """Start at each of the five iterator types."""
     conversation.put("a")
     middle = conversation.put("b")
@@ -86,7 +86,7 @@ def places(conversation: Conversation) -> Responses:
 
 
 def paging(conversation: Conversation) -> Responses:
-    """Read on from iterator to iterator, and list shards page by page."""
+    """Read from iterator to iterator."""
     first = conversation.kinesis.get_records(ShardIterator=conversation.iterator("TRIM_HORIZON"), Limit=3)
     second = conversation.kinesis.get_records(ShardIterator=first["NextShardIterator"], Limit=10_000)
     third = conversation.kinesis.get_records(ShardIterator=second["NextShardIterator"])
@@ -98,11 +98,11 @@ def paging(conversation: Conversation) -> Responses:
 
 
 def refusals(conversation: Conversation) -> None:
-    """Call for what cannot be had."""
+    """Make calls that must be refused."""
     stream, iterator = conversation.stream, {"StreamName": conversation.stream, "ShardIteratorType": "TRIM_HORIZON"}
     entry = {"Data": b"x", "PartitionKey": "k"}
-    conversation.refused("unknown stream", "describe_stream_summary", StreamName="nobody")
-    conversation.refused("put into unknown stream", "put_record", StreamName="nobody", **entry)
+    conversation.refused("unknown stream", "describe_stream_summary", StreamName="missing")
+    conversation.refused("put into unknown stream", "put_record", StreamName="missing", **entry)
     conversation.refused("unknown shard", "get_shard_iterator", ShardId=UNKNOWN, **iterator)
     conversation.refused("taken name", "create_stream", StreamName=stream, ShardCount=1)
     conversation.refused("501 records", "put_records", StreamName=stream, Records=[entry] * 501)

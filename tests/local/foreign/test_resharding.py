@@ -1,4 +1,4 @@
-"""npm kinesis-local and ours agree on splitting, merging and re-counting shards."""
+"""npm kinesis-local and ours agree on splits, merges and changes of the shard count."""
 
 from typing import Any
 
@@ -16,8 +16,8 @@ def test_kinesis_local_agrees_on_resharding(ours: Any, kinesis_local: Any):
     compare("kinesis_local", resharding(ours), resharding(kinesis_local), known)
 
 
-def test_kinesis_local_agrees_on_recounting(ours: Any, kinesis_local: Any):
-    compare("kinesis_local", recounting(ours), recounting(kinesis_local), {"doubled", "halved"})
+def test_kinesis_local_agrees_on_updating_the_shard_count(ours: Any, kinesis_local: Any):
+    compare("kinesis_local", updating_shard_count(ours), updating_shard_count(kinesis_local), {"doubled", "halved"})
 
 
 def resharding(kinesis: Any) -> Responses:
@@ -38,7 +38,7 @@ def resharding(kinesis: Any) -> Responses:
         conversation.reshard("merge_shards", ShardToMerge=low, AdjacentShardToMerge=high)
         conversation.put("merged")
         responses["after the merge"] = conversation.read("TRIM_HORIZON", "shardId-000000000003")
-        responses["family"] = [family(shard) for shard in kinesis.list_shards(StreamName=stream)["Shards"]]
+        responses["family"] = [lineage(shard) for shard in kinesis.list_shards(StreamName=stream)["Shards"]]
         responses.update(filters(conversation))
         edge = {"StreamName": stream, "ShardToSplit": "shardId-000000000003", "NewStartingHashKey": "0"}
         responses["numbers grow over generations"] = generations_grow(kinesis.list_shards(StreamName=stream)["Shards"])
@@ -47,7 +47,7 @@ def resharding(kinesis: Any) -> Responses:
 
 
 def parents_end(conversation: Conversation) -> object:
-    """Read the first shard until it has no next iterator; how the last responses are cut is not compared."""
+    """Read the first shard until it has no next iterator; how records are divided between responses is not compared."""
     iterator, seen = conversation.iterator("TRIM_HORIZON"), []
     for _ in range(5):
         response = conversation.kinesis.get_records(ShardIterator=iterator)
@@ -55,10 +55,10 @@ def parents_end(conversation: Conversation) -> object:
         if not response.get("NextShardIterator"):
             return [seen, response["ChildShards"]]
         iterator = response["NextShardIterator"]
-    return [seen, "never ended"]
+    return [seen, "no end after five reads"]
 
 
-def family(shard: dict[str, Any]) -> tuple[Any, ...]:
+def lineage(shard: dict[str, Any]) -> tuple[Any, ...]:
     closed = "EndingSequenceNumber" in shard["SequenceNumberRange"]
     return shard["ShardId"], shard.get("ParentShardId"), shard.get("AdjacentParentShardId"), closed
 
@@ -80,7 +80,7 @@ def filters(conversation: Conversation) -> Responses:
     return {kind: conversation.shards(ShardFilter={"Type": kind, **more}) for kind, more in kinds.items()}
 
 
-def recounting(kinesis: Any) -> Responses:
+def updating_shard_count(kinesis: Any) -> Responses:
     """Double and halve a stream by UpdateShardCount."""
     with open_conversation(kinesis, 2) as conversation:
         conversation.put("kept")

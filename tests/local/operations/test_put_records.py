@@ -23,7 +23,7 @@ def read_all(call, shard: int) -> list[dict[str, object]]:
     return call("GetRecords", **{"ShardIterator": call("GetShardIterator", **place)["ShardIterator"]})["Records"]
 
 
-def test_a_record_comes_back_as_it_was_put(call):
+def test_a_record_is_read_as_it_was_put(call):
     put = call("PutRecord", StreamName="orders", **entry(b"\x00\xff", 'ü"\\\n', ExplicitHashKey="0"))
     assert put["ShardId"] == "shardId-000000000000"
     [record] = read_all(call, 0)
@@ -32,7 +32,7 @@ def test_a_record_comes_back_as_it_was_put(call):
     assert record["SequenceNumber"] == put["SequenceNumber"]
 
 
-def test_the_answer_of_put_records_is_in_the_order_of_the_request(call):
+def test_results_of_put_records_are_in_the_order_of_the_request(call):
     last = str(HASH_KEYS - 1)
     response = call("PutRecords", StreamName="orders", Records=[entry(ExplicitHashKey=k) for k in ("0", last, "1")])
     assert response["FailedRecordCount"] == 0
@@ -42,7 +42,7 @@ def test_the_answer_of_put_records_is_in_the_order_of_the_request(call):
 
 
 @pytest.mark.parametrize("count", [0, 501])
-def test_a_call_takes_1_to_500_records(call, count: int):
+def test_a_call_may_have_1_to_500_records(call, count: int):
     with pytest.raises(ApiError, match="ValidationException"):
         call("PutRecords", StreamName="orders", Records=[entry()] * count)
 
@@ -53,7 +53,7 @@ def test_a_record_may_have_1_mib_with_its_key_and_not_more(call):
         call("PutRecord", StreamName="orders", **entry(bytes((1 << 20) - 2), "key"))
 
 
-def test_a_stream_may_be_made_for_larger_records(call):
+def test_a_stream_may_be_created_for_larger_records(call):
     call("CreateStream", StreamName="large", ShardCount=1, MaxRecordSizeInKiB=2048)
     call("PutRecord", StreamName="large", **entry(bytes(2 * (1 << 20) - 1), "k"))
 
@@ -73,12 +73,12 @@ def test_data_that_is_not_base64_is_refused_and_nothing_is_stored(call, data: st
 
 
 @pytest.mark.parametrize("more", [{"PartitionKey": ""}, {"PartitionKey": "k" * 257}, {"ExplicitHashKey": "-1"}])
-def test_bad_keys_are_validation_errors(call, more: dict[str, str]):
+def test_invalid_keys_are_validation_errors(call, more: dict[str, str]):
     with pytest.raises(ApiError, match="ValidationException"):
         call("PutRecord", StreamName="orders", **{**entry(), **more})
 
 
-def test_a_hash_key_past_the_ring_is_an_invalid_argument(call):
+def test_a_hash_key_of_more_than_128_bits_is_an_invalid_argument(call):
     with pytest.raises(ApiError, match="InvalidArgumentException"):
         call("PutRecord", StreamName="orders", **entry(ExplicitHashKey=str(HASH_KEYS)))
 

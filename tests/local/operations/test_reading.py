@@ -30,7 +30,7 @@ def read(call, kind: str, **more: object) -> list[str]:
     return data(call("GetRecords", ShardIterator=iterator(call, kind, **more)))
 
 
-def test_the_five_iterator_types_start_where_they_say(call, stream: Stream, clock: ManualClock):
+def test_the_five_iterator_types_start_at_their_positions(call, stream: Stream, clock: ManualClock):
     numbers = []
     for letter in "abc":
         numbers.append(stream.put(letter.encode(), "k"))
@@ -63,12 +63,12 @@ def test_a_timestamp_in_the_future_is_refused(call, clock: ManualClock):
         ("LATEST", {"StartingSequenceNumber": "1" * 56}),
     ],
 )
-def test_a_start_that_makes_no_sense_is_an_invalid_argument(call, kind: str, more: dict[str, str]):
+def test_an_invalid_start_is_an_invalid_argument(call, kind: str, more: dict[str, str]):
     with pytest.raises(ApiError, match="InvalidArgumentException"):
         iterator(call, kind, **more)
 
 
-def test_a_read_goes_on_from_the_next_iterator_until_it_is_caught_up(call, stream: Stream, clock: ManualClock):
+def test_reads_continue_with_the_next_iterator_until_the_tip(call, stream: Stream, clock: ManualClock):
     for letter in "abc":
         stream.put(letter.encode(), "k")
     clock.advance(700)
@@ -79,13 +79,13 @@ def test_a_read_goes_on_from_the_next_iterator_until_it_is_caught_up(call, strea
     assert [response["MillisBehindLatest"] for response in (first, second, third)] == [700, 0, 0]
 
 
-def test_unread_records_of_this_millisecond_still_count_as_behind(call, stream: Stream):
+def test_unread_records_of_the_same_millisecond_count_as_behind(call, stream: Stream):
     for letter in "ab":
         stream.put(letter.encode(), "k")
     assert call("GetRecords", ShardIterator=iterator(call, "TRIM_HORIZON"), Limit=1)["MillisBehindLatest"] == 1
 
 
-def test_an_answer_has_at_most_10_000_records(call, stream: Stream):
+def test_a_response_has_at_most_10_000_records(call, stream: Stream):
     for _ in range(10_001):
         stream.put(b"", "k")
     assert len(read(call, "TRIM_HORIZON")) == 10_000
@@ -93,13 +93,13 @@ def test_an_answer_has_at_most_10_000_records(call, stream: Stream):
         call("GetRecords", ShardIterator=iterator(call, "TRIM_HORIZON"), Limit=10_001)
 
 
-def test_an_answer_has_at_most_10_mib(call, stream: Stream):
+def test_a_response_has_at_most_10_mib(call, stream: Stream):
     for _ in range(12):
         stream.put(bytes((1 << 20) - 1), "k")
     assert len(read(call, "TRIM_HORIZON")) == 10
 
 
-def test_an_iterator_lives_for_five_minutes(call, clock: ManualClock):
+def test_an_iterator_is_valid_for_five_minutes(call, clock: ManualClock):
     place = iterator(call, "LATEST")
     clock.advance(299_999)
     call("GetRecords", ShardIterator=place)
@@ -117,12 +117,12 @@ def test_all_iterators_can_be_made_to_expire_at_once(call, account: Account):
 
 
 @pytest.mark.parametrize("place", ["garbage", "AAAA", "é"])
-def test_a_made_up_iterator_is_an_invalid_argument(call, place: str):
+def test_an_unknown_iterator_is_an_invalid_argument(call, place: str):
     with pytest.raises(ApiError, match="InvalidArgumentException"):
         call("GetRecords", ShardIterator=place)
 
 
-def test_a_closed_shard_is_read_to_its_end_and_names_its_children(call, stream: Stream):
+def test_the_last_read_of_a_closed_shard_has_its_children(call, stream: Stream):
     stream.put(b"a", "k", hash_key=0)
     stream.put(b"b", "k", hash_key=0)
     call("SplitShard", StreamName="orders", ShardToSplit=SHARD, NewStartingHashKey="1000")
@@ -140,7 +140,7 @@ def test_a_closed_shard_is_read_to_its_end_and_names_its_children(call, stream: 
     }
 
 
-def test_an_iterator_does_not_outlive_its_stream(call, clock: ManualClock):
+def test_an_iterator_of_a_deleted_stream_is_not_found(call, clock: ManualClock):
     place = iterator(call, "LATEST")
     call("DeleteStream", StreamName="orders")
     clock.advance(1)
@@ -149,7 +149,7 @@ def test_an_iterator_does_not_outlive_its_stream(call, clock: ManualClock):
         call("GetRecords", ShardIterator=place)
 
 
-def test_the_arn_of_a_read_must_be_the_iterators(call, account: Account):
+def test_the_arn_of_a_read_must_match_the_iterator(call, account: Account):
     account.create_stream("other", 1)
     call("GetRecords", ShardIterator=iterator(call, "LATEST"), StreamARN=ARN)
     with pytest.raises(ApiError, match="InvalidArgumentException"):

@@ -49,7 +49,7 @@ def test_an_unknown_shard_is_not_found(account: Account, consumer: Consumer, clo
         subscribe(account, consumer, shard="shardId-000000000009")
 
 
-def test_a_start_that_makes_no_sense_is_refused_and_does_not_start_the_5_s(
+def test_an_invalid_start_is_refused_and_does_not_start_the_5_s(
     account: Account, consumer: Consumer, clock: ManualClock
 ):
     clock.advance(100)
@@ -58,7 +58,7 @@ def test_a_start_that_makes_no_sense_is_refused_and_does_not_start_the_5_s(
     subscribe(account, consumer)
 
 
-def test_one_call_a_second_passes_where_quotas_are_on(account: Account, consumer: Consumer, clock: ManualClock):
+def test_with_quotas_one_call_a_second_is_allowed(account: Account, consumer: Consumer, clock: ManualClock):
     clock.advance(100)
     subscribe(account, consumer)
     with pytest.raises(ApiError, match="LimitExceededException"):

@@ -30,13 +30,13 @@ def test_pages_are_continued_by_the_token_alone(call):
         {"ShardFilter": {"Type": "AT_LATEST"}},
     ],
 )
-def test_a_token_never_comes_with_what_it_stands_for(call, extra):
+def test_a_token_and_the_fields_that_it_replaces_are_refused_together(call, extra):
     token = call("ListShards", StreamName="orders", MaxResults=2)["NextToken"]
     with pytest.raises(ApiError, match="InvalidArgumentException"):
         call("ListShards", NextToken=token, **extra)
 
 
-def test_a_token_lives_for_300_seconds(call, clock: ManualClock):
+def test_a_token_is_valid_for_300_seconds(call, clock: ManualClock):
     token = call("ListShards", StreamName="orders", MaxResults=2)["NextToken"]
     clock.advance(299_999)
     call("ListShards", NextToken=token)
@@ -45,7 +45,7 @@ def test_a_token_lives_for_300_seconds(call, clock: ManualClock):
         call("ListShards", NextToken=token)
 
 
-def test_a_made_up_token_is_refused(call):
+def test_an_unknown_token_is_refused(call):
     iterator = call(
         "GetShardIterator",
         StreamName="orders",
@@ -57,7 +57,7 @@ def test_a_made_up_token_is_refused(call):
             call("ListShards", NextToken=token)
 
 
-def test_a_filter_goes_on_over_pages(call):
+def test_a_filter_applies_to_every_page(call):
     after = {"Type": "AFTER_SHARD_ID", "ShardId": "shardId-000000000001"}
     first = call("ListShards", StreamName="orders", MaxResults=2, ShardFilter=after)
     second = call("ListShards", NextToken=first["NextToken"])
@@ -70,4 +70,4 @@ def test_listing_may_start_after_a_shard(call):
 
 def test_an_unknown_stream_is_not_found(call):
     with pytest.raises(ApiError, match="ResourceNotFoundException"):
-        call("ListShards", StreamName="nobody")
+        call("ListShards", StreamName="missing")

@@ -9,7 +9,7 @@ def open_ranges(call) -> int:
     return len(call("ListShards", StreamName="orders", ShardFilter={"Type": "AT_LATEST"})["Shards"])
 
 
-def test_shards_are_split_merged_and_counted_anew(call):
+def test_shards_are_split_and_merged_and_their_count_is_updated(call):
     call("CreateStream", StreamName="orders", ShardCount=1)
     call("SplitShard", StreamName="orders", ShardToSplit="shardId-000000000000", NewStartingHashKey="1000")
     assert open_ranges(call) == 2
@@ -21,7 +21,7 @@ def test_shards_are_split_merged_and_counted_anew(call):
     assert open_ranges(call) == 2
 
 
-def test_a_stream_that_is_updating_is_not_changed_again(clock: ManualClock):
+def test_a_stream_that_is_updating_cannot_be_changed(clock: ManualClock):
     account = Account(clock, "us-east-1", Delays(reshard=1000), None)
     stream = account.create_stream("orders", 1)
     stream.set_busy("UPDATING", 1000)

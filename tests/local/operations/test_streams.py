@@ -16,7 +16,7 @@ def test_a_stream_is_described_by_name_or_arn(call):
     assert (by_name["StreamStatus"], by_name["OpenShardCount"], by_name["ConsumerCount"]) == ("ACTIVE", 3, 0)
 
 
-def test_a_name_and_an_arn_must_be_of_one_stream(call):
+def test_name_and_arn_must_be_of_the_same_stream(call):
     call("CreateStream", StreamName="other", ShardCount=1)
     with pytest.raises(ApiError, match="InvalidArgumentException"):
         call("DescribeStreamSummary", StreamName="other", StreamARN=ARN)
@@ -28,19 +28,19 @@ def test_a_stream_of_another_region_is_not_found(call):
         call("DescribeStreamSummary", StreamARN=ARN.replace("us-east-1", "eu-west-1"))
 
 
-def test_a_name_is_taken_once(call):
+def test_a_stream_name_can_be_used_once(call):
     call("CreateStream", StreamName="orders", ShardCount=1)
     with pytest.raises(ApiError, match="ResourceInUseException"):
         call("CreateStream", StreamName="orders", ShardCount=1)
 
 
 @pytest.mark.parametrize("fields", [{}, {"StreamName": "no spaces"}, {"StreamName": "s", "ShardCount": 0}])
-def test_a_bad_stream_is_a_validation_error(call, fields):
+def test_an_invalid_stream_is_a_validation_error(call, fields):
     with pytest.raises(ApiError, match="ValidationException"):
         call("CreateStream", **fields)
 
 
-def test_a_deleted_stream_is_gone_and_its_name_free(call):
+def test_a_deleted_stream_does_not_exist_and_its_name_can_be_used_again(call):
     call("CreateStream", StreamName="orders", ShardCount=1)
     call("DeleteStream", StreamName="orders")
     with pytest.raises(ApiError, match="ResourceNotFoundException"):
@@ -76,7 +76,7 @@ def test_streams_are_listed_by_name_page_by_page(call):
     assert second["StreamSummaries"][0]["StreamStatus"] == "ACTIVE"
 
 
-def test_a_creating_stream_is_seen_but_not_usable(clock: ManualClock):
+def test_a_creating_stream_is_listed_but_cannot_be_used(clock: ManualClock):
     account = Account(clock, "us-east-1", Delays(create_stream=50), None)
     account.create_stream("orders", 1)
     assert account.find("orders").status == "CREATING"
@@ -86,7 +86,7 @@ def test_a_creating_stream_is_seen_but_not_usable(clock: ManualClock):
     account.find_usable("orders")
 
 
-def test_retention_grows_and_shrinks_within_its_bounds(call):
+def test_the_retention_period_is_changed_within_its_bounds(call):
     call("CreateStream", StreamName="orders", ShardCount=1)
     call("IncreaseStreamRetentionPeriod", StreamName="orders", RetentionPeriodHours=48)
     with pytest.raises(ApiError, match="InvalidArgumentException"):
@@ -96,7 +96,7 @@ def test_retention_grows_and_shrinks_within_its_bounds(call):
         call("DecreaseStreamRetentionPeriod", StreamName="orders", RetentionPeriodHours=23)
 
 
-def test_records_go_to_every_shard_in_its_turn_with_auto_distribution(call, account):
+def test_with_auto_distribution_records_go_to_the_shards_round_robin(call, account):
     call("CreateStream", StreamName="orders", ShardCount=2, StreamModeDetails={"StreamMode": "ON_DEMAND"})
     described = call("DescribeStreamSummary", StreamName="orders")["StreamDescriptionSummary"]
     assert described["RecordDistributionStrategy"] == "USER_PARTITION_KEY"

@@ -24,9 +24,7 @@ def test_a_consumer_is_creating_then_active_then_deleting_then_gone(table: Consu
         table.find(name="c")
 
 
-def test_the_arn_carries_the_creation_time_so_that_a_namesake_is_another_consumer(
-    table: ConsumerTable, clock: ManualClock
-):
+def test_the_creation_time_in_the_arn_tells_consumers_of_the_same_name_apart(table: ConsumerTable, clock: ManualClock):
     first = table.register("c")
     assert first.arn == f"{ARN}/consumer/c:1700000000"
     table.deregister(first)
@@ -36,20 +34,20 @@ def test_the_arn_carries_the_creation_time_so_that_a_namesake_is_another_consume
         table.find(arn=first.arn)
 
 
-def test_a_name_is_taken_until_its_consumer_is_gone(table: ConsumerTable):
+def test_a_name_can_be_used_again_when_its_consumer_is_gone(table: ConsumerTable):
     table.deregister(table.register("c"))
     with pytest.raises(ApiError, match="ResourceInUseException"):
         table.register("c")
 
 
-def test_a_stream_takes_twenty_consumers(table: ConsumerTable):
+def test_a_stream_has_at_most_twenty_consumers(table: ConsumerTable):
     for i in range(20):
         table.register(f"c{i}")
     with pytest.raises(ApiError, match="LimitExceededException"):
         table.register("one-more")
 
 
-def test_a_consumer_is_deregistered_once(table: ConsumerTable):
+def test_a_deleting_consumer_cannot_be_deregistered_again(table: ConsumerTable):
     consumer = table.register("c")
     table.deregister(consumer)
     with pytest.raises(ApiError, match="ResourceInUseException"):

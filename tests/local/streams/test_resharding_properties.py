@@ -1,4 +1,4 @@
-"""Whatever is put, split, merged and re-counted: nothing is lost, doubled or out of order."""
+"""Random puts, splits, merges and changes of the shard count: no record is lost, repeated or out of order."""
 
 from base64 import b64decode
 from itertools import pairwise
@@ -45,7 +45,7 @@ class Resharding(RuleBasedStateMachine):
             merge(self.stream, *(reversed(pair) if swapped else pair))
 
     @rule(more=st.booleans())
-    def recount(self, more: bool) -> None:
+    def update_shard_count(self, more: bool) -> None:
         current = len(self.stream.open_shards)
         update_shard_count(self.stream, min(current * 2, 12) if more else (current + 1) // 2)
 
@@ -54,7 +54,7 @@ class Resharding(RuleBasedStateMachine):
         self.clock.advance(ms)
 
     @invariant()
-    def open_shards_cover_the_ring_once(self) -> None:
+    def open_shards_cover_every_hash_key_once(self) -> None:
         ranges = [shard.hash_range for shard in self.stream.open_shards]
         assert ranges[0].start == 0
         assert ranges[-1].end == HASH_KEYS - 1
@@ -73,7 +73,7 @@ class Resharding(RuleBasedStateMachine):
 
 def parents_first(stream: Stream) -> list[Shard]:
     done: list[Shard] = []
-    waiting = list(reversed(stream.shards.values()))  # against the order of birth: the family decides, not the id
+    waiting = list(reversed(stream.shards.values()))  # newest first, so that parents decide the order and not ids
     while waiting:
         ready = [shard for shard in waiting if all(parent in done for parent in shard.parents)]
         done += ready

@@ -51,29 +51,29 @@ def test_at_latest_shows_the_open_ones(stream: Stream):
     assert shown(stream, "AT_LATEST") == [1, 3, 4]
 
 
-def test_at_timestamp_shows_those_open_then(stream: Stream):
+def test_at_timestamp_shows_the_shards_open_at_that_time(stream: Stream):
     assert shown(stream, "AT_TIMESTAMP", hours=0.5) == [0]
     assert shown(stream, "AT_TIMESTAMP", hours=1.5) == [1, 2]
     assert shown(stream, "AT_TIMESTAMP", hours=3) == [1, 3, 4]
 
 
-def test_from_timestamp_shows_those_open_then_or_later(stream: Stream):
+def test_from_timestamp_shows_the_shards_open_at_that_time_or_later(stream: Stream):
     assert shown(stream, "FROM_TIMESTAMP", hours=1.5) == [1, 2, 3, 4]
     assert shown(stream, "FROM_TIMESTAMP", hours=2.5) == [1, 3, 4]
 
 
-def test_a_timestamp_before_the_stream_is_taken_as_its_beginning(stream: Stream):
+def test_a_timestamp_before_the_stream_counts_as_its_creation(stream: Stream):
     assert shown(stream, "AT_TIMESTAMP", hours=-5) == [0]
 
 
-def test_a_shard_split_in_the_millisecond_of_its_birth_is_still_the_one_to_begin_with(clock: ManualClock):
+def test_a_shard_split_in_the_millisecond_of_its_creation_is_the_first_one(clock: ManualClock):
     stream = Stream("arn:aws:kinesis:us-east-1:000000000000:stream/orders", 1, clock)
     split(stream, stream.open_shards[0], 1000)
     assert shown(stream, "AT_TRIM_HORIZON") == [0]
 
 
 @pytest.mark.parametrize("kind", ["AFTER_SHARD_ID", "AT_TIMESTAMP", "FROM_TIMESTAMP"])
-def test_a_filter_without_what_it_needs_is_refused(stream: Stream, kind: str):
+def test_a_filter_without_its_required_field_is_refused(stream: Stream, kind: str):
     with pytest.raises(ApiError, match="InvalidArgumentException"):
         shown(stream, kind)
 

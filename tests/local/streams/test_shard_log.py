@@ -17,7 +17,7 @@ def append(log: ShardLog, key: str, now_ms: int, size: int = 10) -> str:
     return log.append("YQ==", f'"{key}"', size, now_ms)
 
 
-def test_a_record_is_kept_as_the_json_that_answers_are_made_of(log: ShardLog):
+def test_a_record_is_stored_as_a_json_fragment(log: ShardLog):
     number = append(log, "k", 1_700_000_000_123)
     assert msgspec.json.decode(log.read(0, 10, 100).fragments[0]) == {
         "SequenceNumber": number,
@@ -27,12 +27,12 @@ def test_a_record_is_kept_as_the_json_that_answers_are_made_of(log: ShardLog):
     }
 
 
-def test_numbers_grow_even_when_the_clock_goes_back(log: ShardLog):
+def test_sequence_numbers_grow_even_when_the_clock_goes_back(log: ShardLog):
     numbers = [append(log, "k", now) for now in (5, 5, 3, 9)]
     assert numbers == sorted(set(numbers))
 
 
-def test_a_read_goes_on_where_the_last_one_ended(log: ShardLog):
+def test_a_read_continues_after_the_last_one(log: ShardLog):
     for key in "abc":
         append(log, key, 1)
     first = log.read(0, 2, 1000)
@@ -41,7 +41,7 @@ def test_a_read_goes_on_where_the_last_one_ended(log: ShardLog):
     assert (first.unread_arrival_ms, second.unread_arrival_ms) == (1, None)
 
 
-def test_a_read_stops_at_its_bytes_but_always_takes_one_record(log: ShardLog):
+def test_a_read_is_limited_in_bytes_but_has_at_least_one_record(log: ShardLog):
     for key in "abc":
         append(log, key, 1, size=10)
     assert keys(log.read(0, 10, 20)) == ["a", "b"]
@@ -49,32 +49,32 @@ def test_a_read_stops_at_its_bytes_but_always_takes_one_record(log: ShardLog):
     assert keys(log.read(0, 10, 1)) == ["a"]
 
 
-def test_a_mark_lies_between_what_came_before_and_what_comes_after(log: ShardLog):
+def test_a_mark_is_between_earlier_and_later_records(log: ShardLog):
     append(log, "before", 7)
     mark = log.mark(7)
     append(log, "after", 7)
     assert keys(log.read(mark + 1, 10, 1000)) == ["after"]
 
 
-def test_a_mark_moves_on_with_the_clock_alone(log: ShardLog):
+def test_marks_grow_with_the_clock(log: ShardLog):
     assert log.mark(1) < log.mark(2) < log.mark(2)
 
 
-def test_a_timestamp_leads_to_the_first_record_at_or_after_it(log: ShardLog):
+def test_a_timestamp_gives_the_first_record_at_or_after_it(log: ShardLog):
     for key, now in (("a", 10), ("b", 20), ("c", 20), ("d", 30)):
         append(log, key, now)
     assert keys(log.read(log.counter_at(20), 10, 1000)) == ["b", "c", "d"]
     assert keys(log.read(log.counter_at(21), 10, 1000)) == ["d"]
 
 
-def test_a_timestamp_past_the_last_record_leads_to_the_tip(log: ShardLog):
+def test_a_timestamp_after_the_last_record_gives_the_tip(log: ShardLog):
     append(log, "old", 10)
     counter = log.counter_at(11)
     append(log, "new", 10)
     assert keys(log.read(counter, 10, 1000)) == ["new"]
 
 
-def test_trimming_forgets_the_old_and_leaves_the_byte_cuts_right(log: ShardLog):
+def test_after_trimming_reads_are_still_limited_in_bytes(log: ShardLog):
     for now in range(6):
         append(log, str(now), now, size=10)
     log.trim(3)
@@ -86,10 +86,10 @@ def test_trimming_forgets_the_old_and_leaves_the_byte_cuts_right(log: ShardLog):
     assert log.read(0, 10, 1).size == 10
 
 
-def test_listeners_hear_a_notification_until_they_leave(log: ShardLog):
-    heard: list[str] = []
-    leave = log.listen(lambda: heard.append("news"))
+def test_listeners_are_called_until_they_are_removed(log: ShardLog):
+    notifications: list[str] = []
+    unlisten = log.listen(lambda: notifications.append("notified"))
     log.notify()
-    leave()
+    unlisten()
     log.notify()
-    assert heard == ["news"]
+    assert notifications == ["notified"]

@@ -13,7 +13,7 @@ def stream(clock: ManualClock) -> Stream:
     return Stream(ARN, 2, clock)
 
 
-def test_a_stream_is_creating_for_the_set_time(clock: ManualClock):
+def test_a_stream_is_creating_for_the_given_time(clock: ManualClock):
     stream = Stream(ARN, 1, clock, creating_ms=50)
     assert stream.status == "CREATING"
     clock.advance(50)
@@ -27,7 +27,7 @@ def test_a_record_goes_to_the_shard_of_its_key_or_of_its_explicit_hash_key(strea
     assert (len(low.log), len(high.log)) == (1, 1)
 
 
-def test_records_live_for_the_retention_period(stream: Stream, clock: ManualClock):
+def test_records_are_kept_for_the_retention_period(stream: Stream, clock: ManualClock):
     stream.put(b"old", "a")
     shard = stream.shard_for(0)
     clock.advance(24 * HOUR_MS)
@@ -38,7 +38,7 @@ def test_records_live_for_the_retention_period(stream: Stream, clock: ManualCloc
     assert len(shard.log) == 0
 
 
-def test_a_closed_shard_is_there_until_its_last_record_can_be_gone(stream: Stream, clock: ManualClock):
+def test_a_closed_shard_is_kept_until_its_last_record_is_past_retention(stream: Stream, clock: ManualClock):
     parent = stream.open_shards[0]
     clock.advance(HOUR_MS)
     split(stream, parent, 1000)

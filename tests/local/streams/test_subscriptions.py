@@ -1,4 +1,4 @@
-"""What a subscription decides to send, without a socket."""
+"""The events that a subscription sends, tested without a socket."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def subscribe(account: Account, stream: Stream, name: str = "c", kind: str = "TR
 
 
 def step(subscription: Subscription, clock: ManualClock) -> tuple[str, dict[str, Any], bool]:
-    """Return the kind, the payload and the `last` of what is sent now."""
+    """Return kind and payload of the next event, and whether it is the last one."""
     sent = subscription.next_step(clock.now_ms())
     assert isinstance(sent, Send), sent
     buffer = EventStreamBuffer()
@@ -39,7 +39,7 @@ def step(subscription: Subscription, clock: ManualClock) -> tuple[str, dict[str,
     return str(kind), msgspec.json.decode(message.payload), sent.last
 
 
-def test_records_are_sent_with_the_last_ones_number_to_continue_after(account, stream, clock):
+def test_the_continuation_of_records_is_the_last_sequence_number(account, stream, clock):
     subscription = subscribe(account, stream)
     stream.put(b"a", "k")
     number = stream.put(b"b", "k")
@@ -49,12 +49,12 @@ def test_records_are_sent_with_the_last_ones_number_to_continue_after(account, s
     assert event["MillisBehindLatest"] == 0
 
 
-def test_nothing_new_means_waiting_for_the_heartbeat(account, stream, clock):
+def test_without_new_records_a_subscription_waits_for_the_heartbeat(account, stream, clock):
     subscription = subscribe(account, stream)
     assert subscription.next_step(clock.now_ms()) == Wait(clock.now_ms() + 5000)
 
 
-def test_a_heartbeat_is_empty_and_its_continuation_moves_on_and_loses_nothing(account, stream, clock):
+def test_a_heartbeat_is_empty_and_its_continuation_advances_without_loss(account, stream, clock):
     subscription = subscribe(account, stream, kind="LATEST")
     continuations = []
     for _ in range(2):
@@ -69,7 +69,7 @@ def test_a_heartbeat_is_empty_and_its_continuation_moves_on_and_loses_nothing(ac
     assert len(shard.log.read(counter, 10, 1000).fragments) == 1
 
 
-def test_an_event_is_bounded_in_records_and_bytes_and_says_how_far_behind_it_is(account, stream, clock):
+def test_an_event_is_bounded_in_records_and_bytes_and_has_the_lag(account, stream, clock):
     for _ in range(2500):
         stream.put(b"", "k")
     subscription = subscribe(account, stream)
@@ -82,7 +82,7 @@ def test_an_event_is_bounded_in_records_and_bytes_and_says_how_far_behind_it_is(
     assert len(step(subscription, clock)[1]["Records"]) == 3
 
 
-def test_the_end_of_a_shard_has_no_continuation_but_children_and_is_the_last_event(account, stream, clock):
+def test_the_last_event_of_a_shard_has_children_and_no_continuation(account, stream, clock):
     subscription = subscribe(account, stream)
     stream.put(b"a", "k")
     split(stream, subscription.shard, 1000)
@@ -110,13 +110,13 @@ def test_a_second_call_within_5_s_of_a_success_is_refused(account, stream, clock
     assert not first.replaced
 
 
-def test_the_5_s_rule_holds_also_when_the_first_subscription_has_ended(account, stream, clock):
+def test_the_5_s_rule_applies_also_after_the_first_subscription_has_ended(account, stream, clock):
     account.subscriptions.close(subscribe(account, stream))
     with pytest.raises(ApiError, match="ResourceInUseException"):
         subscribe(account, stream)
 
 
-def test_after_5_s_a_second_call_takes_over_and_the_first_ends_with_an_error_in_its_stream(account, stream, clock):
+def test_after_5_s_a_second_call_takes_over_and_the_first_ends_with_an_error_event(account, stream, clock):
     first = subscribe(account, stream)
     woken: list[str] = []
     first.wake = lambda: woken.append("up")
@@ -130,19 +130,19 @@ def test_after_5_s_a_second_call_takes_over_and_the_first_ends_with_an_error_in_
     assert step(second, clock)[0] == "SubscribeToShardEvent"
 
 
-def test_consumers_do_not_disturb_each_other(account, stream, clock):
+def test_consumers_are_independent(account, stream, clock):
     first, second = subscribe(account, stream, "a"), subscribe(account, stream, "b")
     stream.put(b"x", "k")
     assert [len(step(s, clock)[1]["Records"]) for s in (first, second)] == [1, 1]
 
 
-def test_a_deregistered_consumers_subscription_ends_with_an_error_in_its_stream(account, stream, clock):
+def test_the_subscription_of_a_deregistered_consumer_ends_with_an_error_event(account, stream, clock):
     subscription = subscribe(account, stream)
     stream.consumers.deregister(subscription.consumer)
     assert step(subscription, clock)[0] == "ResourceNotFoundException"
 
 
-def test_a_deleted_streams_subscription_ends_with_an_error_in_its_stream(account, stream, clock):
+def test_the_subscription_of_a_deleted_stream_ends_with_an_error_event(account, stream, clock):
     subscription = subscribe(account, stream)
     stream.set_busy("DELETING", 0)
     assert step(subscription, clock)[0] == "ResourceNotFoundException"

@@ -181,10 +181,10 @@ def test_p2_a_restart_after_any_record_of_a_mixed_batch_reads_exactly_the_rest(p
 
 
 async def test_s4_with_auto_distribution_all_sub_records_are_kept_after_one_check():
-    asked = []
+    checked = []
 
     async def keep(arrival_ms):
-        asked.append(arrival_ms)
+        checked.append(arrival_ms)
         return ForeignSubRecords.KEEP
 
     nothing = Shard("orders", "shardId-1", hash_range=HashRange(0, 0))
@@ -194,7 +194,7 @@ async def test_s4_with_auto_distribution_all_sub_records_are_kept_after_one_chec
         raw(data, "1"), raw(data, "2"), shard=nothing, metrics=metrics, foreign_sub_records=keep
     )
     assert len(records) == 4
-    assert (asked, metrics.foreign_sub_records, metrics.unchecked_sub_records) == ([1500.0], 0, 0)
+    assert (checked, metrics.foreign_sub_records, metrics.unchecked_sub_records) == ([1500.0], 0, 0)
 
 
 async def test_s4_unchecked_foreign_sub_records_are_kept_and_counted():

@@ -148,7 +148,7 @@ def test_f11_two_runs_at_once_are_an_impossible_state():
 
 
 def test_an_error_of_the_consumer_is_raised_unchanged_and_not_retried():
-    own = TransientError("PutRecords", "Sink", "the sink's own trouble, not the subscription's")
+    own = TransientError("PutRecords", "Sink", "an error of the sink, not of the subscription")
 
     async def failing(batch):
         raise own

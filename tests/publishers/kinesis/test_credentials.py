@@ -144,7 +144,7 @@ async def test_a_web_identity_token_is_exchanged_for_a_role(tmp_path):
         ({"": "BASIC"}, ".basic.accesskeyid"),
         ({"": "BASIC", ".basic.accesskeyid": "a"}, ".basic.secretkey"),
         ({"": "PROFILE"}, ".profile.name"),
-        ({"": "PROFILE", ".profile.name": "nobody"}, ".profile.name"),
+        ({"": "PROFILE", ".profile.name": "missing"}, ".profile.name"),
         ({"": "ASSUME_ROLE"}, ".role.arn"),
         ({"": "WEB_IDENTITY_TOKEN", ".role.arn": "r"}, ".webidentitytoken.file"),
     ],

@@ -117,4 +117,4 @@ def test_a_region_in_the_credentials_file_of_a_property_is_used(tmp_path, monkey
 def test_a_missing_profile_is_reported_before_a_missing_region(tmp_path, monkeypatch):
     two_profiles(tmp_path, monkeypatch)
     with pytest.raises(ConfigurationError, match=PROFILE):
-        region_of(Properties({PROFILE: "nobody"}))
+        region_of(Properties({PROFILE: "missing"}))

@@ -28,7 +28,7 @@ CODES = [
     ("LimitExceededException", 400, errors.ThrottledError),
     ("KMSThrottlingException", 400, errors.ThrottledError),
     ("ThrottlingException", 400, errors.ThrottledError),
-    ("Unheard", 429, errors.ThrottledError),
+    ("UnknownCode", 429, errors.ThrottledError),
     ("InternalFailureException", 500, errors.TransientError),
     ("ServiceUnavailable", 503, errors.TransientError),
     ("500", 500, errors.TransientError),
@@ -43,7 +43,7 @@ CODES = [
     ("InvalidArgumentException", 400, errors.FatalKinesisError),
     ("ExpiredTokenException", 400, errors.FatalKinesisError),
     ("UnrecognizedClientException", 400, errors.FatalKinesisError),
-    ("Unheard", 400, errors.FatalKinesisError),
+    ("UnknownCode", 400, errors.FatalKinesisError),
 ]
 
 

@@ -21,12 +21,12 @@ class Charging(FakeShard):
 
     def __init__(self, *data, is_cut_off):
         super().__init__(*data)
-        self.is_cut_off, self.came = is_cut_off, asyncio.Event()
+        self.is_cut_off, self.arrived = is_cut_off, asyncio.Event()
 
     async def get_records(self, shard, iterator, limit):
         response = await super().get_records(shard, iterator, limit)
         if len(self.read_at) == 1:
-            self.came.set()
+            self.arrived.set()
             if self.is_cut_off:
                 raise TransientError("GetRecords", "ConnectionClosedError", "in the middle of the response")
             await asyncio.sleep(60)
@@ -46,7 +46,7 @@ def read_all(data, is_cut_off):
             return asyncio.create_task(publisher.run(reader))
 
         reading = await begun()
-        await fake.came.wait()
+        await fake.arrived.wait()
         if not is_cut_off:
             reading.cancel()
             await asyncio.wait([reading])

@@ -36,7 +36,7 @@ DESCRIPTIONS = {
     FaultKind.RESET: "the connection breaks before a call is carried out",
     FaultKind.SLOW: "a call is carried out late, by up to the rule's seconds (default 4)",
     FaultKind.LATE: "a call is carried out at once and its response is late, after those of later calls (default 4 s)",
-    FaultKind.LOST: "a call is carried out and its response is lost",
+    FaultKind.LOST: "a call is carried out, but its response is lost",
     FaultKind.HALF: "half a response, ended cleanly",
     FaultKind.PAGE: "an HTML page of a proxy, with status 503",
     FaultKind.MISSING: "a shard that exists is not found",

@@ -24,7 +24,7 @@ class Deaggregator:
     """Expands the aggregates of one shard, in order. Sub-records whose hash key belongs to another shard are dropped or kept.
 
     `foreign_sub_records` decides that for each record with such sub-records, by the record's arrival, epoch ms. Once keys do not decide
-    the shard (AUTO record distribution), every sub-record is kept without looking.
+    the shard (AUTO record distribution), every sub-record is kept without a check.
     """
 
     def __init__(

@@ -94,7 +94,7 @@ class ResubscribePolicy:
             self._count(error)
         elif isinstance(error, ExpiredIteratorError):
             raise ImpossibleStateError(
-                f"a subscription to {self._shard.key} met {error}, which has no iterator"
+                f"a subscription to {self._shard.key} failed with {error}, although it has no iterator"
             ) from error
         else:
             raise error

@@ -115,7 +115,7 @@ _CONFIGURE = {
 
 
 class _Session(AioSession):  # type: ignore[misc] # the SDK is untyped
-    """A session whose credentials fail with an error of the SDK. Its own lets those of a malformed `credential_process` pass."""
+    """A session whose errors about credentials are the SDK's. The SDK does not catch those of a malformed `credential_process`."""
 
     async def get_credentials(self) -> Any:
         try:

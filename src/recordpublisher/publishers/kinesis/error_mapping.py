@@ -79,7 +79,7 @@ REFRESH_FAILED = (
     sdk.TokenRetrievalError,
     json.JSONDecodeError,
 )
-"""The SDK lets the JSONDecodeError of a `credential_process` pass when it renews credentials."""
+"""The SDK does not catch the JSONDecodeError of a `credential_process` when it renews credentials."""
 
 
 @contextmanager

@@ -40,7 +40,7 @@ class SdkTransport:
     """The Transport port. Owns an SDK session and two clients, opened at the first call, on the event loop of that call.
 
     Each call has a deadline (`aws.request.timeout`). Time in which the process was suspended does not count: a response that came
-    meanwhile is read, and a write is not repeated for nothing. Subscriptions have their own client without a read time-out: `fanout`
+    meanwhile is read, and a write is not repeated needlessly. Subscriptions have their own client without a read time-out: `fanout`
     decides how long a subscription may be silent, since it can tell silence from back-pressure (F5). Neither connection pool has a
     limit: with one, calls could wait behind subscriptions for ever (F1), and a shard needs at most one connection of each. With
     `aws.http.protocol.version=HTTP2` the client still builds and signs subscribe requests, and `http2` sends them.

@@ -60,7 +60,7 @@ async def outcome_of(started, response):
         refusal("com.amazonaws.kinesis.v20131202#ProvisionedThroughputExceededException", "slow down"),
         refusal("AccessDeniedException", "not for you"),
         refusal("InternalFailure", "oh", 500),
-        raw(b'{"Message": "a gateway said no"}', 403),
+        raw(b'{"Message": "refused by a gateway"}', 403),
         raw(b'{"Records": [{"Data": 5}]}'),
         raw(b'{"Records": [], "x": ' + DEEP),
         raw(b'{"Records": [], "ChildShards": [%s]}' % child("x")),

@@ -23,7 +23,7 @@ def singly(response):
 
 
 @pytest.mark.parametrize(
-    ("said", "content"),
+    ("response", "content"),
     [
         (ok(b"abc"), b"abc"),
         (ok(b""), b""),
@@ -36,15 +36,15 @@ def singly(response):
         (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
     ],
 )
-async def test_a_complete_response_keeps_the_connection(said, content):
-    async with pool_to(said, ok(b"next")) as (server, pool):
+async def test_a_complete_response_keeps_the_connection(response, content):
+    async with pool_to(response, ok(b"next")) as (server, pool):
         assert (await content_of(pool))[1] == content
         assert await content_of(pool) == (200, b"next")
         assert (server.connections, server.requests) == (1, [REQUEST] * 2)
 
 
 @pytest.mark.parametrize(
-    ("said", "content"),
+    ("response", "content"),
     [
         (Last(ok(b"abc")), b"abc"),
         (ok(b"abc", b"Content-Length: 3", b"Connection: close"), b"abc"),
@@ -54,8 +54,8 @@ async def test_a_complete_response_keeps_the_connection(said, content):
         (ok(b"abc and more", b"Content-Length: 3"), b"abc"),
     ],
 )
-async def test_a_response_that_ends_the_connection(said, content):
-    async with pool_to(said, ok(b"next")) as (server, pool):
+async def test_a_response_that_ends_the_connection(response, content):
+    async with pool_to(response, ok(b"next")) as (server, pool):
         assert (await content_of(pool))[1] == content
         await until_noticed(pool)
         assert await content_of(pool) == (200, b"next")
@@ -63,7 +63,7 @@ async def test_a_response_that_ends_the_connection(said, content):
 
 
 @pytest.mark.parametrize(
-    ("said", "error"),
+    ("response", "error"),
     [
         (None, sdk.ConnectionClosedError),
         (Last(b"HTTP/1.1 200 OK\r\nContent-"), sdk.ConnectionClosedError),
@@ -75,8 +75,8 @@ async def test_a_response_that_ends_the_connection(said, content):
         (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000, MalformedResponseError),
     ],
 )
-async def test_an_incomplete_or_missing_response_is_an_error_and_the_next_call_works(said, error):
-    async with pool_to(said, ok(b"next")) as (server, pool):
+async def test_an_incomplete_or_missing_response_is_an_error_and_the_next_call_works(response, error):
+    async with pool_to(response, ok(b"next")) as (server, pool):
         with pytest.raises(error):
             await content_of(pool)
         assert await content_of(pool) == (200, b"next")
@@ -135,7 +135,7 @@ async def test_a_large_request_is_sent_whole():
 async def test_a_large_request_may_be_refused_before_it_is_sent():
     request = b"POST / HTTP/1.1\r\nContent-Length: 50000000\r\n\r\n" + bytes(50_000_000)
     async with pool_to([b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno"], ok(b"b")) as (server, pool):
-        server.says[0] = RefusedEarly(server.says[0][0])
+        server.responses[0] = RefusedEarly(server.responses[0][0])
         with suppress(sdk.ConnectionClosedError):  # if the reset of the connection arrives before the response
             assert await content_of(pool, request) == (413, b"no")
         assert await content_of(pool) == (200, b"b")

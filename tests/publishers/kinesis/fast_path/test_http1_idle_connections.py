@@ -16,7 +16,7 @@ async def six_lost_connections():
     """Six idle connections. The server resets each of them at its next request."""
     async with pool_to(*[ok(b"a")] * 6) as (server, pool):
         await asyncio.gather(*(content_of(pool) for _ in range(6)))
-        server.says = [None]
+        server.responses = [None]
         yield server, pool
 
 
@@ -25,29 +25,29 @@ async def test_after_one_lost_connection_the_other_idle_ones_are_dropped():
     async with six_lost_connections() as (server, pool):
         with pytest.raises(sdk.ConnectionClosedError):
             await content_of(pool)
-        server.says = [ok(b"b")]
+        server.responses = [ok(b"b")]
         assert await content_of(pool) == (200, b"b")
         assert server.connections == 7
 
 
 async def test_a_read_is_sent_again_when_its_idle_connection_was_lost():
     async with six_lost_connections() as (server, pool):
-        server.says.append(ok(b"b"))
+        server.responses.append(ok(b"b"))
         assert await content_of(pool, may_repeat=True) == (200, b"b")
         assert server.connections == 7
 
 
-@pytest.mark.parametrize("said", [Last(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na"), Last(b"HTTP/1.1 2")])
-async def test_a_request_is_not_sent_again_when_the_response_had_begun(said):
+@pytest.mark.parametrize("response", [Last(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na"), Last(b"HTTP/1.1 2")])
+async def test_a_request_is_not_sent_again_when_the_response_had_begun(response):
     async with six_lost_connections() as (server, pool):
-        server.says = [said, ok(b"b")]
+        server.responses = [response, ok(b"b")]
         with pytest.raises(sdk.ConnectionClosedError):
             await content_of(pool, may_repeat=True)
 
 
 async def test_a_request_is_sent_again_only_once():
     async with six_lost_connections() as (server, pool):
-        server.says = [None, None, ok(b"b")]
+        server.responses = [None, None, ok(b"b")]
         with pytest.raises(sdk.ConnectionClosedError):
             await content_of(pool, may_repeat=True)
         assert server.connections == 7
@@ -57,22 +57,22 @@ async def test_after_a_call_without_a_response_the_other_idle_connections_are_dr
     """As after a suspension of the process: the server is gone, and no reset arrives."""
     monkeypatch.setattr(pool_module, "_SILENT_SECONDS", 0.01)
     async with six_lost_connections() as (server, pool):
-        server.says = [b""]
+        server.responses = [b""]
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
                 await content_of(pool)
-        server.says = [ok(b"b")]
+        server.responses = [ok(b"b")]
         assert await content_of(pool) == (200, b"b")
         assert server.connections == 7
 
 
 async def test_a_call_cancelled_early_keeps_the_other_connections():
     async with six_lost_connections() as (server, pool):
-        server.says = [b""]
+        server.responses = [b""]
         call = asyncio.ensure_future(content_of(pool))
         await asyncio.sleep(0)
         call.cancel()
         await asyncio.wait([call])
-        server.says = [ok(b"b")]
+        server.responses = [ok(b"b")]
         assert await content_of(pool) == (200, b"b")
         assert server.connections == 6

@@ -1,4 +1,4 @@
-"""The transport against a server that sends exactly what a test tells it."""
+"""The transport against a server that sends exactly what a test has scripted."""
 
 import asyncio
 from contextlib import asynccontextmanager

@@ -101,7 +101,7 @@ class Http1ConnectionPool:
     def _drop_idle_since(self, began: float) -> None:
         """Close idle connections that have not been used since `began`, after one of that age was lost.
 
-        Whatever ended it (a load balancer that dropped the connection, a sleep of this machine) probably ended them too. A call that met
+        What ended it (a load balancer that dropped the connection, a suspension of this machine) probably ended them, too. A call that met
         them one by one would use up its retries.
         """
         while self._idle and self._idle[0][0] <= began:
