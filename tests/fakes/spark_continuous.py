@@ -1,4 +1,4 @@
-"""A write-ahead log under test: a store that dies when told, a fetcher of numbered records, and a query that reads as Spark does."""
+"""A write-ahead log under test: a store that crashes on demand, a fetcher of numbered records, and a query that reads as Spark does."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ NO_LIMIT = 2**60
 Row = tuple[str, int]
 
 
-class DiedError(Exception):
-    """As if the process was killed."""
+class CrashError(Exception):
+    """Raised where the process is killed."""
 
 
-class MemoryObjects(WriteOnceStore):
-    """The store, shared by everybody."""
+class MemoryWriteOnceStore(WriteOnceStore):
+    """The store, shared by all fetchers and queries."""
 
     def __init__(self) -> None:
         super().__init__(MemoryStore())
@@ -53,9 +53,9 @@ class MemoryObjects(WriteOnceStore):
         await asyncio.sleep(0)
         return self.content.get(name)
 
-    async def names(self, beginning):
+    async def names(self, prefix):
         await asyncio.sleep(0)
-        return sorted(name for name in self.content if name.startswith(beginning))
+        return sorted(name for name in self.content if name.startswith(prefix))
 
     async def delete(self, names: Iterable[str]):
         for name in list(names):
@@ -63,13 +63,13 @@ class MemoryObjects(WriteOnceStore):
             await asyncio.sleep(0)
 
 
-class Mortal(WriteOnceStore):
-    """The store as one process sees it, which dies before or after its n-th write (None: it lives)."""
+class CrashingStore(WriteOnceStore):
+    """The store of one process, which crashes before or after its n-th write (None: never)."""
 
-    def __init__(self, store: WriteOnceStore, writes: int | None = None, is_done: bool = False) -> None:
+    def __init__(self, store: WriteOnceStore, writes: int | None = None, after_write: bool = False) -> None:
         self._store = store
         self._left = writes
-        self._is_done = is_done
+        self._after_write = after_write
 
     async def put_if_absent(self, name, content):
         return await self._write(self._store.put_if_absent(name, content))
@@ -84,44 +84,44 @@ class Mortal(WriteOnceStore):
         self._check()
         return await self._store.get(name)
 
-    async def names(self, beginning):
+    async def names(self, prefix):
         self._check()
-        return await self._store.names(beginning)
+        return await self._store.names(prefix)
 
     def _check(self):
         if self._left is not None and self._left < 0:
-            raise DiedError
+            raise CrashError
 
     async def _write(self, work):
         if self._left is not None:
             self._left -= 1
-        if self._left is not None and (self._left < -1 or (self._left == -1 and not self._is_done)):
+        if self._left is not None and (self._left < -1 or (self._left == -1 and not self._after_write)):
             work.close()
-            raise DiedError
-        answer = await work
+            raise CrashError
+        result = await work
         self._check()
-        return answer
+        return result
 
 
-class Sleepy(Mortal):
-    """The store as a process sees it that is stopped before its n-th write, until it is woken."""
+class SuspendedStore(CrashingStore):
+    """The store of a process that is suspended before its n-th write, until it is resumed."""
 
     def __init__(self, store: WriteOnceStore, writes: int) -> None:
         super().__init__(store)
-        self._until_sleep = writes
-        self.awake = asyncio.Event()
-        self.asleep = asyncio.Event()
+        self._until_suspension = writes
+        self.resumed = asyncio.Event()
+        self.suspended = asyncio.Event()
 
     async def _write(self, work):
-        if self._until_sleep == 0:
-            self.asleep.set()
-            await self.awake.wait()
-        self._until_sleep -= 1
+        if self._until_suspension == 0:
+            self.suspended.set()
+            await self.resumed.wait()
+        self._until_suspension -= 1
         return await super()._write(work)
 
 
 class Fetcher:
-    """A start of the fetcher: takes the log over, and reads its shards, number after number, into a WalSink."""
+    """A start of the fetcher: takes over the log and reads numbered records of its shards into a WalSink."""
 
     def __init__(
         self,
@@ -137,13 +137,13 @@ class Fetcher:
         self._settings = ContinuousSettings(roll_seconds=1000, **settings)
         self.writer = WalWriter(store, clock)
         self._states: dict[str, ShardState] = {}
-        self.asked = 0
+        self.requested = 0
 
     async def open(self) -> Fetcher:
         """Returns itself."""
         state = await self.writer.take_over(no_shards)
         self.sink = WalSink(self.writer, state, self._pressure, self._settings, lambda: None)
-        state = await self.sink.open(SinkContext(request_checkpoint=self._ask))
+        state = await self.sink.open(SinkContext(request_checkpoint=self._request_checkpoint))
         known = {key: ShardState.from_json(entry) for key, entry in state["shards"].items()}
         fresh = ShardState(StartingPosition.trim_horizon())
         self._states = {shard.key: known.get(shard.key, fresh) for shard in self._shards}
@@ -151,9 +151,9 @@ class Fetcher:
         await self.flush()
         return self
 
-    async def read(self, place: int, count: int, until: int) -> None:
+    async def read(self, index: int, count: int, until: int) -> None:
         """Emit the next records of one of its shards."""
-        shard = self._shards[place % len(self._shards)]
+        shard = self._shards[index % len(self._shards)]
         position = self._states[shard.key].position
         begin = 0 if position is None else int(position.sequence) + 1
         numbers = range(begin, min(begin + count, until))
@@ -167,12 +167,12 @@ class Fetcher:
         await self.sink.flush(Checkpoint(state))
 
     async def read_all(self, until: int) -> None:
-        for place in range(len(self._shards)):
-            await self.read(place, until, until)
+        for index in range(len(self._shards)):
+            await self.read(index, until, until)
         await self.flush()
 
-    def _ask(self):
-        self.asked += 1
+    def _request_checkpoint(self):
+        self.requested += 1
 
 
 def batch_of(shard: Shard, numbers: Iterable[int]) -> RecordBatch:
@@ -205,7 +205,7 @@ class Query:
             await self._read(self.log[-2], self.log[-1])
 
     async def run_batch(self) -> bool:
-        """Whether there was one."""
+        """Run one batch; returns whether there was one."""
         self._pressure.read_up_to(self.log[-1].entry)
         planned = await self.planner.next_offset(self.log[-1], self._limits)
         if planned is None:
@@ -231,7 +231,7 @@ class Query:
         assert self.batches.setdefault(end.batch, rows) == rows, "a batch that is read again has other rows"
 
     def rows(self, shard: str) -> list[int]:
-        """The shard's records as the query took them."""
+        """The shard's records in the order in which the query read them."""
         return [n for batch in sorted(self.batches) for key, n in self.batches[batch] if key == shard]
 
 
@@ -241,5 +241,5 @@ async def no_shards():
 
 
 async def opened(store: WriteOnceStore, shards: list[Shard], **more) -> Fetcher:
-    """A fetcher that has taken the log over."""
+    """A fetcher that has taken over the log."""
     return await Fetcher(store, shards, **more).open()

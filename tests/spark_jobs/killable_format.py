@@ -65,27 +65,25 @@ class KillableContinuousReader(ContinuousStreamReader):
         yield from super().read(partition)
         pause_while_armed(folder, "read")
 
-    def _store(self) -> StandingFolder:
+    def _store(self) -> PausingFolder:
         folder = Path(str(self._options.properties[FOLDER]))
-        return worker_loop().cached(
-            ("standing",), lambda: StandingFolder(Path(self._options.metadata_location), folder)
-        )
+        return worker_loop().cached(("pausing",), lambda: PausingFolder(Path(self._options.metadata_location), folder))
 
 
-class StandingFolder(WriteOnceStore):
+class PausingFolder(WriteOnceStore):
     """A folder store that pauses between a file of rows and its entry, and after the entry, in the process that plans the query."""
 
     def __init__(self, root: Path, folder: Path) -> None:
         super().__init__(FolderStore(root))
-        self._stands_in = folder
+        self._folder = folder
 
     async def put_if_absent(self, name: str, content: bytes) -> bytes:
         has_rows = name.startswith("entries/") and b'"file": "files/' in content
         if has_rows:
-            pause_while_armed(self._stands_in, "file-written")
+            pause_while_armed(self._folder, "file-written")
         stored = await super().put_if_absent(name, content)
         if has_rows:
-            pause_while_armed(self._stands_in, "entry-written")
+            pause_while_armed(self._folder, "entry-written")
         return stored
 
 

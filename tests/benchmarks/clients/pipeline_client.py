@@ -21,7 +21,7 @@ class NoSink(rp.Sink):
 
 
 def access_to(url, publisher):
-    """Endpoint, region and credentials of every reader."""
+    """The properties that all readers share."""
     return {
         "aws.endpoint": url,
         "aws.region": "us-east-1",

@@ -10,7 +10,7 @@ from recordpublisher.plugins.spark.continuous.back_pressure import BackPressure
 from recordpublisher.publishers.errors import FencedError
 from recordpublisher.publishers.shards import Shard
 
-from fakes.spark_continuous import Fetcher, MemoryObjects, Query, opened
+from fakes.spark_continuous import Fetcher, MemoryWriteOnceStore, Query, opened
 
 SHARDS = [Shard("s", "a")]
 
@@ -28,7 +28,7 @@ class FastClock:
         return self.seconds
 
 
-async def full(store: MemoryObjects, pressure: BackPressure, **more) -> tuple[Fetcher, asyncio.Task[None]]:
+async def full(store: MemoryWriteOnceStore, pressure: BackPressure, **more) -> tuple[Fetcher, asyncio.Task[None]]:
     """A fetcher with two files of 25 bytes in a log limited to 50, and a write that waits."""
     fetcher = await opened(store, SHARDS, pressure=pressure, **more)
     for _ in range(2):
@@ -45,7 +45,7 @@ async def waiting_read(fetcher: Fetcher) -> asyncio.Task[None]:
 
 
 async def test_a_full_log_accepts_rows_again_when_the_query_has_read():
-    store, pressure = MemoryObjects(), BackPressure(50)
+    store, pressure = MemoryWriteOnceStore(), BackPressure(50)
     fetcher, waiting = await full(store, pressure)
     query = Query(store, pressure=pressure)
     await query.start()
@@ -58,7 +58,7 @@ async def test_a_full_log_accepts_rows_again_when_the_query_has_read():
 
 
 async def test_a_fetcher_that_stops_does_not_wait_and_loses_nothing():
-    store, pressure = MemoryObjects(), BackPressure(50)
+    store, pressure = MemoryWriteOnceStore(), BackPressure(50)
     fetcher, waiting = await full(store, pressure)
     pressure.release()
     async with asyncio.timeout(60):
@@ -71,7 +71,7 @@ async def test_a_fetcher_that_stops_does_not_wait_and_loses_nothing():
 
 
 async def test_unread_entries_of_an_earlier_start_count():
-    store = MemoryObjects()
+    store = MemoryWriteOnceStore()
     _, waiting = await full(store, BackPressure(50))
     waiting.cancel()
     again = await opened(store, SHARDS, pressure=BackPressure(50))
@@ -79,7 +79,7 @@ async def test_unread_entries_of_an_earlier_start_count():
 
 
 async def test_entries_read_before_the_start_do_not_count():
-    store = MemoryObjects()
+    store = MemoryWriteOnceStore()
     _, waiting = await full(store, BackPressure(50))
     waiting.cancel()
     pressure = BackPressure(50)
@@ -99,7 +99,7 @@ def test_an_entry_that_the_query_planned_before_the_sink_counted_it_does_not_cou
 
 
 async def test_s6_a_fetcher_that_waits_for_an_ended_query_ends_when_another_start_takes_over():
-    store = MemoryObjects()
+    store = MemoryWriteOnceStore()
     _, waiting = await full(store, BackPressure(50, poll_seconds=0.01), clock=FastClock())
     await opened(store, SHARDS)
     with pytest.raises(FencedError):

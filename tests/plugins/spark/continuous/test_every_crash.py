@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from recordpublisher.publishers.errors import FencedError
 from recordpublisher.publishers.shards import Shard
 
-from fakes.spark_continuous import DiedError, Fetcher, MemoryObjects, Mortal, Query, Sleepy, opened
+from fakes.spark_continuous import (
+    CrashError,
+    CrashingStore,
+    Fetcher,
+    MemoryWriteOnceStore,
+    Query,
+    SuspendedStore,
+    opened,
+)
 
 SHARDS = [Shard("s", f"shard-{number}") for number in range(3)]
 RECORDS = 12
@@ -25,47 +33,47 @@ ACTION = st.one_of(
     st.tuples(st.just("work"), st.integers(0, 20), st.integers(1, 4)),
     st.tuples(st.just("read"), st.integers(1, 3), st.none()),
     st.tuples(st.just("query"), FUSE, st.none()),
-    st.tuples(st.just("sleep_in_start"), st.integers(0, 2), st.none()),
-    st.tuples(st.just("wake"), st.integers(0, 5), st.none()),
+    st.tuples(st.just("suspend_in_start"), st.integers(0, 2), st.none()),
+    st.tuples(st.just("resume"), st.integers(0, 5), st.none()),
     st.tuples(st.just("kill"), st.integers(0, 5), st.none()),
 )
 
 
 @dataclass
-class World:
+class Simulation:
     """The log, and the fetchers and queries that are running."""
 
-    store: MemoryObjects
+    store: MemoryWriteOnceStore
     query: Query
     fetchers: list[Fetcher] = field(default_factory=list)
-    asleep: list[tuple[Sleepy, asyncio.Task]] = field(default_factory=list)
+    suspended: list[tuple[SuspendedStore, asyncio.Task]] = field(default_factory=list)
 
-    async def start(self, fuse: tuple[int | None, bool], _: None) -> None:
-        self.fetchers.append(await opened(Mortal(self.store, *fuse), SHARDS))
+    async def start(self, crash: tuple[int | None, bool], _: None) -> None:
+        self.fetchers.append(await opened(CrashingStore(self.store, *crash), SHARDS))
 
-    async def sleep_in_start(self, writes: int, _: None) -> None:
+    async def suspend_in_start(self, writes: int, _: None) -> None:
         """A start that is suspended before one of its writes, and resumed later."""
-        store = Sleepy(self.store, writes)
+        store = SuspendedStore(self.store, writes)
 
         async def start() -> None:
             fetcher = await opened(store, SHARDS)
-            store.awake.set()  # it is suspended while it opens, or not at all
+            store.resumed.set()  # it is suspended while it opens, or not at all
             self.fetchers.append(fetcher)
 
-        await self.until_asleep(store, start())
+        await self.until_suspended(store, start())
 
-    async def until_asleep(self, store: Sleepy, life: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(life)
-        self.asleep.append((store, task))
-        sleep = asyncio.create_task(store.asleep.wait())
+    async def until_suspended(self, store: SuspendedStore, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self.suspended.append((store, task))
+        sleep = asyncio.create_task(store.suspended.wait())
         await asyncio.wait({task, sleep}, return_when=asyncio.FIRST_COMPLETED)
         sleep.cancel()
 
-    async def wake(self, which: int, _: None) -> None:
-        if not self.asleep:
+    async def resume(self, which: int, _: None) -> None:
+        if not self.suspended:
             return
-        store, task = self.asleep.pop(which % len(self.asleep))
-        store.awake.set()
+        store, task = self.suspended.pop(which % len(self.suspended))
+        store.resumed.set()
         await task
 
     async def kill(self, which: int, _: None) -> None:
@@ -80,78 +88,78 @@ class World:
             await fetcher.read(which, count, RECORDS)
             if count % 2:
                 await fetcher.flush()
-        except (DiedError, FencedError):
+        except (CrashError, FencedError):
             self.fetchers.remove(fetcher)
 
     async def read(self, batches: int, _: None) -> None:
         for _ in range(batches):
             await self.query.run_batch()
 
-    async def restart_query(self, fuse: tuple[int | None, bool], _: None) -> None:
-        self.query._store = Mortal(self.store, *fuse)
+    async def restart_query(self, crash: tuple[int | None, bool], _: None) -> None:
+        self.query._store = CrashingStore(self.store, *crash)
         await self.query.start()
 
     async def act(self, kind: str, *arguments: object) -> None:
-        does = {
+        methods = {
             "start": self.start,
             "work": self.work,
             "read": self.read,
             "query": self.restart_query,
-            "sleep_in_start": self.sleep_in_start,
-            "wake": self.wake,
+            "suspend_in_start": self.suspend_in_start,
+            "resume": self.resume,
             "kill": self.kill,
         }
         try:
-            await does[kind](*arguments)
+            await methods[kind](*arguments)
         except FencedError:
             pass
-        except DiedError:
+        except CrashError:
             if kind in ("read", "query"):
                 await self.restart_query((None, False), None)
 
     async def finish(self) -> None:
         """A start without crashes reads to the end, and so does the query."""
-        while self.asleep:
-            await self.act("wake", 0, None)
+        while self.suspended:
+            await self.act("resume", 0, None)
         await self.start((None, False), None)
         for fetcher in list(self.fetchers):
             try:
                 await fetcher.read_all(RECORDS)
-            except (DiedError, FencedError):
+            except (CrashError, FencedError):
                 self.fetchers.remove(fetcher)
         await self.restart_query((None, False), None)
         await self.query.run_all()
 
 
-async def live(actions, limit: int | None) -> World:
-    store = MemoryObjects()
-    world = World(store, Query(store, limit=limit))
-    await world.query.start()
+async def simulate(actions, limit: int | None) -> Simulation:
+    store = MemoryWriteOnceStore()
+    simulation = Simulation(store, Query(store, limit=limit))
+    await simulation.query.start()
     for action in actions:
-        await world.act(*action)
-    await world.finish()
-    return world
+        await simulation.act(*action)
+    await simulation.finish()
+    return simulation
 
 
-LIVES = (None, False)
-START = ("start", LIVES, None)
+NO_CRASH = (None, False)
+START = ("start", NO_CRASH, None)
 ZOMBIE = [
     START, ("work", 0, 3), START, ("work", 1, 3), ("read", 1, None),
     ("work", 0, 1), START, ("work", 1, 3), START, ("work", 1, 3), ("work", 0, 3),
 ]  # fmt: skip
 
 
-SLEEPER = [
-    START, ("sleep_in_start", 0, None), *[("work", 0, 1), ("read", 1, None)] * 5,
-    ("wake", 0, None), ("kill", 0, None), START, ("work", 0, 3), ("read", 3, None),
+SUSPENDED = [
+    START, ("suspend_in_start", 0, None), *[("work", 0, 1), ("read", 1, None)] * 5,
+    ("resume", 0, None), ("kill", 0, None), START, ("work", 0, 3), ("read", 3, None),
 ]  # fmt: skip
 
 
 @given(st.lists(ACTION, max_size=40), st.none() | st.integers(1, 5))
 @example(ZOMBIE, 1)
-@example(SLEEPER, 1)
+@example(SUSPENDED, 1)
 @settings(max_examples=300, deadline=None)
 def test_every_record_once_and_in_order(actions, limit):
-    world = asyncio.run(live(actions, limit))
+    simulation = asyncio.run(simulate(actions, limit))
     for shard in SHARDS:
-        assert world.query.rows(shard.shard_id) == list(range(RECORDS))
+        assert simulation.query.rows(shard.shard_id) == list(range(RECORDS))

@@ -8,12 +8,12 @@ from recordpublisher.plugins.spark.continuous.wal_entry import ENTRIES
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.shards import Shard
 
-from fakes.spark_continuous import MemoryObjects, Query, opened
+from fakes.spark_continuous import MemoryWriteOnceStore, Query, opened
 
 SHARDS = [Shard("s", "a"), Shard("s", "b")]
 
 
-async def query_with_history(store: MemoryObjects) -> Query:
+async def query_with_history(store: MemoryWriteOnceStore) -> Query:
     """A query that has read some records, each in its own batch."""
     query = Query(store, retain=1)
     await query.start()
@@ -32,13 +32,13 @@ async def go_on_from(query: Query, batch: int) -> None:
 
 
 async def test_s5_a_checkpoint_older_than_the_log_is_refused_and_does_not_wait_forever():
-    store = MemoryObjects()
+    store = MemoryWriteOnceStore()
     with pytest.raises(StateError, match="is gone: the checkpoint is older than what the log keeps"):
         await go_on_from(await query_with_history(store), 2)
 
 
 async def test_a_checkpoint_that_the_log_still_covers_continues():
-    store = MemoryObjects()
+    store = MemoryWriteOnceStore()
     query = await query_with_history(store)
     before = query.batches
     last = len(query.log) - 2
@@ -47,7 +47,7 @@ async def test_a_checkpoint_that_the_log_still_covers_continues():
 
 
 async def test_s5_a_removed_entry_is_an_error_while_new_ones_arrive():
-    store = MemoryObjects()
+    store = MemoryWriteOnceStore()
     query = await query_with_history(store)
     fetcher = await opened(store, SHARDS)
     await fetcher.read_all(20)
@@ -59,7 +59,7 @@ async def test_s5_a_removed_entry_is_an_error_while_new_ones_arrive():
 
 
 async def test_s5_deleting_the_log_ends_the_query():
-    store = MemoryObjects()
+    store = MemoryWriteOnceStore()
     query = await query_with_history(store)
     await store.delete(list(store.content))
     query.planner._checked_at = float("-inf")

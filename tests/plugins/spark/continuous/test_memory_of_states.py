@@ -10,14 +10,14 @@ from recordpublisher.plugins.spark.continuous.back_pressure import BackPressure
 from recordpublisher.plugins.spark.continuous.wal_planner import MAX_QUIET_ENTRIES, Limits, WalPlanner
 from recordpublisher.plugins.spark.continuous.wal_writer import WalWriter
 
-from fakes.spark_continuous import CLOCK, NO_LIMIT, MemoryObjects, no_shards
+from fakes.spark_continuous import CLOCK, NO_LIMIT, MemoryWriteOnceStore, no_shards
 
 SHARDS, ENTRY_COUNT = 300, 2 * MAX_QUIET_ENTRIES
 ONE_SNAPSHOT = 1000 * SHARDS
 """Bytes, about, of a snapshot in memory."""
 
 
-async def filled(store: MemoryObjects) -> None:
+async def filled(store: MemoryWriteOnceStore) -> None:
     writer = WalWriter(store, CLOCK)
     state = await writer.take_over(no_shards)
     shards = {f"stream/shardId-{n:012d}": {"start": "TRIM_HORIZON", "position": f"{n:056d}"} for n in range(SHARDS)}
@@ -25,18 +25,18 @@ async def filled(store: MemoryObjects) -> None:
         await writer.append(None, {**state, "shards": shards}, None)
 
 
-async def plan(store: MemoryObjects) -> None:
+async def plan(store: MemoryWriteOnceStore) -> None:
     planner = WalPlanner(store, CLOCK, 10)
     assert await planner.next_offset(await planner.initial_offset(), Limits()) is not None
 
 
-async def count_unread(store: MemoryObjects) -> None:
+async def count_unread(store: MemoryWriteOnceStore) -> None:
     await BackPressure(NO_LIMIT).count_unread(store)
 
 
 @pytest.mark.parametrize("work", [plan, count_unread])
 async def test_many_entries_are_read_a_few_at_a_time(work):
-    store = MemoryObjects()
+    store = MemoryWriteOnceStore()
     await filled(store)
     tracemalloc.start()
     try:

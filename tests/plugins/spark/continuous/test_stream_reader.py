@@ -16,10 +16,11 @@ def store_of(**more: str) -> object:
 
 
 def test_a_query_with_corrected_credentials_gets_a_new_client_in_a_reused_worker():
-    wrong = store_of(**{"aws.credentials.provider.basic.secretkey": "wrong"})
-    right = store_of(**{"aws.credentials.provider.basic.secretkey": "right"})
+    key = {"aws.credentials.provider.basic.accesskeyid": "id"}
+    wrong = store_of(**key, **{"aws.credentials.provider.basic.secretkey": "wrong"})
+    right = store_of(**key, **{"aws.credentials.provider.basic.secretkey": "right"})
     assert wrong is not right
-    assert store_of(**{"aws.credentials.provider.basic.secretkey": "right"}) is right
+    assert store_of(**key, **{"aws.credentials.provider.basic.secretkey": "right"}) is right
 
 
 def test_c2_a_location_that_cannot_hold_a_log_is_named_when_the_query_starts(tmp_path):

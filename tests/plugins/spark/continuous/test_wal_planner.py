@@ -14,19 +14,19 @@ from recordpublisher.plugins.spark.source.batch_offset import BatchOffset
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.shards import Shard
 
-from fakes.spark_continuous import CLOCK, MemoryObjects, Query, opened
+from fakes.spark_continuous import CLOCK, MemoryWriteOnceStore, Query, opened
 
 SHARDS = [Shard("s", "a"), Shard("s", "b")]
 
 
-async def log_with(records: int = 5) -> MemoryObjects:
+async def log_with(records: int = 5) -> MemoryWriteOnceStore:
     """A log with this many records of every shard."""
-    store = MemoryObjects()
+    store = MemoryWriteOnceStore()
     await (await opened(store, SHARDS)).read_all(records)
     return store
 
 
-async def read(store: MemoryObjects, **more) -> Query:
+async def read(store: MemoryWriteOnceStore, **more) -> Query:
     query = Query(store, **more)
     await query.start()
     await query.run_all()
@@ -77,7 +77,7 @@ async def test_an_empty_batch_reads_past_many_entries_without_rows():
 
 
 async def test_committed_batches_are_purged_except_the_retained_ones_and_the_last_entry():
-    store = MemoryObjects()
+    store = MemoryWriteOnceStore()
     fetcher = await opened(store, SHARDS)
     await fetcher.read_all(1)
     query = Query(store, retain=1)
@@ -95,7 +95,7 @@ async def test_committed_batches_are_purged_except_the_retained_ones_and_the_las
 
 
 async def test_an_entry_that_a_zombie_puts_under_a_purged_number_is_never_read():
-    store = MemoryObjects()
+    store = MemoryWriteOnceStore()
     zombie = await opened(store, SHARDS)
     await zombie.read_all(2)
     fetcher = await opened(store, SHARDS)
@@ -129,17 +129,17 @@ async def test_of_two_queries_that_start_at_once_one_gets_the_log():
 
 
 async def test_entries_after_one_that_a_listing_missed_wait_for_the_next_listing():
-    class Hasty(MemoryObjects):
-        async def names(self, beginning):
-            found = await super().names(beginning)
-            return found[:2] + found[3:] if beginning == ENTRIES else found
+    class IncompleteListing(MemoryWriteOnceStore):
+        async def names(self, prefix):
+            found = await super().names(prefix)
+            return found[:2] + found[3:] if prefix == ENTRIES else found
 
-    store, hasty = MemoryObjects(), Hasty()
-    hasty.content = store.content
+    store, incomplete = MemoryWriteOnceStore(), IncompleteListing()
+    incomplete.content = store.content
     fetcher = await opened(store, SHARDS)
     await fetcher.read_all(3)
     await fetcher.read_all(6)
-    query = await read(hasty)
+    query = await read(incomplete)
     assert query.rows("a") == []
     query._store = store
     await query.start()
@@ -197,7 +197,7 @@ def test_offsets_of_another_mode_and_of_another_version_are_refused():
     ],
 )
 async def test_a_log_of_another_format_version_is_refused(name, content, words):
-    store = MemoryObjects()
+    store = MemoryWriteOnceStore()
     await store.put(name, content)
     with pytest.raises(StateError, match=words):
         await wal_id(store)

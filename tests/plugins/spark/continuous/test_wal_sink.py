@@ -15,12 +15,12 @@ from recordpublisher.plugins.spark.continuous_options import ContinuousSettings
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.shards import Shard
 
-from fakes.spark_continuous import CLOCK, NO_LIMIT, MemoryObjects, batch_of, no_shards
+from fakes.spark_continuous import CLOCK, NO_LIMIT, MemoryWriteOnceStore, batch_of, no_shards
 
 SHARD = Shard("s", "a")
 
 
-class Asked:
+class CheckpointRequests:
     def __init__(self) -> None:
         self.event = asyncio.Event()
 
@@ -28,12 +28,12 @@ class Asked:
         self.event.set()
 
 
-async def opened_sink(store: MemoryObjects, asked: Asked, **settings) -> WalSink:
+async def opened_sink(store: MemoryWriteOnceStore, requests: CheckpointRequests, **settings) -> WalSink:
     writer = WalWriter(store, CLOCK)
     state = await writer.take_over(no_shards)
     given = ContinuousSettings(**{"roll_seconds": 1000, **settings})
     sink = WalSink(writer, state, BackPressure(NO_LIMIT), given, lambda: 42)
-    await sink.open(SinkContext(request_checkpoint=asked))
+    await sink.open(SinkContext(request_checkpoint=requests))
     return sink
 
 
@@ -42,7 +42,7 @@ def checkpoint(position: str | None = None, **more: object) -> Checkpoint:
     return Checkpoint({"version": 2, "generation": 2, "shards": {"s/a": entry}})
 
 
-def entries(store: MemoryObjects) -> list[WalEntry]:
+def entries(store: MemoryWriteOnceStore) -> list[WalEntry]:
     names = sorted(name for name in store.content if name.startswith(ENTRIES))
     return [WalEntry.from_bytes(store.content[name]) for name in names]
 
@@ -57,25 +57,25 @@ def entries(store: MemoryObjects) -> list[WalEntry]:
     ],
 )
 async def test_requests_a_checkpoint_when_there_are_enough_rows_or_bytes(settings, records, asks):
-    asked = Asked()
-    sink = await opened_sink(MemoryObjects(), asked, **settings)
+    requests = CheckpointRequests()
+    sink = await opened_sink(MemoryWriteOnceStore(), requests, **settings)
     await sink.write(batch_of(SHARD, range(records)))
-    assert asked.event.is_set() == asks
+    assert requests.event.is_set() == asks
     await sink.close()
 
 
 async def test_requests_a_checkpoint_when_the_first_row_has_waited_long_enough():
-    asked = Asked()
-    sink = await opened_sink(MemoryObjects(), asked, roll_seconds=0.01)
+    requests = CheckpointRequests()
+    sink = await opened_sink(MemoryWriteOnceStore(), requests, roll_seconds=0.01)
     await sink.write(batch_of(SHARD, range(1)))
     async with asyncio.timeout(60):
-        await asked.event.wait()
+        await requests.event.wait()
     await sink.close()
 
 
 async def test_an_entry_has_rows_state_and_watermark():
-    store = MemoryObjects()
-    sink = await opened_sink(store, Asked())
+    store = MemoryWriteOnceStore()
+    sink = await opened_sink(store, CheckpointRequests())
     await sink.write(batch_of(SHARD, range(3)))
     await sink.flush(checkpoint("2"))
     await sink.write(batch_of(SHARD, range(3, 5)))
@@ -88,8 +88,8 @@ async def test_an_entry_has_rows_state_and_watermark():
 
 
 async def test_changes_without_records_are_logged_only_when_needed():
-    store = MemoryObjects()
-    sink = await opened_sink(store, Asked())
+    store = MemoryWriteOnceStore()
+    sink = await opened_sink(store, CheckpointRequests())
     await sink.flush(checkpoint("2"))
     await sink.flush(checkpoint("2", tip=1, continuation="7"))
     assert len(entries(store)) == 2
@@ -98,8 +98,8 @@ async def test_changes_without_records_are_logged_only_when_needed():
 
 
 async def test_s6_after_a_failed_commit_nothing_more_is_committed():
-    store = MemoryObjects()
-    sink = await opened_sink(store, Asked())
+    store = MemoryWriteOnceStore()
+    sink = await opened_sink(store, CheckpointRequests())
     await sink.write(batch_of(SHARD, range(3)))
     put = store.put_if_absent
 
@@ -115,7 +115,7 @@ async def test_s6_after_a_failed_commit_nothing_more_is_committed():
 
 
 async def test_rows_are_never_flushed_without_their_state():
-    sink = await opened_sink(MemoryObjects(), Asked())
+    sink = await opened_sink(MemoryWriteOnceStore(), CheckpointRequests())
     await sink.write(batch_of(SHARD, range(3)))
     with pytest.raises(SinkError, match="needs a checkpoint"):
         await sink.flush()

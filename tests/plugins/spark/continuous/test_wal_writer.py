@@ -11,12 +11,12 @@ from recordpublisher.plugins.spark.continuous.wal_writer import OWNERSHIP_CHECK_
 from recordpublisher.publishers.errors import FencedError, ImpossibleStateError, StateError
 from recordpublisher.publishers.shards import Shard
 
-from fakes.spark_continuous import CLOCK, MemoryObjects, Query, no_shards, opened
+from fakes.spark_continuous import CLOCK, MemoryWriteOnceStore, Query, no_shards, opened
 
 SHARD = Shard("s", "a")
 
 
-class HandClock:
+class ManualClock:
     """A clock that the test moves."""
 
     seconds = 0.0
@@ -33,14 +33,14 @@ def state(*keys: str) -> dict:
     return {"version": 2, "generation": 2, "subtask": 0, "parallelism": 1, "shards": shards}
 
 
-async def writer_of(store: MemoryObjects) -> WalWriter:
+async def writer_of(store: MemoryWriteOnceStore) -> WalWriter:
     writer = WalWriter(store, CLOCK)
     await writer.take_over(no_shards)
     return writer
 
 
 async def test_s6_a_writer_whose_log_was_taken_over_cannot_append():
-    store = MemoryObjects()
+    store = MemoryWriteOnceStore()
     old, new = await writer_of(store), await writer_of(store)
     with pytest.raises(FencedError, match="another start of this query has taken over its write-ahead log"):
         await old.append(None, state("s/a"), None)
@@ -49,11 +49,11 @@ async def test_s6_a_writer_whose_log_was_taken_over_cannot_append():
 
 async def test_f11_nothing_is_appended_before_the_log_is_taken_over():
     with pytest.raises(ImpossibleStateError):
-        await WalWriter(MemoryObjects(), CLOCK).append(None, state("s/a"), None)
+        await WalWriter(MemoryWriteOnceStore(), CLOCK).append(None, state("s/a"), None)
 
 
 async def test_s5_a_start_continues_with_the_last_state():
-    store = MemoryObjects()
+    store = MemoryWriteOnceStore()
     writer = await writer_of(store)
     await writer.append(None, state("s/a", "s/b"), None)
     await writer.append(None, state("s/b"), None)  # the other one was read to its end and is past retention
@@ -61,7 +61,7 @@ async def test_s5_a_start_continues_with_the_last_state():
 
 
 async def test_a_start_continues_where_the_previous_one_ended():
-    store = MemoryObjects()
+    store = MemoryWriteOnceStore()
     first = await opened(store, [SHARD])
     await first.read(0, 4, 10)
     await first.flush()
@@ -71,7 +71,7 @@ async def test_a_start_continues_where_the_previous_one_ended():
 
 
 async def test_of_concurrent_starts_one_gets_the_log():
-    store = MemoryObjects()
+    store = MemoryWriteOnceStore()
     writers = [WalWriter(store, CLOCK) for _ in range(8)]
     await asyncio.gather(*(writer.take_over(no_shards) for writer in writers), return_exceptions=True)
     async with asyncio.timeout(60):
@@ -84,7 +84,7 @@ async def test_of_concurrent_starts_one_gets_the_log():
 
 async def test_s6_a_writer_suspended_until_its_successors_entries_were_purged_is_fenced():
     """Its number is free again."""
-    store, clock = MemoryObjects(), HandClock()
+    store, clock = MemoryWriteOnceStore(), ManualClock()
     zombie = WalWriter(store, clock)
     await zombie.take_over(no_shards)
     await zombie.append(None, state(), None)
@@ -101,10 +101,10 @@ async def test_s6_a_writer_suspended_until_its_successors_entries_were_purged_is
     assert query.rows("a") == list(range(8))
 
 
-class SleepsBeforeItTakesOver(MemoryObjects):
+class SleepsBeforeItTakesOver(MemoryWriteOnceStore):
     """A store on which other writers act while a new start is about to put its first entry."""
 
-    def __init__(self, store: MemoryObjects, meanwhile) -> None:
+    def __init__(self, store: MemoryWriteOnceStore, meanwhile) -> None:
         super().__init__()
         self.content = store.content
         self._meanwhile = meanwhile
@@ -119,7 +119,7 @@ class SleepsBeforeItTakesOver(MemoryObjects):
 @pytest.mark.parametrize("entries_before", [0, 2])
 async def test_s6_a_start_suspended_until_the_number_of_its_entry_was_purged_still_takes_over(entries_before):
     """Otherwise it would append entries that nobody reads."""
-    store = MemoryObjects()
+    store = MemoryWriteOnceStore()
     query = Query(store, retain=1)
     await query.start()
     old = await opened(store, [SHARD]) if entries_before else None

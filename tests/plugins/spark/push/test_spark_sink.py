@@ -28,7 +28,7 @@ def batch(*sequence: int, shard: str = "a") -> RecordBatch:
     return RecordBatch(Shard("s", shard), records, raw_bytes=5 * len(records))
 
 
-class DiedError(BaseException):
+class CrashError(BaseException):
     """Raised where the process is killed."""
 
 
@@ -99,13 +99,13 @@ async def died_in_batch_0(path, *rows: int) -> None:
     """The state after a crash during delivery: the rows are in the file, and whether the callback finished is not known."""
 
     def die(frame, n):
-        raise DiedError
+        raise CrashError
 
     sink = SparkSink(FakeSpark(), die, state_path=path)
     await sink.open(SinkContext())
     await sink.flush(Checkpoint({"v": 1}))
     await sink.write(batch(*rows))
-    with pytest.raises(DiedError):
+    with pytest.raises(CrashError):
         await sink.flush()
     await sink.close()
 
@@ -160,10 +160,10 @@ async def test_every_batch_number_has_the_same_rows_and_every_row_one_number_aft
 
     def callback(frame, number):
         if chance.random() < 0.15:
-            raise DiedError
+            raise CrashError
         assert rows.setdefault(number, frame) == frame
         if chance.random() < 0.15:
-            raise DiedError
+            raise CrashError
 
     while not await life(callback, tmp_path / "state.json", chance):
         pass
@@ -188,7 +188,7 @@ async def life(callback, path: Path, chance: random.Random) -> bool:
             if chance.random() < 0.2:
                 await sink.flush(Checkpoint(dict(places)))
         await sink.flush(Checkpoint(dict(places)))
-    except DiedError:
+    except CrashError:
         return False
     finally:
         await sink.close()
