@@ -4,6 +4,7 @@ import ast
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -22,8 +23,10 @@ def checkout(tmp_path_factory) -> Path:
     copy = tmp_path_factory.mktemp("checkout") / "recordpublisher"
     leave_out = shutil.ignore_patterns("__pycache__", "*.egg-info")
     shutil.copytree(SOURCES, copy / "src", ignore=leave_out)
-    for file in ("pyproject.toml", "README.md", "LICENSE"):
+    for file in ("pyproject.toml", "MANIFEST.in", "README.md", "CHANGELOG.md", "LICENSE"):
         shutil.copy(ROOT / file, copy)
+    (copy / "tests").mkdir()
+    (copy / "tests/test_of_the_checkout.py").touch()  # setuptools takes such files, without the folders beside them
     for link in LINKS:
         (copy / link).symlink_to(f"src/recordpublisher/{link}")
     return copy
@@ -88,6 +91,17 @@ def test_the_wheel_is_typed_and_has_its_licence_and_its_command(names):
 
 def test_no_test_is_in_the_wheel(names):
     assert not [name for name in names if "/tests/" in name or "/test_" in name]
+
+
+def test_the_sdist_has_what_is_built_and_no_test(built):
+    (sdist,) = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as content:
+        files = {name.split("/", 1)[1] for name in content.getnames() if "/" in name}
+    modules = {str(file.relative_to(SOURCES.parent)) for file in SOURCES.rglob("*.py")}
+
+    assert modules - files == set()
+    assert {"CHANGELOG.md", "LICENSE", "README.md", "pyproject.toml"} <= files
+    assert not [name for name in files if name.startswith(("tests", *LINKS))]
 
 
 def test_a_wheel_straight_from_the_checkout_is_the_same(checkout, names, tmp_path):
