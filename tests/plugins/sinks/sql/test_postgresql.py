@@ -157,25 +157,27 @@ async def test_a_predecessor_suspended_in_its_transaction_blocks_nobody(uri, mad
     sleeper = Database(uri, "uri", rp.Properties())
     sleeper.session_name = positions.session_name(0, 1)
     generation = await sleeper.transaction(lambda connection: positions.open(connection, 0, 1))
-    asleep = sleeper._engine.connect()
-    transaction = asleep.begin()
-    if place == "holding the lock of its row":
-        positions.last_checkpoint(asleep, 0, generation)
-    if place == "holding the lock of opening":
-        positions.load(asleep)
+    try:
+        with sleeper._engine.connect() as asleep:
+            transaction = asleep.begin()
+            asleep.exec_driver_sql("SET idle_in_transaction_session_timeout = 0")  # the server never ends it
+            if place == "holding the lock of its row":
+                positions.last_checkpoint(asleep, 0, generation)
+            if place == "holding the lock of opening":
+                positions.load(asleep)
 
-    successor = made()
-    async with asyncio.timeout(5):
-        await successor.open(rp.SinkContext())
-        await committed(successor, batch(b"new"))
+            successor = made()
+            async with asyncio.timeout(60):
+                await successor.open(rp.SinkContext())
+                await committed(successor, batch(b"new"))
 
-    with pytest.raises(Exception, match=r"terminat|closed|invalid"):
-        positions.keep(asleep, 0, 2, {})
-    transaction.close()
-    asleep.close()
-    with pytest.raises(rp.FencedError):
-        await sleeper.transaction(lambda connection: positions.last_checkpoint(connection, 0, generation))
-    await sleeper.close()
+            with pytest.raises(Exception, match=r"terminat|closed|invalid"):
+                positions.keep(asleep, 0, 2, {})
+            transaction.close()
+        with pytest.raises(rp.FencedError):
+            await sleeper.transaction(lambda connection: positions.last_checkpoint(connection, 0, generation))
+    finally:
+        await sleeper.close()
 
 
 async def test_another_job_and_another_subtask_are_left_alone(uri, made):
