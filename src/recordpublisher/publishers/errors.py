@@ -62,7 +62,7 @@ class Remedy(Enum):
     WAIT = "wait until the resource is free; not counted as a retry"
     REFRESH = "a new shard iterator is taken at the read position; not counted as a retry"
     DIAGNOSE = "find out what is gone: shard, stream or consumer"
-    ACT = "the job ends; the message says what a person can do"
+    ACT = "the job ends; the message states what you can do"
 
 
 class KinesisError(RecordPublisherError):

@@ -176,8 +176,8 @@ SHARD_METRICS: tuple[Metric[ShardView], ...] = (
     _counted(
         "uncheckedSubRecords", "records", "such sub-records kept, since the stream's record distribution is not known"
     ),
-    _counted("retentionGaps", "gaps", "read on behind records that had passed the stream's retention unread"),
-    _counted("retentionNotChecked", "times", "nothing told whether records had passed the retention unread"),
+    _counted("retentionGaps", "gaps", "reading continued after records that passed the stream's retention unread"),
+    _counted("retentionNotChecked", "times", "it could not be checked whether records passed the retention unread"),
     _counted(
         "skippedRecords",
         "records",
