@@ -31,19 +31,19 @@ BEGINNING = StartingPosition.trim_horizon()
 class Output:
     """Records the output of one shard."""
 
-    def __init__(self, room=1 << 30):
-        self.batches, self.ended, self.room = [], None, room
+    def __init__(self, read_budget=1 << 30):
+        self.batches, self.ended, self.read_budget = [], None, read_budget
 
     @property
     def data(self):
         return [data for batch in self.batches for data in batch.data]
 
     def first_read_budget(self):
-        return self.room
+        return self.read_budget
 
     async def put(self, batch):
         self.batches.append(batch)
-        return self.room
+        return self.read_budget
 
     def end(self, children):
         self.ended = list(children)

@@ -23,14 +23,14 @@ class Script(RecordPublisher):
 
     def __init__(self, *steps):
         self._steps = list(steps)
-        self.responses, self.rooms = [], []
+        self.returned, self.budgets = [], []
 
     def set_read_budget(self, held_bytes):
-        self.rooms.append(held_bytes)
+        self.budgets.append(held_bytes)
 
     async def run(self, consumer):
         while not isinstance(step := self._steps.pop(0), RunResult):
-            self.responses.append(await consumer(step))
+            self.returned.append(await consumer(step))
         return step
 
 
@@ -75,7 +75,7 @@ async def test_the_returned_position_is_the_batchs_read_position():  # P1
     first, empty = batch(b"1", b"2"), batch()
     publisher, _, _ = await run(first, empty, RunResult.CANCELLED)
 
-    assert publisher.responses == [first.read_position, None]
+    assert publisher.returned == [first.read_position, None]
 
 
 async def test_it_runs_again_until_the_end():  # P1
@@ -104,30 +104,30 @@ async def test_a_cancelled_publisher_does_not_end_the_shard():
 async def test_a_read_budget_is_set_before_the_first_read_and_after_each():  # P6
     publisher, _, _ = await run(batch(b"1"), batch(), RunResult.CANCELLED)
 
-    assert publisher.rooms == [11, 22, 22]
+    assert publisher.budgets == [11, 22, 22]
 
 
 async def test_a_batch_that_was_put_is_freed_while_the_output_waits_for_memory():  # P6
     given, held = [], []
 
     class Waiting(Output):
-        def put(self, stamped):
-            return self.room()
+        def put(self, decorated):
+            return self.wait_for_memory()
 
-        async def room(self):
+        async def wait_for_memory(self):
             held.append(given[0]())
             return 22
 
-    class Giving(Script):
+    class ReleasingScript(Script):
         async def run(self, consumer):
             read = batch(b"1")
             given.append(weakref.ref(read))
             taking = consumer(read)
             del read
-            self.responses.append(await taking)
+            self.returned.append(await taking)
             return RunResult.CANCELLED
 
-    await ShardConsumer(Giving(), decorator(), Waiting()).run()
+    await ShardConsumer(ReleasingScript(), decorator(), Waiting()).run()
     assert held == [None]
 
 
@@ -147,7 +147,7 @@ async def test_skipped_records_move_the_position_and_not_the_watermark():  # S7
 
     assert [list(each.event_time_column) for each in output.batches] == [[5, 9], []]
     assert [each.watermark for each in output.batches] == [9, None]
-    assert [response.sequence for response in publisher.responses] == ["4", "1"]
+    assert [response.sequence for response in publisher.returned] == ["4", "1"]
     assert metrics.skipped_records == 3
 
 

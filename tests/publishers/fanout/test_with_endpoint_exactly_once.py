@@ -13,16 +13,18 @@ from fakes.fanout_harness import FanOutHarness
 from fakes.fanout_service import ScriptedPorts, ScriptedSubscription, event, in_use, network, throttled
 
 RECORDS = 30
-FATES = st.sampled_from(["event", "event", "event", "empty", "clean end", "network", "throttled", "pause", "silence"])
+OUTCOMES = st.sampled_from(
+    ["event", "event", "event", "empty", "clean end", "network", "throttled", "pause", "silence"]
+)
 TAKES = st.sampled_from(["all", "all", "all", "half", "slow", "stuck"])
 
 
 class ModelShard(ScriptedPorts):
     """Holds records 1..RECORDS, serves from the requested position, and refuses calls that come too early."""
 
-    def __init__(self, fates: list[str], sizes: list[int]) -> None:
+    def __init__(self, outcomes: list[str], sizes: list[int]) -> None:
         super().__init__()
-        self._fates = iter(fates)
+        self._outcomes = iter(outcomes)
         self._sizes = iter(sizes)
         self._last_success = -1_000.0
         self.refused = 0
@@ -45,8 +47,8 @@ class ModelShard(ScriptedPorts):
         assert position.type is PositionType.AFTER_SEQUENCE_NUMBER
         return int(position.sequence_number) // 10 + 1
 
-    def next_fate(self) -> str:
-        return next(self._fates, "event")
+    def next_outcome(self) -> str:
+        return next(self._outcomes, "event")
 
     def next_size(self) -> int:
         return next(self._sizes, 5)
@@ -62,7 +64,7 @@ class _Serving(ScriptedSubscription):
 
     async def _play(self):
         while self._next <= RECORDS:
-            match self._shard.next_fate():
+            match self._shard.next_outcome():
                 case "event":
                     some = range(self._next, min(self._next + self._shard.next_size(), RECORDS + 1))
                     self._next = some.stop
@@ -82,7 +84,7 @@ class _Serving(ScriptedSubscription):
         yield event(continuation=None)
 
 
-class Taker:
+class PartialConsumer:
     """A consumer that takes all or half of a batch, at once or late. Owns the sequence numbers it has taken."""
 
     def __init__(self, takes: list[str]) -> None:
@@ -102,28 +104,28 @@ class Taker:
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(FATES, max_size=60), st.lists(st.integers(1, 8), max_size=40), st.lists(TAKES, max_size=40))
-def test_every_record_is_delivered_once_and_in_order(fates, sizes, takes):
+@given(st.lists(OUTCOMES, max_size=60), st.lists(st.integers(1, 8), max_size=40), st.lists(TAKES, max_size=40))
+def test_every_record_is_delivered_once_and_in_order(outcomes, sizes, takes):
     harness = FanOutHarness(draw=0.5, **{"flink.shard.subscribetoshard.maxretries": 100})
-    harness.ports = ModelShard(fates, sizes)
-    taker = Taker(takes)
-    assert harness.read_all(consumer=taker) is RunResult.COMPLETE
-    assert taker.done == [str(number * 10) for number in range(1, RECORDS + 1)]
+    harness.ports = ModelShard(outcomes, sizes)
+    consumer = PartialConsumer(takes)
+    assert harness.read_all(consumer=consumer) is RunResult.COMPLETE
+    assert consumer.done == [str(number * 10) for number in range(1, RECORDS + 1)]
     assert harness.ports.refused == 0
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(FATES, max_size=40), st.lists(TAKES, max_size=20), st.lists(st.floats(0.1, 200), max_size=8))
-def test_cancelling_at_any_time_and_restarting_loses_and_repeats_nothing(fates, takes, stops):
+@given(st.lists(OUTCOMES, max_size=40), st.lists(TAKES, max_size=20), st.lists(st.floats(0.1, 200), max_size=8))
+def test_cancelling_at_any_time_and_restarting_loses_and_repeats_nothing(outcomes, takes, stops):
     """The next publisher starts from the last returned position, as in a fetcher."""
     harness = FanOutHarness(draw=0.5, **{"flink.shard.subscribetoshard.maxretries": 100})
-    harness.ports = ModelShard(fates, [])
-    taker = Taker(takes)
+    harness.ports = ModelShard(outcomes, [])
+    consumer = PartialConsumer(takes)
 
     async def read():
         for seconds in [*stops, 100_000]:
-            start = StartingPosition.after(SequenceNumber(taker.done[-1])) if taker.done else None
-            task = asyncio.create_task(harness.read(start, taker))
+            start = StartingPosition.after(SequenceNumber(consumer.done[-1])) if consumer.done else None
+            task = asyncio.create_task(harness.read(start, consumer))
             await asyncio.wait([task], timeout=seconds)
             if task.done():
                 return task.result()
@@ -133,4 +135,4 @@ def test_cancelling_at_any_time_and_restarting_loses_and_repeats_nothing(fates, 
         raise AssertionError("the shard was not read to its end")
 
     assert run_virtual(read()) is RunResult.COMPLETE
-    assert taker.done == [str(number * 10) for number in range(1, RECORDS + 1)]
+    assert consumer.done == [str(number * 10) for number in range(1, RECORDS + 1)]
