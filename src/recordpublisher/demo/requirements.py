@@ -19,7 +19,7 @@ HOW_TO_INSTALL = (
 
 
 def check_packages() -> None:
-    """Raises: ImportError naming the extra that brings what is missing."""
+    """Raises: ImportError naming the extra that has the missing package."""
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         raise ImportError(f"the demo needs {', '.join(missing)}: {HOW_TO_INSTALL_PACKAGES}")

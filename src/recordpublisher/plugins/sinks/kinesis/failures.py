@@ -50,7 +50,7 @@ class FailureHandler:
         self.error = self.error or error
 
     def reject(self, record: PendingRecord, reason: str) -> None:
-        """Report an invalid record, which was not taken. With `failOnError` raises SinkError; the sink itself goes on."""
+        """Report an invalid record, which was not accepted. With `failOnError` raises SinkError; the sink continues."""
         failed = _failed_record(record, VALIDATION_EXCEPTION, reason)
         if self._fails_on_error:
             raise self._error_for(failed)

@@ -74,7 +74,7 @@ class WalWriter:
         """Check from time to time that no other writer has taken over. Raises: FencedError.
 
         After a long suspension a writer's next number may be free again, since the query has read and purged the entries of its successor.
-        An entry that it put there would be read by nobody.
+        Nobody would read an entry that it put there.
         """
         if self._clock.monotonic() - self._checked_at < OWNERSHIP_CHECK_SECONDS:
             return

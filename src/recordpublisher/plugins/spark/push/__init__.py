@@ -1,1 +1,1 @@
-"""SparkSink: a DataFetcher beside the driver gives micro-batch DataFrames to a callback. Start at `spark_sink.py`."""
+"""SparkSink: a DataFetcher in the driver's Python process gives micro-batch DataFrames to a callback. Start at `spark_sink.py`."""

@@ -25,9 +25,9 @@ def registered_consumers(streams: Sequence[str], properties: Properties) -> dict
 
 
 def deregister_consumers(streams: str | Sequence[str], properties: Mapping[str, object]) -> None:
-    """Deregister the consumer `flink.stream.efo.consumername` of each stream, once its job has ended for good.
+    """Deregister the consumer `flink.stream.efo.consumername` of each stream, after the last run of its job.
 
-    AWS charges for a consumer as long as it is registered, and Spark never tells a source that its query has ended for good (F8).
+    AWS charges for a consumer as long as it is registered, and Spark never tells a source that its query will not run again (F8).
     A consumer that does not exist is no error. Raises: ConfigurationError, StreamNotFoundError, ConsumerError, KinesisError.
     """
     names = [streams] if isinstance(streams, str) else list(streams)

@@ -73,7 +73,7 @@ class KinesisService:
         return initial_position(self._options.properties)
 
     def consumer_arns(self) -> Mapping[str, str]:
-        """Registers at the first call, and never deregisters: Spark does not say when a query has ended for good (F8)."""
+        """Registers at the first call, and never deregisters: Spark does not tell when a query will not run again (F8)."""
         if self._arns is None:
             options = self._options
             self._arns = registered_consumers(options.streams, options.properties) if options.is_fan_out else {}

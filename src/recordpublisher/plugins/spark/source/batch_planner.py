@@ -127,7 +127,7 @@ class BatchPlanner:
     # --- each plan ---------------------------------------------------------------------------------------------------------------
 
     def _wait_in_pause(self, start: BatchOffset) -> bool:
-        """During a pause, wait a moment for new data; whether the pause goes on."""
+        """During a pause, wait a moment for new data; returns whether the pause continues."""
         pause = self._pause
         if pause is None or pause.plan != start.plan or self.clock.now_ms() >= pause.until_ms:
             return False

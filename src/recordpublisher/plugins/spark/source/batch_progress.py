@@ -21,7 +21,7 @@ def progress_figures(offset: BatchOffset) -> dict[str, Any]:
         "idle": sum(entry.idle for entry in entries),
         "held": sum(is_held(entry, offset.emit_limit) for entry in entries),
         "atTip": sum(entry.at_tip for entry in entries),
-        "recordsOfTheBatchBefore": sum(entry.last_records for entry in entries),
+        "lastBatchRecords": sum(entry.last_records for entry in entries),
         "records": offset.records,
         "millisBehindLatest": max(behind, default=None),
         "globalWatermark": offset.global_watermark,
@@ -45,7 +45,7 @@ def progress_line(start: BatchOffset, offset: BatchOffset) -> str:
         f"batch {offset.batch} of query {offset.query}: {', '.join(f'{name} {figures[key]}' for name, key in counts.items())}; "
         f"furthest behind {'unknown' if behind is None else f'{behind / 1000:.1f} s'}; "
         f"global watermark {_time(offset.global_watermark)}, emit limit {_limit(offset.emit_limit)}; "
-        f"the batch before brought {figures['recordsOfTheBatchBefore']} records, {seconds_ago:.1f} s ago"
+        f"the last batch had {figures['lastBatchRecords']} records and was planned {seconds_ago:.1f} s ago"
     )
 
 

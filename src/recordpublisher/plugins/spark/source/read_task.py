@@ -40,7 +40,7 @@ class TaskPlan:
     - `publisher`: reads the batch the first time. `replay_publisher` reads it every other time, since a second subscription would
       preempt the first (F9, F10).
     - `store_token`: the token that the task must find in the claim store.
-    - `accepts_loss`: a replay goes on without claimed records that are past retention (S5).
+    - `accepts_loss`: a replay continues without claimed records that are past retention (S5).
     """
 
     batch: BatchId

@@ -72,6 +72,6 @@ def split_aggregate(record: PendingRecord) -> tuple[PendingRecord, ...]:
 
 
 def _bytes_of(part: PendingRecord, *, is_new_key: bool) -> int:
-    """The most that a part adds to an aggregate; a key stands in the table once."""
+    """The most that a part adds to an aggregate; a key is in the table once."""
     size = (part.size + _KEY_OVERHEAD if is_new_key else len(part.data)) + _PART_OVERHEAD
     return size if part.explicit_hash_key is None else size + _HASH_KEY_BYTES

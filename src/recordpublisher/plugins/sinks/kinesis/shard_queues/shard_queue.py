@@ -101,7 +101,7 @@ class ShardQueue:
         return pause
 
     def mark_completed(self, records: int, pause: float, now: float) -> None:
-        """A call ended that carried so many of this shard's records."""
+        """Count records of an ended call as no longer in flight."""
         self._limit_credit(now)
         self.in_flight -= records
         self._in_flight_seconds = self._in_flight_seconds - pause if self.in_flight else 0.0  # drops rounding errors

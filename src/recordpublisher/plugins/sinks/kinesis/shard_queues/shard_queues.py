@@ -76,7 +76,7 @@ class ShardQueues:
         return AggregatingShardQueue(shard, rate_limit, self._aggregator)
 
     def _rate_limit_of(self, shard: Shard) -> ShardRateLimit:
-        # ANY_SHARD stands for all open shards of the stream, so it gets the sum of their limits
+        # ANY_SHARD represents all open shards of the stream, so it gets the sum of their limits
         shards = self.map.open_count if shard.shard_id == ANY_SHARD else 1
         limit = self._rate_limit
         window = min(MAX_WINDOW, limit.initial_window * shards)
