@@ -36,7 +36,7 @@ class ShardMetrics:
     unchecked_sub_records: int = 0
     """Counter: such sub-records that were kept, since the stream's record distribution is not known (S4)."""
     retention_gaps: int = 0
-    """Counter: times that reading went on behind records that had passed the stream's retention unread (S5)."""
+    """Counter: times that reading continued after records that had passed the stream's retention unread (S5)."""
     retention_not_checked: int = 0
     """Counter: restarts for which it is not known whether unread records had passed the stream's retention (S5)."""
     skipped_records: int = 0
