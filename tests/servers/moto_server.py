@@ -1,4 +1,4 @@
-"""S3 and DynamoDB as moto plays them."""
+"""AWS services simulated by moto: S3, DynamoDB, Kinesis."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ KEYS = {"aws.credentials.provider.basic.accesskeyid": "a", "aws.credentials.prov
 
 @contextmanager
 def serve_moto() -> Iterator[str]:
-    """The endpoint; there is a bucket named `bucket`."""
+    """The URL of a moto server that has a bucket named `bucket`."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()

@@ -13,6 +13,7 @@ import recordpublisher as rp
 from recordpublisher.plugins.host.manager import load_registry
 
 from processes.command_line import ROOT
+from servers.moto_server import serve_moto
 
 sys.path.append(str(ROOT / "examples" / "dynamodb_publisher"))
 
@@ -25,13 +26,8 @@ TABLE = f"orders-{uuid4().hex[:8]}"
 
 @pytest.fixture(scope="module")
 def url():
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with serve_moto() as url:
+        yield url
 
 
 @pytest.fixture

@@ -35,14 +35,6 @@ def test_all_work_runs_in_one_thread_that_ends():
     assert "a name" not in {thread.name for thread in threading.enumerate()}
 
 
-@pytest.fixture
-def interruptible():
-    """A shell that starts tests in the background makes them deaf to SIGINT."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 def test_an_interruption_cancels_and_waits(interruptible):
     ended, caller = [], threading.get_ident()
 

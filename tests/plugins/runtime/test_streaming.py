@@ -111,14 +111,6 @@ def test_an_error_of_the_reading_is_raised_from_the_iteration(monkeypatch):
         next(records)
 
 
-@pytest.fixture
-def interruptible():
-    """A shell that starts tests in the background makes them deaf to SIGINT."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 class InterruptsOnce(list):
     """Payloads of a shard; the first access to them interrupts the thread that waits for the iteration."""
 

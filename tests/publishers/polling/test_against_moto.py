@@ -2,7 +2,6 @@
 
 import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from recordpublisher.publishers.errors import StreamNotFoundError
 from recordpublisher.publishers.kinesis import KinesisClient, run_sync
@@ -11,16 +10,13 @@ from recordpublisher.publishers.positions import SequenceNumber, StartingPositio
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 
-KEYS = {"aws.credentials.provider.basic.accesskeyid": "a", "aws.credentials.provider.basic.secretkey": "s"}
+from servers.moto_server import KEYS, serve_moto
 
 
 @pytest.fixture(scope="module")
 def endpoint():
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with serve_moto() as url:
+        yield url
 
 
 @pytest.fixture
