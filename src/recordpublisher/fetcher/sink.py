@@ -54,6 +54,11 @@ class Sink(ABC):
         """Prepare for writing. May return stored state to resume from, one snapshot or several; it takes precedence over `restore=`."""
         return None
 
+    async def stored_positions(self) -> Sequence[State] | None:
+        """The stored state that `open` would return, read beside a running job and without taking anything over from it; for
+        `recordpublisher lag`. Default: None, for a sink that stores no state."""
+        return None
+
     @abstractmethod
     async def write(self, batch: RecordBatch) -> None:
         """Write a batch. When this returns, the batch counts as emitted and the position moves past it (S1)."""

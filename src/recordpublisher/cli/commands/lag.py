@@ -11,9 +11,10 @@ import msgspec
 import typer
 
 from recordpublisher.plugins.lag.shard_lag import ShardLag
+from recordpublisher.plugins.lag.stored_positions import PositionsReader, SinkPositions, stores_positions
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import ALARM_INTERVAL, CHECKPOINT_INTERVAL, STATE_URI
+from recordpublisher.publishers.properties.table import ALARM_INTERVAL, CHECKPOINT_INTERVAL, SINK, STATE_URI
 
 from ..execution import ALARM, print_error, run_until_signal
 from ..options import Pairs, PropertiesFile, read_properties
@@ -27,7 +28,11 @@ def lag(
     pairs: Pairs = None,
     file: PropertiesFile = None,
     state: Annotated[
-        str | None, typer.Option(metavar="URI", help="Where the job stores its checkpoints; default: flink.state.uri.")
+        str | None,
+        typer.Option(
+            metavar="URI",
+            help="Where the job stores its checkpoints; default: in its sink (sql, jsonl, parquet), or at flink.state.uri.",
+        ),
     ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Exit with 3 when the job does not read a shard that has unread records.")
@@ -51,11 +56,13 @@ def lag(
     properties = read_properties(file, pairs)
     if state is not None:
         properties = properties.merged({STATE_URI.key: state})
-    if check and not properties.is_set(STATE_URI):
-        raise ConfigurationError("--check", None, "together with --state", reason="it needs the stored positions")
     if check and grace is None:
         grace = max(MIN_GRACE_SECONDS, 3 * properties.value(CHECKPOINT_INTERVAL) / 1000)
-    lags = run_until_signal(_read_lags(stream, properties, grace if check else None)) or []
+    positions = _positions(properties, use_sink=state is None)
+    if check and positions is None:
+        valid = "together with --state, or with the properties of a job that stores its positions"
+        raise ConfigurationError("--check", None, valid, reason="it needs the stored positions")
+    lags = run_until_signal(_read_lags(stream, properties, positions, grace if check else None)) or []
     typer.echo(_json_lines(lags) if as_json else table(lags))
     alarms = [each for each in lags if each.alarm]
     for each in alarms:
@@ -64,23 +71,33 @@ def lag(
         raise typer.Exit(ALARM)
 
 
-async def _read_lags(stream: str, properties: Properties, grace_seconds: float | None) -> list[ShardLag]:
-    from recordpublisher.plugins.host.build_from_properties import build_state_store
+def _positions(properties: Properties, use_sink: bool) -> PositionsReader | None:
+    """Where the job's positions are: in its sink, if that stores them, else in its state store; None without both."""
+    from recordpublisher.plugins.host.build_from_properties import build_sink, build_state_store
     from recordpublisher.plugins.host.manager import load_registry
+
+    registry = load_registry()
+    properties.check()
+    sink = properties.value(SINK) if use_sink else None
+    if sink is not None and stores_positions(registry.sinks.get(sink, SINK.key)):
+        return SinkPositions(build_sink(registry, properties))
+    _check_folder(properties)
+    return build_state_store(registry, properties)
+
+
+async def _read_lags(
+    stream: str, properties: Properties, positions: PositionsReader | None, grace_seconds: float | None
+) -> list[ShardLag]:
     from recordpublisher.plugins.lag.probe import LagProbe
     from recordpublisher.publishers.initial_position import initial_position  # with what follows: brings the AWS SDK
     from recordpublisher.publishers.kinesis import KinesisClient
     from recordpublisher.publishers.properties.table import GETRECORDS_RETRIES
 
-    _check_folder(properties)
-    registry = load_registry()
-    properties.check()
-    store = build_state_store(registry, properties)
     async with KinesisClient(properties, [stream]) as service:
         probe = LagProbe(
             service=service,
             stream=stream,
-            store=store,
+            store=positions,
             start=initial_position(properties),
             interval_ms=properties.value(ALARM_INTERVAL),
             policy=GETRECORDS_RETRIES.policy(properties),
@@ -88,8 +105,8 @@ async def _read_lags(stream: str, properties: Properties, grace_seconds: float |
         try:
             return await (probe.read_lags() if grace_seconds is None else probe.read_lags_and_alarms(grace_seconds))
         finally:
-            if store is not None:
-                await store.close()
+            if positions is not None:
+                await positions.close()
 
 
 def _check_folder(properties: Properties) -> None:

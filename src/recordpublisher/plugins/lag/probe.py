@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
-from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.fetcher.monitoring.unread_shards import lineage_progress
 from recordpublisher.publishers.errors import FatalKinesisError, StateError
 from recordpublisher.publishers.kinesis.ports import ListingPort, PollingPort
@@ -19,7 +18,7 @@ from recordpublisher.publishers.shard_tip import TipDistance, measure_tip_distan
 from recordpublisher.publishers.shards import Shard
 
 from .shard_lag import ShardLag, ShardProbe, is_overdue, lag_of, lost_shard_lag
-from .stored_positions import NOTHING_STORED, StoredJob
+from .stored_positions import NOTHING_STORED, PositionsReader, StoredJob
 
 T = TypeVar("T")
 SHARDS_AT_ONCE = 8
@@ -43,7 +42,7 @@ class LagProbe:
 
     service: Service
     stream: str
-    store: StateStore | None
+    store: PositionsReader | None
     start: StartingPosition
     interval_ms: int
     policy: RetryPolicy

@@ -1,16 +1,49 @@
-"""StoredJob: the shard states that a job has stored, and the shard with its lowest watermark."""
+"""StoredJob: the shard states that a job has stored, and the shard with its lowest watermark. What reads them: a store or a sink."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from recordpublisher.fetcher.checkpoints.restore import initial_states, shards_no_longer_listed
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.fetcher.sink import State
+from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.shards import Shard
+
+
+class PositionsReader(Protocol):
+    """Where a job's stored positions are read; a state store is one."""
+
+    async def load(self) -> Sequence[State]:
+        """The snapshots of all subtasks."""
+        ...
+
+    async def close(self) -> None:
+        """Release what the reading took."""
+        ...
+
+
+class SinkPositions:
+    """Reads the positions that a sink stores with its output. The sink is never opened: that would fence off the running job."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    async def load(self) -> Sequence[State]:
+        """The snapshots of all subtasks."""
+        return await self._sink.stored_positions() or []
+
+    async def close(self) -> None:
+        """Close the sink's connection."""
+        await self._sink.close()
+
+
+def stores_positions(sink: type[Sink]) -> bool:
+    """Whether sinks of this class store a job's positions."""
+    return sink.stored_positions is not Sink.stored_positions
 
 
 @dataclass(frozen=True, slots=True)

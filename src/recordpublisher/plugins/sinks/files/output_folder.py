@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ class OutputFolder:
             self._store(mine["state"], [], is_fresh=True)
             for each in {subtask, *others}:
                 self._drop_uncommitted(each)
-        return [each["state"] for each in known if each["state"] is not None]
+        return _states(known)
 
     def commit(self, contents: Mapping[str, Callable[[Path], None]], state: State) -> None:
         """Write files, given as names and functions that write them, and the positions. Raises: FencedError, OSError."""
@@ -93,3 +93,12 @@ class OutputFolder:
 
     def _staging_folder(self, generation: int) -> Path:
         return self._path / _HIDDEN / f"staged-{self._subtask}-{generation}"
+
+
+def stored_states(path: Path) -> list[State]:
+    """The positions in a sink's folder, for a reader, who creates and locks nothing. Raises: StateError."""
+    return _states(FilePositions(path / _HIDDEN).load())
+
+
+def _states(entries: Iterable[Mapping[str, Any]]) -> list[State]:
+    return [each["state"] for each in entries if each["state"] is not None]

@@ -18,7 +18,7 @@ from recordpublisher.publishers.properties.table import FILE_BUFFER
 from recordpublisher.publishers.records import RecordBatch
 
 from ..commit_guard import CommitGuard
-from .output_folder import OutputFolder
+from .output_folder import OutputFolder, stored_states
 
 Rejected = list[tuple[RecordBatch, str]]
 """Records that cannot be written, each as a batch of one, with the reason."""
@@ -75,6 +75,10 @@ class FileSink(Sink):
             raise ConfigurationError(
                 self._key, self._path, "a folder that can be written", reason=str(error)
             ) from error
+
+    async def stored_positions(self) -> Sequence[State]:
+        """The positions of all subtasks, read only. Raises: StateError."""
+        return await asyncio.to_thread(stored_states, Path(self._path))
 
     async def write(self, batch: RecordBatch) -> None:
         """Keep the batch for the next checkpoint. Raises: SinkError when its shard or its sequence numbers cannot be file names."""

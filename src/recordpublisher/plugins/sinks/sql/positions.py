@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, String, Table, Text, func, select
+from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, String, Table, Text, func, inspect, select
 
 from recordpublisher.fetcher.sink import State
 from recordpublisher.plugins.stores.sql.postgresql_sessions import end_sessions, lock_table_creation, session_prefix
@@ -52,6 +52,13 @@ class PositionTable:
     def load(self, connection: Connection) -> list[State]:
         """Every subtask's snapshot. Raises: StateError for one that cannot be read."""
         self._prepare(connection)
+        return self._load(connection)
+
+    def stored(self, connection: Connection) -> list[State]:
+        """The same for a reader, who creates and locks nothing. Raises: StateError."""
+        return self._load(connection) if inspect(connection).has_table(self._table.name) else []
+
+    def _load(self, connection: Connection) -> list[State]:
         table = self._table.c
         rows = connection.execute(select(table.subtask, table.snapshot).where(self._of_job()).order_by(table.subtask))
         return [self._decoded(subtask, snapshot) for subtask, snapshot in rows if snapshot is not None]

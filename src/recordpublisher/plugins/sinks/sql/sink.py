@@ -59,6 +59,10 @@ class SqlSink(Sink):
         self._database.session_name = self._positions.session_name(context.subtask, context.parallelism)
         return await self._database.transaction(self._open) or None
 
+    async def stored_positions(self) -> Sequence[State]:
+        """The positions of all subtasks, read only. Raises: RetriesExhaustedError, StateError."""
+        return await self._database.transaction(self._positions.stored) if self._database.exists() else []
+
     async def write(self, batch: RecordBatch) -> None:
         """Keep the batch for the next checkpoint."""
         self._waiting.append(batch)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection
@@ -51,6 +52,11 @@ class Database:
         return await call_with_retries(
             lambda: self.in_thread(lambda: self._attempt(work)), self._policy, on_retry=_log_retry
         )
+
+    def exists(self) -> bool:
+        """False for a file of SQLite that is not there yet: a connection would create it."""
+        url = self._engine.url
+        return url.get_backend_name() != "sqlite" or not url.database or Path(url.database).exists()
 
     async def in_thread(self, work: Callable[[], T]) -> T:
         """Run blocking work in the thread, after all calls before it."""
