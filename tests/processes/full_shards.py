@@ -37,7 +37,7 @@ class EndlessTransport:
     def __init__(self, shards: int, record_bytes: int) -> None:
         self._shards = shards
         self._data = bytes(record_bytes)
-        self.answers = 0
+        self.responses = 0
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
         return getattr(self, xform_name(api))(**parameters)
@@ -76,11 +76,11 @@ class EndlessTransport:
     def get_shard_iterator(self, **_: Any) -> dict[str, Any]:
         return {"ShardIterator": "it"}
 
-    def get_records(self, **asked: Any) -> dict[str, Any]:
-        return {READ: decode_read(self._body("NextShardIterator", min(asked["Limit"], MOST_PER_READ)))}
+    def get_records(self, **parameters: Any) -> dict[str, Any]:
+        return {READ: decode_read(self._body("NextShardIterator", min(parameters["Limit"], MOST_PER_READ)))}
 
     def _body(self, following: str, count: int) -> bytes:
-        self.answers += 1
+        self.responses += 1
         records = [
             {
                 "SequenceNumber": str(number),
@@ -127,7 +127,7 @@ async def measure(publisher: str, shards: int, budget: int, record_bytes: int) -
         "held": held,
         "queued": sum(queued),
         "reading": sum(size > 0 for size in queued),
-        "answers": transport.answers,
+        "responses": transport.responses,
     }
 
 

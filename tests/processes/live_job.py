@@ -17,7 +17,7 @@ HALF = 1 << 127
 
 
 class LiveJob:
-    """Owns a producer and the runs of one fetcher. Records are spread over slots of the hash keys; each slot numbers its own."""
+    """Owns a producer and the runs of one fetcher. Records are spread over slots of the hash keys, and numbered in each slot."""
 
     def __init__(self, conversation: Conversation, **properties: object) -> None:
         self.conversation = conversation
@@ -35,15 +35,15 @@ class LiveJob:
             **properties,
         }
 
-    async def run(self, *steps: Callable[[Conversation], object], empties: bool = False) -> None:
-        """Run the fetcher once: send records before each step and after the last. `empties`: read everything before a step."""
+    async def run(self, *steps: Callable[[Conversation], object], reads_all: bool = False) -> None:
+        """Run the fetcher once: send records before each step and after the last. `reads_all`: everything is read before each step."""
         async with rp.DataFetcher(
             [self.conversation.stream], self.properties, sink=self.sink, restore=self.state
         ) as fetcher:
             running = asyncio.create_task(fetcher.run())
             for step in steps:
                 await self.send()
-                if empties:
+                if reads_all:
                     await self.wait_until_all_is_read(running)
                 await asyncio.to_thread(step, self.conversation)
             await self.send()
@@ -57,7 +57,7 @@ class LiveJob:
         await asyncio.to_thread(self._send)
 
     async def wait_until_all_is_read(self, running: asyncio.Task[Any]) -> None:
-        """Wait; fail when the job ends or the timeout is up."""
+        """Wait; fail when the job ends, or after the timeout."""
         async with asyncio.timeout(TIMEOUT_SECONDS):
             while len(self.sink.records) < sum(map(len, self.sent.values())):
                 assert not running.done(), running

@@ -73,12 +73,12 @@ class FaultInjectedJob:
 
     def suspend_and_replace(self) -> None:
         """Suspend a subtask and start the job again; `wake` resumes the suspended process."""
-        sleeper, *others = self._random.sample(self.subtasks(), len(self.subtasks()))
-        kill(sleeper, signal.SIGSTOP)
+        suspended, *others = self._random.sample(self.subtasks(), len(self.subtasks()))
+        kill(suspended, signal.SIGSTOP)
         for pid in [self.process.pid, *others]:
             kill(pid)
         self.process.wait()
-        self._suspended.append(sleeper)
+        self._suspended.append(suspended)
         self.start()
 
     def drain(self) -> None:
@@ -91,7 +91,7 @@ class FaultInjectedJob:
     # ---------------------------------------------------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Resume the replaced processes and wait until they end: they are fenced off and must exit."""
+        """Resume the replaced processes and wait until they end: they are fenced and must exit."""
         for pid in self._suspended:
             kill(pid, signal.SIGCONT)
         deadline = time.monotonic() + 60

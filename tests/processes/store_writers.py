@@ -11,7 +11,7 @@ WRITES = 10
 
 
 def count(location, job, writers):
-    """Raise a counter, so often, as soon as all writers are there; how often another writer was faster."""
+    """Increase a counter `WRITES` times once all writers are ready; returns how many writes conflicted."""
 
     async def run():
         store, conflicts = conditional_store_of(location, "uri", Properties(), job=job), 0
@@ -36,7 +36,7 @@ def count(location, job, writers):
 
 
 def put(location, job, mine):
-    """Put a few names; which this writer was the first to put."""
+    """Put a few names; returns those that this writer put first."""
 
     async def run():
         store, won = conditional_store_of(location, "uri", Properties(), job=job), []
@@ -55,7 +55,7 @@ def put(location, job, mine):
 
 
 def put_and_delete(location, job, mine):
-    """Writers that delete what others have just made, folders with it; no call fails but by a conflict."""
+    """Put and delete the same name, and with it its folder, as other writers do: calls fail by conflicts only."""
 
     async def run():
         store, lost = conditional_store_of(location, "uri", Properties(), job=job), []

@@ -1,4 +1,4 @@
-"""A certificate for servers of tests."""
+"""Certificates for the servers of tests."""
 
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 
 def self_signed(folder, address="127.0.0.1", days=1):
-    """Files of a certificate that an address signed for itself, and of its key; `days`: how long it is valid, or since when it is not."""
+    """The files of a self-signed certificate for an address and of its key; `days`: how long it is valid, negative: expired."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, address)])
     now = datetime.now(UTC)

@@ -36,7 +36,7 @@ def error(code: str, message: str) -> bytes:
 
 
 def wire_record(data: bytes, sequence: str, key: str | None = "k", arrival: float = 1.5) -> dict[str, Any]:
-    """A record as it stands in JSON."""
+    """A record in the JSON of the service."""
     record: dict[str, Any] = {
         "SequenceNumber": sequence,
         "Data": base64.b64encode(data).decode(),

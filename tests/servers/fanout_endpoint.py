@@ -1,4 +1,4 @@
-"""Fan-out jobs through the real SDK on the embedded endpoint: real sockets, real event frames, hasty time."""
+"""Fan-out jobs through the real SDK on the embedded endpoint: real sockets, real event frames, fast time."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -15,7 +15,7 @@ from servers.fast_time import FastClock
 
 FIRST = "shardId-000000000000"
 ACCESS = {"aws.credentials.provider.basic.accesskeyid": "x", "aws.credentials.provider.basic.secretkey": "y"}
-PATIENT = {"aws.request.timeout": 3_600_000, "flink.shard.subscribetoshard.timeout": 3_600}  # time runs fast here
+LONG_TIMEOUTS = {"aws.request.timeout": 3_600_000, "flink.shard.subscribetoshard.timeout": 3_600}  # time runs fast here
 
 
 class Job:
@@ -27,7 +27,7 @@ class Job:
             "aws.endpoint": endpoint.url,
             "flink.stream.efo.consumername": "app",
             **ACCESS,
-            **PATIENT,
+            **LONG_TIMEOUTS,
             **properties,
         }
         self.factory = FanOutRecordPublisherFactory(

@@ -1,4 +1,4 @@
-"""A loop on which real sockets work and time runs fifty times as fast: the service's 5 s are 0.1 s."""
+"""An event loop with real sockets, on which time runs fifty times as fast: the service's 5 s are 0.1 s."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 SPEED = 50
 LONGEST_SECONDS = 0.005
-"""Between two looks at the clock no more passes than this, real seconds, but for what was slept: the rest is the machine's."""
+"""Between two readings of the clock at most this many real seconds count, besides requested sleep: more means that the machine stalled."""
 EPOCH_MS = 1_700_000_000_000
 
 
-class _HastySelector(selectors.DefaultSelector):
-    """Waits a fiftieth of what it is asked to; counts real seconds, without those in which the machine did not let us run."""
+class _FastSelector(selectors.DefaultSelector):
+    """Waits a fiftieth of the requested time. Counts real seconds, without those in which the machine did not run this process."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,27 +29,27 @@ class _HastySelector(selectors.DefaultSelector):
         self.count(hasty or 0.0)
         return ready
 
-    def count(self, asked: float) -> float:
-        """The seconds so far; since the last reading so many were to be slept."""
+    def count(self, requested: float) -> float:
+        """The counted seconds so far; `requested`: how many of those since the last reading were requested sleep."""
         now = time.monotonic()
-        self._counted += min(now - self._read_at, asked + LONGEST_SECONDS)
+        self._counted += min(now - self._read_at, requested + LONGEST_SECONDS)
         self._read_at = now
         return self._counted
 
 
 class FastLoop(asyncio.SelectorEventLoop):
-    """Real events, hasty timers. A machine that stands still for a second would be a minute of silence: that is not counted."""
+    """Real events, fast timers. A second in which the machine stalls would be almost a minute of silence: it is not counted."""
 
     def __init__(self) -> None:
-        self._hasty = _HastySelector()
-        super().__init__(self._hasty)
+        self._fast = _FastSelector()
+        super().__init__(self._fast)
 
     def time(self) -> float:
-        return self._hasty.count(0.0) * SPEED
+        return self._fast.count(0.0) * SPEED
 
 
 class FastClock:
-    """The Clock port, for the job and for the embedded endpoint; `jump` lets time pass for its holder alone."""
+    """The Clock port, for the job and for the embedded endpoint; `jump` advances the time of this clock alone."""
 
     def __init__(self) -> None:
         self._jumped_ms = 0

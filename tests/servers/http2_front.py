@@ -1,4 +1,4 @@
-"""An HTTP/2 front before the embedded endpoint, as a load balancer would be: hypercorn, and a proxy that hands bytes on as they come."""
+"""An HTTP/2 proxy before the embedded endpoint, as a load balancer would be: hypercorn, and a proxy that forwards bytes as they arrive."""
 
 import asyncio
 import socket
@@ -10,7 +10,7 @@ from hypercorn.config import Config
 
 
 class Front:
-    """The URL, and what the front saw: connections by the client's port, and the streams open on each."""
+    """The URL of the proxy, its connections by the client's port, and the open streams of each."""
 
     def __init__(self, backend, scheme="http"):
         self._backend = backend
@@ -43,7 +43,7 @@ class Front:
             message = await receive()
             body, more = body + message.get("body", b""), message.get("more_body", False)
         gone = asyncio.create_task(receive())
-        answering = asyncio.create_task(self._answer(headers, body, send))
+        answering = asyncio.create_task(self._respond(headers, body, send))
         try:
             await asyncio.wait([gone, answering], return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -51,7 +51,7 @@ class Front:
             answering.cancel()
             await asyncio.gather(gone, answering, return_exceptions=True)
 
-    async def _answer(self, headers, body, send):
+    async def _respond(self, headers, body, send):
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(), auto_decompress=False) as session,
             session.post(self._backend, data=body, headers=headers) as answer,

@@ -1,4 +1,4 @@
-"""An HTTP/2 server on real sockets. It sends headers for every request, and then what the test tells it to send."""
+"""An HTTP/2 server on real sockets. It sends headers for every request, and then what a test sends through it."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -36,10 +36,10 @@ class ServerConnection(asyncio.Protocol):
             elif isinstance(event, StreamReset):
                 self.resets.append((event.stream_id, int(event.error_code)))
             elif isinstance(event, WindowUpdated) and self.server.flood:
-                self.pour(event.stream_id)
+                self.send_all_allowed(event.stream_id)
         self.flush()
 
-    def pour(self, stream_id):
+    def send_all_allowed(self, stream_id):
         """Send all that the windows allow on a stream."""
         while stream_id and stream_id in self.streams and (room := self.h2.local_flow_control_window(stream_id)):
             self.h2.send_data(stream_id, bytes(min(room, self.h2.max_outbound_frame_size)))

@@ -16,7 +16,7 @@ REFERENCE = Path(__file__).parents[2] / "docs/reference/embedded-endpoint.md"
 
 
 class Conversation:
-    """Calls a server about one stream, and keeps the responses in a form in which servers can be compared."""
+    """Calls a server for one stream, and records the responses in a form in which servers can be compared."""
 
     def __init__(self, kinesis: Any, stream: str) -> None:
         self.kinesis = kinesis
@@ -24,7 +24,7 @@ class Conversation:
         self.responses: Responses = {}
 
     def refused(self, step: str, operation: str, **fields: Any) -> None:
-        """Keep the error code of a call."""
+        """Record the error code of a call."""
         try:
             getattr(self.kinesis, operation)(**fields)
             self.responses[step] = "no error"
@@ -34,7 +34,7 @@ class Conversation:
             self.responses[step] = type(error).__name__
 
     def reshard(self, operation: str, **fields: str) -> None:
-        """Split or merge and wait until that is done; servers are ACTIVE again somewhat later than they say."""
+        """Split or merge, and wait until that is done: a stream is ACTIVE again some time after the response."""
         deadline = time.monotonic() + 60
         while True:
             try:
@@ -98,7 +98,7 @@ def open_conversation(kinesis: Any, shard_count: int) -> Iterator[Conversation]:
 
 
 def compare(server: str, mine: Responses, theirs: Responses, known: set[str]) -> None:
-    """Check that the responses agree except for the known steps, which must differ and be on the reference page."""
+    """Check that the responses agree except for the known steps, which must differ and be listed on the reference page."""
     assert mine.keys() == theirs.keys()
     differing = {step: (mine[step], theirs[step]) for step in mine if mine[step] != theirs[step]}
     assert differing.keys() == known, {step: pair for step, pair in differing.items() if step not in known}

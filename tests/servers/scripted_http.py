@@ -28,7 +28,7 @@ class RawServer:
         self._serving.add(asyncio.current_task())
         try:
             with suppress(asyncio.IncompleteReadError, ConnectionError):
-                while await self._answer(reader, writer):
+                while await self._respond(reader, writer):
                     pass
             self.hung_up.set()
         finally:
@@ -39,7 +39,7 @@ class RawServer:
             task.cancel()
         await asyncio.gather(*self._serving, return_exceptions=True)
 
-    async def _answer(self, reader, writer):
+    async def _respond(self, reader, writer):
         head = await reader.readuntil(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
         response = self.responses.pop(0) if self.responses else b""
@@ -92,7 +92,7 @@ async def pool_to(*responses, certificate=None, trusted=None):
 async def until_noticed(pool):
     """Wait until the pool knows that none of its idle connections can be used."""
     async with asyncio.timeout(60):
-        while any(connection.is_usable for _, connection in pool._idle):  # noqa: ASYNC110 - looks from outside
+        while any(connection.is_usable for _, connection in pool._idle):  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.001)
 
 

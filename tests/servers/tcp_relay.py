@@ -31,7 +31,7 @@ class TcpRelay:
             self.cuts += 1
 
     def end_after(self, bytes_each, with_close_notify):
-        """End the next connections after so many bytes of response each: by a TLS close_notify, or by an abort."""
+        """End each of the next connections after this many bytes of response: by a TLS close_notify, or by an abort."""
         self._ends.extend(bytes_each)
         self._with_close_notify = with_close_notify
 
@@ -63,7 +63,7 @@ async def _forward(reader, writer):
 
 
 async def _copy(reader, writer, limit=inf):
-    """Copy up to `limit` bytes; returns whether there were as many."""
+    """Copy up to `limit` bytes; returns whether there were that many."""
     with suppress(ConnectionError):
         while limit and (data := await reader.read(min(limit, 65536))):
             writer.write(data)

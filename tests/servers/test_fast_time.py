@@ -1,4 +1,4 @@
-"""Fast time is made of what was slept and what was done, not of what the machine takes for itself."""
+"""Fast time counts sleep and work, and not the time in which the machine ran something else."""
 
 import asyncio
 import time
@@ -30,8 +30,8 @@ def test_time_in_which_nothing_runs_is_not_counted():
     assert 0 < run_fast(main()) <= LONGEST_SECONDS * SPEED * 1.001
 
 
-@pytest.mark.parametrize(("asked", "counted"), [(1.0, 1 / SPEED + LONGEST_SECONDS), (None, LONGEST_SECONDS)])
-def test_a_sleep_that_lasts_too_long_counts_as_long_as_it_was_asked_for(monkeypatch, asked, counted):
+@pytest.mark.parametrize(("requested", "counted"), [(1.0, 1 / SPEED + LONGEST_SECONDS), (None, LONGEST_SECONDS)])
+def test_a_sleep_that_lasts_too_long_counts_as_long_as_requested(monkeypatch, requested, counted):
     moments = iter([100.0, 100.0, 100.0, 103.0, 103.0])
     loop = FastLoop()
     loop.call_soon_threadsafe(lambda: None)  # something is ready
@@ -39,7 +39,7 @@ def test_a_sleep_that_lasts_too_long_counts_as_long_as_it_was_asked_for(monkeypa
         patched.setattr("servers.fast_time.time", SimpleNamespace(monotonic=lambda: next(moments)))
         loop._hasty.count(0.0)
         before = loop.time()
-        loop._hasty.select(asked)
+        loop._hasty.select(requested)
         after = loop.time()
     loop.close()
 

@@ -1,4 +1,4 @@
-"""CheckingSink: the sink of a soak run. Every record must come once, unchanged, in the order of its key (S1, S2)."""
+"""CheckingSink: the sink of a soak run. Every record must arrive once, unchanged, in the order of its key (S1, S2)."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class DeliveryCheck:
         if data in rows:
             found = rows.index(data)
             kind = "a duplicate or out of order" if found < number else "a gap or out of order"
-            raise AssertionError(f"{where}: key {key} wants {number}, came {found}: {kind}")
-        raise AssertionError(f"{where}: key {key} wants {number}, came an unknown record: {data[:40]!r}")
+            raise AssertionError(f"{where}: key {key} expected {number}, got {found}: {kind}")
+        raise AssertionError(f"{where}: key {key} expected {number}, got an unknown record: {data[:40]!r}")
 
 
 class SinkStalls:
-    """When the sinks of a run stop taking records; each stall happens once, in the first sink that writes."""
+    """When the sinks of a run stop accepting records; each stall happens once, in the first sink that writes."""
 
     def __init__(self, clock: Clock, times: tuple[tuple[float, float], ...]) -> None:
         self._clock = clock
@@ -58,7 +58,7 @@ class SinkStalls:
 
 
 class CheckingSink(Sink):
-    """Checks every record; takes none during a stall."""
+    """Checks every record; accepts none during a stall."""
 
     def __init__(self, delivery: DeliveryCheck, stalls: SinkStalls) -> None:
         self._delivery = delivery

@@ -45,7 +45,7 @@ def registry() -> Registry:
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
-    """What every run of a run has in common."""
+    """What all runs of a job have in common."""
 
     properties: dict[str, Any]
     stream: str
@@ -95,7 +95,7 @@ class RunningJob:
         return snapshots
 
     async def close(self) -> None:
-        """Let go of everything; a crash leaves the consumer as it is."""
+        """Close everything. After a crash the fetchers are not closed: the consumer stays registered."""
         if not self._job_run.crashes:
             await asyncio.gather(*(fetcher.close() for fetcher in self._fetchers))
         for limit_checker in self.limit_checkers:
@@ -131,7 +131,7 @@ def fetcher_over(
     tracker: InProcessTracker | None = None,
     **more: Any,
 ) -> SubtaskFetcher:
-    """A fetcher as plugins/runtime/data_fetcher.py puts it together, with the real client over any transport."""
+    """A fetcher built as in plugins/runtime/data_fetcher.py, with the real client over any transport."""
     client = KinesisClient(given, [stream], transport=transport)
     factory: Any
     if given.value(RECORD_PUBLISHER) == EFO:

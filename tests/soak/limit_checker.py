@@ -22,7 +22,7 @@ class ShardCallTimes:
 
 
 class LimitChecker:
-    """Wraps a transport. Violations are collected for the end, since a raised error would be retried."""
+    """Wraps a transport. Violations are collected and checked at the end: a raised error would be retried."""
 
     def __init__(self, inner: Transport, clock: Clock, tolerance: float = 1e-3) -> None:
         self._inner = inner
@@ -35,9 +35,9 @@ class LimitChecker:
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
         if api == "GetShardIterator":
             since = self._clock.monotonic()
-            answer = await self._inner.call(api, **parameters)
-            self._iterators[answer["ShardIterator"]] = (parameters["ShardId"], since)
-            return answer
+            response = await self._inner.call(api, **parameters)
+            self._iterators[response["ShardIterator"]] = (parameters["ShardId"], since)
+            return response
         if api == "GetRecords":
             return await self._get_records(parameters)
         return await self._inner.call(api, **parameters)
@@ -48,10 +48,10 @@ class LimitChecker:
         self._check_interval("F9 SubscribeToShard after a call", now - times.subscribe_called_at, 1.0)
         self._check_interval("F2 SubscribeToShard after a success", now - times.subscribed_at, 5.0)
         times.subscribe_called_at = now
-        answer = await self._inner.subscribe(api, **parameters)
+        response = await self._inner.subscribe(api, **parameters)
         times.subscribed_at = self._clock.monotonic()
-        answer[RAW_EVENTS] = _ObservedResponse(answer[RAW_EVENTS], self)
-        return answer
+        response[RAW_EVENTS] = _ObservedResponse(response[RAW_EVENTS], self)
+        return response
 
     async def close(self) -> None:
         await self._inner.close()
@@ -65,14 +65,14 @@ class LimitChecker:
             self.violations.append(f"R2 an iterator {now - since:.1f} s old was used")
         times.read_at = now
         try:
-            answer = await self._inner.call("GetRecords", **parameters)
+            response = await self._inner.call("GetRecords", **parameters)
         except ThrottledError:
             times.throttled_at = self._clock.monotonic()
             raise
-        following = answer[READ].NextShardIterator
+        following = response[READ].NextShardIterator
         if following:
             self._iterators[following] = (shard_id, self._clock.monotonic())
-        return answer
+        return response
 
     def unread(self, seconds: float) -> None:
         if seconds > 60 + 1 + self._tolerance:

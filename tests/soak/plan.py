@@ -1,4 +1,4 @@
-"""Plan: everything about one soak run that its seed decides."""
+"""Plan: the parameters of one soak run, all decided by its seed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WITHOUT_WRITES = OPERATIONS_BY_KIND[FaultKind.LOST] - {"PutRecord", "PutRecords"
 
 @dataclass(frozen=True, slots=True)
 class JobRun:
-    """One start of the job: what reads, with how many subtasks, how long, and how it ends."""
+    """One start of the job: its publisher, its subtasks, how long it runs, and how it ends."""
 
     publisher: str
     parallelism: int
@@ -24,13 +24,13 @@ class JobRun:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The stream_changes, the disturbances and the runs of the job."""
+    """The stream, the faults and the runs of the job."""
 
     seed: int
     shards: int
     records: int
     seconds: float
-    """How long records come."""
+    """How long records are produced."""
     reshards: tuple[float, ...]
     """When the stream is resharded, in seconds."""
     rules: tuple[FaultRule, ...]
@@ -43,13 +43,13 @@ class Plan:
     by_arn: bool
     consumer_delay_ms: int
     payload: int
-    """Bytes that a record has at most."""
+    """The largest size of a record, bytes."""
     queue_records: int
-    """Records that a shard's queue takes: few of them make back-pressure."""
+    """How many records a shard's queue may have: a low limit causes back-pressure."""
 
 
 def plan_of(seed: int, publisher: str | None = None) -> Plan:
-    """The plan of a seed: even ones poll, odd ones fan out, unless told otherwise; some change in the middle (P5)."""
+    """The plan of a seed. By default even seeds poll and odd ones use fan-out; some change the publisher between two runs (P5)."""
     rng = Random(seed)
     seconds = rng.choice([15.0, 30.0, 60.0, 120.0])
     first = publisher or (EFO if seed % 2 else POLLING)
@@ -73,7 +73,7 @@ def plan_of(seed: int, publisher: str | None = None) -> Plan:
         job_runs=tuple(job_runs),
         initial_position=rng.choice(["TRIM_HORIZON", "TRIM_HORIZON", "LATEST"]),
         interval_ms=rng.choice([0, 200, 1_000]),
-        # never looking is for one subtask: others hear of children by looking only (S3)
+        # Without discovery only a single subtask works: others find children by listing only (S3).
         discovery_ms=rng.choice(
             [2_000, 10_000, 40_000 if any(job_run.parallelism > 1 for job_run in job_runs) else -1]
         ),
@@ -103,7 +103,7 @@ def _rules(rng: Random, publisher: str) -> tuple[FaultRule, ...]:
 
 
 def _reshards(rng: Random, seconds: float) -> tuple[float, ...]:
-    """Some on their own, some a moment after another: children that are split or merged before everybody has heard of them."""
+    """Some single ones, some soon after another: children are split or merged before every subtask has found them."""
     times: list[float] = []
     for _ in range(rng.choice([0, 1, 2, 3, 5])):
         follows = bool(times) and rng.random() < 0.5

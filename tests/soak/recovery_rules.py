@@ -1,4 +1,4 @@
-"""Every recovery rule, and the patches that remove it (`python -m soak.mutation_testing`)."""
+"""Every recovery rule, and the patches that remove it (`make mutation`)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from .patches import Patches
 
 RULES: dict[str, Callable[[], Patches]] = {
     "R2 expired iterators are renewed": without_polling.expired_iterators_are_renewed,
-    "R2 they are renewed from the read position": without_polling.they_are_renewed_from_the_read_position,
-    "R2 iterators older than four minutes are replace_attribute before use": without_polling.old_iterators_are_replaced_before_use,
+    "R2 iterators are renewed from the read position": without_polling.iterators_are_renewed_from_the_read_position,
+    "R2 iterators older than four minutes are replaced before use": without_polling.old_iterators_are_replaced_before_use,
     "R4 a refused shard is not read for a second": without_polling.a_refused_shard_is_not_read_for_a_second,
     "R1 five calls a second at most": without_polling.reads_keep_five_calls_a_second,
     "R4 failed calls are tried again": without_polling.failed_calls_are_tried_again,
     "F4 a shard that is not found is investigated (polling)": without_polling.a_shard_that_is_not_found_is_investigated,
     "F4 a listing older than the shard is not trusted": without_polling.a_listing_older_than_the_shard_is_not_trusted,
     "P1 polling resumes from the returned position": without_polling.reading_resumes_from_the_returned_position,
-    "F3 throttling is known": without_polling.throttling_is_known,
-    "F3 server errors are known": without_polling.server_errors_are_known,
-    "R4 network errors are known": without_polling.network_errors_are_known,
-    "F3 broken responses and frames are known": without_polling.broken_responses_are_known,
+    "F3 throttling is recognised": without_polling.throttling_is_recognised,
+    "F3 server errors are recognised": without_polling.server_errors_are_recognised,
+    "R4 network errors are recognised": without_polling.network_errors_are_recognised,
+    "F3 broken responses and frames are recognised": without_polling.broken_responses_are_recognised,
     "F3 frames are checked": without_polling.frames_are_checked,
     "F2 a clean end is not the end of the shard": without_fan_out.a_clean_end_is_not_the_end_of_the_shard,
     "P1 subscriptions resume from the returned position": without_fan_out.subscriptions_resume_from_the_returned_position,
@@ -30,17 +30,17 @@ RULES: dict[str, Callable[[], Patches]] = {
     "F3 ResourceInUse is not counted": without_fan_out.in_use_is_not_counted,
     "F2 five seconds between a success and the next call": without_fan_out.five_seconds_lie_between_success_and_call,
     "F9 one second between calls": without_fan_out.one_second_lies_between_calls,
-    "F3 progress renews the budget": without_fan_out.progress_renews_the_budget,
-    "F5 silence has a limit": without_fan_out.silence_has_a_limit,
-    "F5 subscriptions left unread are given back": without_fan_out.unread_subscriptions_are_given_back,
+    "F3 progress resets the retry budget": without_fan_out.progress_resets_the_retry_budget,
+    "F5 a silent subscription is closed": without_fan_out.a_silent_subscription_is_closed,
+    "F5 subscriptions left unread are closed": without_fan_out.unread_subscriptions_are_closed,
     "F4 a consumer that is not found is investigated": without_fan_out.a_lost_consumer_is_investigated,
     "F4 a lost consumer is registered again": without_fan_out.a_lost_consumer_is_registered_again,
-    "F8 a consumer that is being deleted is waited for": without_fan_out.a_consumer_that_is_going_is_waited_for,
+    "F8 a consumer that is being deleted is waited for": without_fan_out.a_consumer_that_is_being_deleted_is_waited_for,
     "F8 a consumer that another registered is shared": without_fan_out.a_consumer_that_somebody_else_registered_is_shared,
     "S3 failed discovery never ends a job": without_fetcher.failed_discovery_never_ends_a_job,
     "S3 ChildShards are used at once": without_fetcher.child_shards_are_used_at_once,
     "S2 parents before children": without_fetcher.parents_come_before_children,
-    "S5 a shard that waits says nothing about its parents": without_fetcher.a_shard_that_waits_says_nothing_about_its_parents,
+    "S5 a waiting shard does not mean that its parents are finished": without_fetcher.a_waiting_shard_does_not_mean_finished_parents,
     "S3 a shard found later is read from its beginning": without_fetcher.found_shards_are_read_from_their_beginning,
     "S3 other subtasks discover children by listing": without_fetcher.other_subtasks_discover_children_by_listing,
     "P3 LATEST is pinned once for the job": without_fetcher.latest_is_pinned_once_for_the_job,

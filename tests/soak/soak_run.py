@@ -1,4 +1,4 @@
-"""SoakRun: a stream that is written to and resharded, a service with faults, and a job that is restarted."""
+"""SoakRun: one run of the soak: a stream that is written to and resharded, a service with faults, and a job that is restarted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .job import STREAM, JobSettings, MakeTransport, RunningJob
 from .plan import JobRun, Plan
 
 COMPLETION_SECONDS = 150.0
-"""Within so many seconds after the last fault every record must have arrived."""
+"""Seconds after the last fault within which every record must have arrived."""
 KEYS = 12
 
 
@@ -58,7 +58,7 @@ class SoakRun:
         random.seed(self._plan.seed)  # the jitter of the library's own backoff
         self._account.faults.start_random(self._plan.rules, self._plan.seed)
         job = await self._start_job(self._plan.job_runs[0], [])
-        await asyncio.sleep(1.1)  # LATEST is cut to a whole second
+        await asyncio.sleep(1.1)  # LATEST is rounded down to a whole second
         stream_changes = asyncio.create_task(self._run_stream())
         try:
             for job_run in self._plan.job_runs[1:]:
@@ -95,7 +95,7 @@ class SoakRun:
         return job
 
     async def _wait_until(self, job: RunningJob, is_done: Callable[[], bool], seconds: float) -> None:
-        """Wait; a stall of the sink makes it longer, a failed job shorter."""
+        """Wait until `is_done`, at most `seconds` without the stalls of the sink. A failed job ends the wait."""
         until = self._clock.monotonic() + seconds
         while not is_done() and not job.has_failed and self._clock.monotonic() < until:
             await asyncio.sleep(0.5)
@@ -125,8 +125,8 @@ class SoakRun:
 
     def _put_records(self, rows: list[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
         body = {"StreamName": STREAM, "Records": [{"Data": data, "PartitionKey": key} for key, data in rows]}
-        answer = msgspec.json.decode(OPERATIONS["PutRecords"](self._account, msgspec.json.encode(body)))
-        return [row for row, result in zip(rows, answer["Records"], strict=True) if "ErrorCode" in result]
+        response = msgspec.json.decode(OPERATIONS["PutRecords"](self._account, msgspec.json.encode(body)))
+        return [row for row, result in zip(rows, response["Records"], strict=True) if "ErrorCode" in result]
 
     async def _reshard(self, at: float) -> None:
         await asyncio.sleep(at)

@@ -1,6 +1,6 @@
-"""Random faults, reshards and restarts: no record lost, none twice, the order of every key kept, the service's limits respected.
+"""Random faults, reshards and restarts: no record is lost or repeated, every key keeps its order, the service's limits are respected.
 
-Counts and, where a seed failed, the command that repeats it are printed: `make faults` shows them.
+`make faults` prints the counts of the applied faults, and the command that repeats a failed seed.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def test_two_dozen_seeds_over_real_sockets():
 @pytest.mark.parametrize(
     "rule",
     [
-        "R2 they are renewed from the read position",
+        "R2 iterators are renewed from the read position",
         "F3 frames are checked",
         "F2 a clean end is not the end of the shard",
-        "F5 silence has a limit",
+        "F5 a silent subscription is closed",
         "F4 a lost consumer is registered again",
         "S2 parents before children",
     ],

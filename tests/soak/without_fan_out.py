@@ -1,4 +1,4 @@
-"""The rules of fan-out, each removed (F2 to F9, P1)."""
+"""Patches that remove rules of fan-out, one each (F2 to F9, P1)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Any
 from recordpublisher.publishers import errors
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.fanout import publisher as fan_out_publisher
-from recordpublisher.publishers.fanout import resubscribe_policy as fan_out_pacing
+from recordpublisher.publishers.fanout import resubscribe_policy
 from recordpublisher.publishers.fanout.open_subscription import OpenSubscription
 from recordpublisher.publishers.fanout.publisher import FanOutRecordPublisher
-from recordpublisher.publishers.fanout.registration import consumer_lifecycle as registration
-from recordpublisher.publishers.fanout.registration import consumer_registrar as registrar
+from recordpublisher.publishers.fanout.registration import consumer_lifecycle, consumer_registrar
 from recordpublisher.publishers.fanout.registration.consumer_lifecycle import ConsumerLifecycle
 from recordpublisher.publishers.fanout.resubscribe_policy import ResourceNotFoundResolver, ResubscribePolicy
 
@@ -48,25 +47,25 @@ def in_use_is_not_counted() -> Patches:
 
 
 def five_seconds_lie_between_success_and_call() -> Patches:
-    return [replace_attribute(fan_out_pacing, "SECONDS_AFTER_SUCCESS", 0.0)]
+    return [replace_attribute(resubscribe_policy, "SECONDS_AFTER_SUCCESS", 0.0)]
 
 
 def one_second_lies_between_calls() -> Patches:
-    return [replace_attribute(fan_out_pacing, "SECONDS_BETWEEN_CALLS", 0.0)]
+    return [replace_attribute(resubscribe_policy, "SECONDS_BETWEEN_CALLS", 0.0)]
 
 
-def progress_renews_the_budget() -> Patches:
+def progress_resets_the_retry_budget() -> Patches:
     return [replace_attribute(ResubscribePolicy, "on_event", nothing)]
 
 
-def silence_has_a_limit() -> Patches:
+def a_silent_subscription_is_closed() -> Patches:
     async def next_event(self: OpenSubscription) -> Any:
         return await anext(self._events, None)
 
     return [replace_attribute(OpenSubscription, "next_event", next_event)]
 
 
-def unread_subscriptions_are_given_back() -> Patches:
+def unread_subscriptions_are_closed() -> Patches:
     return [replace_attribute(OpenSubscription, "_close_unread", nothing)]
 
 
@@ -81,10 +80,10 @@ def a_lost_consumer_is_registered_again() -> Patches:
     async def reregister_if_gone(self: Any, stream: str, lost_arn: str) -> bool:
         return self._arns[stream] != lost_arn
 
-    return [replace_attribute(registrar.ConsumerRegistrar, "reregister_if_gone", reregister_if_gone)]
+    return [replace_attribute(consumer_registrar.ConsumerRegistrar, "reregister_if_gone", reregister_if_gone)]
 
 
-def a_consumer_that_is_going_is_waited_for() -> Patches:
+def a_consumer_that_is_being_deleted_is_waited_for() -> Patches:
     async def ensure_active(self: Any, stream_arn: str, name: str, may_register: Any) -> str:
         described = await self.describe(stream_arn, name)
         if described is None:
@@ -100,4 +99,4 @@ def a_consumer_that_somebody_else_registered_is_shared() -> Patches:
     class OtherError(Exception):
         pass
 
-    return [replace_attribute(registration, "ResourceInUseError", OtherError)]
+    return [replace_attribute(consumer_lifecycle, "ResourceInUseError", OtherError)]

@@ -1,4 +1,4 @@
-"""The rules of many shards and of state, each removed (S2, S3, S5, P3)."""
+"""Patches that remove rules of shards and state, one each (S2, S3, S5, P3)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from recordpublisher.fetcher import startup as opening
-from recordpublisher.fetcher.checkpoints import restore as seeding
+from recordpublisher.fetcher import startup
+from recordpublisher.fetcher.checkpoints import restore
 from recordpublisher.fetcher.shard_lifecycle import ShardLifecycle
 from recordpublisher.fetcher.shards import shard_entry, shard_table
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
@@ -33,7 +33,7 @@ def parents_come_before_children() -> Patches:
     return [replace_attribute(shard_table.ShardTable, "parents_finished", lambda self, shard: True)]
 
 
-def a_shard_that_waits_says_nothing_about_its_parents() -> Patches:
+def a_waiting_shard_does_not_mean_finished_parents() -> Patches:
     confirmed = shard_entry.ShardEntry.snapshot_state.fget
     assert confirmed is not None
     return [
@@ -51,16 +51,19 @@ def other_subtasks_discover_children_by_listing() -> Patches:
 
 
 def latest_is_pinned_once_for_the_job() -> Patches:
-    pinned = opening._pinned_start
+    pinned = startup._pinned_start
 
-    async def anew(restored: Any, parts: Any) -> Any:
+    async def pinned_again(restored: Any, parts: Any) -> Any:
         return await pinned(replace(restored, pinned_ms=None), parts)
 
     def from_now(listed: Any, restored: Any, start: Any) -> Any:
-        states = seeding.initial_states(listed, restored, start)
+        states = restore.initial_states(listed, restored, start)
         return {key: replace(state, start=start) if state.position is None else state for key, state in states.items()}
 
-    return [replace_attribute(opening, "_pinned_start", anew), replace_attribute(opening, "initial_states", from_now)]
+    return [
+        replace_attribute(startup, "_pinned_start", pinned_again),
+        replace_attribute(startup, "initial_states", from_now),
+    ]
 
 
 def found_shards_are_read_from_their_beginning() -> Patches:
@@ -74,4 +77,4 @@ def found_shards_are_read_from_their_beginning() -> Patches:
 
 
 def an_old_listing_is_requested_again_at_the_start() -> Patches:
-    return [replace_attribute(opening, "MAX_LISTINGS", 1)]
+    return [replace_attribute(startup, "MAX_LISTINGS", 1)]

@@ -1,19 +1,17 @@
-"""The rules of polling and of errors, each removed (R1, R2, R4, F3, F4, P1)."""
+"""Patches that remove rules of polling and of errors, one each (R1, R2, R4, F3, F4, P1)."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from recordpublisher.fetcher.checkpoints import restore as seeding
+from recordpublisher.fetcher.checkpoints import restore
 from recordpublisher.fetcher.shards import shard_table
-from recordpublisher.publishers import retry as backoff
-from recordpublisher.publishers.fanout import resubscribe_policy as lost_resource
-from recordpublisher.publishers.kinesis import error_mapping as translation
-from recordpublisher.publishers.kinesis.codec import event_stream as frames
+from recordpublisher.publishers import retry
+from recordpublisher.publishers.fanout import resubscribe_policy
+from recordpublisher.publishers.kinesis import error_mapping
+from recordpublisher.publishers.kinesis.codec import event_stream
 from recordpublisher.publishers.polling import publisher as polling_publisher
-from recordpublisher.publishers.polling import rate_control as polling_pacing
-from recordpublisher.publishers.polling import shard_iterator as missing
-from recordpublisher.publishers.polling import shard_iterator as polling_iterator
+from recordpublisher.publishers.polling import rate_control, shard_iterator
 from recordpublisher.publishers.polling.shard_iterator import ShardIterator
 from recordpublisher.publishers.positions import StartingPosition
 
@@ -27,7 +25,7 @@ def expired_iterators_are_renewed() -> Patches:
     return [replace_attribute(polling_publisher, "ExpiredIteratorError", OtherError)]
 
 
-def they_are_renewed_from_the_read_position() -> Patches:
+def iterators_are_renewed_from_the_read_position() -> Patches:
     at = ShardIterator.get
 
     async def from_the_start(self: ShardIterator, position: StartingPosition) -> str:
@@ -38,33 +36,33 @@ def they_are_renewed_from_the_read_position() -> Patches:
 
 
 def old_iterators_are_replaced_before_use() -> Patches:
-    return [replace_attribute(polling_iterator, "MAX_ITERATOR_AGE_SECONDS", 1e9)]
+    return [replace_attribute(shard_iterator, "MAX_ITERATOR_AGE_SECONDS", 1e9)]
 
 
 def a_refused_shard_is_not_read_for_a_second() -> Patches:
-    return [replace_attribute(polling_pacing, "THROTTLED_SECONDS", 0.0)]
+    return [replace_attribute(rate_control, "THROTTLED_SECONDS", 0.0)]
 
 
 def reads_keep_five_calls_a_second() -> Patches:
     return [
-        replace_attribute(polling_pacing, "MIN_CALL_INTERVAL_SECONDS", 0.0),
+        replace_attribute(rate_control, "MIN_CALL_INTERVAL_SECONDS", 0.0),
         replace_attribute(polling_publisher, "MIN_CALL_INTERVAL_SECONDS", 0.0),
     ]
 
 
 def failed_calls_are_tried_again() -> Patches:
-    return [replace_attribute(backoff.RetryPolicy, "max_retries", property(lambda self: 0, nothing))]
+    return [replace_attribute(retry.RetryPolicy, "max_retries", property(lambda self: 0, nothing))]
 
 
 def a_shard_that_is_not_found_is_investigated() -> Patches:
-    async def believed(listing: Any, shard: Any, error: Exception, policy: Any) -> Exception:
+    async def unchecked(listing: Any, shard: Any, error: Exception, policy: Any) -> Exception:
         return error
 
-    return [replace_attribute(polling_publisher, "explain_not_found", believed)]
+    return [replace_attribute(polling_publisher, "explain_not_found", unchecked)]
 
 
 def a_listing_older_than_the_shard_is_not_trusted() -> Patches:
-    modules = (missing, lost_resource, seeding, shard_table)
+    modules = (shard_iterator, resubscribe_policy, restore, shard_table)
     return [replace_attribute(module, "is_listing_older_than", lambda shard, listed: False) for module in modules]
 
 
@@ -72,25 +70,25 @@ def reading_resumes_from_the_returned_position() -> Patches:
     return [replace_attribute(polling_publisher, "next_position", lambda position, answered: position)]
 
 
-def throttling_is_known() -> Patches:
-    return [replace_attribute(translation, "THROTTLED", set())]
+def throttling_is_recognised() -> Patches:
+    return [replace_attribute(error_mapping, "THROTTLED", set())]
 
 
-def server_errors_are_known() -> Patches:
-    kind_of = translation._kind_of
+def server_errors_are_recognised() -> Patches:
+    kind_of = error_mapping._kind_of
     return [
-        replace_attribute(translation, "TRANSIENT", set()),
-        replace_attribute(translation, "_kind_of", lambda code, status: kind_of(code, 0)),
+        replace_attribute(error_mapping, "TRANSIENT", set()),
+        replace_attribute(error_mapping, "_kind_of", lambda code, status: kind_of(code, 0)),
     ]
 
 
-def network_errors_are_known() -> Patches:
-    return [replace_attribute(translation, "NETWORK", ())]
+def network_errors_are_recognised() -> Patches:
+    return [replace_attribute(error_mapping, "NETWORK", ())]
 
 
-def broken_responses_are_known() -> Patches:
-    return [replace_attribute(translation, "BROKEN", ())]
+def broken_responses_are_recognised() -> Patches:
+    return [replace_attribute(error_mapping, "BROKEN", ())]
 
 
 def frames_are_checked() -> Patches:
-    return [replace_attribute(frames, "_verify_checksum", nothing)]
+    return [replace_attribute(event_stream, "_verify_checksum", nothing)]

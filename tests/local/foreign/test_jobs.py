@@ -37,7 +37,7 @@ async def test_kinesis_local_by_fan_out_whose_responses_the_sdk_cannot_parse(kin
 async def test_ministack_by_fan_out_through_splits_and_a_merge(ministack: Any):
     with open_conversation(ministack, 1) as conversation:
         job = LiveJob(conversation, **{"flink.stream.recordpublisher": "EFO"})
-        await job.run(split(0), split(1, HALF // 2), merge(4, 2), empties=True)
+        await job.run(split(0), split(1, HALF // 2), merge(4, 2), reads_all=True)
         await job.send()
         await job.run()
 

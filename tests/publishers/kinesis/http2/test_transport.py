@@ -87,7 +87,7 @@ async def test_f1_an_unread_subscription_holds_one_window_and_stalls_no_other():
         (peer,) = server.connections
         held, busy = peer.streams
         for stream_id in peer.streams:
-            peer.pour(stream_id)
+            peer.send_all_allowed(stream_id)
         peer.flush()
         for _ in range(200):
             await read._response.readany()
@@ -104,7 +104,7 @@ async def test_unread_bytes_of_a_closed_subscription_are_acknowledged_on_its_con
         subscription = await subscribe(client)
         (peer,) = server.connections
         connection = subscription._response._flow_control
-        peer.pour(peer.streams[0])
+        peer.send_all_allowed(peer.streams[0])
         peer.flush()
         await until(lambda: subscription._response.unacknowledged_bytes == 128 * 1024)
         window = connection._h2._inbound_flow_control_window_manager
