@@ -37,9 +37,9 @@ def test_a_sleep_that_lasts_too_long_counts_as_long_as_requested(monkeypatch, re
     loop.call_soon_threadsafe(lambda: None)  # something is ready
     with monkeypatch.context() as patched:
         patched.setattr("servers.fast_time.time", SimpleNamespace(monotonic=lambda: next(moments)))
-        loop._hasty.count(0.0)
+        loop._fast.count(0.0)
         before = loop.time()
-        loop._hasty.select(requested)
+        loop._fast.select(requested)
         after = loop.time()
     loop.close()
 

@@ -14,9 +14,10 @@ from recordpublisher.local import FaultKind
 from soak import in_memory, over_sockets
 from soak.in_memory import soak
 from soak.mutation_testing import seeds_until_failure
+from soak.recovery_rules import RULES, without
 from soak.sweep import repeat_commands, sweep, table
 
-pytestmark = [pytest.mark.faults, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 IN_MEMORY, OVER_SOCKETS, AT_LEAST = 600, 24, 20
 
 
@@ -25,6 +26,7 @@ def check_outcome(counts: Counter[FaultKind], failed: dict[int, Exception], modu
     assert not failed, "\n".join(repeat_commands(module, failed))
 
 
+@pytest.mark.faults
 @pytest.mark.timeout(600)
 def test_six_hundred_seeds_on_virtual_time():
     counts, failed = sweep(range(IN_MEMORY), in_memory.soak)
@@ -33,12 +35,14 @@ def test_six_hundred_seeds_on_virtual_time():
     assert not rare, f"applied less than {AT_LEAST} times: {rare}"
 
 
+@pytest.mark.faults
 @pytest.mark.timeout(400)
 def test_two_dozen_seeds_over_real_sockets():
     counts, failed = sweep(range(OVER_SOCKETS), over_sockets.soak)
     check_outcome(counts, failed, "soak.over_sockets", OVER_SOCKETS)
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize(
     "rule",
     [
@@ -55,5 +59,12 @@ def test_a_removed_rule_makes_a_seed_fail(rule: str):
     assert seeds_until_failure(rule, 100)
 
 
+@pytest.mark.faults
 def test_a_seed_gives_the_same_run_again():
     assert soak(41) == soak(41)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_patches_of_every_rule_apply(rule: str):
+    with without(rule):
+        pass
