@@ -58,6 +58,25 @@ async def test_a_schema_that_is_missing_is_named_without_a_statement(path):
     )
 
 
+async def test_another_table_under_the_same_job_name_is_refused_and_replaces_nobody(path):
+    first = sink_on(path, **{"flink.sink.sql.table": "a"})
+    await first.open(rp.SinkContext())
+    await first.flush(rp.Checkpoint(STATE))
+
+    with pytest.raises(rp.ConfigurationError) as raised:
+        await sink_on(path, **{"flink.sink.sql.table": "b"}).open(rp.SinkContext())
+    assert str(raised.value).startswith(
+        "property 'flink.sink.sql.table' has the value 'b'; the positions of job 'job' belong to the rows in table 'a'"
+    )
+    assert str(raised.value).endswith("valid: a, or another flink.job.name")
+
+    await first.flush(rp.Checkpoint(STATE))
+    await first.close()
+    assert await sink_on(path, **{"flink.sink.sql.table": "a"}).open(rp.SinkContext()) == [STATE]
+    other_job = sink_on(path, **{"flink.sink.sql.table": "b", "flink.job.name": "other"})
+    assert await other_job.open(rp.SinkContext()) is None
+
+
 async def test_a_start_that_was_replaced_commits_nothing(path):  # S6
     sleeper, successor = sink_on(path), sink_on(path)
     await sleeper.open(rp.SinkContext())

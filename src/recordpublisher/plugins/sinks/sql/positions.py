@@ -9,17 +9,20 @@ from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, String
 
 from recordpublisher.fetcher.sink import State
 from recordpublisher.plugins.stores.sql.postgresql_sessions import end_sessions, lock_table_creation, session_prefix
-from recordpublisher.publishers.errors import FencedError, StateError
+from recordpublisher.publishers.errors import ConfigurationError, FencedError, StateError
+from recordpublisher.publishers.properties.table import JOB_NAME, SQL_TABLE
 
 
 class PositionTable:
     """The rows of one job in a table that many jobs may share. Every method runs inside the caller's transaction.
 
-    `checkpoint` counts the commits of a generation: after a lost connection it shows whether the last one succeeded.
+    `checkpoint` counts the commits of a generation: after a lost connection it shows whether the last one succeeded. A snapshot is stored
+    with the name of the table that has its rows, `target`: for another table it would be a start in the middle.
     """
 
-    def __init__(self, name: str, job: str) -> None:
+    def __init__(self, name: str, job: str, target: str | None = None) -> None:
         self._job = job
+        self._target = target
         self._session = session_prefix(name, job)
         self._metadata = MetaData()
         self._table = Table(
@@ -31,6 +34,7 @@ class PositionTable:
             Column("generation", BigInteger, nullable=False),
             Column("checkpoint", BigInteger, nullable=False),
             Column("snapshot", Text),
+            Column("target", Text),
         )
 
     def open(self, connection: Connection, subtask: int, parallelism: int | None = None) -> int:
@@ -55,13 +59,22 @@ class PositionTable:
         return self._load(connection)
 
     def stored(self, connection: Connection) -> list[State]:
-        """The same for a reader, who creates and locks nothing. Raises: StateError."""
+        """The same for a reader, who creates and locks nothing. Raises: StateError, ConfigurationError for those of another target."""
         return self._load(connection) if inspect(connection).has_table(self._table.name) else []
 
     def _load(self, connection: Connection) -> list[State]:
         table = self._table.c
-        rows = connection.execute(select(table.subtask, table.snapshot).where(self._of_job()).order_by(table.subtask))
-        return [self._decoded(subtask, snapshot) for subtask, snapshot in rows if snapshot is not None]
+        columns = table.subtask, table.snapshot, table.target
+        rows = connection.execute(select(*columns).where(self._of_job()).order_by(table.subtask))
+        stored = [row for row in rows if row.snapshot is not None]
+        for row in stored:
+            self._check_target(row.target)
+        return [self._decoded(row.subtask, row.snapshot) for row in stored]
+
+    def _check_target(self, target: str | None) -> None:
+        if None not in (target, self._target) and target != self._target:
+            reason = f"the positions of job '{self._job}' belong to the rows in table '{target}': another one would begin in the middle"
+            raise ConfigurationError(SQL_TABLE.key, self._target, f"{target}, or another {JOB_NAME.key}", reason=reason)
 
     def last_checkpoint(self, connection: Connection, subtask: int, generation: int) -> int:
         """The number of the generation's last commit; the row stays locked until the transaction ends.
@@ -80,7 +93,7 @@ class PositionTable:
 
     def keep(self, connection: Connection, subtask: int, checkpoint: int, state: State) -> None:
         """Store a snapshot in the row that `last_checkpoint` has locked."""
-        entry = {"checkpoint": checkpoint, "snapshot": json.dumps(state)}
+        entry = {"checkpoint": checkpoint, "snapshot": json.dumps(state), "target": self._target}
         connection.execute(self._table.update().where(self._row(subtask)).values(entry))
         self._forget_other_parallelisms(connection, subtask)
 

@@ -40,7 +40,7 @@ class SqlSink(Sink):
             raise ConfigurationError(JOB_NAME.key, None, JOB_NAME.valid, reason=reason)
         self._table_name = properties.value(SQL_TABLE)
         self._limit = properties.value(SQL_BUFFER)
-        self._positions = PositionTable(POSITIONS, job)
+        self._positions = PositionTable(POSITIONS, job, self._table_name)
         self._database = Database(uri, SQL_URI.key, properties)
         self._context = SinkContext()
         self._generation = 0
@@ -91,6 +91,7 @@ class SqlSink(Sink):
         await self._database.close()
 
     def _open(self, connection: Connection) -> list[State]:
+        self._positions.stored(connection)  # those of another table are refused before a running job is replaced
         self._generation = self._positions.open(connection, self._context.subtask, self._context.parallelism)
         self._target = TargetTable(connection, self._table_name)
         return self._positions.load(connection)
