@@ -79,6 +79,10 @@ async def test_with_an_unknown_retention_the_oldest_record_decides(unknown):
     assert await Service(unknown, OldestRecord("5", NOW_MS - 30 * HOUR_MS)).gap(30) is Gap.NONE
 
 
+async def test_with_an_unknown_retention_nothing_younger_than_a_day_is_lost():
+    assert await Service(None).gap(23.5) is Gap.NONE
+
+
 async def test_with_an_unknown_retention_a_reader_far_behind_asks_every_five_minutes():
     service = Service(None, OldestRecord("5", NOW_MS - 90 * HOUR_MS))
     for _ in range(10):

@@ -89,13 +89,18 @@ class RetentionGaps:
         return self._suspension.lost_seconds - entry.progress.lost_seconds
 
     async def _was_read_before_suspension(self, entry: ShardEntry, batch: RecordBatch) -> bool:
+        """Whether the batch may have waited in this process while that was suspended: all its records arrived before, and they would be
+        gone by now if the retention is known."""
         if self._lost_seconds(entry) < GAP_SECONDS:
             return False
         if not batch.records:
             return True
         assert self._check is not None
-        oldest_ms = await self._check.oldest_retained_ms(entry.shard.stream)
-        return oldest_ms is not None and to_millis(batch.records[0].arrival) < oldest_ms
+        first_ms, oldest_ms = (
+            to_millis(batch.records[0].arrival),
+            await self._check.oldest_retained_ms(entry.shard.stream),
+        )
+        return first_ms < (self.read_ms(entry) if oldest_ms is None else oldest_ms)
 
     def _on_lost(self, entry: ShardEntry) -> None:
         error = DataLossError(

@@ -105,6 +105,8 @@ class RetentionCheck:
         now_ms, oldest_ms = self._clock.now_ms(), await self.oldest_retained_ms(stream)
         if oldest_ms is not None:
             return seen_ms >= oldest_ms + DATE_STEP_MS
+        if seen_ms >= now_ms - SHORTEST_RETENTION_MS:
+            return True
         seen = self._still_there.get(stream)  # with an unknown retention: a record that old was there a moment ago
         known_ms = seen.as_of(now_ms) if seen is not None and seen.is_fresh(now_ms) else None
         return known_ms is not None and seen_ms >= known_ms
