@@ -53,7 +53,7 @@ def lag_check(
     given = [part for key, value in pairs.items() for part in ("-p", f"{key}={value}")]
     command = ["lag", stream, "--state", str(state), "--check", "--grace", str(LAG_GRACE_SECONDS), *given]
     done = subprocess.run(
-        [sys.executable, "-m", "recordpublisher", *command], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-m", "recordpublisher", *command], capture_output=True, text=True, timeout=200, check=False
     )
     return done.returncode, done.stderr.strip().removeprefix("recordpublisher: ")
 

@@ -53,6 +53,11 @@ def test_importing_the_package_imports_nothing_heavy():
     assert modules_after("import recordpublisher") & HEAVY == set()
 
 
+@pytest.mark.parametrize("module", ["recordpublisher.cli.app", "recordpublisher.publishers.kinesis.ports"])
+def test_the_commands_and_the_ports_start_without_the_aws_sdk(module):
+    assert modules_after(f"import {module}") & HEAVY <= {"typer", "pluggy"}
+
+
 def test_loading_the_registry_leaves_the_built_ins_unimported():
     loaded = modules_after("from recordpublisher.plugins.host.manager import load_registry; load_registry()")
 

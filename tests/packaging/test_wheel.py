@@ -72,9 +72,12 @@ def test_every_folder_is_a_package_that_says_what_is_inside():
 
 
 def test_the_links_at_the_top_lead_into_the_package():
-    assert {link: (ROOT / link).resolve() for link in LINKS} == {
-        link: SOURCES / "recordpublisher" / link for link in LINKS
-    }
+    assert {link: link_target(ROOT / link) for link in LINKS} == {link: f"src/recordpublisher/{link}" for link in LINKS}
+
+
+def link_target(link):
+    """Git without symbolic links checks a link out as a text file with its target."""
+    return str(link.readlink()) if link.is_symlink() else link.read_text(encoding="utf-8")
 
 
 def test_nothing_generic_lands_on_the_top_level(names):

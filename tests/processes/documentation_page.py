@@ -87,7 +87,7 @@ def matches(expected: str, shown: str) -> bool:
 
 def run(line: list[str], folder: Path, site: Path | None = None) -> str:
     done = subprocess.run(
-        line, cwd=folder, env=process_environment(site), capture_output=True, text=True, timeout=60, check=False
+        line, cwd=folder, env=process_environment(site), capture_output=True, text=True, timeout=200, check=False
     )
     assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
     return done.stdout + done.stderr

@@ -148,8 +148,9 @@ def test_a_snapshot_at_every_step_restores_exactly(parallelism, family, given): 
     assert any('"subSequenceNumber"' in json.dumps(step.snapshots) for step in steps) == (family.aggregate > 1)
 
     for number, step in enumerate(steps):
-        late = (1 + number % 3, LONG_AFTER)
-        for scale, at in ((1, step.at), (2, step.at), (3, step.at), late):
+        scales = (1, 2, 3) if family.aggregate == 1 else (1 + number % 3,)  # aggregates make three times the steps
+        late = (1 + (number + 1) % 3, LONG_AFTER)
+        for scale, at in (*((scale, step.at) for scale in scales), late):
             job = run_virtual(restored(step, at, family, scale, **given))
             assert sorted(job.rows) == sorted(family.rows)
 

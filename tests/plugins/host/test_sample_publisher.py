@@ -68,7 +68,7 @@ print(sorted((record.shard_id, record.sequence_number, record.data) for record i
 def test_consume_reads_through_it(site, folder):
     script = [sys.executable, "-c", READ_ALL, str(folder)]
     environment = process_environment(site, PYTHONWARNINGS="error")
-    done = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=200, check=False)
 
     assert done.stderr == ""
     lines = [("a.txt", "1", b"one"), ("a.txt", "2", b"two"), ("a.txt", "3", b"three"), ("b.txt", "1", b"four")]
@@ -88,7 +88,7 @@ lines.LinesPublisher._read = slowly
 def test_stop_at_tip_waits_for_a_slow_disk(site, folder):
     script = [sys.executable, "-c", READ_SLOWLY + READ_ALL, str(folder)]
     done = subprocess.run(
-        script, env=process_environment(site), capture_output=True, text=True, timeout=60, check=False
+        script, env=process_environment(site), capture_output=True, text=True, timeout=200, check=False
     )
 
     assert len(ast.literal_eval(done.stdout)) == 4

@@ -9,8 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.plugins.spark import options as spark_options  # noqa: F401 - declares properties
-from recordpublisher.plugins.spark.writer import write_options as spark_writing_options  # noqa: F401 - declares properties
 from recordpublisher.publishers.errors import PluginError
 from recordpublisher.publishers.properties import table as property_table  # noqa: F401 - declares properties
 from recordpublisher.publishers.properties.properties import Property, declared_properties
@@ -34,6 +32,9 @@ def properties(
 
 def _import_declarations() -> None:
     """Classes declare their properties when they are imported; one whose extra is missing is skipped."""
+    from recordpublisher.plugins.spark import options  # noqa: F401
+    from recordpublisher.plugins.spark.writer import write_options  # noqa: F401
+
     for table in load_registry().tables().values():
         for name in table.names():
             with contextlib.suppress(PluginError):

@@ -1,16 +1,32 @@
 """Calls to Amazon Kinesis: the only package here that knows the AWS SDK. Start at `client.py` and `ports.py`.
 
-Public: what a publisher of another AWS service needs too: credentials, endpoints, retries and error translation.
+Public: what a publisher of another AWS service needs too: credentials, endpoints, retries and error translation. What brings the AWS SDK
+(over a second of CPU time) is imported when its name is first used, so that `ports.py` and other light modules here stay cheap to import.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from ..properties.table import LIST_SHARDS_RETRIES
 from ..retry import call_with_retries
-from .client import KinesisClient
-from .credentials import session_with_credentials
-from .endpoint import endpoint_of, region_of
-from .error_mapping import translate_errors
 from .ports import ReadResponse, RecordDistribution
 from .run_sync import run_sync
+
+if TYPE_CHECKING:
+    from .client import KinesisClient
+    from .credentials import session_with_credentials
+    from .endpoint import endpoint_of, region_of
+    from .error_mapping import translate_errors
+
+_LAZY = {
+    "KinesisClient": ".client",
+    "endpoint_of": ".endpoint",
+    "region_of": ".endpoint",
+    "session_with_credentials": ".credentials",
+    "translate_errors": ".error_mapping",
+}
 
 __all__ = [
     "LIST_SHARDS_RETRIES",
@@ -24,3 +40,9 @@ __all__ = [
     "session_with_credentials",
     "translate_errors",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_LAZY[name], __name__), name)
