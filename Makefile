@@ -50,7 +50,7 @@ outage-pictures: $(STAMP)  ## replays the outage and draws the pictures of docs/
 	PYTHONPATH=tests $(BIN)/python -m outage.replay --rule ours --pictures docs/images
 
 faults: $(STAMP)  ## random faults, reshards and restarts: 600 seeds in memory, 24 over sockets; prints the faults (three minutes)
-	$(BIN)/pytest -m faults -s tests/soak
+	$(BIN)/pytest -m faults -s tests/soak tests/fetcher/pipeline
 
 hostile: $(STAMP)  ## a million hostile records, each read, skipped or a dead letter: RECORDS=1000000 (half an hour)
 	$(BIN)/pytest -q -s -m hostile tests/hostile

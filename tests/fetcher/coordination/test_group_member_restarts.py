@@ -116,6 +116,24 @@ def test_a_replaced_start_continues_when_the_other_process_is_gone():
     assert not subtask.member.is_replaced
 
 
+def test_last_requests_of_a_predecessor_that_are_handled_after_the_join_replace_nobody():  # the tracker was suspended
+    subtask = MemberHarness()
+    request = subtask.reports(5)
+    subtask.receives(request.request_number, 3)  # joined: it has a generation
+    request = subtask.reports(6, after=1_000)
+    subtask.receives(
+        request.request_number,
+        None,
+        rejection="STALE_REQUEST",
+        last_accepted=9_000_000,
+        joined_ms_ago=1_000,
+        is_gone=True,
+    )
+
+    assert subtask.reports(6).request_number > 9_000_000
+    assert not subtask.member.is_replaced
+
+
 def test_a_process_suspended_since_its_start_does_not_displace_its_replacement():
     subtask = MemberHarness()
     subtask.reports(5)

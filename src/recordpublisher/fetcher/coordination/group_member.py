@@ -148,12 +148,13 @@ class GroupMember:
         if rejection == "STALE_REQUEST":
             if self._requests.is_overtaken(response.last_accepted):
                 return
-            # Another process of this subtask has sent a higher number. If it joined before we started, or is gone, its clock was ahead of
-            # ours: we continue from its number. Otherwise it is our replacement, and we must not report while it runs.
-            if self._generation or not (response.is_gone or self._is_predecessor(response, now)):
-                self.is_replaced = True
-            else:
+            # Another process of this subtask has sent a higher number. If it is gone, or joined before we started, its clock was ahead of
+            # ours: we continue from its number. (Its last requests may be handled after our first, so we may have a generation already.)
+            # Otherwise it is our replacement, and we must not report while it runs.
+            if response.is_gone or (not self._generation and self._is_predecessor(response, now)):
                 self._requests.continue_after(response.last_accepted)
+            else:
+                self.is_replaced = True
         elif rejection == "STALE_GENERATION" and response.generation > self._generation:
             self._follow(response)
             self._requests.must_resend = True
