@@ -92,6 +92,24 @@ async def test_with_an_unknown_retention_a_reader_far_behind_asks_every_five_min
     assert service.calls.count("oldest") == 2
 
 
+async def test_a_reader_that_is_past_retention_and_lost_nothing_is_checked_every_ten_seconds():
+    service = Service(24, OldestRecord("5", NOW_MS - 90 * HOUR_MS))
+    for _ in range(24):
+        assert await service.gap(80) is Gap.NONE
+        service.clock.seconds += 1
+
+    assert service.calls.count("oldest") == 3
+
+
+async def test_a_retention_that_cannot_be_read_is_requested_again_after_five_minutes():
+    service = Service(RetriesExhaustedError("no"), OldestRecord("5", NOW_MS - 90 * HOUR_MS))
+    for _ in range(10):
+        await service.gap(80)
+        service.clock.seconds += 60
+
+    assert service.calls.count("retention") == 2
+
+
 async def test_the_retention_is_asked_again_after_five_minutes_since_it_can_be_changed():
     service = Service(168)
     await service.gap(30)

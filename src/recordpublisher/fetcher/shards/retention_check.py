@@ -22,6 +22,8 @@ CLOCK_ERROR_MS = 3_600_000
 """How far this machine's clock may differ from the service's before a gap is overlooked."""
 ANSWER_SECONDS = 300.0
 """How long an answer about a stream's retention is used: it can be changed."""
+STILL_THERE_SECONDS = 10.0
+"""How long the sight of a record that is older than the stream's retention is used: the service may drop it at any time."""
 PARALLEL_CHECKS = 8
 DATE_STEP_MS = 1_000
 """The service's time is cut to whole seconds."""
@@ -44,7 +46,7 @@ def may_have_gap(seen_ms: int | None, now_ms: int) -> bool:
 
 
 class RetentionCheck:
-    """Owns what the service last said about the retention of each stream.
+    """Owns what the service last said about the retention of each stream and the oldest record of each shard that lags.
 
     `oldest_retained` returns the arrival time (epoch ms) before which a stream has dropped its records, None if not known;
     `oldest_record` the oldest record of a shard, None if the source does not tell; `order_of` sorts sequence numbers.
@@ -71,10 +73,11 @@ class RetentionCheck:
         answer = self._retained.get(stream)
         if answer is None or not answer.is_fresh(now_ms):
             try:
-                answer = self._retained[stream] = _Answer(await self._oldest_retained(stream), now_ms)
+                answer = _Answer(await self._oldest_retained(stream), now_ms)
             except RecordPublisherError as error:
                 log.warning("the retention of %s cannot be read: %s", stream, error)
-                return None
+                answer = _Answer(None, now_ms)
+            self._retained[stream] = answer
         return answer.as_of(now_ms)
 
     async def gap_after(self, shard: Shard, position: SequenceNumber | None, seen_ms: int) -> Gap:
@@ -84,7 +87,7 @@ class RetentionCheck:
         A shard without records tells nothing: records may have come and gone.
         """
         async with self._slots:
-            if await self._is_retained(shard.stream, seen_ms):
+            if await self._is_retained(shard, seen_ms):
                 return Gap.NONE
             try:
                 oldest = await self._oldest_record(shard)
@@ -96,19 +99,20 @@ class RetentionCheck:
         if oldest.sequence is None:
             return Gap.NOT_CHECKED
         if position is not None and self._order_of(oldest.sequence) <= self._order_of(position.sequence):
-            self._still_there[shard.stream] = _Answer(oldest.arrival_ms, self._clock.now_ms())
+            self._still_there[shard.key] = _Answer(oldest.arrival_ms, self._clock.now_ms())
             return Gap.NONE
         return Gap.LOST
 
-    async def _is_retained(self, stream: str, seen_ms: int) -> bool:
+    async def _is_retained(self, shard: Shard, seen_ms: int) -> bool:
         """Whether everything that arrived from `seen_ms` on is still there, as far as is known."""
-        now_ms, oldest_ms = self._clock.now_ms(), await self.oldest_retained_ms(stream)
-        if oldest_ms is not None:
-            return seen_ms >= oldest_ms + DATE_STEP_MS
-        if seen_ms >= now_ms - SHORTEST_RETENTION_MS:
+        now_ms, oldest_ms = self._clock.now_ms(), await self.oldest_retained_ms(shard.stream)
+        sure_ms = now_ms - SHORTEST_RETENTION_MS if oldest_ms is None else oldest_ms + DATE_STEP_MS
+        if seen_ms >= sure_ms:
             return True
-        seen = self._still_there.get(stream)  # with an unknown retention: a record that old was there a moment ago
-        known_ms = seen.as_of(now_ms) if seen is not None and seen.is_fresh(now_ms) else None
+        # a record that old was there a moment ago: a reader that races against the end of retention is not slowed by a call for each read
+        seconds = ANSWER_SECONDS if oldest_ms is None else STILL_THERE_SECONDS
+        seen = self._still_there.get(shard.key)
+        known_ms = seen.as_of(now_ms) if seen is not None and seen.is_fresh(now_ms, seconds) else None
         return known_ms is not None and seen_ms >= known_ms
 
 
@@ -119,8 +123,8 @@ class _Answer:
         self._value_ms = value_ms
         self._at_ms = at_ms
 
-    def is_fresh(self, now_ms: int) -> bool:
-        return 0 <= now_ms - self._at_ms < ANSWER_SECONDS * 1000
+    def is_fresh(self, now_ms: int, seconds: float = ANSWER_SECONDS) -> bool:
+        return 0 <= now_ms - self._at_ms < seconds * 1000
 
     def as_of(self, now_ms: int) -> int | None:
         return None if self._value_ms is None else self._value_ms + now_ms - self._at_ms
