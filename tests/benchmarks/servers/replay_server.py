@@ -1,10 +1,10 @@
 """A server process that responds with records encoded in advance, so that it is never the bottleneck.
 
 SHARDS RECORDS EVENT SIZE [PARTS [SMALL [CERTIFICATE KEY]]]; prints its port. Every shard of the one stream `replay` is closed and holds
-the same RECORDS records of SIZE random bytes, a millisecond of arrival apart. GetRecords keeps to its Limit, an iterator says where a read
-begins and where the shard ends; SubscribeToShard sends everything, EVENT records in each event. With PARTS each record is a KPL aggregate
-of so many sub-records of SIZE bytes. With SMALL every shard but the first one holds so many records only. With the files of a certificate
-and its key it speaks TLS, as the service does.
+the same RECORDS records of SIZE random bytes, a millisecond of arrival apart, from an hour ago. GetRecords keeps to its Limit, an
+iterator says where a read begins and where the shard ends; SubscribeToShard sends everything, EVENT records in each event. With PARTS
+each record is a KPL aggregate of so many sub-records of SIZE bytes. With SMALL every shard but the first one holds so many records only.
+With the files of a certificate and its key it speaks TLS, as the service does.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ import json
 import random
 import ssl
 import sys
+import time
 from contextlib import suppress
 from functools import cache
 from itertools import count, islice
@@ -27,6 +28,7 @@ SHARDS, RECORDS, EVENT, SIZE, PARTS, SMALL = (int(argument) for argument in [*sy
 CERTIFICATE = sys.argv[7:9]
 FIRST_SHARD = f"shardId-{0:012}"
 FIRST_SEQUENCE = 49600000000000000000000000000000000000000000000000000000
+FIRST_ARRIVAL = int(time.time()) - 3600 + 0.123  # within retention
 EVENT_HEADERS = {":message-type": "event", ":event-type": "SubscribeToShardEvent", ":content-type": "application/json"}
 
 
@@ -51,7 +53,7 @@ def wire_records():
         yield json.dumps(
             {
                 "SequenceNumber": str(FIRST_SEQUENCE + n),
-                "ApproximateArrivalTimestamp": 1700000000.123 + n / 1000,
+                "ApproximateArrivalTimestamp": FIRST_ARRIVAL + n / 1000,
                 "Data": base64.b64encode(data).decode(),
                 "PartitionKey": f"key-{n % 997}",
             }
