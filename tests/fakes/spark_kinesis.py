@@ -14,7 +14,7 @@ from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.plugins.spark.source.batch_offset import BatchOffset
 from recordpublisher.plugins.spark.source.batch_planner import BatchPlanner
 from recordpublisher.plugins.spark.source.read_task import TaskPlan, TaskRead
-from recordpublisher.plugins.stores.claim_store import ClaimStore
+from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
@@ -26,7 +26,7 @@ NOW = 1_800_000_000_000
 ARRIVED = NOW - 1_000_000
 
 
-class MemoryClaims(ClaimStore):
+class MemoryClaims(ReadClaimStore):
     """Claims in a dict, without an event loop."""
 
     def __init__(self, markers: Iterable[tuple[str, str]] = ()) -> None:
@@ -200,7 +200,7 @@ class SimulatedQuery:
     """Runs batches as Spark would: plan, log the offset, read every task, commit the one before."""
 
     kinesis: SimulatedKinesis
-    store: ClaimStore
+    store: ReadClaimStore
     options: SparkOptions
     log: list[dict[str, object]] = field(default_factory=list)
     rows: dict[int, list[tuple[str, str, int]]] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shard_metrics import ShardMetrics
-from recordpublisher.publishers.shard_tip import OldestRecord, TipDistance
+from recordpublisher.publishers.shard_probe import OldestRecord, TipDistance
 from recordpublisher.publishers.shards import Shard
 
 from .alarms import AlarmListener

@@ -5,7 +5,7 @@ import pytest
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.lag.shard_lag import ShardProbe, is_overdue, lag_of, lost_shard_lag
 from recordpublisher.publishers.positions import SequenceNumber
-from recordpublisher.publishers.shard_tip import TipDistance
+from recordpublisher.publishers.shard_probe import TipDistance
 
 from fakes.shard_entries import START, shard
 

@@ -10,7 +10,7 @@ from recordpublisher.publishers.kinesis.ports import ReadResponse
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import UserRecord
-from recordpublisher.publishers.shard_tip import OldestRecord
+from recordpublisher.publishers.shard_probe import OldestRecord
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, run_virtual
 

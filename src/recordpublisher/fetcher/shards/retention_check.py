@@ -11,7 +11,7 @@ from typing import Any
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.positions import SequenceNumber
-from recordpublisher.publishers.shard_tip import OldestRecord
+from recordpublisher.publishers.shard_probe import OldestRecord
 from recordpublisher.publishers.shards import Shard
 
 log = logging.getLogger("recordpublisher.fetcher")

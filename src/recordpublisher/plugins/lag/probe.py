@@ -14,7 +14,7 @@ from recordpublisher.publishers.kinesis.ports import ListingPort, PollingPort
 from recordpublisher.publishers.polling.rate_control import retry_pause_seconds
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
-from recordpublisher.publishers.shard_tip import TipDistance, measure_tip_distance
+from recordpublisher.publishers.shard_probe import TipDistance, measure_tip_distance
 from recordpublisher.publishers.shards import Shard
 
 from .shard_lag import ShardLag, ShardProbe, is_overdue, lag_of, lost_shard_lag

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.publishers.shard_tip import TipDistance
+from recordpublisher.publishers.shard_probe import TipDistance
 from recordpublisher.publishers.shards import Shard
 
 

@@ -25,7 +25,7 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import ENDPOINT, LIST_SHARDS_RETRIES, REGION
 from recordpublisher.publishers.retry import call_with_retries
-from recordpublisher.publishers.shard_tip import OldestRecord, TipDistance, measure_tip_distance, read_oldest_record
+from recordpublisher.publishers.shard_probe import OldestRecord, TipDistance, measure_tip_distance, read_oldest_record
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.stream_arns import stream_name
 

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from recordpublisher.publishers.errors import ConfigurationError
 
-from ..stores.by_location import claim_store_of
+from ..stores.by_location import read_claim_store_of
 from .arrow_rows import SPARK_SCHEMA
 from .continuous.stream_reader import ContinuousStreamReader
 from .options import SparkOptions
@@ -128,13 +128,13 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
     def read(self, partition: KinesisPartition) -> Iterator[Any]:
         """The rows of one task, as Arrow batches."""
         plan = partition.plan
-        store = claim_store_of(self._options.metadata_location, self._options.properties)
+        store = read_claim_store_of(self._options.metadata_location, self._options.properties)
         return TaskRead(plan, store, shard_reader(self._options, plan.consumer_arns)).rows()
 
     def _planning(self) -> BatchPlanner:
         if self._planner is None:
             log_to_stderr()
-            store = claim_store_of(self._options.metadata_location, self._options.properties)
+            store = read_claim_store_of(self._options.metadata_location, self._options.properties)
             store.write_marker("location-check", "driver")  # fails here when the location cannot hold claims
             self._planner = BatchPlanner(self._options, KinesisService(self._options), store)
         return self._planner

@@ -19,7 +19,7 @@ from recordpublisher.publishers.properties.properties import (
 )
 from recordpublisher.publishers.properties.property_types import choice, integer, optional_integer, text
 
-from ..stores.by_location import claim_store_of, write_once_store_of
+from ..stores.by_location import read_claim_store_of, write_once_store_of
 from .continuous_options import CONTINUOUS_PROPERTIES, ContinuousSettings
 
 _GROUP = "Spark"
@@ -234,7 +234,7 @@ def _metadata_location(properties: Properties) -> str:
     if location is None:
         raise ConfigurationError("metadataLocation", None, valid)
     if is_batch:  # fails here for a wrong location, before anything runs
-        claim_store_of(location, properties)
+        read_claim_store_of(location, properties)
     elif location.startswith("dynamodb:"):
         reason = "DynamoDB can hold the claims of mode BATCH only"
         raise ConfigurationError("metadataLocation", location, "a folder or s3://bucket/prefix", reason=reason)

@@ -7,10 +7,10 @@ from urllib.parse import unquote, urlsplit
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties, mask_passwords
 
-from .claim_store import KEY as CLAIMS_KEY
-from .claim_store import ClaimStore
 from .conditional_store import ConditionalStore
 from .folder import FolderStore
+from .read_claim_store import KEY as CLAIMS_KEY
+from .read_claim_store import ReadClaimStore
 from .write_once_store import WriteOnceStore
 
 _BACK_ENDS = {"": "FILE", "file": "FILE", "s3": "S3", "dynamodb": "DYNAMODB"}
@@ -55,7 +55,7 @@ def conditional_store_of(
     return FolderStore(unquote(urlsplit(location).path) if location.startswith("file:") else location)
 
 
-def claim_store_of(location: str, properties: Properties) -> ClaimStore:
+def read_claim_store_of(location: str, properties: Properties) -> ReadClaimStore:
     """The claim store at a location. Raises: ConfigurationError."""
 
     def open_store() -> ConditionalStore:
@@ -63,8 +63,8 @@ def claim_store_of(location: str, properties: Properties) -> ClaimStore:
 
     store = open_store()  # a wrong location fails here
     if isinstance(store, FolderStore):
-        return ClaimStore(lambda: FolderStore(store.place, in_thread=False), needs_loop=False)
-    return ClaimStore(open_store)
+        return ReadClaimStore(lambda: FolderStore(store.place, in_thread=False), needs_loop=False)
+    return ReadClaimStore(open_store)
 
 
 def write_once_store_of(location: str, key: str, properties: Properties) -> WriteOnceStore:

@@ -11,8 +11,8 @@ from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.spark.source.batch_offset import ShardOffset
 from recordpublisher.plugins.spark.source.read_claim import ReadClaim
 from recordpublisher.plugins.spark.source.read_task import TaskPlan, TaskRead
-from recordpublisher.plugins.stores.by_location import claim_store_of
-from recordpublisher.plugins.stores.claim_store import BatchId
+from recordpublisher.plugins.stores.by_location import read_claim_store_of
+from recordpublisher.plugins.stores.read_claim_store import BatchId
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError, StateError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
@@ -129,7 +129,7 @@ def test_a_claim_of_the_previous_version_is_refused_with_advice(kinesis):
 
 
 def test_a_task_with_another_store_than_the_driver_is_an_error(kinesis, tmp_path):
-    store = claim_store_of(str(tmp_path), Properties())
+    store = read_claim_store_of(str(tmp_path), Properties())
     with pytest.raises(ConfigurationError, match="metadataLocation"):
         TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock).rows()
     assert kinesis.reads == []

@@ -17,7 +17,7 @@ from recordpublisher.publishers.properties.properties import Properties, Propert
 from recordpublisher.publishers.properties.table import FILE_BUFFER
 from recordpublisher.publishers.records import RecordBatch
 
-from ..commit_guard import CommitGuard
+from ..failed_commit_guard import FailedCommitGuard
 from .output_folder import OutputFolder, stored_states
 
 Rejected = list[tuple[RecordBatch, str]]
@@ -55,7 +55,7 @@ class FileSink(Sink):
         self._context = SinkContext()
         self._waiting: list[WaitingBatch] = []
         self._waiting_bytes = 0
-        self._guard = CommitGuard()
+        self._guard = FailedCommitGuard()
 
     def prepare(self, batch: RecordBatch) -> Any:
         """On the event loop: the form in which a batch waits for the checkpoint; the batch itself unless another form is smaller."""
@@ -68,7 +68,7 @@ class FileSink(Sink):
     async def open(self, context: SinkContext) -> Sequence[State] | None:
         """Open the folder; returns the positions of all subtasks. Raises: ConfigurationError, StateError."""
         self._context = context
-        self._waiting, self._waiting_bytes, self._guard = [], 0, CommitGuard()
+        self._waiting, self._waiting_bytes, self._guard = [], 0, FailedCommitGuard()
         try:
             return await asyncio.to_thread(self._open) or None
         except OSError as error:

@@ -14,7 +14,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import JOB_NAME, SQL_BUFFER, SQL_TABLE, SQL_URI
 from recordpublisher.publishers.records import RecordBatch
 
-from ..commit_guard import CommitGuard
+from ..failed_commit_guard import FailedCommitGuard
 from .positions import PositionTable
 from .rows import Row
 from .target_table import RejectedRowsError, TargetTable
@@ -47,7 +47,7 @@ class SqlSink(Sink):
         self._checkpoints = 0
         self._waiting: list[RecordBatch] = []
         self._waiting_bytes = 0
-        self._guard = CommitGuard()
+        self._guard = FailedCommitGuard()
 
     async def open(self, context: SinkContext) -> Sequence[State] | None:
         """Take the next generation; returns the positions of all subtasks.
@@ -55,7 +55,7 @@ class SqlSink(Sink):
         Raises: ConfigurationError, RetriesExhaustedError, StateError.
         """
         self._context = context
-        self._checkpoints, self._waiting, self._waiting_bytes, self._guard = 0, [], 0, CommitGuard()
+        self._checkpoints, self._waiting, self._waiting_bytes, self._guard = 0, [], 0, FailedCommitGuard()
         self._database.session_name = self._positions.session_name(context.subtask, context.parallelism)
         return await self._database.transaction(self._open) or None
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
-from recordpublisher.plugins.sinks.commit_guard import CommitGuard
+from recordpublisher.plugins.sinks.failed_commit_guard import FailedCommitGuard
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.records import RecordBatch
 
@@ -40,7 +40,7 @@ class WalSink(Sink):
         self._settings = settings
         self._global_watermark = global_watermark
         self._context = SinkContext()
-        self._guard = CommitGuard()
+        self._guard = FailedCommitGuard()
         self._rows = PendingRows()
         self._timer: asyncio.TimerHandle | None = None
         self._logged: dict[str, object] | None = None

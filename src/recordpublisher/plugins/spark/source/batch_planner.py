@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from recordpublisher.plugins.stores.claim_store import ClaimStore
+from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.shards import Shard
@@ -49,7 +49,7 @@ class BatchPlanner:
 
     options: SparkOptions
     service: PlanningService
-    store: ClaimStore
+    store: ReadClaimStore
     clock: Clock = field(default_factory=SystemClock)
     sleep: Callable[[float], None] = time.sleep
     last: BatchOffset | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, field
 
-from recordpublisher.plugins.stores.claim_store import BatchId, ClaimStore
+from recordpublisher.plugins.stores.read_claim_store import BatchId, ReadClaimStore
 from recordpublisher.publishers.errors import ConfigurationError
 
 from .batch_offset import BatchOffset, ShardOffset
@@ -49,7 +49,7 @@ class BatchClaims:
         return bool(self.missing) and not self.shards
 
 
-def load_batch_claims(store: ClaimStore, offset: BatchOffset) -> BatchClaims:
+def load_batch_claims(store: ReadClaimStore, offset: BatchOffset) -> BatchClaims:
     """The claims of an offset's batch. Shards without a claim, or whose claim is of another plan, are read again by the next batch."""
     claims = BatchClaims()
     if offset.batch == 0:
@@ -82,7 +82,7 @@ class StoreVisibilityCheck:
     Owns the token of each query. A query keeps its token across restarts as long as the store has it.
     """
 
-    def __init__(self, store: ClaimStore) -> None:
+    def __init__(self, store: ReadClaimStore) -> None:
         self._store = store
         self._tokens: dict[str, str] = {}
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, ShardOutcome
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
-from recordpublisher.plugins.stores.claim_store import BatchId, ClaimStore
+from recordpublisher.plugins.stores.read_claim_store import BatchId, ReadClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import DataLossError, StateError
 from recordpublisher.publishers.shards import Shard
@@ -105,7 +105,7 @@ class TaskRead:
     """Runs a plan with a claim store and a way to read."""
 
     plan: TaskPlan
-    store: ClaimStore
+    store: ReadClaimStore
     read: ReadShards
     clock: Clock = SystemClock()  # noqa: RUF009 - has no state
 

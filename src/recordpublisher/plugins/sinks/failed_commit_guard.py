@@ -1,4 +1,4 @@
-"""CommitGuard: after a failed commit, a transactional sink commits nothing more until it is opened again."""
+"""FailedCommitGuard: after a failed commit, a transactional sink commits nothing more until it is opened again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import TracebackType
 from recordpublisher.publishers.errors import SinkError
 
 
-class CommitGuard:
+class FailedCommitGuard:
     """A context manager around each commit of an open sink; after a failed commit every further one raises the same error.
 
     Whether the failed commit reached the storage is not known. Committing the waiting rows again could write them twice.

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from recordpublisher import ConfigurationError, Properties
-from recordpublisher.plugins.stores.by_location import claim_store_of
-from recordpublisher.plugins.stores.claim_store import BatchId
+from recordpublisher.plugins.stores.by_location import read_claim_store_of
+from recordpublisher.plugins.stores.read_claim_store import BatchId
 
 LOCATIONS = {
     "folder": "{folder}/claims",
@@ -21,7 +21,7 @@ BATCH = BatchId("query", 7, "plan")
 @pytest.fixture(params=LOCATIONS)
 def store(request, tmp_path, aws):
     location = LOCATIONS[request.param].format(folder=tmp_path, name=tmp_path.name)
-    return claim_store_of(location, aws)
+    return read_claim_store_of(location, aws)
 
 
 def test_the_first_writer_wins(store):
@@ -63,17 +63,17 @@ def test_a_marker_is_found_only_where_it_was_written(store):
 
 def test_a_missing_bucket_is_a_configuration_error(aws):
     with pytest.raises(ConfigurationError, match="NoSuchBucket") as raised:
-        claim_store_of("s3://no-such-bucket/x", aws).write_marker("query", "token")
+        read_claim_store_of("s3://no-such-bucket/x", aws).write_marker("query", "token")
     assert "s3cr3t" not in str(raised.value)
 
 
 def test_another_location_is_an_error_that_says_what_is_valid():
     with pytest.raises(ConfigurationError, match="a folder, s3://bucket/prefix or dynamodb://table/job"):
-        claim_store_of("hdfs://host/x", Properties())
+        read_claim_store_of("hdfs://host/x", Properties())
 
 
 def test_many_writers_at_once_agree_on_one(tmp_path):
-    store = claim_store_of(str(tmp_path), Properties())
+    store = read_claim_store_of(str(tmp_path), Properties())
     with ThreadPoolExecutor(16) as pool:
         stored = set(pool.map(lambda n: store.put_if_absent(BATCH, "g", b"%d" % n), range(64)))
     assert stored == {store.get(BATCH, "g")}
@@ -89,4 +89,4 @@ def test_a_folder_without_renames_is_a_configuration_error(tmp_path, monkeypatch
 
     monkeypatch.setattr(Path, "rename", no_rename)
     with pytest.raises(ConfigurationError, match=r"claims cannot be stored there: .*Operation not permitted"):
-        claim_store_of(str(tmp_path), Properties()).write_marker("query", "token")
+        read_claim_store_of(str(tmp_path), Properties()).write_marker("query", "token")

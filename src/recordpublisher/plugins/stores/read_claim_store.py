@@ -1,4 +1,4 @@
-"""ClaimStore: stores once what a task has read, before any of it is emitted; the first writer wins."""
+"""ReadClaimStore: stores once what a task has read, before any of it is emitted; the first writer wins."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class BatchId:
         return f"{self.query}/{self.batch:010d}-{self.plan}/"
 
 
-class ClaimStore:
+class ReadClaimStore:
     """Claims by batch and name: `<query>/<batch>-<plan>/<name>`. All calls block and are safe from many threads and processes at once.
 
     `open_store` makes a conditional store for each call, since a store with a client belongs to the event loop of its call. A store that
