@@ -10,22 +10,25 @@ BELOW := tests/publishers tests/consumer tests/fetcher tests/conformance
 CORE := tests/publishers tests/consumer tests/fetcher tests/local tests/testing
 LONG := kills or sinks or time or simulation or faults or hostile or benchmark
 
-.PHONY: demo minimums test test-below test-above test-beside lint types imports check kills sinks sinks-soak time outage-pictures simulation nightly faults hostile soak soak-spark mutation peers bench bench-spark report flames coverage docs pins clean servers
+.PHONY: demo minimums test slow test-below test-above test-beside lint types imports check kills sinks sinks-soak time outage-pictures simulation nightly faults hostile soak soak-spark mutation peers bench bench-spark report flames coverage docs pins clean servers
 
 demo: $(STAMP)  ## a year of flights through Kinesis and Spark, live: PUBLISHER=EFO (default) or POLLING
 	$(BIN)/recordpublisher demo --publisher $(PUBLISHER)
 
-test: $(STAMP) servers  ## the whole suite without the long runs; three parts in parallel, since they mostly wait
+test: $(STAMP) servers  ## the suite without slow tests and long runs; three parts in parallel, since they mostly wait
 	+$(MAKE) --no-print-directory -j 3 test-below test-above test-beside
 
 test-below: $(STAMP)  ## publishers, consumer, fetcher
-	$(BIN)/pytest -m "not ($(LONG) or spark or servers)" $(BELOW)
+	$(BIN)/pytest -m "not (slow or $(LONG) or spark or servers)" $(BELOW)
 
 test-above: $(STAMP)  ## plugins, docs and the rest
-	$(BIN)/pytest -p no:cacheprovider -m "not ($(LONG) or spark or servers)" $(BELOW:%=--ignore=%) tests
+	$(BIN)/pytest -p no:cacheprovider -m "not (slow or $(LONG) or spark or servers)" $(BELOW:%=--ignore=%) tests
 
 test-beside: $(STAMP) servers  ## what needs Spark or foreign servers
-	$(BIN)/pytest -p no:cacheprovider -m "(spark or servers) and not ($(LONG))"
+	$(BIN)/pytest -p no:cacheprovider -m "(spark or servers) and not (slow or $(LONG))"
+
+slow: $(STAMP)  ## tests that take more than ten seconds each: tutorials, wheels, a sample Spark job, long schedules (about six minutes)
+	$(BIN)/pytest -p no:cacheprovider -m "slow and not ($(LONG))"
 
 sinks: $(STAMP)  ## jobs write to PostgreSQL and to files while processes are killed and connections broken (three minutes)
 	RECORDPUBLISHER_ROUNDS=1000 RECORDPUBLISHER_SECONDS=110 $(BIN)/pytest -m sinks -s
@@ -77,7 +80,7 @@ imports: $(STAMP)
 check: lint types imports
 
 minimums: .venvs/minimums/.installed  ## the core's tests with the lowest versions that pyproject.toml allows
-	.venvs/minimums/bin/python -m pytest -q -p no:cacheprovider -m "not ($(LONG) or spark or servers or slow)" $(CORE)
+	.venvs/minimums/bin/python -m pytest -q -p no:cacheprovider -m "not (slow or $(LONG) or spark or servers)" $(CORE)
 
 peers: .venvs/peers/.installed  ## other clients, for benchmarks
 

@@ -12,6 +12,7 @@ from recordpublisher.local import serve_in_thread
 from processes.command_line import ROOT
 from processes.documentation_page import blocks, run_page
 
+pytestmark = pytest.mark.slow
 TUTORIAL = ROOT / "docs/tutorial"
 
 

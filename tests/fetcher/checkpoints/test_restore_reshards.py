@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pytest
 
@@ -127,6 +128,9 @@ async def read(family: Family, parallelism: int, **more) -> Job:
     return await Job(family, parallelism, **more).read()
 
 
+slow = partial(pytest.param, marks=pytest.mark.slow)
+
+
 async def restored(step: Step, at: float, family: Family, parallelism: int, **more) -> Job:
     await asyncio.sleep(at)
     return await Job(family, parallelism, step, **more).read()
@@ -135,12 +139,11 @@ async def restored(step: Step, at: float, family: Family, parallelism: int, **mo
 @pytest.mark.parametrize(
     ("parallelism", "family", "given"),
     [
-        (1, Family(), {"cost": 0.3}),
-        (2, Family(names_children=False), {"continuations": True}),
-        (1, Family(aggregate=3), ALIGNED),
-        (2, Family(aggregate=3), {**ALIGNED, "continuations": True}),
+        pytest.param(1, Family(), {"cost": 0.3}, id="polling"),
+        slow(2, Family(names_children=False), {"continuations": True}, id="two subtasks, fan-out, discovery alone"),
+        slow(1, Family(aggregate=3), ALIGNED, id="aggregates"),
+        slow(2, Family(aggregate=3), {**ALIGNED, "continuations": True}, id="two subtasks, fan-out, aggregates"),
     ],
-    ids=["polling", "two subtasks, fan-out, discovery alone", "aggregates", "two subtasks, fan-out, aggregates"],
 )
 def test_a_snapshot_at_every_step_restores_exactly(parallelism, family, given):  # S1, S2, S5, P2, F6
     steps = run_virtual(read(family, parallelism, **given)).steps

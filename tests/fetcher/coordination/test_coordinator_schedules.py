@@ -5,6 +5,7 @@ import itertools
 import random
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -129,6 +130,7 @@ class Job:
             self.step()
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([0.0, 0.1, 0.4]), st.sampled_from([0, 30, 400]), st.booleans())
 def test_the_global_watermark_never_falls_and_in_the_end_all_agree(seed, loss, max_delay, has_restarts):

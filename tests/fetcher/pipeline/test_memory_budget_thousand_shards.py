@@ -13,6 +13,7 @@ EVENT = 500 * 560
 """An event of a subscription, as held: its size is the service's choice."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("publisher", "record_bytes", "bound"),
     [("POLLING", 200, BUDGET), ("POLLING", 10_000, BUDGET), ("EFO", 200, max(BUDGET, 1_000 * EVENT))],

@@ -129,6 +129,7 @@ async def read_all(given: rp.Properties) -> list[bytes]:
     return [record.data for record in sink.records]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::recordpublisher.UnknownPropertyWarning")
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(GIVEN, PUBLISHERS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -36,6 +37,7 @@ def worlds(draw: st.DrawFn, resharded: bool = True) -> SimulatedKinesis:
     return kinesis
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(worlds(), st.one_of(st.none(), st.integers(1, 7)), st.integers(1, 4), st.randoms(use_true_random=False))
 def test_every_record_comes_once_in_order_whatever_restarts(kinesis, limit, tasks, chance: random.Random):
@@ -49,6 +51,7 @@ def test_every_record_comes_once_in_order_whatever_restarts(kinesis, limit, task
     check_exactly_once(job)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(worlds(), st.integers(0, 3000), st.integers(1, 3))
 def test_alignment_respects_the_lookahead_and_never_stalls(kinesis, lookahead, tasks):
@@ -62,6 +65,7 @@ def test_alignment_respects_the_lookahead_and_never_stalls(kinesis, lookahead, t
     assert known == sorted(known)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     worlds(resharded=False),
@@ -85,6 +89,7 @@ def test_w8_event_times_of_a_batch_lie_within_lookahead_and_out_of_orderness_wha
     assert spread(job) <= lookahead + kinesis.out_of_orderness
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=[Phase.generate])
 @given(worlds(), st.one_of(st.none(), st.integers(3, 20)), st.randoms(use_true_random=False))
 def test_nothing_is_lost_when_all_claims_are_lost_at_any_time(kinesis, limit, chance: random.Random):
