@@ -67,7 +67,7 @@ class SimulatedShard:
 
 @dataclass
 class SimulatedKinesis:
-    """The PlanningService port and the way tasks read, over shards in memory. `out_of_orderness` in ms."""
+    """The PlanningPort port and the way tasks read, over shards in memory. `out_of_orderness` in ms."""
 
     clock: ManualClock = field(default_factory=ManualClock)
     shards: dict[str, SimulatedShard] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class SimulatedKinesis:
         old = self.shards[f"s/{shard_id}"]
         old.closed, old.children = True, children
 
-    # the PlanningService port
+    # the PlanningPort port
 
     def list_shards(self, stream: str) -> list[Shard]:
         listed = [each.shard for each in self.shards.values() if each.shard.stream == stream]

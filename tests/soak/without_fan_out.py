@@ -10,8 +10,8 @@ from recordpublisher.publishers.fanout import publisher as fan_out_publisher
 from recordpublisher.publishers.fanout import resubscribe_policy
 from recordpublisher.publishers.fanout.open_subscription import OpenSubscription
 from recordpublisher.publishers.fanout.publisher import FanOutRecordPublisher
-from recordpublisher.publishers.fanout.registration import consumer_lifecycle, consumer_registrar
-from recordpublisher.publishers.fanout.registration.consumer_lifecycle import ConsumerLifecycle
+from recordpublisher.publishers.fanout.registration import consumer_registrar, registration_calls
+from recordpublisher.publishers.fanout.registration.registration_calls import RegistrationCalls
 from recordpublisher.publishers.fanout.resubscribe_policy import ResourceNotFoundResolver, ResubscribePolicy
 
 from .patches import Patches, nothing, raise_error, replace_attribute
@@ -92,11 +92,11 @@ def a_consumer_that_is_being_deleted_is_waited_for() -> Patches:
             raise errors.ConsumerError("gone")
         return str(described.arn)
 
-    return [replace_attribute(ConsumerLifecycle, "ensure_active", ensure_active)]
+    return [replace_attribute(RegistrationCalls, "ensure_active", ensure_active)]
 
 
 def a_consumer_that_somebody_else_registered_is_shared() -> Patches:
     class OtherError(Exception):
         pass
 
-    return [replace_attribute(consumer_lifecycle, "ResourceInUseError", OtherError)]
+    return [replace_attribute(registration_calls, "ResourceInUseError", OtherError)]

@@ -22,8 +22,8 @@ from .shards.owned_shards import OwnedShards
 from .shards.shard_entry import ShardEntry
 from .shards.shard_table import ShardTable
 from .watermarks.alignment import Alignment
-from .watermarks.reshard_handover import ReshardHandover
-from .watermarks.stragglers import StragglerDetector
+from .watermarks.ended_parent_hold import EndedParentHold
+from .watermarks.straggler_exclusion import StragglerDetector
 
 log = logging.getLogger("recordpublisher.fetcher")
 
@@ -84,7 +84,7 @@ class ShardLifecycle:
             tracker.final_watermark,
             gaps,
         )
-        self.handover = ReshardHandover(
+        self.ended_parents = EndedParentHold(
             self.table, tracker, settings.tracker_timeout_ms, clock, self.update, self.alignment.report
         )
         self.stragglers = StragglerDetector(self.table, tracker, settings.max_lag_ms, self.update)
@@ -104,8 +104,8 @@ class ShardLifecycle:
         if not self._completion.is_running:
             return
         started = self.readers.start_ready(self.on_queue_changed, self.on_reader_failed)
-        self.handover.update()
-        self.handover.on_readers_started(started)
+        self.ended_parents.update()
+        self.ended_parents.on_readers_started(started)
         is_bounded_and_closed = self.termination.has_shard_bounds and not any(entry.is_open for entry in self.table)
         if is_bounded_and_closed or self.table.is_exhausted:
             self._completion.complete(EndReason.ALL_ENDED)
@@ -119,7 +119,7 @@ class ShardLifecycle:
     def on_listing(self, stream: str, listed: list[Shard]) -> None:
         """Discovery has listed a stream: add and remove shards."""
         self.owned.apply_listing(stream, listed)
-        self.handover.on_listing(stream, listed)
+        self.ended_parents.on_listing(stream, listed)
         self.start_readers()
 
     def on_children_found(self, children: Sequence[Shard]) -> None:
@@ -151,7 +151,7 @@ class ShardLifecycle:
             return
         log.info("shard %s has ended, children: %s", entry.key, [child.shard_id for child in entry.children])
         self._request_checkpoint()
-        self.handover.on_shard_ended(entry)
+        self.ended_parents.on_shard_ended(entry)
         self.start_readers()
 
     def on_removed(self, key: str) -> None:

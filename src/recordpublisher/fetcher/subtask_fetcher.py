@@ -11,7 +11,7 @@ from .dependencies import FetcherDependencies
 from .monitoring.alarm_monitor import AlarmMonitor
 from .monitoring.metric_definitions import collect_metrics
 from .monitoring.metric_views import SubtaskView
-from .monitoring.retention_periods import RetentionTimes
+from .monitoring.retention_periods import RetentionPeriods
 from .monitoring.status_log import StatusLogger
 from .pipeline.bounds import BoundedResult, Bounds, EndReason, shard_outcome
 from .pipeline.termination import RunCompletion
@@ -34,7 +34,7 @@ class SubtaskFetcher:
         self._table = shards.table
         self._snapshotter = Snapshotter(dependencies, shards.table, shards.emitter, shards.bad_records)
         self._alarm_monitor = AlarmMonitor(dependencies, shards.table, shards.alignment, shards.emitter)
-        self._retention = RetentionTimes(dependencies)
+        self._retention = RetentionPeriods(dependencies)
         self._view = SubtaskView(
             shards.table,
             dependencies.tracker,

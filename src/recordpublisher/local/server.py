@@ -13,7 +13,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from .clock import Clock, ManualClock, SystemClock
 from .faults.injector import Faults
 from .faults.rules import FaultRule
-from .http_protocol import HttpHandler
+from .http_handler import HttpHandler
 from .quotas import Quotas
 from .requests import CreateStream
 from .streams.account import Account, Delays

@@ -13,7 +13,7 @@ from recordpublisher.publishers.shards import Shard, is_listing_older_than
 from ..shards.lineage import ancestor_keys, parent_keys
 from ..shards.retention_check import Gap, RetentionCheck, may_have_gap
 from ..shards.shard_state import ShardState
-from ..watermark_rules import inherited_watermark
+from ..watermark_functions import inherited_watermark
 from .snapshot import RestoredState
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ..min_heap import IndexedMinHeap
-from ..watermark_rules import raised
+from ..watermark_functions import raised
 from .active_minimum import ActiveMinimum
 from .subtask_liveness import GroupTimeouts, SubtaskLiveness
 from .watermark_tracker import SubtaskStatus

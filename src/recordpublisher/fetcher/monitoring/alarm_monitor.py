@@ -11,9 +11,9 @@ from ..dependencies import FetcherDependencies
 from ..shards.shard_table import ShardTable
 from ..sink import Sink
 from ..watermarks.alignment import Alignment
-from .shard_observer import ShardObserver
 from .stall_detector import UnchangedTimer, WatermarkStallDetector
 from .status_log import blocked_by, last_response
+from .unread_records_check import UnreadRecordsCheck
 from .unread_shards import UnreadShardDetector
 
 log = logging.getLogger("recordpublisher.alarm")
@@ -31,7 +31,7 @@ class EmittedCounter(Protocol):
 
 
 class AlarmMonitor:
-    """Owns when the checks run. `ShardObserver` observes the shards; `unread_shards.py` and `stall_detector.py` decide."""
+    """Owns when the checks run. `UnreadRecordsCheck` finds unread shards, `stall_detector.py` a global watermark that does not rise."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class AlarmMonitor:
         self._unread_shards = UnreadShardDetector(interval_ms, max_gap)
         self._stall_detector = WatermarkStallDetector(max_gap)
         self._without_tracker = UnchangedTimer(max_gap)
-        self.observer = ShardObserver(dependencies, table, max_gap)
+        self.observer = UnreadRecordsCheck(dependencies, table, max_gap)
         self.active_alarms = ActiveAlarms(interval_ms, dependencies.on_alarm)
 
     @property

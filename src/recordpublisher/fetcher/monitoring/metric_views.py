@@ -12,7 +12,7 @@ from ..shards.shard_entry import ShardEntry
 from ..shards.shard_table import ShardTable
 from ..watermarks.alignment import Alignment
 from .alarm_monitor import AlarmMonitor
-from .retention_periods import RetentionTimes
+from .retention_periods import RetentionPeriods
 
 STALE_READ_MS = 30_000
 """A read at the tip is valid for this long. After that the distance to the tip is unknown, and the gauge grows."""
@@ -78,7 +78,7 @@ class SubtaskView:
     emitter: Emitter
     queues: ShardQueues
     alarm_monitor: AlarmMonitor
-    retention: RetentionTimes
+    retention: RetentionPeriods
     suspension: SuspensionDetector
 
     @property

@@ -1,4 +1,4 @@
-"""RetentionTimes: how long each stream keeps its records; requested once an hour."""
+"""RetentionPeriods: how long each stream keeps its records; requested once an hour."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SPREAD_SECONDS = 0.1
 """Between the requests of two subtasks: an account has 20 DescribeStreamSummary calls a second."""
 
 
-class RetentionTimes:
+class RetentionPeriods:
     """Owns the retention of each stream; None where it is not known."""
 
     def __init__(self, dependencies: FetcherDependencies) -> None:

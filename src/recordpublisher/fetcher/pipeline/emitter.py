@@ -12,7 +12,7 @@ from ..shards.shard_entry import ShardEntry, ShardStage
 from ..sink import Sink
 from ..watermarks.alignment import Alignment
 from ..watermarks.local_watermark import LocalWatermark
-from ..watermarks.stragglers import count_late_after_idle
+from ..watermarks.straggler_exclusion import count_late_after_idle
 from .shard_queues import ShardQueues
 from .suspension import SuspensionDetector
 from .termination import TerminationCondition

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..watermark_rules import is_idle
+from ..watermark_functions import is_idle
 
 MAX_CREDIT_SECONDS = 6.0
 """The time between two reads counts up to this much: a healthy subscription sends an empty event about every 5 s.

@@ -12,7 +12,7 @@ from recordpublisher.publishers.records import RecordBatch, to_millis
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
-from ..watermark_rules import is_active, shard_watermark
+from ..watermark_functions import is_active, shard_watermark
 from .idleness import IdlenessTimer
 from .shard_state import ShardState
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from recordpublisher.publishers.shards import Shard, is_listing_older_than
 
-from ..watermark_rules import inherited_watermark
+from ..watermark_functions import inherited_watermark
 from .lineage import parent_keys
 from .shard_entry import ShardEntry, ShardStage
 from .shard_state import ShardState

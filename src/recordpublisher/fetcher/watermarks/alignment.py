@@ -9,7 +9,7 @@ from typing import Protocol
 
 from recordpublisher.publishers.clock import Clock
 
-from .. import watermark_rules
+from .. import watermark_functions
 from ..coordination.active_minimum import ActiveMinimum
 from ..coordination.watermark_tracker import SubtaskReport, WatermarkTracker
 from ..min_heap import IndexedMinHeap
@@ -154,7 +154,7 @@ class Alignment:
         return self._limit(None if self._lookahead is None else self.report_and_get())
 
     def _limit(self, global_watermark: int | None) -> float:
-        limit = watermark_rules.emit_limit(global_watermark, self._lookahead)
+        limit = watermark_functions.emit_limit(global_watermark, self._lookahead)
         return limit if self.until_event_time is None else min(limit, self.until_event_time)
 
     @property

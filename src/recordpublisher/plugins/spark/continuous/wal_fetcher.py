@@ -18,7 +18,7 @@ from recordpublisher.publishers.properties.table import STATE_URI
 from ..checkpoint_streams import dropped_streams
 from ..options import SPARK_OPTIONS, SparkOptions
 from ..service.kinesis_service import KinesisService, task_properties
-from ..service.planning_service import PlanningService
+from ..service.planning_port import PlanningPort
 from .back_pressure import BackPressure
 from .wal_entry import last_entry
 from .wal_identity import wal_id
@@ -72,7 +72,7 @@ class WalFetcher:
         return value
 
 
-def starting_state(options: SparkOptions, service: PlanningService) -> State:
+def starting_state(options: SparkOptions, service: PlanningPort) -> State:
     """A snapshot of a job that has read nothing: every listed shard at the job's starting position, LATEST as a time (P3).
 
     Raises: StreamNotFoundError, KinesisError.

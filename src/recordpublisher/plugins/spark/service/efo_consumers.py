@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.fanout.config import FanOutConfig
-from recordpublisher.publishers.fanout.registration.consumer_lifecycle import ConsumerLifecycle
 from recordpublisher.publishers.fanout.registration.eager_registration import register_eagerly
+from recordpublisher.publishers.fanout.registration.registration_calls import RegistrationCalls
 from recordpublisher.publishers.kinesis import KinesisClient, run_sync
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import CONSUMER_ARN, REGISTRATION
@@ -37,6 +37,6 @@ def deregister_consumers(streams: str | Sequence[str], properties: Mapping[str, 
 async def _deregister(streams: list[str], properties: Properties) -> None:
     config = FanOutConfig.of(properties.merged({REGISTRATION.key: "LAZY"}))
     async with KinesisClient(properties, streams) as client:
-        registration = ConsumerLifecycle(client, config, SystemClock())
+        registration = RegistrationCalls(client, config, SystemClock())
         for stream in streams:
             await registration.deregister(await registration.stream_arn(stream), config.consumer_name or "")

@@ -35,7 +35,7 @@ LOG = logging.getLogger("recordpublisher.spark")
 
 
 class KinesisService:
-    """Implements PlanningService. Owns the last listing of each stream, renewed in the background, the consumers' ARNs, and the watch."""
+    """Implements PlanningPort. Owns the last listing of each stream, renewed in the background, the consumers' ARNs, and the watch."""
 
     def __init__(self, options: SparkOptions) -> None:
         self._options = options

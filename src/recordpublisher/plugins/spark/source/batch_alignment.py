@@ -1,7 +1,7 @@
 """Event-time alignment of a planned batch: computes global watermark and emit limit from the shards of its offset (W1-W8).
 
-The rules are those of `fetcher/watermark_rules.py`. Tasks do not communicate: the driver learns from their claims what they read, and the
-next tasks get the result in the offset.
+The rules are those of `fetcher/watermark_functions.py`. Tasks do not communicate: the driver learns from their claims what they read, and
+the next tasks get the result in the offset.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from recordpublisher.fetcher import watermark_rules
+from recordpublisher.fetcher import watermark_functions
 from recordpublisher.fetcher.coordination.active_minimum import ActiveMinimum
 from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import Properties
@@ -48,14 +48,14 @@ class AlignmentSettings:
         While the global watermark is unknown, a batch emits nothing and only reads the first watermark of each shard. So the event times of
         the first batch too lie within the lookahead.
         """
-        limit = watermark_rules.emit_limit(global_watermark, self.lookahead)
+        limit = watermark_functions.emit_limit(global_watermark, self.lookahead)
         if limit == math.inf:
             return None
         return EMIT_NOTHING if limit == -math.inf else int(limit)
 
     def is_idle(self, entry: ShardOffset) -> bool:
         """Whether the shard has been silent for long enough (W3). A shard with a record above the emit limit is not silent."""
-        return entry.next_watermark is None and watermark_rules.is_idle(entry.silent_ms, self.idle_interval)
+        return entry.next_watermark is None and watermark_functions.is_idle(entry.silent_ms, self.idle_interval)
 
 
 def silent_ms_after(entry: ShardOffset, read: ShardReadRange) -> int:
@@ -87,18 +87,18 @@ def next_global_watermark(
     minimum: ActiveMinimum[str] = ActiveMinimum()
     for key, entry in shards.items():
         minimum.set(key, is_active(entry, shards, alignment, now_ms), entry.alignment_watermark)
-    return watermark_rules.raised(current, minimum.status()[1])
+    return watermark_functions.raised(current, minimum.status()[1])
 
 
 def is_active(entry: ShardOffset, shards: Mapping[str, ShardOffset], alignment: AlignmentSettings, now_ms: int) -> bool:
     """Whether the shard holds the global watermark.
 
     Here a child replaces its parents in one step: the plan that adds it makes it active. In the fetcher the child's owner may be another
-    process that has yet to report it, so an ended parent holds the watermark longer there (`reshard_handover.py`).
+    process that has yet to report it, so an ended parent holds the watermark longer there (`ended_parent_hold.py`).
     """
     if entry.state.ended:
         waited_ms = now_ms - (entry.ended_ms or now_ms)
         has_children = bool(children_of(entry, shards))
-        return watermark_rules.holds_after_end(has_children, False, waited_ms, alignment.timeout)
+        return watermark_functions.holds_after_end(has_children, False, waited_ms, alignment.timeout)
     is_open = not entry.done and is_startable(entry, shards)
-    return watermark_rules.is_active(is_open, entry.idle, entry.next_watermark is not None)
+    return watermark_functions.is_active(is_open, entry.idle, entry.next_watermark is not None)

@@ -17,14 +17,14 @@ from recordpublisher.publishers.stream_arns import stream_name
 
 from ..checkpoint_streams import dropped_streams
 from ..options import SparkOptions
-from ..service.planning_service import PlanningService
+from ..service.planning_port import PlanningPort
 from .batch_alignment import AlignmentSettings
 from .batch_offset import BatchOffset, ShardOffset
 from .batch_progress import progress_line
-from .batch_read_claims import BatchClaims, StoreVisibilityCheck, load_batch_claims
+from .last_batch_claims import BatchClaims, StoreVisibilityCheck, load_batch_claims
 from .next_offset import AvailableNow, PlanInputs, next_offset
-from .one_time_warnings import OneTimeWarnings
 from .planning_pause import PlanningPause, found_nothing_new, next_batch_due_ms
+from .query_warnings import QueryWarnings
 from .read_task import TaskPlan
 from .reshards import children_of, new_shards, unread_shard
 from .retention_check import lost_shards
@@ -48,7 +48,7 @@ class BatchPlanner:
     """Owns what the driver of a query keeps between batches. What must survive a restart is in the offsets."""
 
     options: SparkOptions
-    service: PlanningService
+    service: PlanningPort
     store: ReadClaimStore
     clock: Clock = field(default_factory=SystemClock)
     sleep: Callable[[float], None] = time.sleep
@@ -61,11 +61,11 @@ class BatchPlanner:
     _pause: PlanningPause | None = None
     _listed_at_batch: int = 0
     _store_check: StoreVisibilityCheck = field(init=False)
-    _warnings: OneTimeWarnings = field(init=False)
+    _warnings: QueryWarnings = field(init=False)
 
     def __post_init__(self) -> None:
         self._store_check = StoreVisibilityCheck(self.store)
-        self._warnings = OneTimeWarnings(self.options)
+        self._warnings = QueryWarnings(self.options)
 
     def initial_offset(self) -> BatchOffset:
         """Where a new query starts: every listed shard. LATEST becomes the service's time before the listing (P3)."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from .batch_alignment import AlignmentSettings
 from .batch_offset import BatchOffset, ShardOffset
-from .batch_read_claims import BatchClaims
+from .last_batch_claims import BatchClaims
 from .shard_grouping import readable_shards
 
 TIP_CONFIRMATION_MS = 3_600_000

@@ -24,7 +24,7 @@ from ..options import SparkOptions
 from ..python_worker import worker_loop
 from ..service.kinesis_service import task_properties
 from .batch_offset import ShardOffset
-from .batch_read_claims import claim_name
+from .last_batch_claims import claim_name
 from .read_claim import ReadClaim, ShardReadRange
 
 LOG = logging.getLogger("recordpublisher.spark")

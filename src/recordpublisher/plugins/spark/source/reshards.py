@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from recordpublisher.fetcher.shards.lineage import ancestor_keys, parent_keys
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.fetcher.watermark_rules import inherited_watermark
+from recordpublisher.fetcher.watermark_functions import inherited_watermark
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
 

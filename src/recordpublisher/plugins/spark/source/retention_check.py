@@ -22,7 +22,7 @@ from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 
-from ..service.planning_service import PlanningService
+from ..service.planning_port import PlanningPort
 from .batch_offset import BatchOffset
 
 LOG = logging.getLogger("recordpublisher.spark")
@@ -34,7 +34,7 @@ def accepts_data_loss(properties: Properties) -> bool:
 
 
 def lost_shards(
-    offset: BatchOffset, streams: Iterable[str], service: PlanningService, properties: Properties, now_ms: int
+    offset: BatchOffset, streams: Iterable[str], service: PlanningPort, properties: Properties, now_ms: int
 ) -> frozenset[str]:
     """The shards of the offset, by `Shard.key`, that are not listed any more, for a job that goes on without them.
 
@@ -61,5 +61,5 @@ def lost_shards(
     return frozenset(missing)
 
 
-def _has_gap(service: PlanningService, shard: Shard, state: ShardState) -> bool:
+def _has_gap(service: PlanningPort, shard: Shard, state: ShardState) -> bool:
     return not state.ended and service.gap_after(shard, state, last_seen_ms(state)) is Gap.LOST

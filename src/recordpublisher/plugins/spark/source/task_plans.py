@@ -8,7 +8,7 @@ from recordpublisher.fetcher.pipeline.bounds import Bounds
 
 from ..options import SparkOptions
 from .batch_offset import EMIT_NOTHING, BatchOffset, ShardOffset
-from .batch_read_claims import batch_id
+from .last_batch_claims import batch_id
 from .read_task import TaskPlan
 from .retention_check import accepts_data_loss
 from .shard_grouping import records_per_shard, task_groups, window_factor

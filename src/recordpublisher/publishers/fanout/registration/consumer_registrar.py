@@ -13,8 +13,8 @@ from recordpublisher.publishers.errors import ConsumerError, ImpossibleStateErro
 from recordpublisher.publishers.kinesis.ports import RegistrationPort
 
 from ..config import FanOutConfig, RegistrationType
-from .consumer_lifecycle import ConsumerLifecycle
 from .consumer_refcount import PROCESS_REF_COUNTS, ConsumerKey, ConsumerRefCounts
+from .registration_calls import RegistrationCalls
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class ConsumerRegistrar:
         ref_counts: ConsumerRefCounts = PROCESS_REF_COUNTS,
         draw: Callable[[], float] = random.random,
     ) -> None:
-        self._registration = ConsumerLifecycle(port, config, clock, draw)
+        self._registration = RegistrationCalls(port, config, clock, draw)
         self._config = config
         self._endpoint = endpoint
         self._ref_counts = ref_counts

@@ -8,7 +8,7 @@ from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
 from recordpublisher.fetcher.shards.shard_table import ShardTable
-from recordpublisher.fetcher.watermarks.stragglers import StragglerDetector
+from recordpublisher.fetcher.watermarks.straggler_exclusion import StragglerDetector
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher

@@ -1,4 +1,4 @@
-"""OneTimeWarnings: warnings about a running query; those about its settings are logged once."""
+"""QueryWarnings: warnings about a running query; those about its settings are logged once."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Collection
 from ..options import SparkOptions
 from .batch_alignment import AlignmentSettings
 from .batch_offset import BatchOffset
-from .batch_read_claims import BatchClaims
+from .last_batch_claims import BatchClaims
 
 LOG = logging.getLogger("recordpublisher.spark")
 WARM_UP_BATCHES = 3
 """The first batches start workers and clients, so their times are not representative."""
 
 
-class OneTimeWarnings:
+class QueryWarnings:
     """Owns the set of warnings that were logged already."""
 
     def __init__(self, options: SparkOptions) -> None:

@@ -1,4 +1,4 @@
-"""PlanningService: the port through which the driver calls Kinesis."""
+"""PlanningPort: the port through which the driver calls Kinesis."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
 
 
-class PlanningService(Protocol):
+class PlanningPort(Protocol):
     """Calls to Kinesis that planning needs.
 
     An exception on the driver ends the query, so blocking calls have their own retries. They are made when a query starts, and when an

@@ -1,4 +1,4 @@
-"""ConsumerLifecycle: registers a stream consumer, waits until it is ACTIVE, and deregisters it (F8)."""
+"""RegistrationCalls: registers a stream consumer, waits until it is ACTIVE, and deregisters it (F8)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..config import FanOutConfig
 log = logging.getLogger(__name__)
 
 
-class ConsumerLifecycle:
+class RegistrationCalls:
     """Makes the calls about one consumer, with retries. Keeps no state between calls."""
 
     def __init__(

@@ -4,7 +4,7 @@ import pytest
 
 from recordpublisher.publishers.errors import RetriesExhaustedError
 from recordpublisher.publishers.fanout.config import FanOutConfig
-from recordpublisher.publishers.fanout.registration.consumer_lifecycle import ConsumerLifecycle
+from recordpublisher.publishers.fanout.registration.registration_calls import RegistrationCalls
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
@@ -22,7 +22,7 @@ async def use(call, own_retries):
     """Let `call` fail twice; no other call is retried. Returns how often it was made."""
     ports = ScriptedPorts()
     retries = {f"{key}.maxretries": own_retries if name == call else 0 for name, key in KEYS.items()}
-    registration = ConsumerLifecycle(
+    registration = RegistrationCalls(
         ports, FanOutConfig.of(Properties({**EFO, **retries})), VirtualClock(), lambda: 1.0
     )
     if call == "deregister":

@@ -1,4 +1,4 @@
-"""ShardObserver: observes the own shards and those that this subtask monitors for others (A2)."""
+"""UnreadRecordsCheck: whether shards of this subtask, and those it monitors for others, have unread records and emit none (A2)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Observed = tuple[Shard, ShardState, ShardObservation]
 """An observation, with the state from whose position the shard's tip is requested if it is inconclusive."""
 
 
-class ShardObserver:
+class UnreadRecordsCheck:
     """Owns what the other subtasks have last stored.
 
     While own shards are read this costs no call: a tip is requested only for a shard whose reads do not return, and for monitored

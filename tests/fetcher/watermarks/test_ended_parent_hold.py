@@ -7,7 +7,7 @@ from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.shards.shard_table import ShardTable
-from recordpublisher.fetcher.watermarks.reshard_handover import ReshardHandover
+from recordpublisher.fetcher.watermarks.ended_parent_hold import EndedParentHold
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
@@ -20,13 +20,15 @@ class Scene:
     def __init__(self, **more):
         self.tracker, self.clock, self.changed = InProcessTracker(), StoppedClock(), []
         self.table = ShardTable(self.tracker.is_finished)
-        self.handover = ReshardHandover(self.table, self.tracker, 30_000, self.clock, self.changed.append, lambda: None)
+        self.ended_parents = EndedParentHold(
+            self.table, self.tracker, 30_000, self.clock, self.changed.append, lambda: None
+        )
         self.a = self.table.add(shard("a", **more), ShardState(START, watermark=50))
         self.a.stage = ShardStage.ENDED
-        self.handover.on_shard_ended(self.a)
+        self.ended_parents.on_shard_ended(self.a)
 
     def holds(self):
-        self.handover.update()
+        self.ended_parents.update()
         assert self.a.is_active == self.a.awaits_child_takeover
         return self.a.is_active
 
@@ -71,16 +73,16 @@ def test_a_parent_that_waits_for_its_sibling_does_not_hold():  # W9 takes preced
 def test_a_parent_holds_while_its_children_were_not_listed_yet():
     scene = Scene()
     assert scene.holds()
-    scene.handover.on_listing("s", [scene.a.shard])
+    scene.ended_parents.on_listing("s", [scene.a.shard])
     assert scene.holds(), "the listing may have begun before the shard was closed"
-    scene.handover.on_listing("s", [scene.a.shard])
+    scene.ended_parents.on_listing("s", [scene.a.shard])
 
     assert not scene.holds()
 
 
 def test_a_listing_that_shows_the_shard_closed_shows_its_children():
     scene = Scene()
-    scene.handover.on_listing("s", [shard("a", closed=True)])
+    scene.ended_parents.on_listing("s", [shard("a", closed=True)])
 
     assert not scene.holds()
 
@@ -92,7 +94,7 @@ def test_a_shard_of_a_finite_source_has_no_children():
 def test_a_removed_shard_does_not_hold():
     scene = Scene()
     scene.table.remove("s/a")
-    scene.handover.update()
+    scene.ended_parents.update()
 
     assert scene.changed == []
 

@@ -1,4 +1,4 @@
-"""ConsumerLifecycle: one consumer is registered and deregistered while other processes do the same (F8)."""
+"""RegistrationCalls: one consumer is registered and deregistered while other processes do the same (F8)."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ from recordpublisher.publishers.errors import (
     StreamNotFoundError,
 )
 from recordpublisher.publishers.fanout.config import FanOutConfig
-from recordpublisher.publishers.fanout.registration.consumer_lifecycle import ConsumerLifecycle
+from recordpublisher.publishers.fanout.registration.registration_calls import RegistrationCalls
 from recordpublisher.publishers.kinesis.ports import ConsumerDescription
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
@@ -23,7 +23,7 @@ from fakes.fanout_service import EFO, STREAM_ARN, ScriptedPorts, throttled
 
 def registration(ports, **properties):
     config = FanOutConfig.of(Properties({**EFO, **properties}))
-    return ConsumerLifecycle(ports, config, VirtualClock(), lambda: 1.0)
+    return RegistrationCalls(ports, config, VirtualClock(), lambda: 1.0)
 
 
 async def active(ports, may_register=lambda: True, **properties):

@@ -1,4 +1,4 @@
-"""ReshardHandover: after its end a shard holds the watermark until its children have readers (W5)."""
+"""EndedParentHold: after its end a shard holds the watermark until its children have readers (W5)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..coordination.watermark_tracker import WatermarkTracker
 from ..shards.lineage import children_of
 from ..shards.shard_entry import ShardEntry, ShardStage
 from ..shards.shard_table import ShardTable
-from ..watermark_rules import holds_after_end
+from ..watermark_functions import holds_after_end
 
 MAX_LISTINGS_WITHOUT_CHILDREN = 2
 """The first listing after a shard's end may have begun before it. The second one would show a child."""
@@ -26,7 +26,7 @@ class _EndedShard:
     listings: int = 0
 
 
-class ReshardHandover:
+class EndedParentHold:
     """Owns which ended shards of this subtask still hold the watermark.
 
     A child may be read by another subtask. Between the parent's last record and the first report of the child's owner no active shard
