@@ -149,11 +149,13 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Import a heavy name when it is first used."""
-    value = _found(name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # type checkers would accept any name
+
+    def __getattr__(name: str) -> Any:
+        """Import a heavy name when it is first used."""
+        value = _found(name)
+        globals()[name] = value
+        return value
 
 
 def _found(name: str) -> Any:

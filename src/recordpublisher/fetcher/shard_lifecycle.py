@@ -9,8 +9,8 @@ from recordpublisher.consumer.bad_records import OnPoison
 from recordpublisher.publishers.shards import Shard
 
 from .dependencies import FetcherDependencies
+from .pipeline.bad_record_handler import BadRecordHandler
 from .pipeline.bounds import Bounds, EndReason
-from .pipeline.dead_letters import BadRecordHandler
 from .pipeline.emitter import Emitter
 from .pipeline.memory_budget import MemoryBudget
 from .pipeline.retention_gaps import RetentionGaps

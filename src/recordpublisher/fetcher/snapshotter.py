@@ -8,7 +8,7 @@ from typing import Any
 
 from .checkpoints.snapshot import snapshot_to_json
 from .dependencies import FetcherDependencies
-from .pipeline.dead_letters import BadRecordHandler
+from .pipeline.bad_record_handler import BadRecordHandler
 from .pipeline.emitter import Emitter
 from .shards.shard_table import ShardTable
 from .sink import Checkpoint, State

@@ -13,8 +13,8 @@ from ..sink import Sink
 from ..watermarks.alignment import Alignment
 from .stall_detector import UnchangedTimer, WatermarkStallDetector
 from .status_log import blocked_by, last_response
+from .stuck_shard_detector import StuckShardDetector
 from .unread_records_check import UnreadRecordsCheck
-from .unread_shards import UnreadShardDetector
 
 log = logging.getLogger("recordpublisher.alarm")
 
@@ -48,7 +48,7 @@ class AlarmMonitor:
         self._is_off = interval_ms < 0
         self._pause_seconds = min(max(interval_ms / 1000 / CHECKS_PER_INTERVAL, MIN_PAUSE_SECONDS), MAX_PAUSE_SECONDS)
         max_gap = 2 * self._pause_seconds
-        self._unread_shards = UnreadShardDetector(interval_ms, max_gap)
+        self._unread_shards = StuckShardDetector(interval_ms, max_gap)
         self._stall_detector = WatermarkStallDetector(max_gap)
         self._without_tracker = UnchangedTimer(max_gap)
         self.observer = UnreadRecordsCheck(dependencies, table, max_gap)

@@ -19,7 +19,7 @@ from ..shards.shard_entry import ShardEntry, ShardStage
 from ..shards.shard_state import ShardState
 from ..shards.shard_table import ShardTable
 from ..sink import State
-from .unread_shards import ShardObservation, lineage_progress, observe_own_shard
+from .stuck_shard_detector import ShardObservation, lineage_progress, observe_own_shard
 
 log = logging.getLogger("recordpublisher.alarm")
 

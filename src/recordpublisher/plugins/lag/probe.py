@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
-from recordpublisher.fetcher.monitoring.unread_shards import lineage_progress
+from recordpublisher.fetcher.monitoring.stuck_shard_detector import lineage_progress
 from recordpublisher.publishers.errors import FatalKinesisError, StateError
 from recordpublisher.publishers.kinesis.ports import ListingPort, PollingPort
 from recordpublisher.publishers.polling.rate_control import retry_pause_seconds

@@ -23,13 +23,15 @@ _LAZY = {
 __all__ = ["KinesisSource", "SparkSink", "deregister_consumers"]
 
 
-def __getattr__(name: str) -> Any:
-    """Import a name when it is first used. Raises: ImportError that names the extra."""
-    if name not in _LAZY:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    try:
-        return getattr(importlib.import_module(_LAZY[name], __name__), name)
-    except ModuleNotFoundError as error:
-        if error.name in ("pyspark", "pyarrow", "pandas"):
-            raise ImportError("rp.spark needs the extra 'spark': pip install 'recordpublisher[spark]'") from error
-        raise
+if not TYPE_CHECKING:  # type checkers would accept any name
+
+    def __getattr__(name: str) -> Any:
+        """Import a name when it is first used. Raises: ImportError that names the extra."""
+        if name not in _LAZY:
+            raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+        try:
+            return getattr(importlib.import_module(_LAZY[name], __name__), name)
+        except ModuleNotFoundError as error:
+            if error.name in ("pyspark", "pyarrow", "pandas"):
+                raise ImportError("rp.spark needs the extra 'spark': pip install 'recordpublisher[spark]'") from error
+            raise

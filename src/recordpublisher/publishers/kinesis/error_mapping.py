@@ -27,7 +27,7 @@ from ..errors import (
     TransientError,
 )
 from ..properties.table import CREDENTIALS_PROVIDER, ENDPOINT, INITIAL_POSITION
-from . import tls
+from . import ca_bundle
 
 
 class TruncatedStreamError(Exception):
@@ -147,7 +147,7 @@ def _from_response(api: str, error: sdk.ClientError) -> KinesisError:
 def _from_transport(api: str, error: Exception) -> KinesisError:
     if _is_bad_certificate(error):
         return FatalKinesisError(
-            api, "CertificateVerificationFailed", f"{error}; check {ENDPOINT.key} and {tls.CA_BUNDLE_HINT}"
+            api, "CertificateVerificationFailed", f"{error}; check {ENDPOINT.key} and {ca_bundle.CA_BUNDLE_HINT}"
         )
     message = str(error) or ("no response in time" if isinstance(error, TimeoutError) else "connection lost")
     return TransientError(api, type(error).__name__, message)

@@ -13,7 +13,7 @@ from .codec.event_stream import Frame, FrameReader
 from .codec.read_response import decode_read, to_read_response
 from .error_mapping import NOT_JSON, error_for_code, reject_malformed, translate_errors
 from .ports import ReadResponse
-from .tls import limit_read_ahead
+from .read_buffers import limit_read_ahead
 
 API = "SubscribeToShard"
 READ_BUFFER_BYTES = 64 * 1024

@@ -16,15 +16,15 @@ from botocore.loaders import create_loader
 from ..clock import Clock, SystemClock, observed_timeout
 from ..properties.properties import Properties
 from ..properties.table import HTTP_CLIENT, REQUEST_TIMEOUT
+from .ca_bundle import ca_bundle_path
 from .codec.put_records import preset_body, replace_body
-from .codec.sdk_parser import RecordParserFactory
+from .codec.sdk_parser_override import RecordParserFactory
 from .credentials import session_with_credentials
 from .endpoint import endpoint_of, region_of
 from .error_mapping import translate_errors
 from .fast_path.call import APIS, FastPathCalls
-from .fast_path.http1_client import Http1Client
+from .fast_path.http1_pools import Http1Pools
 from .http2 import make_http2_sender
-from .tls import ca_bundle_path
 
 _UNLIMITED = 0
 _CONNECT_SECONDS = 10.0
@@ -60,7 +60,7 @@ class SdkTransport:
         self._clients: dict[str, Any] = {}
         self._fast_path: dict[str, FastPathCalls] = {}
         self._lock = asyncio.Lock()
-        self._http1: Http1Client | None = None
+        self._http1: Http1Pools | None = None
         self._start_limiter = CallStartLimiter()
         self._http2 = make_http2_sender(properties, self._seconds, ca_bundle_path(self._session))
 
@@ -114,7 +114,7 @@ class SdkTransport:
 
     def _set_up_fast_path(self, client: Any) -> None:
         http_session = getattr(getattr(client, "_endpoint", None), "http_session", None)
-        self._http1 = http = Http1Client(http_session, min(_CONNECT_SECONDS, self._seconds))
+        self._http1 = http = Http1Pools(http_session, min(_CONNECT_SECONDS, self._seconds))
         self._fast_path.update({api: FastPathCalls(self._session, client, http, api) for api in APIS})
 
     def _create(self) -> Any:

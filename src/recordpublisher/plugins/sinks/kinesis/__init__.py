@@ -3,7 +3,7 @@
 Start at `sink.py`. A record goes through `writer.py` (limits), `shard_queues/` (waiting) and `put_records/` (calls and results).
 """
 
-from .failed_records import FailedRecord
+from .failure_handler import FailedRecord
 from .sink import KinesisSink
 from .statistics import SinkStatistics
 

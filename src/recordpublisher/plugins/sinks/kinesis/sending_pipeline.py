@@ -14,7 +14,7 @@ from recordpublisher.publishers.errors import FatalKinesisError
 from recordpublisher.publishers.kinesis.ports import StreamSummary, WritingPort
 from recordpublisher.publishers.retry import call_with_retries
 
-from .failed_records import FailureHandler
+from .failure_handler import FailureHandler
 from .outstanding_records import OutstandingRecords
 from .pending_record import PendingRecord
 from .put_records.completion_handler import CompletionHandler

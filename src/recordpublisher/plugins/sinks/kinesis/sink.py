@@ -15,7 +15,7 @@ from recordpublisher.publishers.properties.table import SINK_STREAM
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import hash_key_from
 
-from .failed_records import FailedRecord
+from .failure_handler import FailedRecord
 from .pending_record import PendingRecord, size_of
 from .settings import QueueLimit, Settings
 from .writer import KinesisWriter

@@ -10,7 +10,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.kinesis.ports import WritingPort
 
-from .failed_records import FailedRecord, FailureHandler
+from .failure_handler import FailedRecord, FailureHandler
 from .outstanding_records import NO_LIMIT, OutstandingRecords
 from .pending_record import PendingRecord, is_obviously_valid, rejection_reason, size_of
 from .sending_pipeline import DEFAULT_SUMMARY, SendingPipeline

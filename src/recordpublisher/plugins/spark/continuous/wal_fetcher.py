@@ -15,7 +15,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.table import STATE_URI
 
-from ..checkpoint_streams import dropped_streams
+from ..dropped_streams import dropped_streams
 from ..options import SPARK_OPTIONS, SparkOptions
 from ..service.kinesis_service import KinesisService, task_properties
 from ..service.planning_port import PlanningPort

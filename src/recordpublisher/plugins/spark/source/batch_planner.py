@@ -15,7 +15,7 @@ from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.stream_arns import stream_name
 
-from ..checkpoint_streams import dropped_streams
+from ..dropped_streams import dropped_streams
 from ..options import SparkOptions
 from ..service.planning_port import PlanningPort
 from .batch_alignment import AlignmentSettings

@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from recordpublisher.fetcher.pipeline.dead_letters import dead_letter
+from recordpublisher.fetcher.pipeline.bad_record_handler import dead_letter
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext
-from recordpublisher.plugins.sinks.kinesis.failed_records import VALIDATION_EXCEPTION, FailedRecord
+from recordpublisher.plugins.sinks.kinesis.failure_handler import VALIDATION_EXCEPTION, FailedRecord
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.stream_arns import stream_name

@@ -1,1 +1,1 @@
-"""Decoding responses and encoding requests. Start at `sdk_parser.py`."""
+"""Decoding responses and encoding requests. Start at `sdk_parser_override.py`."""

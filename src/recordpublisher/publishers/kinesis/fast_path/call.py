@@ -9,9 +9,9 @@ import msgspec
 from botocore.awsrequest import AWSPreparedRequest
 
 from ..codec.incremental_decoder import IncrementalReadDecoder
-from ..codec.sdk_parser import READ, RESPONSE_DECODERS
+from ..codec.sdk_parser_override import READ, RESPONSE_DECODERS
 from ..error_mapping import NOT_JSON, error_for_code
-from .http1_client import Http1Client
+from .http1_pools import Http1Pools
 from .http1_response import BodyReader, BufferedBody, ResponseHead
 from .sigv4 import SignedPost
 
@@ -31,14 +31,14 @@ _STREAM_PARAMETER = msgspec.json.Decoder(_StreamParameter)
 
 
 class FastPathCalls:
-    """The calls of one of `APIS` for a tenth of the SDK's CPU: signed by `SignedPost`, sent by `Http1Client`, decoded while they arrive.
+    """The calls of one of `APIS` for a tenth of the SDK's CPU: signed by `SignedPost`, sent by `Http1Pools`, decoded while they arrive.
 
     Owns the route of each stream. The first call for a stream goes through the SDK, with its endpoint rules, hooks and user agent, and
     `remember_route` keeps the URL and headers. Credentials are read from the SDK at each call, so they are renewed as usual. The SDK also
     keeps every call that the fast path does not cover: through a proxy, or with an SDK that keeps its HTTP session elsewhere.
     """
 
-    def __init__(self, session: Any, client: Any, http: Http1Client, api: str) -> None:
+    def __init__(self, session: Any, client: Any, http: Http1Pools, api: str) -> None:
         self._session = session
         self._http = http
         self._api = api

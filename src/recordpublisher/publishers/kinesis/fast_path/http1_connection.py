@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..error_mapping import MalformedResponseError
-from ..tls import share_read_buffer
+from ..read_buffers import share_read_buffer
 from .body_read_scheduler import BodyReadScheduler
 from .http1_response import BodyReader, ChunkedDecoder, ResponseHead, parse_response_head
 

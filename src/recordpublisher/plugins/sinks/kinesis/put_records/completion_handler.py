@@ -9,7 +9,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.kinesis.ports import PutResult
 from recordpublisher.publishers.retry import RetryPolicy
 
-from ..failed_records import FailureHandler
+from ..failure_handler import FailureHandler
 from ..outstanding_records import OutstandingRecords
 from ..pending_record import PendingRecord
 from ..shard_queues.kpl_aggregator import split_aggregate

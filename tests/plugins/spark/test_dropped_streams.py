@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from recordpublisher.plugins.spark.checkpoint_streams import dropped_streams
+from recordpublisher.plugins.spark.dropped_streams import dropped_streams
 from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.plugins.stores.by_location import read_claim_store_of
 from recordpublisher.publishers.errors import ConfigurationError

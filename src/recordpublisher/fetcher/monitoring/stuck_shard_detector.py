@@ -1,4 +1,4 @@
-"""UnreadShardDetector: which shards have unread records and emit nothing (A2). Plain decisions over observations."""
+"""StuckShardDetector: which shards have unread records and emit nothing (A2). Plain decisions over observations."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ShardObservation:
     reason: str
 
 
-class UnreadShardDetector:
+class StuckShardDetector:
     """Owns for how long each shard had unread records and emitted nothing."""
 
     def __init__(self, interval_ms: int, max_gap: float) -> None:

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from recordpublisher.fetcher.monitoring.unread_shards import (
+from recordpublisher.fetcher.monitoring.stuck_shard_detector import (
     ShardObservation,
-    UnreadShardDetector,
+    StuckShardDetector,
     lineage_progress,
     observe_own_shard,
 )
@@ -19,7 +19,7 @@ from fakes.shard_entries import START, entry, shard, watermarked
 
 def watched(*sights, seconds=1.0):
     """Durations (s) of the alarms after checks one second apart, at an alarm interval of 3 s; an observation is (progress, unread)."""
-    detector = UnreadShardDetector(3_000, 2.0)
+    detector = StuckShardDetector(3_000, 2.0)
     found = []
     for number, (emitted, unread) in enumerate(sights):
         alarms = detector.update([ShardObservation("s/a", emitted, unread, "why")], number * seconds)
@@ -49,13 +49,13 @@ def test_an_inconclusive_check_neither_counts_nor_clears():
 
 
 def test_a_watcher_that_was_asleep_has_not_watched():
-    detector = UnreadShardDetector(3_000, 2.0)
+    detector = StuckShardDetector(3_000, 2.0)
     sight = ShardObservation("s/a", "p", True, "why")
     assert detector.update([sight], 0.0) == detector.update([sight], 900.0) == []
 
 
 def test_a_shard_without_an_observation_is_dropped():
-    detector = UnreadShardDetector(3_000, 2.0)
+    detector = StuckShardDetector(3_000, 2.0)
     sight = ShardObservation("s/a", "p", True, "why")
     for second in range(3):
         detector.update([sight], float(second))

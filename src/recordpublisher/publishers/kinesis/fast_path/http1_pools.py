@@ -1,4 +1,4 @@
-"""Http1Client: HTTP/1.1 for frequent calls, at a tenth of the CPU of a general client."""
+"""Http1Pools: the pools of HTTP/1.1 connections for frequent calls, one for each server; a tenth of the CPU of a general client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .http1_pool import Http1ConnectionPool
 READ_BUFFER_BYTES = 256 * 1024
 
 
-class Http1Client:
+class Http1Pools:
     """Owns a connection pool for each server, with the TLS settings of the SDK's HTTP session.
 
     It makes direct connections only. For others, such as those through a proxy, `pool` returns None and the SDK makes the call.

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from recordpublisher.publishers.kinesis.tls import limit_read_ahead, share_read_buffer
+from recordpublisher.publishers.kinesis.read_buffers import limit_read_ahead, share_read_buffer
 
 
 class OtherLoopTransport:

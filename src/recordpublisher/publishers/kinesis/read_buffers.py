@@ -1,0 +1,31 @@
+"""The read buffers of encrypted connections: shared by connections, and limited."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def share_read_buffer(transport: Any, read_buffer: bytearray) -> None:
+    """Receive encrypted bytes in `read_buffer`. All connections of an event loop may share it: asyncio empties it at once.
+
+    Without TLS, and on other event loops than asyncio's, nothing is changed.
+    """
+    protocol: Any = getattr(transport, "_ssl_protocol", None)
+    if hasattr(protocol, "_ssl_buffer_view"):
+        protocol._ssl_buffer, protocol._ssl_buffer_view = read_buffer, memoryview(read_buffer)
+
+
+def limit_read_ahead(transport: Any, read_buffer: bytearray) -> None:
+    """Read no more at once than `read_buffer` holds, and stop when as many encrypted bytes are buffered.
+
+    asyncio would read 256 KiB at once and buffer 512 KiB. Other event loops may lack these limits: then nothing is changed.
+    """
+    max_bytes = len(read_buffer)
+    if hasattr(transport, "set_read_buffer_limits"):
+        transport.set_read_buffer_limits(high=max_bytes)
+        protocol: Any = getattr(transport, "_ssl_protocol", None)
+        if hasattr(protocol, "max_size"):
+            protocol.max_size = max_bytes
+        share_read_buffer(transport, read_buffer)
+    elif hasattr(transport, "max_size"):
+        transport.max_size = max_bytes
