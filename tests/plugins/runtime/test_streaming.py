@@ -3,7 +3,6 @@
 import asyncio
 import signal
 import threading
-import time
 from contextlib import aclosing
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.local import serve_in_thread
+from recordpublisher.local.clock import SteppingClock, SystemClock
 
 from fakes.memory_streams import PROPERTIES, install
 
@@ -167,7 +167,8 @@ def test_bad_input_is_an_error_before_the_first_record(orders):
 
 
 def test_without_a_start_everything_up_to_the_tip_is_read():
-    with serve_in_thread(streams={"orders": 1}) as served:
+    clock = SteppingClock(SystemClock())
+    with serve_in_thread(streams={"orders": 1}, clock=clock) as served:
         for number in range(3):
             served.call(served.endpoint.stream("orders").put, b"%d" % number, "key")
         properties = served.endpoint.properties()
@@ -175,7 +176,7 @@ def test_without_a_start_everything_up_to_the_tip_is_read():
 
         assert start not in properties
         assert [record.data for record in rp.consume("orders", properties, stop_at_tip=True)] == [b"0", b"1", b"2"]
-        time.sleep(1.1)  # LATEST means the server's time, which has whole seconds
+        clock.step(2_000)  # LATEST means the server's time, which has whole seconds
         assert list(rp.consume("orders", {**properties, start: "LATEST"}, stop_at_tip=True)) == []
 
 

@@ -20,8 +20,8 @@ SHORTEST_RETENTION_MS = 24 * 3_600_000
 """No stream keeps its records for less (service limit)."""
 CLOCK_ERROR_MS = 3_600_000
 """How far this machine's clock may differ from the service's before a gap is overlooked."""
-ANSWER_SECONDS = 300.0
-"""How long an answer about a stream's retention is used: it can be changed."""
+CACHE_SECONDS = 300.0
+"""How long a stream's retention is cached: it can be changed."""
 STILL_THERE_SECONDS = 10.0
 """How long the sight of a record that is older than the stream's retention is used: the service may drop it at any time."""
 PARALLEL_CHECKS = 8
@@ -63,22 +63,22 @@ class RetentionCheck:
         self._oldest_record = oldest_record
         self._order_of = order_of
         self._clock = clock
-        self._retained: dict[str, _Answer] = {}
-        self._still_there: dict[str, _Answer] = {}
+        self._retained: dict[str, _CachedTime] = {}
+        self._still_there: dict[str, _CachedTime] = {}
         self._slots = asyncio.Semaphore(PARALLEL_CHECKS)
 
     async def oldest_retained_ms(self, stream: str) -> int | None:
         """The arrival time before which the stream has dropped its records (epoch ms); None if not known."""
         now_ms = self._clock.now_ms()
-        answer = self._retained.get(stream)
-        if answer is None or not answer.is_fresh(now_ms):
+        cached = self._retained.get(stream)
+        if cached is None or not cached.is_fresh(now_ms):
             try:
-                answer = _Answer(await self._oldest_retained(stream), now_ms)
+                cached = _CachedTime(await self._oldest_retained(stream), now_ms)
             except RecordPublisherError as error:
                 log.warning("the retention of %s cannot be read: %s", stream, error)
-                answer = _Answer(None, now_ms)
-            self._retained[stream] = answer
-        return answer.as_of(now_ms)
+                cached = _CachedTime(None, now_ms)
+            self._retained[stream] = cached
+        return cached.as_of(now_ms)
 
     async def gap_after(self, shard: Shard, position: SequenceNumber | None, seen_ms: int) -> Gap:
         """Whether records after `position` (None: the shard's beginning) were lost; `seen_ms` as in `may_have_gap`.
@@ -99,7 +99,7 @@ class RetentionCheck:
         if oldest.sequence is None:
             return Gap.NOT_CHECKED
         if position is not None and self._order_of(oldest.sequence) <= self._order_of(position.sequence):
-            self._still_there[shard.key] = _Answer(oldest.arrival_ms, self._clock.now_ms())
+            self._still_there[shard.key] = _CachedTime(oldest.arrival_ms, self._clock.now_ms())
             return Gap.NONE
         return Gap.LOST
 
@@ -110,20 +110,20 @@ class RetentionCheck:
         if seen_ms >= sure_ms:
             return True
         # a record that old was there a moment ago: a reader that races against the end of retention is not slowed by a call for each read
-        seconds = ANSWER_SECONDS if oldest_ms is None else STILL_THERE_SECONDS
+        seconds = CACHE_SECONDS if oldest_ms is None else STILL_THERE_SECONDS
         seen = self._still_there.get(shard.key)
         known_ms = seen.as_of(now_ms) if seen is not None and seen.is_fresh(now_ms, seconds) else None
         return known_ms is not None and seen_ms >= known_ms
 
 
-class _Answer:
-    """A time that moves on with the clock."""
+class _CachedTime:
+    """A time that was true at a moment, and moves on with the clock."""
 
     def __init__(self, value_ms: int | None, at_ms: int) -> None:
         self._value_ms = value_ms
         self._at_ms = at_ms
 
-    def is_fresh(self, now_ms: int, seconds: float = ANSWER_SECONDS) -> bool:
+    def is_fresh(self, now_ms: int, seconds: float = CACHE_SECONDS) -> bool:
         return 0 <= now_ms - self._at_ms < seconds * 1000
 
     def as_of(self, now_ms: int) -> int | None:
