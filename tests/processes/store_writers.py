@@ -11,16 +11,19 @@ WRITES = 10
 
 
 def count(location, job, writers):
-    """Increase a counter `WRITES` times once all writers are ready; returns how many writes conflicted."""
+    """Increase a counter `WRITES` times; returns how many writes conflicted.
+
+    Nobody writes before all writers have read the missing counter: of the first writes all but one conflict.
+    """
 
     async def run():
         store, conflicts = conditional_store_of(location, "uri", Properties(), job=job), 0
+        found = await store.get("a/counter")
         await store.put_if_absent(f"ready/{uuid.uuid4().hex}", b"")
         while len(await store.list_names("ready/")) < writers:  # noqa: ASYNC110 - other processes
             await asyncio.sleep(0.01)
         for _ in range(WRITES):
             while True:
-                found = await store.get("a/counter")
                 try:
                     if found is None:
                         await store.put_if_absent("a/counter", b"1")
@@ -29,6 +32,8 @@ def count(location, job, writers):
                     break
                 except ConflictError:
                     conflicts += 1
+                    found = await store.get("a/counter")
+            found = await store.get("a/counter")
         await store.close()
         return conflicts
 

@@ -1,4 +1,4 @@
-"""Writers in threads and processes: conditions hold when calls really overlap. (moto is left out: its conditions are not atomic.)"""
+"""Writers in threads and processes: conditions hold when calls really overlap."""
 
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -35,7 +35,7 @@ def test_no_increment_of_a_shared_counter_is_lost(request, location, pool_name):
     pool = request.getfixturevalue(pool_name)
     conflicts = [future.result() for future in [pool.submit(count, *location, WRITERS) for _ in range(WRITERS)]]
     assert read(*location)["a/counter"] == b"%d" % (WRITERS * WRITES)
-    assert sum(conflicts) > 0, "the writers did not overlap"
+    assert sum(conflicts) >= WRITERS - 1
 
 
 def test_every_name_has_one_first_writer(location, threads):
