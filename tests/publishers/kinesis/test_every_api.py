@@ -143,7 +143,7 @@ async def test_a_call_without_a_response_in_time_is_transient(api: str):
     operation, call = APIS[api]
     async with stub_and_client(aws_request_timeout="300") as (stub, client):
         stub.script(operation, never)
-        with pytest.raises(TransientError, match="no response in time"):
+        with pytest.raises(TransientError, match=r"in time|[Tt]imeout"):  # a slow machine may not even connect in time
             await call(client)
 
 

@@ -55,7 +55,7 @@ async def test_a_request_is_sent_again_only_once():
 
 async def test_after_a_call_without_a_response_the_other_idle_connections_are_dropped(monkeypatch):
     """As after a suspension of the process: the server is gone, and no reset arrives."""
-    monkeypatch.setattr(pool_module, "_SILENT_SECONDS", 0.01)
+    monkeypatch.setattr(pool_module, "_SILENT_SECONDS", 0.0)
     async with six_lost_connections() as (server, pool):
         server.responses = [b""]
         with pytest.raises(TimeoutError):
