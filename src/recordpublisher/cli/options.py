@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.properties import MASK, Properties, is_secret
+from recordpublisher.publishers.password_masking import MASK
+from recordpublisher.publishers.properties.properties import Properties, is_secret
 
 Pairs = Annotated[
     list[str] | None,

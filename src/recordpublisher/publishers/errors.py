@@ -27,6 +27,8 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import ClassVar
 
+from .password_masking import mask_passwords
+
 
 class RecordPublisherError(Exception):
     """The root of every error that this library raises on purpose."""
@@ -40,9 +42,9 @@ class ConfigurationError(RecordPublisherError, ValueError):
 
     def __init__(self, key: str, value: object = None, valid: str = "", *, reason: str = "") -> None:
         self.key = key
-        self.value = value
+        self.value = value = mask_passwords(value) if isinstance(value, str) else value
         self.valid = valid
-        self.reason = reason
+        self.reason = reason = mask_passwords(reason)
         given = "is not set" if value is None else f"has the value {value!r}"
         kind = "option" if key.startswith("-") else "property" if "." in key else "setting"
         parts = [f"{kind} '{key}' {given}"]

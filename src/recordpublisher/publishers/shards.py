@@ -9,6 +9,12 @@ from dataclasses import dataclass, field
 MAX_HASH_KEY = 2**128 - 1
 _HASH_KEY_DIGITS = 39
 _NUMBERED = re.compile(r"shardId-\d{12}")
+_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,128}")
+
+
+def is_valid_name(text: str) -> bool:
+    """Whether this can be the name of a stream or a shard id: letters, digits, _ . -, 128 at most. Then it is also safe in a path."""
+    return _NAME.fullmatch(text) is not None
 
 
 def hash_key_from(text: str) -> int | None:

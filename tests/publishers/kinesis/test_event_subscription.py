@@ -153,6 +153,13 @@ async def test_a_child_with_an_invalid_hash_key_is_transient(hash_key):
             await anext(events)
 
 
+@pytest.mark.parametrize("wrong", ["../1", "1\n", "x"], ids=repr)
+async def test_a_continuation_that_is_no_sequence_number_is_transient(wrong):
+    async with subscribed(initial_response(), an_event(continuation=wrong)) as events:
+        with pytest.raises(TransientError, match="not a sequence number"):
+            await anext(events)
+
+
 async def test_a_deeply_nested_event_is_transient():
     headers = {":message-type": "event", ":event-type": "SubscribeToShardEvent"}
     async with subscribed(initial_response(), frame(headers, b'{"x":' + b"[" * 200_000)) as events:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import unquote, urlsplit
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.properties import Properties, mask_passwords
+from recordpublisher.publishers.properties.properties import Properties
 
 from .conditional_store import ConditionalStore
 from .folder import FolderStore
@@ -39,7 +39,7 @@ def conditional_store_of(
     back_end = back_end_of(location)
     if back_end not in back_ends:
         forms = [_FORMS[each] for each in back_ends]
-        raise ConfigurationError(key, mask_passwords(location), f"{', '.join(forms[:-1])} or {forms[-1]}")
+        raise ConfigurationError(key, location, f"{', '.join(forms[:-1])} or {forms[-1]}")
     if back_end == "S3":
         from .s3 import S3Store
 

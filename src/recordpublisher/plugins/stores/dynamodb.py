@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from recordpublisher.publishers.errors import ConfigurationError, StateError
-from recordpublisher.publishers.properties.properties import Properties, mask_passwords
+from recordpublisher.publishers.properties.properties import Properties
 
 from .aws_client import AwsService, ConditionFailedError, NotFoundError
 from .conditional_store import ConditionalStore, ConflictError, VersionedValue, new_version
@@ -28,7 +28,7 @@ class DynamoDbStore(ConditionalStore):
         """`key` is the property that has the URI. Raises: ConfigurationError."""
         parts = urlsplit(uri)
         if parts.scheme != "dynamodb" or not parts.netloc or not parts.path.strip("/"):
-            raise ConfigurationError(key, mask_passwords(uri), "dynamodb://table/job")
+            raise ConfigurationError(key, uri, "dynamodb://table/job")
         self.place = uri
         self._table, self._job = parts.netloc, parts.path.strip("/")
         self._service = AwsService("dynamodb", uri, properties)

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.fetcher.sink import State
 from recordpublisher.publishers.errors import ConfigurationError, FencedError, StateError
-from recordpublisher.publishers.properties.properties import Properties, mask_passwords
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import JOB_NAME, STATE_URI
 
 from .conditional_store import ConditionalStore, ConflictError, VersionedValue, pause
@@ -206,5 +206,5 @@ def _folder_of(properties: Properties) -> Path:
     uri = properties.value(STATE_URI)
     parsed = urlsplit(uri or "")
     if not uri or parsed.scheme not in ("", "file"):
-        raise ConfigurationError(STATE_URI.key, uri and mask_passwords(uri), "a path or a file:// URI")
+        raise ConfigurationError(STATE_URI.key, uri, "a path or a file:// URI")
     return Path(unquote(parsed.path))

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from recordpublisher.publishers.errors import ConfigurationError, StateError
-from recordpublisher.publishers.properties.properties import Properties, mask_passwords
+from recordpublisher.publishers.properties.properties import Properties
 
 from .aws_client import AwsService, ConditionFailedError, NotFoundError
 from .conditional_store import ConditionalStore, ConflictError, VersionedValue, new_version, pause
@@ -31,7 +31,7 @@ class S3Store(ConditionalStore):
         """`key` is the property that has the URI. Raises: ConfigurationError."""
         parts = urlsplit(uri)
         if parts.scheme != "s3" or not parts.netloc or parts.query:
-            raise ConfigurationError(key, mask_passwords(uri), "s3://bucket/prefix")
+            raise ConfigurationError(key, uri, "s3://bucket/prefix")
         self.place = uri
         self._bucket = parts.netloc
         self._prefix = parts.path.strip("/") + "/" if parts.path.strip("/") else ""

@@ -11,7 +11,8 @@ from botocore.exceptions import CredentialRetrievalError, ProfileNotFound
 from botocore.utils import FileWebIdentityTokenLoader
 
 from ..errors import ConfigurationError, RecordPublisherError
-from ..properties.properties import MASK, Properties, Property
+from ..password_masking import MASK
+from ..properties.properties import Properties, Property
 from ..properties.table import (
     ACCESS_KEY_ID,
     CREDENTIALS_PROVIDER,

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..errors import FatalKinesisError, TransientError
 from ..shards import HashRange, Shard, is_listing_older_than
+from .codec.identifiers import check_shard_ids
 from .error_mapping import reject_malformed
 from .ports import ListingPort, Transport
 
@@ -60,13 +61,18 @@ async def list_all_streams(transport: Transport) -> list[str]:
 
 
 def parse_shard(described: dict[str, Any], stream: str, stream_arn: str | None) -> Shard:
-    """Make a Shard of its description. It is closed when it has an ending sequence number."""
+    """Make a Shard of its description. It is closed when it has an ending sequence number.
+
+    Raises: KeyError, TypeError or ValueError for one that is not as documented.
+    """
     keys = described["HashKeyRange"]
-    parents = (described.get("ParentShardId"), described.get("AdjacentParentShardId"))
+    named = (described.get("ParentShardId"), described.get("AdjacentParentShardId"))
+    parents = tuple(parent for parent in named if parent)
+    check_shard_ids(described["ShardId"], *parents)
     return Shard(
         stream=stream,
         shard_id=described["ShardId"],
-        parents=tuple(parent for parent in parents if parent),
+        parents=parents,
         hash_range=HashRange.parse(keys["StartingHashKey"], keys["EndingHashKey"]),
         closed="EndingSequenceNumber" in described.get("SequenceNumberRange", {}),
         stream_arn=stream_arn,

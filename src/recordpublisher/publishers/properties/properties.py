@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,13 +10,13 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from ..errors import ConfigurationError
+from ..password_masking import MASK, mask_passwords
 
 T = TypeVar("T")
 
 _DECLARED: dict[str, Property[Any]] = {}
 _IGNORED: dict[str, str] = {}
 _PREFIXES = ("flink", "aws")
-MASK = "******"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +64,6 @@ def declared_properties() -> list[Property[Any]]:
     return list(dict.fromkeys(_DECLARED.values()))
 
 
-_PASSWORDS = (
-    re.compile(r"(://[^:/?#\s]*:)[^\s]*(?=@)"),
-    # a user and a password without a host; digits alone are a port
-    re.compile(r"(://[^:/?#\s@\[]*:)(?!\d*(?:[/?#\s]|$))[^/?#\s@]+(?=[/?#\s]|$)"),
-    re.compile(
-        r"((?:^|[?&;\s])[^=&;\s]*(?:password|passwd|pwd|secret|token|sslkey)[^=&;\s]*\s*=\s*)(?:'(?:[^'\\]|\\.)*'|[^&\s]*)",
-        re.IGNORECASE,
-    ),
-)
-
-
 class Properties(Mapping[str, str]):
     """An immutable mapping of property keys to text, with typed and checked values.
 
@@ -113,9 +101,9 @@ class Properties(Mapping[str, str]):
         try:
             return declared.parse(text.strip())
         except (ValueError, OverflowError) as error:
-            if declared.secret:  # the cause may quote the value
-                raise ConfigurationError(key, MASK, declared.valid) from None
-            raise ConfigurationError(key, mask_passwords(text), declared.valid) from error
+            shown = MASK if declared.secret else mask_passwords(text)
+            # the cause may quote the value
+            raise ConfigurationError(key, shown, declared.valid) from (error if shown == text else None)
 
     def is_set(self, declared: Property[Any]) -> bool:
         """Whether the property was given, by its key or an older spelling."""
@@ -167,14 +155,7 @@ def is_secret(key: str) -> bool:
     declared = _DECLARED.get(key.lower())
     if declared is not None:
         return declared.secret
-    return any(word in key.lower() for word in ("secret", "password", "passwd", "token", "accesskey"))
-
-
-def mask_passwords(text: str) -> str:
-    """The text with passwords of URIs and of `key=value` connection strings masked (C3)."""
-    for pattern in _PASSWORDS:
-        text = pattern.sub(rf"\1{MASK}", text)
-    return text
+    return any(word in key.lower() for word in ("secret", "pass", "pwd", "token", "accesskey", "apikey", "sslkey"))
 
 
 def warn_if_unknown(key: str) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import traceback
 
 import pytest
 from sqlalchemy import text
@@ -90,9 +91,10 @@ async def test_a_transaction_waits_for_a_lock(tmp_path, database):
 
 
 @pytest.mark.parametrize(
-    "uri", ["", "orders.db", "sqlite://", "sqlite:///:memory:", "mysql://me:hunter2@host/db", "nosuch://x"]
+    "uri",
+    ["", "orders.db", "sqlite://", "sqlite:///:memory:", "mysql://me:hunter2@host/db", "nosuch://x", "me:hunter2@host"],
 )
 def test_another_uri_is_an_error_that_says_what_is_valid(uri):  # C2, C3
     with pytest.raises(ConfigurationError, match="postgresql://user@host/database or sqlite") as raised:
         engine_of(uri, "flink.sink.sql.uri")
-    assert "hunter2" not in str(raised.value)
+    assert "hunter2" not in "".join(traceback.format_exception(raised.value, limit=0))

@@ -16,6 +16,7 @@ from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.properties.properties import Properties, Property
 from recordpublisher.publishers.properties.table import FILE_BUFFER
 from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.shards import is_valid_name
 
 from ..failed_commit_guard import FailedCommitGuard
 from .output_folder import OutputFolder, stored_states
@@ -133,15 +134,17 @@ class FileSink(Sink):
         return f"{first.stream}/{first.shard_id}/{first.first}-{last.last}{self.suffix}"
 
 
-_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,128}")
 _NUMBER = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,129}")
 
 
 def _check_names(batch: RecordBatch) -> None:
-    """Check the names from the service that become a path, which must stay inside the folder. Raises: SinkError."""
+    """Check the names that become a path, which must stay inside the folder. Raises: SinkError.
+
+    The Kinesis client checks its own; other publishers name shards and records as they like.
+    """
     numbers = batch.sequence_numbers
     for name in (batch.stream, batch.shard_id):
-        if not _NAME.fullmatch(name):
+        if not is_valid_name(name):
             raise SinkError(
                 f"{name[:200]!r} is not the name of a stream or shard: letters, digits, _ . - are valid, 128 at most"
             )

@@ -13,7 +13,8 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, OperationalError, ProgrammingError
 
 from recordpublisher.publishers.errors import ConfigurationError, TransientError
-from recordpublisher.publishers.properties.properties import Properties, mask_passwords
+from recordpublisher.publishers.password_masking import mask_passwords
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import SQL_RETRIES
 from recordpublisher.publishers.retry import call_with_retries
 

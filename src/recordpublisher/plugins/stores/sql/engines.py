@@ -9,7 +9,6 @@ from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.properties import mask_passwords
 
 _DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 _VALID = "postgresql://user@host/database or sqlite:////path/file.db"
@@ -29,11 +28,11 @@ def engine_of(uri: str, key: str) -> Engine:
         url = make_url(uri)
         url = url.set(drivername=_DRIVERS.get(url.drivername, url.drivername))
         engine = _engine(url)
-    except (ArgumentError, NoSuchModuleError, ValueError) as error:
-        raise ConfigurationError(key, mask_passwords(uri), _VALID) from error
+    except (ArgumentError, NoSuchModuleError, ValueError):
+        raise ConfigurationError(key, uri, _VALID) from None  # the cause may quote the URI
     except ImportError as error:
         reason = f"{error}; pip install 'recordpublisher[postgresql]'"
-        raise ConfigurationError(key, mask_passwords(uri), _VALID, reason=reason) from error
+        raise ConfigurationError(key, uri, _VALID, reason=reason) from error
     return engine
 
 

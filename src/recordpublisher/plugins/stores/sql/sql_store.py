@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 from sqlalchemy import Column, Connection, LargeBinary, MetaData, String, Table, func, inspect, select, text
 
 from recordpublisher.publishers.errors import StateError
-from recordpublisher.publishers.properties.properties import Properties, mask_passwords
+from recordpublisher.publishers.password_masking import mask_passwords
+from recordpublisher.publishers.properties.properties import Properties
 
 from ..conditional_store import ConditionalStore, ConflictError, VersionedValue, new_version
 from .database import Database

@@ -8,6 +8,7 @@ from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shards import HashRange, Shard
 
 from ..ports import ReadResponse
+from .identifiers import check_sequence_numbers, check_shard_ids
 
 
 class _HashKeyRange(msgspec.Struct):
@@ -48,8 +49,11 @@ def decode_read(body: bytes | memoryview) -> ReadBody:
 def to_read_response(body: ReadBody, shard: Shard) -> ReadResponse:
     """Make the port's response. The children belong to the stream of `shard`. A missing or empty continuation ends the shard.
 
-    Raises: ValueError for the hash keys of a child that are no numbers below 2^128.
+    Raises: ValueError for a shard id or sequence number that is none, and for hash keys of a child that are no numbers below 2^128.
     """
+    check_sequence_numbers(*(each.sequence_number for each in body.Records[:1] + body.Records[-1:]))
+    if body.ContinuationSequenceNumber:
+        check_sequence_numbers(body.ContinuationSequenceNumber)
     return ReadResponse(
         records=body.Records,
         millis_behind_latest=body.MillisBehindLatest,
@@ -61,6 +65,7 @@ def to_read_response(body: ReadBody, shard: Shard) -> ReadResponse:
 
 
 def _child_of(shard: Shard, child: _ChildShard) -> Shard:
+    check_shard_ids(child.ShardId, *child.ParentShards)
     keys = child.HashKeyRange
     hash_range = HashRange.parse(keys.StartingHashKey, keys.EndingHashKey) if keys else HashRange()
     return Shard(shard.stream, child.ShardId, child.ParentShards, hash_range, stream_arn=shard.stream_arn)

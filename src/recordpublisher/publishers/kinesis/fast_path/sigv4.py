@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 from botocore.utils import normalize_url_path
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.properties import MASK
+from recordpublisher.publishers.password_masking import MASK
 from recordpublisher.publishers.properties.table import CREDENTIALS_PROVIDER
 
 from ..endpoint import host_header

@@ -1,0 +1,50 @@
+import pytest
+
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.password_masking import mask_passwords
+from recordpublisher.publishers.properties.properties import Properties
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("postgresql://me:hunter2@host:5432/db?x=1", "postgresql://me:******@host:5432/db?x=1"),
+        ("postgresql://me:p@ss:hunter2@host/db", "postgresql://me:******@host/db"),
+        ("postgresql://host/db?user=me&password=hunter2&x=1", "postgresql://host/db?user=me&password=******&x=1"),
+        ("postgresql://me@host:5432/db", "postgresql://me@host:5432/db"),
+        ("http://127.0.0.1:4567", "http://127.0.0.1:4567"),
+        ("s3://bucket/prefix", "s3://bucket/prefix"),
+        ("host=h user=me password=hunter2 dbname=d", "host=h user=me password=****** dbname=d"),
+        ("password = 'hun ter\\'2' host=h", "password = ****** host=h"),
+        ("postgresql://me:hunter2", "postgresql://me:******"),
+        ("postgresql://me:hunter2/db", "postgresql://me:******/db"),
+        ("mysql://host/db?passwd=hunter2&x=1", "mysql://host/db?passwd=******&x=1"),
+        ("postgresql://host/db?sslkey=/k.pem", "postgresql://host/db?sslkey=******"),
+        ("//me:hunter2@host/db", "//me:******@host/db"),
+        ("me:hunter2@host/db", "me:******@host/db"),
+        ("postgresql:me:hunter2@host/db", "postgresql:******@host/db"),
+        ("arn:aws:sts::1:assumed-role/r/me@example", "arn:aws:sts::1:assumed-role/r/me@example"),
+        ("file:/home/me@host/state", "file:/home/me@host/state"),
+        ("C:/data/me@host", "C:/data/me@host"),
+        ("host=h password=a&hunter2 x=1", "host=h password=****** x=1"),
+        ("password=a\\ hunter2 x=1", "password=****** x=1"),
+        ("password='it is hunter2", "password=******"),
+        ('password="it is hunter2" x=1', "password=****** x=1"),
+        ("PWD={it is;hunter2};x=1", "PWD=******;x=1"),
+        ("sslmode=verify-full passphrase=hunter2", "sslmode=verify-full passphrase=******"),
+        ("postgresql://host/db?api_key=hunter2&x=1", "postgresql://host/db?api_key=******&x=1"),
+        ("http://[::1]:4567/", "http://[::1]:4567/"),
+        ("http://h:4567/a?b=1", "http://h:4567/a?b=1"),
+    ],
+)
+def test_passwords_of_uris_are_never_shown(uri, shown):  # C3
+    assert mask_passwords(uri) == shown
+    assert repr(Properties({"flink.sink.sql.uri": uri})) == f"Properties({{'flink.sink.sql.uri': {shown!r}}})"
+
+
+def test_a_configuration_error_masks_its_value_and_its_reason():  # C3
+    uri = "https://me:hunter2@host"
+    error = ConfigurationError("aws.endpoint", uri, "a URL", reason=f"cannot connect to {uri}")
+
+    assert (error.value, error.reason) == ("https://me:******@host", "cannot connect to https://me:******@host")
+    assert "hunter2" not in f"{error!r} {error}"
