@@ -10,11 +10,18 @@ import msgspec
 from recordpublisher.fetcher.coordination.heartbeat_messages import HeartbeatRequest, HeartbeatResponse
 from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus
 from recordpublisher.plugins.trackers.tcp.client import TcpTracker
-from recordpublisher.plugins.trackers.tcp.protocol import Challenge, FrameReader, RejectFrame, sign_challenge
+from recordpublisher.plugins.trackers.tcp.protocol import (
+    Challenge,
+    FrameReader,
+    RejectFrame,
+    ServerProof,
+    is_proven,
+    sign_challenge,
+)
 from recordpublisher.publishers.properties.properties import Properties
 
 TOKEN = "open sesame"
-DECODER = msgspec.msgpack.Decoder(Challenge | HeartbeatResponse | RejectFrame)
+DECODER = msgspec.msgpack.Decoder(Challenge | ServerProof | HeartbeatResponse | RejectFrame)
 
 
 class Job:
@@ -80,8 +87,14 @@ class RawClient:
     @classmethod
     async def authenticated(cls, server, **more):
         client = await cls.connect(server, **more)
-        client.send_frame(sign_challenge(TOKEN, await client.next()))
+        await client.authenticate()
         return client
+
+    async def authenticate(self):
+        challenge = await self.next()
+        response = sign_challenge(TOKEN, challenge)
+        self.send_frame(response)
+        assert is_proven(await self.next(), TOKEN, challenge, response)
 
     def send_frame(self, message):
         body = msgspec.msgpack.encode(message)

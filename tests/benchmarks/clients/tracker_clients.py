@@ -16,12 +16,13 @@ from recordpublisher.plugins.trackers.tcp.protocol import (
     Challenge,
     FrameReader,
     RejectFrame,
+    ServerProof,
     encode_frame,
     sign_challenge,
 )
 
 ENCODER = msgspec.msgpack.Encoder()
-DECODER = msgspec.msgpack.Decoder(Challenge | HeartbeatResponse | RejectFrame)
+DECODER = msgspec.msgpack.Decoder(Challenge | ServerProof | HeartbeatResponse | RejectFrame)
 HELD = 10
 """One in so many is held and sends which watermark it awaits."""
 
@@ -42,6 +43,8 @@ class Subtask(asyncio.Protocol):
             message = DECODER.decode(frame)
             if isinstance(message, Challenge):
                 self.transport.write(encode_frame(ENCODER, sign_challenge(self.token, message)))
+            elif isinstance(message, ServerProof):
+                pass  # it is measured, not believed
             elif message.request_number:
                 self.took.append(time.perf_counter() - self.sent.pop(message.request_number))
                 self.generation, self.value = message.generation, message.global_watermark

@@ -4,10 +4,17 @@ import asyncio
 import os
 import socket
 
+import msgspec
 import pytest
 
 from recordpublisher.plugins.trackers.tcp import server as server_module
-from recordpublisher.plugins.trackers.tcp.protocol import VERSION, AuthResponse, RejectFrame, sign_challenge
+from recordpublisher.plugins.trackers.tcp.protocol import (
+    NONCE_BYTES,
+    VERSION,
+    AuthResponse,
+    RejectFrame,
+    sign_challenge,
+)
 from recordpublisher.plugins.trackers.tcp.server import TrackerServer
 from recordpublisher.publishers.errors import ConfigurationError
 
@@ -64,6 +71,35 @@ async def test_an_auth_response_cannot_be_replayed(server, job):
     assert await second.next() == RejectFrame("token")
 
 
+async def test_an_auth_response_of_the_same_token_is_worth_nothing_with_another_nonce(server, job):
+    client = await RawClient.connect(server)
+    response = sign_challenge(TOKEN, await client.next())
+    client.send_frame(msgspec.structs.replace(response, nonce=bytes(NONCE_BYTES)))
+
+    assert await client.next() == RejectFrame("token")
+
+
+@pytest.mark.parametrize("nonce", [b"", b"x" * (NONCE_BYTES - 1), b"x" * (NONCE_BYTES + 1)])
+async def test_a_nonce_of_another_length_ends_its_own_connection(server, job, nonce):
+    """Its length is part of what makes two handshakes' input differ."""
+    client = await RawClient.connect(server)
+    await client.next()
+    client.send_frame(AuthResponse(VERSION, b"x" * 32, nonce))
+
+    assert await client.is_disconnected()
+
+
+async def test_a_client_gets_no_proof_of_the_token_without_its_own(server, job):
+    """Else anyone who can connect could try tokens against it."""
+    client = await RawClient.connect(server)
+    await client.next()
+    client.send_frame(AuthResponse(VERSION, b"x" * 32, b"x" * NONCE_BYTES))
+
+    assert await client.next() == RejectFrame("token")
+    with pytest.raises(EOFError):
+        await client.next()
+
+
 async def test_a_client_of_another_version_is_rejected(server, job):
     client = await RawClient.connect(server)
     await client.next()
@@ -105,7 +141,7 @@ async def test_a_connection_reports_for_one_subtask(server, job):
 
 
 async def test_a_client_that_sends_no_token_is_disconnected(server, job, monkeypatch):  # slowloris
-    monkeypatch.setattr(server_module, "AUTH_TIMEOUT_SECONDS", 0.4)
+    monkeypatch.setattr(server_module, "HANDSHAKE_TIMEOUT_SECONDS", 0.4)
     client = await RawClient.connect(server)
     await client.next()
     client.writer.write(b"\x00")
@@ -135,9 +171,12 @@ async def test_of_too_many_unauthenticated_clients_the_oldest_is_disconnected():
 
 async def test_connections_are_limited():
     async with TrackerServer(TOKEN, max_connections=2) as server:
-        clients = [await RawClient.authenticated(server) for _ in range(3)]
+        for _ in range(2):
+            await RawClient.authenticated(server)
+        third = await RawClient.connect(server)
+        third.send_frame(sign_challenge(TOKEN, await third.next()))
 
-        assert await clients[2].is_disconnected()
+        assert await third.is_disconnected()
 
 
 async def test_a_client_that_never_reads_is_disconnected(server, job):
@@ -162,7 +201,7 @@ async def test_a_client_that_never_reads_is_disconnected(server, job):
 async def _unreading_client(sock):
     reader, writer = await asyncio.open_connection(sock=sock, limit=1)
     client = RawClient(reader, writer)
-    client.send_frame(sign_challenge(TOKEN, await client.next()))
+    await client.authenticate()
     writer.transport.pause_reading()
     return client
 

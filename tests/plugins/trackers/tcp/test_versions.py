@@ -5,6 +5,7 @@ import logging
 from typing import Literal
 
 import msgspec
+import pytest
 
 from recordpublisher.plugins.trackers.tcp.protocol import VERSION, FrameReader, RejectFrame
 
@@ -39,35 +40,37 @@ async def test_a_client_of_version_1_reads_the_version_of_the_server(server):
     while (first := frames.next_frame()) is None:
         frames.feed(await client.reader.read(65_536))
 
-    assert DECODER_V1.decode(first).version == VERSION == 2
+    assert DECODER_V1.decode(first).version == VERSION == 3
 
 
-async def test_an_auth_response_of_version_1_is_rejected_for_its_version(server):
+@pytest.mark.parametrize("version", [1, 2])
+async def test_an_auth_response_of_an_earlier_version_is_rejected_for_its_version(server, version):
     client = await RawClient.connect(server)
     await client.next()
-    client.writer.write(frame([1, b"x" * 32]))
+    client.writer.write(frame([version, b"x" * 32]))
 
     assert await client.next() == RejectFrame("version")
     assert await client.is_disconnected()
     assert len(server.groups) == 0
 
 
-async def test_a_server_of_version_1_is_named_with_what_to_do(caplog):
+@pytest.mark.parametrize("version", [1, 2])
+async def test_a_server_of_an_earlier_version_is_named_with_what_to_do(caplog, version):
     caplog.set_level(logging.WARNING)
     received = bytearray()
 
-    async def server_v1(reader, writer):
-        writer.write(frame(ChallengeV1(1, b"x" * 32)))
+    async def earlier_server(reader, writer):
+        writer.write(frame(ChallengeV1(version, b"x" * 32)))
         received.extend(await reader.read())
         writer.close()
 
-    server = await asyncio.start_server(server_v1, "127.0.0.1", 0)
+    server = await asyncio.start_server(earlier_server, "127.0.0.1", 0)
     async with running_job(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", 1) as job:
         subtask = await job.start(0)
         await wait_until(lambda: caplog.records, (subtask, 5))
     server.close()
 
-    assert "it speaks version 1 of the tracker protocol and this subtask version 2" in caplog.text
+    assert f"it speaks version {version} of the tracker protocol and this subtask version 3" in caplog.text
     assert "run the same recordpublisher release on both sides" in caplog.text
     assert not received, "no proof of the token goes to a server of another version"
 
@@ -83,4 +86,4 @@ async def test_a_server_that_rejects_the_version_is_named_with_what_to_do(caplog
         await wait_until(lambda: caplog.records, (subtask, 5))
     server.close()
 
-    assert "it does not accept version 2 of the tracker protocol" in caplog.text
+    assert "it does not accept version 3 of the tracker protocol" in caplog.text

@@ -14,6 +14,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.retry import RetryPolicy
 
 from .client_connection import ClientConnection
+from .protocol import HANDSHAKE_TIMEOUT_SECONDS
 
 log = logging.getLogger("recordpublisher.tracker")
 
@@ -100,11 +101,20 @@ class TcpTracker(RemoteTracker):
         self._connection, self._connected_at = connection, self.now()
         try:
             self.send_due_request()
+            await self._finish_handshake(connection)
             await asyncio.shield(connection.closed)  # cancelling this task does not close the connection
         finally:
             if connection.closed.done():
                 self._connection = None
         self._warn(connection.close_reason)
+
+    async def _finish_handshake(self, connection: ClientConnection) -> None:
+        """Wait until the server has proved the token; disconnect one that does not."""
+        try:
+            async with asyncio.timeout(HANDSHAKE_TIMEOUT_SECONDS):
+                await connection.handshake_ended.wait()
+        except TimeoutError:
+            connection.abort(f"it did not finish the handshake within {HANDSHAKE_TIMEOUT_SECONDS:g} s")
 
     def _log_problem(self) -> None:
         problem = _problem(self.member.is_replaced, self.member.rejection)

@@ -1,4 +1,4 @@
-"""ClientConnection: the client's side of one connection: authenticates, sends heartbeats, passes responses on."""
+"""ClientConnection: the client's side of one connection: both sides prove the token, then heartbeats go out and responses are passed on."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ import msgspec
 from recordpublisher.fetcher.coordination.heartbeat_messages import HeartbeatRequest, HeartbeatResponse
 
 from .protocol import (
+    MAX_HANDSHAKE_BYTES,
     VERSION,
+    AuthResponse,
     Challenge,
     FrameError,
     FrameReader,
     RejectFrame,
     RejectReason,
+    ServerProof,
     encode_frame,
+    is_proven,
     sign_challenge,
 )
 
@@ -26,7 +30,8 @@ MAX_UNSENT_BYTES = 64 * 1024
 """While more than this waits to be sent, the tracker is not reading, and requests are dropped: a later one has the whole state."""
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(Challenge | HeartbeatResponse | RejectFrame)
+_HANDSHAKE_DECODER = msgspec.msgpack.Decoder(Challenge | ServerProof | RejectFrame)
+_RESPONSE_DECODER = msgspec.msgpack.Decoder(HeartbeatResponse | RejectFrame)
 
 _REJECT_TEXTS: dict[RejectReason, str] = {
     "token": "it rejects the token (flink.watermark.tracker.token)",
@@ -38,7 +43,8 @@ _REJECT_TEXTS: dict[RejectReason, str] = {
 class ClientConnection(asyncio.Protocol):
     """Owns one connection to a tracker.
 
-    Calls `on_authenticated` when requests may be sent, and `on_response` with every response.
+    Calls `on_authenticated` when both sides have proved the token and requests may be sent, and `on_response` with every response.
+    A server without the token gets no request, and nothing that it sends counts as a response.
     """
 
     def __init__(
@@ -47,10 +53,13 @@ class ClientConnection(asyncio.Protocol):
         self._token = token
         self._on_authenticated = on_authenticated
         self._on_response = on_response
-        self._frames = FrameReader(MAX_RESPONSE_BYTES)
+        self._frames = FrameReader(MAX_HANDSHAKE_BYTES)
         self._transport: asyncio.Transport | None = None
+        self._sent: tuple[Challenge, AuthResponse] | None = None
         self._is_authenticated = False
         self.close_reason = "the connection was closed"
+        self.handshake_ended = asyncio.Event()
+        """The server has proved the token, or the connection was closed before."""
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: Any) -> None:
@@ -61,17 +70,17 @@ class ClientConnection(asyncio.Protocol):
         """Read whole frames."""
         self._frames.feed(data)
         try:
-            while (frame := self._frames.next_frame()) is not None:
-                self._handle(_DECODER.decode(frame))
-        except (FrameError, msgspec.DecodeError, UnicodeDecodeError):
-            self.close_reason = "it does not speak the tracker protocol"
-            self.abort()
+            while not self._is_closing and (frame := self._frames.next_frame()) is not None:
+                self._handle(frame)
+        except (FrameError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            self.abort("it does not speak the tracker protocol")
 
     def connection_lost(self, error: Exception | None) -> None:
         """Note why the connection was lost; nothing can be sent any more."""
         if error is not None:
             self.close_reason = str(error) or type(error).__name__
         self._is_authenticated = False
+        self.handshake_ended.set()
         if not self.closed.done():
             self.closed.set_result(None)
 
@@ -81,8 +90,10 @@ class ClientConnection(asyncio.Protocol):
         if self._is_authenticated and transport is not None and transport.get_write_buffer_size() <= MAX_UNSENT_BYTES:
             transport.write(encode_frame(_ENCODER, request))
 
-    def abort(self) -> None:
+    def abort(self, reason: str | None = None) -> None:
         """Close at once."""
+        if reason is not None:
+            self.close_reason = reason
         if self._transport is not None:
             self._transport.abort()
 
@@ -91,18 +102,43 @@ class ClientConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    def _handle(self, message: Challenge | HeartbeatResponse | RejectFrame) -> None:
+    @property
+    def _is_closing(self) -> bool:
+        return self._transport is None or self._transport.is_closing()
+
+    def _handle(self, frame: bytes) -> None:
+        message: HeartbeatResponse | Challenge | ServerProof | RejectFrame
+        message = (_RESPONSE_DECODER if self._is_authenticated else _HANDSHAKE_DECODER).decode(frame)
         if isinstance(message, HeartbeatResponse):
             self._on_response(message)
         elif isinstance(message, RejectFrame):
-            self.close_reason = _REJECT_TEXTS[message.reason]
-        elif message.version != VERSION:
-            self.close_reason = (
-                f"it speaks version {message.version} of the tracker protocol and this subtask version {VERSION}: "
+            self.abort(_REJECT_TEXTS[message.reason])
+        elif isinstance(message, Challenge):
+            self._answer_challenge(message)
+        else:
+            self._check_proof(message)
+
+    def _answer_challenge(self, challenge: Challenge) -> None:
+        if challenge.version != VERSION:
+            self.abort(
+                f"it speaks version {challenge.version} of the tracker protocol and this subtask version {VERSION}: "
                 "run the same recordpublisher release on both sides"
             )
-            self.abort()
-        elif self._transport is not None and not self._is_authenticated:
-            self._transport.write(encode_frame(_ENCODER, sign_challenge(self._token, message)))
+        elif self._sent is not None:
+            raise FrameError("a second challenge")
+        elif self._transport is not None:
+            self._sent = (challenge, sign_challenge(self._token, challenge))
+            self._transport.write(encode_frame(_ENCODER, self._sent[1]))
+
+    def _check_proof(self, proof: ServerProof) -> None:
+        if self._sent is None:
+            raise FrameError("a proof before the challenge")
+        if is_proven(proof, self._token, *self._sent):
+            self._frames.limit = MAX_RESPONSE_BYTES
             self._is_authenticated = True
+            self.handshake_ended.set()
             self._on_authenticated()
+        else:
+            self.abort(
+                "it does not have the token (flink.watermark.tracker.token): another server listens at flink.watermark.tracker.address"
+            )

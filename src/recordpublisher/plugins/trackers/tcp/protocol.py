@@ -1,4 +1,8 @@
-"""The wire protocol: four bytes of length, then a message as MessagePack; first the authentication, then heartbeats."""
+"""The wire protocol: four bytes of length, then a message as MessagePack; first both sides prove the token, then heartbeats.
+
+The handshake: `Challenge` with the server's nonce, `AuthResponse` with the client's proof and nonce, `ServerProof`. Each proof is a
+keyed hash over both nonces and the role of the side that proves, so that it is worth nothing on another connection or in the other role.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,17 @@ from typing import Any, Literal
 
 import msgspec
 
-VERSION = 2
+VERSION = 3
 """The version of all messages, heartbeats included. `Challenge` and the first field of `AuthResponse` are the same in every version, so
 that each side can read the other's version."""
 
 LENGTH_BYTES = 4
+NONCE_BYTES = 32
+
+MAX_HANDSHAKE_BYTES = 256
+"""The longest frame that either side accepts before the other one has proved the token."""
+HANDSHAKE_TIMEOUT_SECONDS = 5.0
+"""How long either side waits for the other one's proof."""
 
 
 class FrameError(Exception):
@@ -60,9 +70,16 @@ class Challenge(msgspec.Struct, frozen=True, array_like=True, tag="challenge"):
 
 
 class AuthResponse(msgspec.Struct, frozen=True, array_like=True):
-    """The client's first frame: the HMAC-SHA256 of the nonce under the token."""
+    """The client's first frame: its proof of the token, and its own nonce (none before version 3)."""
 
     version: int
+    mac: bytes
+    nonce: bytes = b""
+
+
+class ServerProof(msgspec.Struct, frozen=True, array_like=True, tag="proof"):
+    """The server's second frame: its own proof of the token. Before it, the client sends no report and believes no response."""
+
     mac: bytes
 
 
@@ -77,16 +94,33 @@ class RejectFrame(msgspec.Struct, frozen=True, array_like=True, tag="reject"):
 
 def new_challenge() -> Challenge:
     """A challenge with a nonce that was never used before."""
-    return Challenge(VERSION, secrets.token_bytes(32))
+    return Challenge(VERSION, secrets.token_bytes(NONCE_BYTES))
 
 
 def sign_challenge(token: str, challenge: Challenge) -> AuthResponse:
-    """The response of a client that has the token."""
-    return AuthResponse(
-        VERSION, hmac.digest(token.encode(), b"recordpublisher tracker" + challenge.nonce, hashlib.sha256)
-    )
+    """The response of a client that has the token, with a nonce that was never used before."""
+    nonce = secrets.token_bytes(NONCE_BYTES)
+    return AuthResponse(VERSION, _proof("client", token, challenge.nonce, nonce), nonce)
 
 
 def is_authentic(response: AuthResponse, token: str, challenge: Challenge) -> bool:
-    """Whether the client has the token; takes the same time for every wrong response."""
-    return hmac.compare_digest(response.mac, sign_challenge(token, challenge).mac)
+    """Whether the client has the token; takes the same time for every wrong response. Raises: FrameError for a nonce of another length."""
+    return hmac.compare_digest(response.mac, _proof("client", token, challenge.nonce, response.nonce))
+
+
+def sign_response(token: str, challenge: Challenge, response: AuthResponse) -> ServerProof:
+    """The proof of a server that has the token."""
+    return ServerProof(_proof("server", token, challenge.nonce, response.nonce))
+
+
+def is_proven(proof: ServerProof, token: str, challenge: Challenge, response: AuthResponse) -> bool:
+    """Whether the server has the token; takes the same time for every wrong proof."""
+    return hmac.compare_digest(proof.mac, sign_response(token, challenge, response).mac)
+
+
+def _proof(role: Literal["client", "server"], token: str, server_nonce: bytes, client_nonce: bytes) -> bytes:
+    """HMAC-SHA256 under the token of the version, the role and both nonces, whose length is fixed: no two handshakes have equal input."""
+    if len(server_nonce) != NONCE_BYTES or len(client_nonce) != NONCE_BYTES:
+        raise FrameError(f"a nonce has {NONCE_BYTES} bytes")
+    message = f"recordpublisher tracker {VERSION} {role} ".encode() + server_nonce + client_nonce
+    return hmac.digest(token.encode("utf-8", "surrogatepass"), message, hashlib.sha256)

@@ -13,6 +13,7 @@ from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 
 from .group_registry import GroupRegistry
+from .protocol import HANDSHAKE_TIMEOUT_SECONDS
 from .server_connection import ServerConnection
 
 log = logging.getLogger("recordpublisher.tracker")
@@ -23,8 +24,6 @@ ACCEPT_BACKLOG = 4_096
 MAX_OPEN_FILES = 65_536
 MAINTENANCE_INTERVAL_SECONDS = 0.25
 STATS_INTERVAL_SECONDS = 60.0
-AUTH_TIMEOUT_SECONDS = 5.0
-"""How long a client may take to authenticate."""
 IDLE_TIMEOUT_SECONDS = 300.0
 """How long a subtask may send nothing before its connection is closed; a running one sends at every sync interval."""
 
@@ -146,11 +145,11 @@ class TrackerServer:
                 log.exception("maintenance of the tracker failed; it is repeated")
 
     def _maintain(self, now: float) -> None:
-        was_suspended, self._maintained_at = now - self._maintained_at >= AUTH_TIMEOUT_SECONDS, now
+        was_suspended, self._maintained_at = now - self._maintained_at >= HANDSHAKE_TIMEOUT_SECONDS, now
         self.groups.expire(self.now())
         if was_suspended:  # what clients sent meanwhile is still unread
             self._restart_timeouts()
-        self._disconnect_silent(self._unauthenticated, AUTH_TIMEOUT_SECONDS)
+        self._disconnect_silent(self._unauthenticated, HANDSHAKE_TIMEOUT_SECONDS)
         self._disconnect_silent(self._authenticated, IDLE_TIMEOUT_SECONDS)
         if now - self._stats_logged_at >= STATS_INTERVAL_SECONDS:
             log.info(self._take_stats_line(now - self._stats_logged_at))

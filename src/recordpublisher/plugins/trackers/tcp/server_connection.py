@@ -12,6 +12,7 @@ from recordpublisher.fetcher.coordination.heartbeat_messages import HeartbeatReq
 
 from .group_registry import GroupRegistry, RegisteredGroup
 from .protocol import (
+    MAX_HANDSHAKE_BYTES,
     VERSION,
     AuthResponse,
     FrameError,
@@ -21,10 +22,9 @@ from .protocol import (
     encode_frame,
     is_authentic,
     new_challenge,
+    sign_response,
 )
 
-MAX_AUTH_BYTES = 256
-"""The longest frame of a client that is not authenticated."""
 MAX_REQUEST_BYTES = 96 * 1024
 """The longest frame of a subtask: two lists of shard keys."""
 MAX_FRAMES_PER_TURN = 32
@@ -71,7 +71,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def __init__(self, listener: ConnectionListener) -> None:
         self._listener = listener
-        self._frames = FrameReader(MAX_AUTH_BYTES)
+        self._frames = FrameReader(MAX_HANDSHAKE_BYTES)
         self._challenge = new_challenge()
         self._is_authenticated = False
         self._group: RegisteredGroup | None = None
@@ -127,7 +127,7 @@ class ServerConnection(asyncio.BufferedProtocol):
                 self._handle(frame)
                 if self._transport.is_closing():
                     return
-        except (FrameError, msgspec.DecodeError, UnicodeDecodeError):
+        except (FrameError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self._listener.on_rejected("malformed")
             self.abort()
             return
@@ -155,6 +155,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._is_authenticated = True
             self._frames.limit = MAX_REQUEST_BYTES
             self._listener.on_authenticated(self)
+            self._send(sign_response(self._listener.token, self._challenge, response))
 
     def _handle_request(self, request: HeartbeatRequest) -> None:
         now = self.last_request_at = self._listener.now()
