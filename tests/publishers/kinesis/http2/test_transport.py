@@ -239,3 +239,21 @@ def test_the_error_without_the_extra_names_it(monkeypatch, protocol):
     monkeypatch.setitem(__import__("sys").modules, "recordpublisher.publishers.kinesis.http2.http2_sender", None)
     with pytest.raises(ConfigurationError, match=r"aws.http.protocol.version.*recordpublisher\[http2\]"):
         KinesisClient(Properties({**ACCESS, "aws.http.protocol.version": protocol, "aws.region": "eu-west-1"}))
+
+
+async def test_where_the_sdk_uses_a_proxy_the_subscription_is_refused_and_never_direct(monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://me:hunter2@127.0.0.1:9")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    async with served() as (server, client):
+        with pytest.raises(ConfigurationError, match=r"HTTP_PROXY.*NO_PROXY") as raised:
+            await subscribe(client)
+        assert not server.connections
+    assert "hunter2" not in str(raised.value)
+
+
+async def test_a_host_in_no_proxy_is_connected_directly(monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    async with served() as (server, client):
+        await subscribe(client)
+        assert len(server.connections) == 1

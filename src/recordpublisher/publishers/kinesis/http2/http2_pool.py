@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from urllib.parse import SplitResult
 
-from botocore.httpsession import get_cert_path
+from botocore.httpsession import create_urllib3_context, get_cert_path
 
 from ..error_mapping import StreamLostError
 from .http2_connection import Http2Connection
@@ -75,6 +75,9 @@ class Http2ConnectionPool:
         self._connections.append(connection)
 
     def _context(self) -> ssl.SSLContext:
-        context = ssl.create_default_context(cafile=get_cert_path(self._ca_bundle or True))
+        """The SDK's rules: Python's own default context rejects certificates that boto3 accepts (since 3.13)."""
+        context: ssl.SSLContext = create_urllib3_context()
+        context.check_hostname = True
+        context.load_verify_locations(get_cert_path(self._ca_bundle or True))
         context.set_alpn_protocols(["h2"])
         return context

@@ -6,6 +6,11 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from botocore.awsrequest import AWSPreparedRequest, HeadersDict
+from botocore.httpsession import ProxyConfiguration
+from botocore.utils import get_environ_proxies
+
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.table import HTTP_PROTOCOL
 
 from ..endpoint import host_header
 from .http2_pool import Http2ConnectionPool
@@ -25,7 +30,10 @@ class Http2Sender:
         self._pools: dict[str, Http2ConnectionPool] = {}
 
     async def send(self, request: AWSPreparedRequest, **_: Any) -> Http2Response:
-        """Handler of the SDK's event `before-send`: it returns the response. Raises: StreamLostError, OSError, TimeoutError."""
+        """Handler of the SDK's event `before-send`: it returns the response.
+
+        Raises: ConfigurationError when the SDK would use a proxy, StreamLostError, OSError, TimeoutError.
+        """
         url = urlsplit(request.url)
         connection = await self._pool_of(url).connection()
         stream = connection.request(_headers(request, url), request.body)
@@ -45,8 +53,22 @@ class Http2Sender:
     def _pool_of(self, url: SplitResult) -> Http2ConnectionPool:
         server = f"{url.scheme}://{url.netloc}"
         if server not in self._pools:
+            _refuse_proxy(url)
             self._pools[server] = Http2ConnectionPool(url, self._seconds, self._ca_bundle)
         return self._pools[server]
+
+
+def _refuse_proxy(url: SplitResult) -> None:
+    """Never connect directly where the SDK would not, which a network may forbid. Raises: ConfigurationError."""
+    if ProxyConfiguration(get_environ_proxies(url.geturl())).proxy_url_for(url.geturl()) is None:
+        return
+    name = f"{url.scheme.upper()}_PROXY"
+    raise ConfigurationError(
+        HTTP_PROTOCOL.key,
+        "HTTP2",
+        f"HTTP1_1, or HTTP2 with {url.hostname} in NO_PROXY",
+        reason=f"requests to {url.hostname} go through a proxy ({name}), and subscriptions over HTTP/2 cannot",
+    )
 
 
 class Http2Response:
