@@ -10,6 +10,7 @@ Arn = Annotated[str, Meta(max_length=2048, pattern=r"^arn:aws.*:kinesis:.*:\d{12
 Number = Annotated[str, Meta(pattern=r"^(0|[1-9]\d{0,128})$")]
 HashKey = Annotated[str, Meta(pattern=r"^(0|[1-9]\d{0,38})$")]
 PartitionKey = Annotated[str, Meta(min_length=1, max_length=256)]
+RecordDistribution = Literal["AUTO", "USER_PARTITION_KEY"]
 Count = Annotated[int, Meta(ge=1, le=10_000)]
 Token = Annotated[str, Meta(min_length=1, max_length=1_048_576)]
 StartType = Literal["AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER", "TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"]
@@ -37,6 +38,7 @@ class CreateStream(Request, frozen=True):
 
     stream_name: Name
     shard_count: Count = 4
+    record_distribution_strategy: RecordDistribution | None = None
     max_record_size: Annotated[int, Meta(ge=1024, le=10_240)] = msgspec.field(name="MaxRecordSizeInKiB", default=1024)
     stream_mode_details: StreamModeDetails = StreamModeDetails()
 
@@ -104,14 +106,14 @@ class UpdateStreamRecordDistributionStrategy(Request, frozen=True):
     """Whether keys decide the shard of new records."""
 
     stream_arn: Arn = msgspec.field(name="StreamARN")
-    record_distribution_strategy: Literal["AUTO", "USER_PARTITION_KEY"]
+    record_distribution_strategy: RecordDistribution
 
 
 class Entry(msgspec.Struct, rename="pascal", gc=False):
     """One record to put; `data` stays base64 text."""
 
     data: str
-    partition_key: PartitionKey
+    partition_key: PartitionKey | None = None
     explicit_hash_key: HashKey | None = None
 
 
@@ -119,7 +121,7 @@ class PutRecord(StreamRequest, frozen=True, kw_only=True):
     """One record to put."""
 
     data: str
-    partition_key: PartitionKey
+    partition_key: PartitionKey | None = None
     explicit_hash_key: HashKey | None = None
 
 

@@ -120,3 +120,36 @@ def test_a_provisioned_stream_has_no_auto_distribution(call):
     )
     with pytest.raises(ApiError, match="InvalidArgumentException"):
         call("UpdateStreamRecordDistributionStrategy", StreamARN=ARN, RecordDistributionStrategy="AUTO")
+
+
+def test_a_stream_is_created_with_auto_distribution(call):
+    on_demand = {"StreamModeDetails": {"StreamMode": "ON_DEMAND"}, "RecordDistributionStrategy": "AUTO"}
+    call("CreateStream", StreamName="orders", ShardCount=2, **on_demand)
+    described = call("DescribeStreamSummary", StreamName="orders")["StreamDescriptionSummary"]
+    assert described["RecordDistributionStrategy"] == "AUTO"
+    with pytest.raises(ApiError, match="InvalidArgumentException"):
+        call("CreateStream", StreamName="other", RecordDistributionStrategy="AUTO")
+    assert call("ListStreams")["StreamNames"] == ["orders"]
+
+
+@pytest.mark.parametrize("key", [{}, {"ExplicitHashKey": "9" * 39}, {"PartitionKey": "k"}], ids=repr)
+def test_with_auto_distribution_the_partition_key_is_optional_and_every_hash_key_is_ignored(call, account, key):
+    on_demand = {"StreamModeDetails": {"StreamMode": "ON_DEMAND"}, "RecordDistributionStrategy": "AUTO"}
+    call("CreateStream", StreamName="orders", ShardCount=1, **on_demand)
+    call("PutRecords", StreamName="orders", Records=[{"Data": "eA==", **key}])
+    call("PutRecord", StreamName="orders", Data="eQ==", **key)
+    start = {"ShardId": "shardId-000000000000", "ShardIteratorType": "TRIM_HORIZON"}
+    iterator = call("GetShardIterator", StreamName="orders", **start)["ShardIterator"]
+    read = call("GetRecords", ShardIterator=iterator)["Records"]
+    assert [(record["Data"], record.get("PartitionKey")) for record in read] == [
+        ("eA==", key.get("PartitionKey")),
+        ("eQ==", key.get("PartitionKey")),
+    ]
+
+
+@pytest.mark.parametrize("api", ["PutRecord", "PutRecords"])
+def test_where_keys_decide_a_record_without_a_partition_key_is_refused(call, api):
+    call("CreateStream", StreamName="orders", ShardCount=1)
+    record = {"Data": "eA=="}
+    with pytest.raises(ApiError, match=r"ValidationException.*PartitionKey"):
+        call(api, StreamName="orders", **(record if api == "PutRecord" else {"Records": [record]}))

@@ -16,8 +16,10 @@ MAX_REQUEST_BYTES = 10 << 20  # keys counted
 
 
 @lru_cache(maxsize=16_384)
-def _key_facts(partition_key: str) -> tuple[int, str, int]:
-    """Return a key's hash, its JSON spelling and its size in bytes."""
+def _key_facts(partition_key: str | None) -> tuple[int, str | None, int]:
+    """Return a key's hash, its JSON spelling and its size in bytes. Without a key nothing is stored (AUTO record distribution)."""
+    if partition_key is None:
+        return 0, None, 0
     return hash_of(partition_key), msgspec.json.encode(partition_key).decode(), len(partition_key.encode())
 
 
@@ -59,6 +61,8 @@ def put_records(account: Account, request: requests.PutRecords) -> bytes:
 
 def _size(entry: requests.Entry, stream: Stream) -> int:
     """Return the record's size; raises for data that is not base64 or too big."""
+    if entry.partition_key is None and stream.distribution != "AUTO":
+        raise invalid_input(f"PartitionKey is required: the record distribution of {stream.name} is by key.")
     try:
         size = len(a2b_base64(entry.data, strict_mode=True)) + _key_facts(entry.partition_key)[2]
     except (Base64Error, ValueError) as error:
@@ -68,9 +72,9 @@ def _size(entry: requests.Entry, stream: Stream) -> int:
     return size
 
 
-def _target(stream: Stream, entry: requests.Entry) -> tuple[Shard, str]:
+def _target(stream: Stream, entry: requests.Entry) -> tuple[Shard, str | None]:
     key_hash, key_json, _ = _key_facts(entry.partition_key)
-    explicit = entry.explicit_hash_key
+    explicit = entry.explicit_hash_key if stream.distribution != "AUTO" else None  # ignored there, a wrong one too
     return stream.target_of(key_hash if explicit is None else explicit_hash(explicit)), key_json
 
 

@@ -22,9 +22,12 @@ class StreamPage(msgspec.Struct, frozen=True, array_like=True, tag="s"):
 
 def create_stream(account: Account, request: requests.CreateStream) -> object:
     """Create a stream; it is ACTIVE after the set delay."""
+    distribution, mode = request.record_distribution_strategy, request.stream_mode_details.stream_mode
+    _check_distribution(request.stream_name, mode, distribution)
     stream = account.create_stream(request.stream_name, request.shard_count)
     stream.max_record_bytes = request.max_record_size * 1024
-    stream.mode = request.stream_mode_details.stream_mode
+    stream.mode = mode
+    stream.distribution = distribution or stream.distribution
     return {}
 
 
@@ -86,11 +89,15 @@ def decrease_retention(account: Account, request: requests.DecreaseStreamRetenti
 def update_record_distribution(account: Account, request: requests.UpdateStreamRecordDistributionStrategy) -> object:
     """Let keys decide the shard of new records, or not (AUTO): at once, and without a state of its own."""
     stream = account.find(None, request.stream_arn)
-    if stream.mode != "ON_DEMAND":
-        raise invalid_argument(f"Stream {stream.name} is {stream.mode}; the record distribution needs ON_DEMAND.")
+    _check_distribution(stream.name, stream.mode, request.record_distribution_strategy)
     stream.require_active()
     stream.distribution = request.record_distribution_strategy
     return {}
+
+
+def _check_distribution(stream: str, mode: str, wanted: str | None) -> None:
+    if wanted is not None and mode != "ON_DEMAND":
+        raise invalid_argument(f"Stream {stream} is {mode}; the record distribution needs ON_DEMAND.")
 
 
 def _change_retention(account: Account, request: requests.ChangeRetention, lowest: int | None) -> object:

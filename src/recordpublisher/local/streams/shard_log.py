@@ -47,14 +47,15 @@ class ShardLog:
         self._last_counter = max(self._last_counter + 1, now_ms * TICKS_PER_MS)
         return self._last_counter
 
-    def append(self, data: str, key_json: str, size: int, now_ms: int) -> str:
-        """Store one record (base64 text, key as a JSON string, size in bytes) and return its sequence number."""
+    def append(self, data: str, key_json: str | None, size: int, now_ms: int) -> str:
+        """Store one record (base64 text, key as a JSON string if it has one, size in bytes) and return its sequence number."""
         arrival = self._last_arrival = max(self._last_arrival, now_ms)
         counter = self._last_counter = max(self._last_counter + 1, arrival * TICKS_PER_MS)
         sequence_number = f"{self.numbers.prefix}{counter:020d}"
+        key = "" if key_json is None else f',"PartitionKey":{key_json}'
         fragment = (
             f'{{"SequenceNumber":"{sequence_number}","ApproximateArrivalTimestamp":{arrival / 1000},'
-            f'"Data":"{data}","PartitionKey":{key_json}}}'
+            f'"Data":"{data}"{key}}}'
         )
         self._fragments.append(fragment.encode())
         self._counters.append(counter)
