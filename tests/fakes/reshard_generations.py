@@ -98,3 +98,6 @@ class FamilySource(SimulatedSource):
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
         return self.stream.listed(self.simulator.now + 1e-9)
+
+    async def shard_exists(self, shard: Shard) -> bool | None:
+        return shard in await self.list_shards(shard.stream)

@@ -52,6 +52,8 @@ class ScriptedSource(RecordPublisherFactory):
         self.created: list[tuple[str, StartingPosition]] = []
         self.failing: dict[str, Exception] = {}
         self.silent: set[str] = set()
+        self.unlisted: set[str] = set()
+        """Shards that listings lack although they exist."""
         self.travel = 0.0
         """Virtual seconds between the state that a response describes and its arrival."""
 
@@ -73,7 +75,11 @@ class ScriptedSource(RecordPublisherFactory):
         return ScriptedPublisher(self, self.shards[shard.key], starting_position)
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
-        return [each.shard for each in self.shards.values() if each.shard.stream == stream]
+        listed = [each for each in self.shards.values() if each.shard.key not in self.unlisted]
+        return [each.shard for each in listed if each.shard.stream == stream]
+
+    async def shard_exists(self, shard: Shard) -> bool | None:
+        return shard.key in self.shards
 
 
 class ScriptedPublisher(RecordPublisher):
@@ -193,6 +199,7 @@ def fetcher_dependencies(
         "start": StartingPosition.trim_horizon(),
         "streams": ("s",),
         "pin_latest": pinned,
+        "shard_exists": getattr(source, "shard_exists", None),
         **more,
     }
     return FetcherDependencies(**parts)

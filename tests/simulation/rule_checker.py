@@ -182,7 +182,8 @@ class RuleChecker:
             if time < value and (own is None or time >= own):
                 self._late_of[key] = self._late_of.get(key, 0) + 1
                 self.late += 1
-                may_be = not job_run.is_faultless or key in stream.merged
+                is_found_late = stream.plan.inconsistent_listings
+                may_be = not job_run.is_faultless or is_found_late or key in stream.merged
                 self.expect(
                     may_be,
                     "W13",

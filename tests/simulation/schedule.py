@@ -88,6 +88,7 @@ def random_schedule(seed: int) -> Schedule:
         ends=draw.random() < 0.5,
         disorder_ms=draw.choice([0, 0, 5_000]),
         wrong_clock=draw.random() < 0.2,
+        inconsistent_listings=random.Random(~seed).random() < 0.4,
     )
     tracker = draw.choice(["IN_PROCESS", "REMOTE", "REMOTE"])
     runs = [_random_run(draw, tracker) for _ in range(draw.choice([1, 1, 1, 2, 3]))]

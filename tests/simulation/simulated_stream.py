@@ -1,9 +1,9 @@
-"""SimulatedStream: shards with skew, gaps, disorder, a wrong clock, silences, splits and merges, and failing reads."""
+"""SimulatedStream: shards with skew, gaps, disorder, a wrong clock, silences, splits and merges, failing reads, inconsistent listings."""
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from recordpublisher.publishers.shards import Shard
@@ -27,6 +27,8 @@ class StreamPlan:
     disorder_ms: int
     wrong_clock: bool
     """Whether some records of one shard have event times of a wrong clock (W12)."""
+    inconsistent_listings: bool = False
+    """Whether listings lack shards for a while: children after a reshard, ended parents, any other."""
 
 
 @dataclass
@@ -41,6 +43,19 @@ class SimulatedShard:
     children: tuple[Shard, ...] = ()
     outage: tuple[float, float] = (0.0, 0.0)
     """Reads between these moments fail or are throttled: they return after the second one."""
+    unlisted: tuple[tuple[float, float], ...] = ()
+    """Listings between these moments lack it."""
+
+    @property
+    def calm_from(self) -> float:
+        """When nothing new happens to it any more."""
+        return max([self.opens, self.outage[1], *self.arrivals, *(ends for _, ends in self.unlisted)])
+
+    def listed(self, now: float) -> Shard | None:
+        """As a listing shows it; None: it does not."""
+        if now < self.opens or any(begins <= now < ends for begins, ends in self.unlisted):
+            return None
+        return replace(self.shard, closed=self.closes is not None and self.closes <= now)
 
     def arrived(self, now: float) -> int:
         return sum(arrival <= now for arrival in self.arrivals)
@@ -68,7 +83,9 @@ class SimulatedStream:
             leaf.closes = max(leaf.arrivals, default=leaf.opens) if plan.ends else None
         if plan.wrong_clock:
             self._set_wrong_times()
-        self.calm_from = max(max([each.opens, each.outage[1], *each.arrivals]) for each in self.shards.values())
+        if plan.inconsistent_listings:
+            self._set_unlisted()
+        self.calm_from = max(each.calm_from for each in self.shards.values())
         self.total = sum(len(each.times) for each in self.shards.values())
 
     def __getitem__(self, key: str) -> SimulatedShard:
@@ -114,6 +131,14 @@ class SimulatedStream:
         made.outage = (began, began + draw.choice([0.0, 0.0, 2.0, 8.0]))
         self.shards[made.shard.key] = made
         return made
+
+    def _set_unlisted(self) -> None:
+        draw = self._random
+        for each in self.shards.values():
+            closes = each.opens + 5 if each.closes is None else each.closes
+            starts = (each.opens, closes + draw.uniform(-3, 8), draw.uniform(0, 60))
+            lengths = (draw.choice([0, 3, 15]), draw.choice([0, 5, 15]), draw.choice([0, 5, 15]))
+            each.unlisted = tuple((begin, begin + length) for begin, length in zip(starts, lengths, strict=True))
 
     def _set_wrong_times(self) -> None:
         broken = self._random.choice(list(self.shards.values()))

@@ -94,6 +94,7 @@ class Process(asyncio.base_events.BaseEventLoop):
         """When it last resumed after a suspension that it must notice."""
         self.suspended_seconds = 0.0
         """For how long it was suspended in total."""
+        self.suspensions = 0
         self.is_dead = False
         self.failures: list[BaseException] = []
         self.set_exception_handler(lambda loop, context: None)
@@ -140,6 +141,7 @@ class Process(asyncio.base_events.BaseEventLoop):
         """Simulate SIGSTOP, and SIGCONT later."""
         begins = max(self._runnable_at, self._simulator.now)
         self._runnable_at = max(self._runnable_at, self._simulator.now + seconds)
+        self.suspensions += 1
         self.suspended_seconds += max(0.0, self._runnable_at - begins)
         if seconds >= MIN_NOTICED_SECONDS:
             self.resumed_at = self._runnable_at

@@ -40,7 +40,12 @@ class SimulatedSource(RecordPublisherFactory):
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
         now = self.simulator.now + 1e-9
-        return [each.shard for each in self.stream.shards.values() if each.opens <= now]
+        return [shard for each in self.stream.shards.values() if (shard := each.listed(now)) is not None]
+
+    async def shard_exists(self, shard: Shard) -> bool | None:
+        """The service finds a shard also while listings lack it."""
+        await asyncio.sleep(LATENCY_SECONDS)
+        return self.stream[shard.key].opens <= self.simulator.now + 1e-9
 
     def record_read(self, key: str, is_empty_at_tip: bool) -> None:
         now = self.simulator.now

@@ -36,7 +36,7 @@ from .source import SimulatedSource
 
 STARTUP_SECONDS = 20.0
 TICK_SECONDS = 0.5
-"""By how much a process may overestimate its running time: it measures at ticks, and a suspension may begin between two."""
+"""By how much a process may overestimate its running time at each suspension: it measures at ticks, and one may begin between two."""
 
 
 def owner_of(shard: Shard, parallelism: int) -> int:
@@ -159,7 +159,7 @@ class Subtask:
             return False
         now, process = self._simulator.now, self.process
         running = now - self._started_at - process.suspended_seconds
-        is_over = running >= STARTUP_SECONDS - TICK_SECONDS
+        is_over = running >= STARTUP_SECONDS - TICK_SECONDS * max(process.suspensions, 1)
         waiting_since = max(self._started_at, process.resumed_at, self._tracker.responded_at)
         return is_over and now - waiting_since >= self._tracker.config.response_timeout_ms / 1000
 
@@ -202,6 +202,8 @@ class Subtask:
             start=StartingPosition.trim_horizon(),
             streams=("s",),
             pin_latest=pinned,
+            shard_exists=self._source.shard_exists,
+            is_endless=lambda stream: True,  # as a stream of Kinesis
             use_continuations=job_run.continuations,
             checkpoints=SubtaskCheckpoints(SimulatedStateStore(checkpoints, self.process), self.number),
             subtask=self.number,

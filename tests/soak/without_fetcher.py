@@ -20,7 +20,7 @@ from .patches import Patches, nothing, replace_attribute
 
 def failed_discovery_never_ends_a_job() -> Patches:
     async def list_stream(self: Any, stream: str, on_listing: Any) -> None:
-        on_listing(stream, await self._lister._client.list_shards(self._lister._names[stream]))
+        await on_listing(stream, await self._lister._client.list_shards(self._lister._names[stream]))
 
     return [replace_attribute(ShardDiscovery, "_list", list_stream)]
 

@@ -19,6 +19,7 @@ from .coordination.watermark_tracker import WatermarkTracker
 from .settings import FetcherSettings
 from .shards.assignment import ShardAssigner
 from .shards.discovery import ShardDiscovery
+from .shards.missing_shards import ShardExists
 from .shards.retention_check import RetentionCheck
 from .sink import Sink, SinkContext, State
 
@@ -33,6 +34,8 @@ class FetcherDependencies:
     - `oldest_record`: the oldest record that a shard still has (S5). Without it no gap is looked for; None: the source does not tell.
     - `tip`: whether a shard has records after a position; `retention_ms`: how long a stream keeps its records. Both may be None or
       return None: unknown. For metrics and alarms (A1, A2).
+    - `shard_exists`: whether the source still has a shard that a listing lacks (S2, S5). Without it, or None: judged by several listings.
+    - `is_endless`: whether the stream has an open shard at any time, as those of Kinesis do: their runs do not end with the listed shards.
     - `on_alarm`: called with each alarm (A2).
     - `dead_letters`: the sink for records that cannot be used (S7).
     """
@@ -53,6 +56,8 @@ class FetcherDependencies:
     oldest_record: Callable[[Shard], Awaitable[OldestRecord | None]] | None = None
     tip: Callable[[Shard, StartingPosition], Awaitable[TipDistance | None]] | None = None
     retention_ms: Callable[[str], Awaitable[int | None]] | None = None
+    shard_exists: ShardExists | None = None
+    is_endless: Callable[[str], bool] = lambda stream: False
     on_alarm: AlarmListener | None = None
     checkpoints: SubtaskCheckpoints | None = None
     dead_letters: Sink | None = None

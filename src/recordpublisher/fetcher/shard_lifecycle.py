@@ -18,6 +18,7 @@ from .pipeline.shard_queues import ShardQueues
 from .pipeline.shard_readers import ShardReaders, is_deleted_stream
 from .pipeline.suspension import SuspensionDetector
 from .pipeline.termination import RunCompletion, TerminationCondition
+from .shards.missing_shards import MissingShards
 from .shards.owned_shards import OwnedShards
 from .shards.shard_entry import ShardEntry
 from .shards.shard_table import ShardTable
@@ -43,7 +44,8 @@ class ShardLifecycle:
         self._request_checkpoint = request_checkpoint
         self.termination = TerminationCondition(Bounds())
         settings, clock, tracker = dependencies.settings, dependencies.clock, dependencies.tracker
-        self.table = ShardTable(tracker.is_finished)
+        self.missing = MissingShards(dependencies.shard_exists)
+        self.table = ShardTable(tracker.is_finished, self.missing.is_expired, dependencies.is_endless)
         self.suspension = SuspensionDetector(clock, self.on_resume)
         self.alignment = Alignment(
             tracker,
@@ -85,11 +87,23 @@ class ShardLifecycle:
             gaps,
         )
         self.ended_parents = EndedParentHold(
-            self.table, tracker, settings.tracker_timeout_ms, clock, self.update, self.alignment.report
+            self.table,
+            tracker,
+            settings.tracker_timeout_ms,
+            clock,
+            self.update,
+            self.alignment.report,
+            dependencies.is_endless,
         )
         self.stragglers = StragglerDetector(self.table, tracker, settings.max_lag_ms, self.update)
         self.owned = OwnedShards(
-            self.table, dependencies.discovery, dependencies.is_ours, clock, self.count_without_bounds, self.on_removed
+            self.table,
+            dependencies.discovery,
+            self.missing,
+            dependencies.is_ours,
+            clock,
+            self.count_without_bounds,
+            self.on_removed,
         )
 
     def start_run(self, bounds: Bounds) -> None:
@@ -116,9 +130,9 @@ class ShardLifecycle:
         self.alignment.max_watermark = self.stragglers.max_watermark
         self.emitter.on_heartbeat()
 
-    def on_listing(self, stream: str, listed: list[Shard]) -> None:
+    async def on_listing(self, stream: str, listed: list[Shard]) -> None:
         """Discovery has listed a stream: add and remove shards."""
-        self.owned.apply_listing(stream, listed)
+        await self.owned.apply_listing(stream, listed)
         self.ended_parents.on_listing(stream, listed)
         self.start_readers()
 

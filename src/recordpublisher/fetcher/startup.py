@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.shards import Shard
@@ -13,14 +13,17 @@ from recordpublisher.publishers.shards import Shard
 from .checkpoints.restore import (
     data_loss_error,
     initial_states,
+    missing_shards,
     old_shards,
     shards_missing_from_listing,
     shards_no_longer_listed,
     shards_past_retention,
     shards_with_unread_children,
+    unlisted_states,
 )
 from .checkpoints.snapshot import RestoredState, merge_snapshots, overlay, states_for_other_subtasks
 from .dependencies import FetcherDependencies
+from .shards.missing_shards import MissingShards
 from .shards.retention_check import RetentionCheck
 from .shards.shard_state import ShardState
 from .sink import SinkContext, State
@@ -37,7 +40,9 @@ class OpenedJob:
     - `listed`: every shard; `states`: the state of each by `Shard.key`.
     - `start`: where new shards start; `pinned_ms`: the time that LATEST became, if it was pinned (P3).
     - `generation`: higher than that of every snapshot found.
-    - `states_for_others`: states that this subtask stored for shards which other subtasks own now and have not stored yet (S5).
+    - `states_for_others`: states that this subtask stored for shards which other subtasks own now and have not stored yet, or which the
+      listing lacks (S5).
+    - `unlisted_states`: what is known of shards that the listing lacks.
     """
 
     listed: Sequence[Shard]
@@ -46,6 +51,7 @@ class OpenedJob:
     pinned_ms: int | None
     generation: int
     states_for_others: Sequence[State] = ()
+    unlisted_states: Mapping[str, ShardState] = field(default_factory=dict)
 
     @property
     def lowest_watermark(self) -> int | None:
@@ -55,7 +61,7 @@ class OpenedJob:
 
 
 async def open_job(
-    dependencies: FetcherDependencies, context: SinkContext, retention: RetentionCheck | None
+    dependencies: FetcherDependencies, context: SinkContext, retention: RetentionCheck | None, missing: MissingShards
 ) -> OpenedJob:
     """Open the sink, restore, list the shards, pin a LATEST start.
 
@@ -69,12 +75,14 @@ async def open_job(
     in_sink = [] if sink_state is None else [sink_state] if isinstance(sink_state, Mapping) else list(sink_state)
     if in_sink:
         restored = overlay(restored, merge_snapshots(in_sink, order_of))
-    listed = await _list_shards(restored, job)
-    await _check_for_data_loss(listed, restored, job, retention)
+    listed = await _list_shards(restored, job, missing)
+    await _check_for_data_loss(listed, restored, job, retention, missing)
     start, pinned_ms = await _pinned_start(restored, job)
     states = initial_states(listed, restored, start)
     of_others = {shard.key for shard in listed if job.assigner(shard, job.parallelism) != job.subtask}
-    for_others = states_for_other_subtasks([*stored, *in_sink], job.subtask, of_others)
+    unlisted = unlisted_states(listed, restored)
+    kept = of_others | {key for key in unlisted if not missing.is_expired(key)}
+    for_others = states_for_other_subtasks([*stored, *in_sink], job.subtask, kept)
     log.info(
         "subtask %d of %d reads %d of %d shards of %s; %d have a stored position, new shards start at %s",
         job.subtask,
@@ -85,29 +93,39 @@ async def open_job(
         sum(shard.key not in of_others and shard.key in restored.shards for shard in listed),
         start.type.value if start.timestamp_ms is None else f"{start.type.value} {start.timestamp_ms}",
     )
-    return OpenedJob(listed, states, start, pinned_ms, max(generation, restored.generation + 1), for_others)
+    return OpenedJob(listed, states, start, pinned_ms, max(generation, restored.generation + 1), for_others, unlisted)
 
 
-async def _list_shards(restored: RestoredState, dependencies: FetcherDependencies) -> Sequence[Shard]:
-    """Every shard. A listing that is older than the restored state is repeated: shards missing from it would seem lost, or new later."""
+async def _list_shards(
+    restored: RestoredState, dependencies: FetcherDependencies, missing: MissingShards
+) -> Sequence[Shard]:
+    """Every shard. A listing that lacks a shard which has not expired is repeated: the shard would seem lost, or new later."""
+    streams = dependencies.streams
     for _ in range(MAX_LISTINGS):
         listed = await dependencies.discovery.list_all()
-        missing = shards_missing_from_listing(listed, restored, dependencies.streams)
-        if not missing:
+        young = set(shards_missing_from_listing(listed, restored, streams))
+        unlisted = missing_shards(listed, filter(dependencies.is_ours, listed), restored, streams)
+        await missing.check(unlisted - young, streams)
+        inconsistent = young | {key for key in unlisted if not missing.is_expired(key)}
+        if not inconsistent:
             break
-        log.warning("the listing lacks these shards of the restored state, listing again: %s", ", ".join(missing))
+        log.warning("the listing lacks these shards, listing again: %s", ", ".join(sorted(inconsistent)))
         await asyncio.sleep(LISTING_PAUSE_SECONDS)
     return listed
 
 
 async def _check_for_data_loss(
-    listed: Sequence[Shard], restored: RestoredState, job: FetcherDependencies, retention: RetentionCheck | None
+    listed: Sequence[Shard],
+    restored: RestoredState,
+    job: FetcherDependencies,
+    retention: RetentionCheck | None,
+    missing: MissingShards,
 ) -> None:
     """Fail for what is lost. A job that goes on without it counts the gap where its reader meets it.
 
     Each subtask looks at its own shards, and only at positions that are almost a day old.
     """
-    lost = shards_no_longer_listed(listed, restored, job.streams)
+    lost = list(filter(missing.is_expired, shards_no_longer_listed(listed, restored, job.streams)))
     old = old_shards(restored, job.clock.now_ms())
     if retention is not None and old:
         streams = {key.rsplit("/", 1)[0] for key in old} & set(job.streams)

@@ -56,10 +56,10 @@ class SubtaskFetcher:
         """
         dependencies, shards = self._dependencies, self._shards
         context = await shards.bad_records.open(dependencies.sink_context(self._checkpoint_scheduler.request))
-        opened = await open_job(dependencies, context, shards.retention)
+        opened = await open_job(dependencies, context, shards.retention, shards.missing)
         shards.readers.pinned_ms = opened.pinned_ms
         self._snapshotter.resume_from(opened)
-        shards.owned.add_initial(opened.listed, opened.states)
+        shards.owned.add_initial(opened.listed, opened.states, opened.unlisted_states)
         await dependencies.tracker.open(dependencies.subtask, dependencies.parallelism)
         dependencies.tracker.start_at(opened.lowest_watermark)
         dependencies.tracker.on_advance(shards.emitter.wake)

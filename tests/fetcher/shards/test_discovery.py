@@ -34,7 +34,7 @@ class Lister:
 def discover_for(seconds, lister, streams=("s",), interval_ms=1_000):
     discovery, found = ShardDiscovery(lister, streams, interval_ms), []
 
-    def on_listing(stream, listed):
+    async def on_listing(stream, listed):
         found.append((stream, listed))
 
     async def job():

@@ -60,6 +60,14 @@ def test_a_parent_that_a_listing_leaves_out_is_finished():  # past retention
     assert made.parents_finished(shard("b", "a"))
 
 
+@pytest.mark.parametrize(("is_endless", "is_exhausted"), [(False, True), (True, False)])
+def test_only_a_finite_source_is_exhausted_when_every_listed_shard_is_closed(is_endless, is_exhausted):  # S8
+    made = ShardTable(is_endless=lambda stream: is_endless)
+    made.add_listed([shard("a", closed=True)])
+
+    assert made.is_exhausted is is_exhausted
+
+
 def test_a_child_waits_for_a_parent_that_was_not_listed_yet():  # S2: the other parent's end named the child first
     made = table(shard("a"), shard("c", "a", "b"))
     made["s/a"].stage = ShardStage.ENDED
@@ -87,42 +95,47 @@ def test_a_parent_of_another_subtask_counts_too():  # W5
     assert made.inherited_watermark(shard("c", "x"), lambda key: 7) is None, "past retention: unknown"
 
 
+def removable(made, stream, listed):
+    made.update_listing(stream, listed)
+    return made.removable()
+
+
 class TestExpired:  # S5
     @pytest.fixture
     def made(self):
         made = table(shard("a"), shard("b", "a"))
-        assert made.update_listing("s", [shard("a"), shard("b", "a")]) == []
+        assert removable(made, "s", [shard("a"), shard("b", "a")]) == []
         return made
 
     def test_an_ended_shard_is_removable_when_its_child_has_started(self, made):
         made["s/a"].stage, made["s/b"].stage = ShardStage.ENDED, ShardStage.READING
 
-        assert made.update_listing("s", [shard("b", "a")]) == ["s/a"]
+        assert removable(made, "s", [shard("b", "a")]) == ["s/a"]
         made.remove("s/a")
         assert set(made.states()) == {"s/b"}
-        assert made.update_listing("s", [shard("b", "a")]) == []
+        assert removable(made, "s", [shard("b", "a")]) == []
 
     def test_it_stays_while_a_child_waits(self, made):
         made["s/a"].stage = ShardStage.ENDED
-        assert made.update_listing("s", [shard("b", "a")]) == []
+        assert removable(made, "s", [shard("b", "a")]) == []
         made["s/b"].stage = ShardStage.READING
 
-        assert made.update_listing("s", [shard("b", "a")]) == ["s/a"]
+        assert removable(made, "s", [shard("b", "a")]) == ["s/a"]
 
     def test_it_stays_while_it_is_listed(self, made):
         made["s/a"].stage, made["s/b"].stage = ShardStage.ENDED, ShardStage.READING
 
-        assert made.update_listing("s", [shard("a"), shard("b", "a")]) == []
+        assert removable(made, "s", [shard("a"), shard("b", "a")]) == []
 
     def test_a_shard_with_records_to_come_stays(self, made):
         made["s/a"].stage, made["s/b"].stage = ShardStage.DRAINING, ShardStage.READING
 
-        assert made.update_listing("s", [shard("b", "a")]) == []
+        assert removable(made, "s", [shard("b", "a")]) == []
 
     def test_other_streams_are_not_affected(self, made):
         made["s/a"].stage, made["s/b"].stage = ShardStage.ENDED, ShardStage.READING
 
-        assert made.update_listing("t", []) == []
+        assert removable(made, "t", []) == []
 
     def test_a_listing_older_than_the_previous_one_removes_nothing(self):
         """ListShards is eventually consistent. A shard removed too early would be found again and read from its start."""
@@ -131,5 +144,5 @@ class TestExpired:  # S5
         made.update_listing("s", [old, young])
         made["s/shardId-000000000001"].stage = ShardStage.ENDED
 
-        assert made.update_listing("s", [old]) == []
-        assert made.update_listing("s", [old, young]) == []
+        assert removable(made, "s", [old]) == []
+        assert removable(made, "s", [old, young]) == []

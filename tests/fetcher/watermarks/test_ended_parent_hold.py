@@ -17,11 +17,11 @@ from fakes.shard_entries import START, StoppedClock, shard
 class Scene:
     """Shard `a` of this subtask has just ended."""
 
-    def __init__(self, **more):
+    def __init__(self, is_endless=False, **more):
         self.tracker, self.clock, self.changed = InProcessTracker(), StoppedClock(), []
         self.table = ShardTable(self.tracker.is_finished)
         self.ended_parents = EndedParentHold(
-            self.table, self.tracker, 30_000, self.clock, self.changed.append, lambda: None
+            self.table, self.tracker, 30_000, self.clock, self.changed.append, lambda: None, lambda stream: is_endless
         )
         self.a = self.table.add(shard("a", **more), ShardState(START, watermark=50))
         self.a.stage = ShardStage.ENDED
@@ -89,6 +89,16 @@ def test_a_listing_that_shows_the_shard_closed_shows_its_children():
 
 def test_a_shard_of_a_finite_source_has_no_children():
     assert not Scene(closed=True).holds()
+
+
+def test_listings_without_children_do_not_release_a_shard_of_kinesis():  # they are older than the reshard
+    scene = Scene(is_endless=True)
+    for _ in range(3):
+        scene.ended_parents.on_listing("s", [shard("a", closed=True)])
+
+    assert scene.holds()
+    scene.clock.seconds += 30
+    assert not scene.holds(), "at most for the tracker timeout"
 
 
 def test_a_removed_shard_does_not_hold():

@@ -5,7 +5,12 @@ import pytest
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.runtime.stream_lister import StreamLister, stream_names
 from recordpublisher.publishers.base import RecordPublisherFactory
-from recordpublisher.publishers.errors import ConfigurationError, FatalKinesisError, TransientError
+from recordpublisher.publishers.errors import (
+    ConfigurationError,
+    FatalKinesisError,
+    ResourceNotFoundError,
+    TransientError,
+)
 from recordpublisher.publishers.kinesis.ports import ReadResponse
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
@@ -37,6 +42,9 @@ class Client:
 
     async def list_shards(self, stream, after):
         return await self._answer(stream, [Shard("orders", "a")])
+
+    async def get_shard_iterator(self, shard, position):
+        return await self._answer(shard.stream, "iterator")
 
     async def server_time_ms(self, stream):
         return await self._answer(stream, 100 * HOUR)
@@ -216,3 +224,33 @@ def _counted(discover, listings):
         return await discover(stream, after)
 
     return counted
+
+
+@pytest.mark.parametrize(
+    ("failures", "exists"),
+    [
+        ([], True),
+        ([ResourceNotFoundError("GetShardIterator", "ResourceNotFoundException", "gone")], False),
+        ([FatalKinesisError("GetShardIterator", "AccessDeniedException", "no")], None),
+    ],
+)
+def test_whether_a_shard_exists_is_asked_at_the_shard(failures, exists):  # S2, S5: a listing may lack it
+    made = lister(Client(*failures))
+    made._is_own["orders"] = False
+
+    assert run_virtual(made.shard_exists(Shard("orders", "a"))) is exists
+
+
+def test_a_source_of_the_publisher_does_not_tell_whether_a_shard_exists_and_may_end():
+    made = lister(Client(), own=[])
+
+    assert run_virtual(made.shard_exists(Shard("orders", "a"))) is None
+    assert not made.is_endless("orders")
+
+
+def test_a_stream_of_kinesis_does_not_end():  # S8
+    made = lister(Client())
+    assert not made.is_endless("orders"), "not listed yet"
+    run_virtual(made.list_shards("orders"))
+
+    assert made.is_endless("orders")

@@ -27,8 +27,7 @@ def initial_states(listed: Iterable[Shard], restored: RestoredState, start: Star
     - A shard of a stream without restored state starts at `start`.
     """
     shards = {shard.key: shard for shard in listed}
-    started = [shards[key] for key, state in restored.shards.items() if not state.waiting and key in shards]
-    finished = ancestor_keys(started, shards) - set(restored.shards)
+    finished = _finished_ancestors(shards, restored)
     states = {
         key: restored.shards.get(key) or _state_of_unknown(shard, key in finished, restored, start)
         for key, shard in shards.items()
@@ -45,6 +44,28 @@ def shards_no_longer_listed(listed: Iterable[Shard], restored: RestoredState, st
         for key, state in restored.shards.items()
         if not state.ended and key not in known and key.rsplit("/", 1)[0] in wanted
     ]
+
+
+def unlisted_states(listed: Iterable[Shard], restored: RestoredState) -> dict[str, ShardState]:
+    """What is known of shards that the listing lacks, should a later one have them: restored state, or that they are finished."""
+    shards = {shard.key: shard for shard in listed}
+    finished = ShardState(StartingPosition.trim_horizon(), ended=True)
+    known = dict.fromkeys(_finished_ancestors(shards, restored), finished) | dict(restored.shards)
+    return {key: state for key, state in known.items() if key not in shards}
+
+
+def missing_shards(
+    listed: Iterable[Shard], ours: Iterable[Shard], restored: RestoredState, streams: Iterable[str]
+) -> set[str]:
+    """The shards that matter and that the listing lacks: restored ones, and parents for which shards of ours would wait (S2, S5).
+
+    They are past retention, or the listing is inconsistent.
+    """
+    shards, wanted = {shard.key: shard for shard in listed}, set(streams)
+    of_streams = {key for key in restored.shards if _stream_of(key) in wanted}
+    unread = [shard for shard in ours if shard.key not in restored.shards or restored.shards[shard.key].waiting]
+    parents = {key for shard in unread for key in parent_keys(shard)} - _finished_ancestors(shards, restored)
+    return (of_streams | parents) - shards.keys()
 
 
 def shards_missing_from_listing(listed: Iterable[Shard], restored: RestoredState, streams: Iterable[str]) -> list[str]:
@@ -84,6 +105,11 @@ def data_loss_error(keys: list[str], restored: RestoredState) -> DataLossError:
     return DataLossError(
         f"records are past retention and lost: {places}. Set flink.state.dataloss=CONTINUE to continue without them"
     )
+
+
+def _finished_ancestors(shards: Mapping[str, Shard], restored: RestoredState) -> set[str]:
+    started = [shards[key] for key, state in restored.shards.items() if not state.waiting and key in shards]
+    return ancestor_keys(started, shards) - set(restored.shards)
 
 
 def _state_of_unknown(shard: Shard, is_finished: bool, restored: RestoredState, start: StartingPosition) -> ShardState:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from recordpublisher.publishers.errors import FatalKinesisError, RecordPublisherError, StreamNotFoundError
 from recordpublisher.publishers.shards import Shard
 
-ListingHandler = Callable[[str, list[Shard]], None]
+ListingHandler = Callable[[str, list[Shard]], Awaitable[None]]
 """Called with a stream and its complete listing."""
 
 log = logging.getLogger("recordpublisher.discovery")
@@ -57,7 +57,7 @@ class ShardDiscovery:
 
     async def _list(self, stream: str, on_listing: ListingHandler) -> None:
         try:
-            on_listing(stream, await self._lister.list_shards(stream))
+            await on_listing(stream, await self._lister.list_shards(stream))
         except StreamNotFoundError:
             log.warning("stream %s was deleted", stream)
             self.deleted.add(stream)

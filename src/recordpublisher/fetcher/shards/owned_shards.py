@@ -9,6 +9,7 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
 
 from .discovery import ShardDiscovery
+from .missing_shards import MissingShards
 from .shard_entry import ShardEntry, ShardStage
 from .shard_state import ShardState
 from .shard_table import ShardTable
@@ -24,6 +25,7 @@ class OwnedShards:
         self,
         table: ShardTable,
         discovery: ShardDiscovery,
+        missing: MissingShards,
         is_ours: Callable[[Shard], bool],
         clock: Clock,
         on_added: Callable[[ShardEntry], None],
@@ -31,13 +33,20 @@ class OwnedShards:
     ) -> None:
         self._table = table
         self._discovery = discovery
+        self._missing = missing
+        self._unlisted_states: Mapping[str, ShardState] = {}
+        """The restored state of shards that the first listing lacked."""
         self._is_ours = is_ours
         self._clock = clock
         self._on_added = on_added
         self._on_removed = on_removed
 
-    def add_initial(self, listed: Iterable[Shard], states: Mapping[str, ShardState]) -> None:
-        """Add the shards of the first listing, each with its state."""
+    def add_initial(
+        self, listed: Iterable[Shard], states: Mapping[str, ShardState], unlisted: Mapping[str, ShardState]
+    ) -> None:
+        """Add the shards of the first listing, each with its state. `unlisted`: restored states of shards that it lacks."""
+        self._unlisted_states = unlisted
+        self._table.mark_finished(key for key, state in unlisted.items() if state.ended)
         shards = self._table.add_listed(listed)
         for stream in {shard.stream for shard in shards}:
             self._table.update_listing(stream, [shard for shard in shards if shard.stream == stream])
@@ -45,14 +54,16 @@ class OwnedShards:
             self._add_if_ours(shard, states[shard.key])
 
     def add_new(self, shards: Iterable[Shard]) -> None:
-        """Add shards that were found later. They are read from TRIM_HORIZON (S3)."""
+        """Add shards that were found later. They are read from TRIM_HORIZON (S3), unless they have restored state."""
+        fresh = ShardState(StartingPosition.trim_horizon())
         for shard in self._table.add_listed(shards):
-            self._add_if_ours(shard, ShardState(StartingPosition.trim_horizon()))
+            self._add_if_ours(shard, self._unlisted_states.get(shard.key, fresh))
 
-    def apply_listing(self, stream: str, listed: list[Shard]) -> None:
+    async def apply_listing(self, stream: str, listed: list[Shard]) -> None:
         """Take a complete listing of a stream: add new shards, remove expired ones (S5)."""
         self.add_new(listed)
-        for key in self._table.update_listing(stream, listed):
+        await self._missing.check(self._table.update_listing(stream, listed), (stream,))
+        for key in self._table.removable():
             self.remove(key)
 
     def on_stream_deleted(self, entry: ShardEntry) -> None:

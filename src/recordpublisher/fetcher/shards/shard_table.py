@@ -16,13 +16,22 @@ from .shard_state import ShardState
 class ShardTable:
     """Every listed shard. The subtask's own shards have an entry, the others are remembered as listed."""
 
-    def __init__(self, is_finished_elsewhere: Callable[[str], bool] = lambda key: False) -> None:
+    def __init__(
+        self,
+        is_finished_elsewhere: Callable[[str], bool] = lambda key: False,
+        is_expired: Callable[[str], bool] = lambda key: True,
+        is_endless: Callable[[str], bool] = lambda stream: False,
+    ) -> None:
         self._entries: dict[str, ShardEntry] = {}
         self._listed: dict[str, Shard] = {}
         self._last_listing: dict[str, set[str]] = {}
         self._unlisted: set[str] = set()
         """Shards that dropped out of the listing and cannot be removed yet."""
+        self._finished_before: set[str] = set()
+        """Shards that were read to their end and have no entry any more. They are never added again."""
         self._is_finished_elsewhere = is_finished_elsewhere
+        self._is_expired = is_expired
+        self._is_endless = is_endless
 
     def __iter__(self) -> Iterator[ShardEntry]:
         return iter(tuple(self._entries.values()))
@@ -37,8 +46,9 @@ class ShardTable:
         return self._entries[key]
 
     def add_listed(self, shards: Iterable[Shard]) -> list[Shard]:
-        """Remember listed shards, whoever owns them. Returns the new ones."""
-        fresh = [shard for shard in shards if shard.key not in self._listed]
+        """Remember listed shards, whoever owns them. Returns the new ones. A shard that was read to its end before is not new."""
+        known = self._listed.keys() | self._finished_before
+        fresh = [shard for shard in shards if shard.key not in known]
         self._listed.update({shard.key: shard for shard in fresh})
         return fresh
 
@@ -61,8 +71,8 @@ class ShardTable:
     def parents_finished(self, shard: Shard) -> bool:
         """Whether the last record of every parent was emitted.
 
-        A parent that is missing from a listing which has the shard is past retention and counts as finished. A parent that no listing
-        has shown yet does not: after a merge, the end of one parent may name the child before the other parent was listed.
+        A parent past retention counts as finished. One that is only missing from the last listing does not, nor one that no listing has
+        shown yet: after a merge, the end of one parent may name the child before the other parent was listed.
         """
         return all(self._is_finished(key, shard) for key in parent_keys(shard))
 
@@ -76,11 +86,14 @@ class ShardTable:
         others = [watermark_elsewhere(key) for key in parents if key not in self._entries and key in self._listed]
         return inherited_watermark(own + others)
 
-    def update_listing(self, stream: str, listed: Iterable[Shard]) -> list[str]:
-        """Take a complete listing of a stream. Returns the shards that may be removed now, since they are no longer listed (S5).
+    def mark_finished(self, keys: Iterable[str]) -> None:
+        """These shards were read to their end before, and are not listed now."""
+        self._finished_before.update(keys)
 
-        An own shard may be removed once it has ended and its children in this subtask have started. A shard of another subtask may be
-        removed at once: its children start because nobody lists their parent.
+    def update_listing(self, stream: str, listed: Iterable[Shard]) -> set[str]:
+        """Take a complete listing of a stream. Returns the shards that it lacks and that must not be taken as expired for that alone (S5).
+
+        These are own shards that have ended, and the parents for which own shards wait.
         """
         listed = list(listed)
         now = {shard.key for shard in listed}
@@ -90,19 +103,32 @@ class ShardTable:
         young = {key for key in missing if key in self._listed and is_listing_older_than(self._listed[key], listed)}
         self._unlisted = (self._unlisted | missing) - now - young
         self._last_listing[stream] = now | young
+        of_stream = [entry for entry in self if entry.shard.stream == stream]
+        ended = {entry.key for entry in of_stream if entry.stage is ShardStage.ENDED}
+        waiting = [entry.shard for entry in of_stream if entry.stage is ShardStage.WAITING and entry.key in now]
+        awaited = {key for shard in waiting for key in parent_keys(shard)}
+        return (ended & self._unlisted) | (awaited - now - self._finished_before - self._entries.keys())
+
+    def removable(self) -> list[str]:
+        """The unlisted shards that may be removed now (S5).
+
+        An own shard may be removed once it has ended and expired and its children in this subtask have started. A shard of another
+        subtask may be removed at once: whether its children may start does not depend on it.
+        """
         awaited = {key for entry in self if entry.stage is ShardStage.WAITING for key in parent_keys(entry.shard)}
-        removable = {key for key in self._unlisted if self._may_be_removed(key, awaited)}
-        self._unlisted -= removable
-        return list(removable)
+        return [key for key in self._unlisted if self._may_be_removed(key, awaited)]
 
     @property
     def is_exhausted(self) -> bool:
         """Whether no record can come any more: every listed shard was closed when listed, and the own ones were read to their ends.
 
-        A Kinesis stream always lists an open shard. Only sources of a finite size become exhausted.
+        A Kinesis stream always has an open shard; a listing that shows none is older than a reshard. Only sources of a finite size become
+        exhausted.
         """
         all_closed = bool(self._listed) and all(shard.closed for shard in self._listed.values())
-        return all_closed and all(entry.stage is ShardStage.ENDED for entry in self)
+        if not all_closed or any(entry.stage is not ShardStage.ENDED for entry in self):
+            return False
+        return not any(map(self._is_endless, {shard.stream for shard in self._listed.values()}))
 
     def states(self) -> dict[str, ShardState]:
         """The state of every own shard, for a snapshot."""
@@ -110,17 +136,21 @@ class ShardTable:
 
     def remove(self, key: str) -> None:
         """Remove a shard, own or only listed."""
-        self._entries.pop(key, None)
+        entry = self._entries.pop(key, None)
+        if entry is not None and entry.stage is ShardStage.ENDED:
+            self._finished_before.add(key)
         self._listed.pop(key, None)
+        self._unlisted.discard(key)
 
     def _may_be_removed(self, key: str, awaited: set[str]) -> bool:
         own = self._entries.get(key)
-        return own is None or (own.stage is ShardStage.ENDED and key not in awaited)
+        return own is None or (own.stage is ShardStage.ENDED and key not in awaited and self._is_expired(key))
 
     def _is_finished(self, key: str, child: Shard) -> bool:
         own = self._entries.get(key)
         if own is not None:
             return own.stage is ShardStage.ENDED
-        if self._is_finished_elsewhere(key):
+        if key in self._finished_before or self._is_finished_elsewhere(key):
             return True
-        return key not in self._listed and child.key in self._last_listing.get(child.stream, ())
+        was_listed = child.key in self._last_listing.get(child.stream, ())
+        return was_listed and key not in self._listed and self._is_expired(key)

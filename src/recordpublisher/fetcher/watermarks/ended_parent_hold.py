@@ -45,6 +45,7 @@ class EndedParentHold:
         clock: Clock,
         on_changed: Callable[[ShardEntry], None],
         report: Callable[[], object],
+        is_endless: Callable[[str], bool] = lambda stream: False,
     ) -> None:
         self._table = table
         self._tracker = tracker
@@ -52,6 +53,7 @@ class EndedParentHold:
         self._clock = clock
         self._on_changed = on_changed
         self._report = report
+        self._is_endless = is_endless
         self._ended: dict[str, _EndedShard] = {}
 
     def on_readers_started(self, entries: Iterable[ShardEntry]) -> None:
@@ -66,7 +68,7 @@ class EndedParentHold:
         self._ended[entry.key] = _EndedShard(self._clock.monotonic())
 
     def on_listing(self, stream: str, shards: Iterable[Shard]) -> None:
-        """A complete listing of a stream was applied to the table. It shows the children of every shard that it shows as closed."""
+        """A complete listing of a stream was applied to the table. A finite source lists closed shards with their children."""
         closed = {shard.key for shard in shards if shard.closed}
         for key, ended in self._ended.items():
             if key in self._table and self._table[key].shard.stream == stream:
@@ -92,9 +94,12 @@ class EndedParentHold:
                 self._on_changed(entry)
 
     def _is_complete(self, entry: ShardEntry, children: list[Shard], ended: _EndedShard) -> bool:
-        """Whether every child has a reader, or there are no children: a closed shard would have been listed with them."""
-        if children:
-            return all(map(self._is_started, children))
+        """Whether every child has a reader, or there are no children: a closed shard would have been listed with them.
+
+        An ended shard of Kinesis always has children, also if listings do not show them yet.
+        """
+        if children or self._is_endless(entry.shard.stream):
+            return bool(children) and all(map(self._is_started, children))
         return entry.shard.closed or ended.listings >= MAX_LISTINGS_WITHOUT_CHILDREN
 
     def _could_be_read_but_is_not(self, child: Shard) -> bool:

@@ -128,6 +128,8 @@ class DataFetcher:
                 oldest_record=lister.oldest_record,
                 tip=lister.tip,
                 retention_ms=lister.retention_ms,
+                shard_exists=lister.shard_exists,
+                is_endless=lister.is_endless,
                 on_alarm=on_alarm,
                 use_continuations=publisher.resumes_by_continuation,
                 checkpoints=None if store is None else SubtaskCheckpoints(store, subtask),

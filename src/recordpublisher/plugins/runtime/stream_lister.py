@@ -16,6 +16,7 @@ from recordpublisher.publishers.errors import (
     ConfigurationError,
     FatalKinesisError,
     RecordPublisherError,
+    ResourceNotFoundError,
     RetriesExhaustedError,
     TransientError,
 )
@@ -94,6 +95,24 @@ class StreamLister:
             return own
         client = self._kinesis_client()
         return await self._call(lambda: client.list_shards(self._names[stream], after))
+
+    async def shard_exists(self, shard: Shard) -> bool | None:
+        """Whether Kinesis still has a shard, by GetShardIterator; None: it cannot be asked, or the source is the publisher's own."""
+        if await self._has_own_source(shard.stream):
+            return None
+        client = self._kinesis_client()
+        try:
+            await self._call(lambda: client.get_shard_iterator(shard, StartingPosition.trim_horizon()))
+        except ResourceNotFoundError:
+            return False
+        except RecordPublisherError as error:
+            log.warning("cannot find out whether %s exists: %s", shard.key, error)
+            return None
+        return True
+
+    def is_endless(self, stream: str) -> bool:
+        """Whether the stream has an open shard at any time: each of Kinesis does. Known after its first listing."""
+        return self._is_own.get(stream) is False
 
     async def server_time_ms(self, stream: str) -> int:
         """The service's wall clock, epoch ms (P3); this machine's clock if the publisher has a source of its own."""
