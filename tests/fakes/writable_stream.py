@@ -8,12 +8,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
-from recordpublisher.publishers.aggregation.kpl_format import hash_key_of, parse_aggregate
+from recordpublisher.publishers.aggregation.kpl_format import hash_key_of
 from recordpublisher.publishers.errors import StreamNotFoundError, ThrottledError, TransientError
 from recordpublisher.publishers.kinesis.ports import PutEntry, PutRecordsResponse, PutResult, StreamSummary
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shards import MAX_HASH_KEY, HashRange, Shard
 from recordpublisher.testing.virtual_time import VirtualClock
+
+from fakes.batches import user_records
 
 THROTTLED = "ProvisionedThroughputExceededException"
 
@@ -143,12 +145,8 @@ class FakeKinesis:
 
 
 def _read(entry: PutEntry, shard: Shard) -> list[tuple[str, bytes]]:
-    aggregate = parse_aggregate(entry.data)
-    if aggregate is None:
-        return [(entry.partition_key, entry.data)]
-    owned = aggregate.owned_by(shard.hash_range)
-    parts = aggregate.sub_records(UserRecord(entry.data, "0"), 0, len(aggregate), owned)
-    return [(part.partition_key or "", part.data) for part in parts]
+    raw = UserRecord(entry.data, "0", 0.0, entry.partition_key)
+    return [(part.partition_key or "", part.data) for part in user_records(raw, shard)]
 
 
 def a_sink(fake: FakeKinesis, properties: dict[str, object] | None = None, **arguments: object) -> KinesisSink:

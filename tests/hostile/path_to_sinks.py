@@ -59,13 +59,10 @@ class HostilePublisher(rp.RecordPublisher):
     async def run(self, consumer):
         for body in _bodies(f"{HostileFactory.seed}/{self._shard.shard_id}", HostileFactory.count):
             response = to_read_response(decode_read(body), self._shard)
-            raw = response.records
-            position = rp.SequenceNumber(raw[-1].sequence_number)
-            records = await self._deaggregator.user_records(raw, StartingPosition.trim_horizon())
-            HostileFactory.read += len(records)
-            size = sum(len(record.data) for record in raw)
-            batch = rp.RecordBatch(self._shard, records, 0, position, raw_count=len(raw), raw_bytes=size)
-            assert await consumer(batch) == position
+            position = rp.SequenceNumber(response.records[-1].sequence_number)
+            async for batch in self._deaggregator.batches(response, position, StartingPosition.trim_horizon()):
+                HostileFactory.read += len(batch)
+                assert await consumer(batch) == batch.read_position
             await asyncio.sleep(0)
         return rp.RunResult.COMPLETE
 

@@ -50,10 +50,14 @@ class ShardMetrics:
 
     def count_read(self, batch: RecordBatch) -> None:
         """Count the batch of a successful read."""
-        self.reads += 1
-        self.bytes_read += batch.raw_bytes
-        self.bytes_per_read = batch.raw_bytes
-        self.number_of_aggregated_records += batch.raw_count
+        self.count_response(batch.raw_count, batch.raw_bytes, batch.millis_behind_latest)
         self.number_of_deaggregated_records += len(batch)
-        if batch.millis_behind_latest is not None:
-            self.millis_behind_latest = batch.millis_behind_latest
+
+    def count_response(self, raw_count: int, raw_bytes: int, millis_behind_latest: int | None) -> None:
+        """Count the response of a successful read, but not its user records: it may become several batches."""
+        self.reads += 1
+        self.bytes_read += raw_bytes
+        self.bytes_per_read = raw_bytes
+        self.number_of_aggregated_records += raw_count
+        if millis_behind_latest is not None:
+            self.millis_behind_latest = millis_behind_latest

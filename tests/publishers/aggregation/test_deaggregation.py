@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.publishers.aggregation.deaggregation import YIELD_AFTER_SUB_RECORDS, Deaggregator, records_after
+from recordpublisher.publishers.aggregation.deaggregation import Deaggregator, records_after
+from recordpublisher.publishers.aggregation.loop_yielder import STEP
 from recordpublisher.publishers.aggregation.record_distribution import ForeignSubRecords
+from recordpublisher.publishers.kinesis.ports import ReadResponse
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
@@ -23,8 +25,15 @@ def raw(data, sequence="49", key="outer"):
     return UserRecord(data, sequence, 1.5, key)
 
 
-async def deaggregated(*records, shard=WHOLE, start=START, metrics=None, **more):
-    return await Deaggregator(shard, metrics or ShardMetrics(), **more).user_records(list(records), start)
+async def batches_of(*records, shard=WHOLE, start=START, metrics=None, **more):
+    response = ReadResponse(list(records), 0)
+    read_position = SequenceNumber(records[-1].sequence_number) if records else None
+    batches = Deaggregator(shard, metrics or ShardMetrics(), **more).batches(response, read_position, start)
+    return [batch async for batch in batches]
+
+
+async def deaggregated(*records, **more):
+    return [record for batch in await batches_of(*records, **more) for record in batch.records]
 
 
 def hash_of(key):
@@ -47,7 +56,8 @@ async def test_plain_records_and_aggregates_keep_their_order():
 
 async def test_a_batch_without_aggregates_is_returned_unchanged():
     records = [raw(b"x"), raw(b"", key=None)]
-    assert await Deaggregator(WHOLE, ShardMetrics()).user_records(records, START) is records
+    (batch,) = await batches_of(*records)
+    assert all(read is given for read, given in zip(batch.records, records, strict=True))
 
 
 BAD_UTF8 = b"\x0a\x02\xff\xfe\x1a\x05\x08\x00\x1a\x01x"
@@ -113,7 +123,7 @@ async def test_s4_foreign_sub_records_are_dropped_counted_and_included_in_the_nu
 
 async def test_s4_a_long_aggregate_is_numbered_and_filtered_as_a_whole():
     upper = Shard("orders", "shardId-1", hash_range=HashRange(1, MAX_HASH_KEY))
-    parts = [("a", b"%d" % number, str(number % 3)) for number in range(2 * YIELD_AFTER_SUB_RECORDS + 5)]
+    parts = [("a", b"%d" % number, str(number % 3)) for number in range(2 * STEP + 5)]
     records = await deaggregated(raw(aggregate(*parts)), shard=upper)
     assert [r.sub_sequence_number for r in records] == [number for number in range(len(parts)) if number % 3]
     assert all(r.data == b"%d" % r.sub_sequence_number for r in records)
@@ -241,8 +251,8 @@ async def test_f1_long_work_yields_to_the_event_loop():
             await asyncio.sleep(0)
 
     task = asyncio.create_task(other())
-    big = raw(aggregate(*[("a", b"x")] * (3 * YIELD_AFTER_SUB_RECORDS)))
-    records = await deaggregated(big, *[raw(aggregate(("a", b"x"), ("a", b"y")))] * YIELD_AFTER_SUB_RECORDS)
+    big = raw(aggregate(*[("a", b"x")] * (3 * STEP)))
+    records = await deaggregated(big, *[raw(aggregate(("a", b"x"), ("a", b"y")))] * STEP)
     task.cancel()
-    assert len(records) == 5 * YIELD_AFTER_SUB_RECORDS
+    assert len(records) == 5 * STEP
     assert turns >= 4

@@ -10,7 +10,7 @@ from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.fanout_harness import FanOutHarness
 from fakes.fanout_service import SHARD, event, record, shard_end
-from servers.kpl_aggregates import aggregate
+from servers.kpl_aggregates import aggregate, sealed
 
 END = (shard_end(),)
 
@@ -120,4 +120,48 @@ def test_f1_deaggregating_a_large_aggregate_yields_to_the_event_loop():
         task.cancel()
 
     run_virtual(read())
-    assert turns.count(0) > 10
+    assert sum(turn < len(harness.batches) for turn in turns) > 10
+
+
+LONG = sealed(b"\x0a\x03key" + b"\x1a\x05\x08\x00\x1a\x01x" * 30_000)
+
+
+def long_event(sequence):
+    return ReadResponse([record(sequence, LONG)], 0, None, str(sequence))
+
+
+def places_of(batches):
+    return [(r.sequence_number, r.sub_sequence_number) for batch in batches for r in batch.records]
+
+
+def test_p6_a_long_aggregate_is_several_batches_of_one_subscription():
+    harness = FanOutHarness((long_event(1), event(2), shard_end()))
+    harness.read_all()
+    assert places_of(harness.batches) == [*(("1", number) for number in range(30_000)), ("2", -1)]
+    assert [batch.read_position.sub_sequence for batch in harness.batches[:3]] == [12_287, 24_575, -1]
+    assert len(harness.ports.calls) == 1
+
+
+def test_p2_a_consumer_that_takes_a_part_of_such_a_batch_gets_the_rest_next():
+    harness = FanOutHarness((long_event(1), event(2)), (long_event(1), event(2), shard_end()))
+
+    async def hundred_of_the_second(batch):
+        await harness.take(batch)
+        return SequenceNumber("1", 12_387) if len(harness.batches) == 2 else batch.read_position
+
+    harness.read_all(consumer=hundred_of_the_second)
+    assert harness.ports.positions[1] == StartingPosition.after(SequenceNumber("1", 12_387))
+    assert places_of(harness.batches[2:]) == [*(("1", number) for number in range(12_388, 30_000)), ("2", -1)]
+
+
+def test_f5_the_time_of_all_batches_of_an_event_counts_as_unread():
+    """The socket is not read between them: 30 s each are 90 s."""
+    harness = FanOutHarness((long_event(1), event(2)), (event(2), shard_end()))
+
+    async def slow(batch):
+        await asyncio.sleep(30)
+        return await harness.take(batch)
+
+    harness.read_all(consumer=slow)
+    assert harness.ports.positions[1] == after(1)
+    assert places_of(harness.batches) == [*(("1", number) for number in range(30_000)), ("2", -1)]

@@ -2,8 +2,6 @@ import pytest
 
 from recordpublisher.publishers.errors import ThrottledError, TransientError
 from recordpublisher.publishers.polling.rate_control import RecordSize, next_read_at, read_limit, retry_pause_seconds
-from recordpublisher.publishers.records import RecordBatch, UserRecord
-from recordpublisher.publishers.shards import Shard
 
 MEASURED = RecordSize(read=1024.0, held=1400.0, is_measured=True)
 
@@ -52,8 +50,6 @@ def test_adaptive_reads_stay_within_the_budget():
 
 
 def test_record_sizes_are_means_of_the_latest_batch_with_records():
-    records = [UserRecord(b"x" * 100, "1", partition_key="key")] * 4
-    batch = RecordBatch(Shard("s", "shardId-0"), records, raw_count=2, raw_bytes=400)
-    size = RecordSize().after(batch, read_bytes=412)
+    size = RecordSize().after(raw_count=2, read_bytes=412, held_bytes=400 + 4 * 360)
     assert (size.read, size.held) == (206.0, (400 + 4 * 360) / 2)
-    assert size.after(RecordBatch(Shard("s", "shardId-0"), []), 0) is size
+    assert size.after(raw_count=0, read_bytes=0, held_bytes=360) is size

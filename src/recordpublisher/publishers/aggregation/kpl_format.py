@@ -2,92 +2,90 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from itertools import compress, repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from ..records import UserRecord
-from ..shards import HashRange, hash_key_from
-
-try:  # CPython's own: for short keys five times as fast as OpenSSL's (which is faster for whole messages)
-    from _md5 import md5  # type: ignore[import-not-found]
-except ImportError:
-    from hashlib import md5
+from ..shards import hash_key_from
+from .loop_yielder import STEP, in_steps
 
 MAGIC = b"\xf3\x89\x9a\xc2"
 _DIGEST_BYTES = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Aggregate:
-    """An AggregatedRecord as columns with one entry for each sub-record, and the two key tables that the indexes refer to.
-
-    `hash_key_indexes` is None where no sub-record has an explicit hash key.
-    """
+class SubRecords(NamedTuple):
+    """Consecutive sub-records as columns. `hash_key_indexes` is None where none of the aggregate has an explicit hash key."""
 
     data: list[bytes]
     key_indexes: list[int]
     hash_key_indexes: Sequence[int | None] | None
+
+    def slice(self, first: int, stop: int) -> SubRecords:
+        """The sub-records from `first` up to, not including, `stop`."""
+        if first == 0 and stop >= len(self.data):
+            return self
+        data, key_indexes, indexes = self
+        return SubRecords(data[first:stop], key_indexes[first:stop], None if indexes is None else indexes[first:stop])
+
+
+class Aggregate(NamedTuple):
+    """An AggregatedRecord: its two key tables, and its sub-records, which are read in slices (there may be millions).
+
+    `read(first, stop)` returns the sub-records from `first` up to, not including, `stop`; their indexes refer to the tables.
+    """
+
+    length: int
+    read: Callable[[int, int], SubRecords]
     partition_keys: list[str]
     explicit_hash_keys: list[str]
 
-    def __len__(self) -> int:
-        return len(self.data)
-
-    def sub_records(
-        self, record: UserRecord, first: int, stop: int, owned: Sequence[bool] | None = None
+    def user_records(
+        self, parts: SubRecords, record: UserRecord, first: int, owned: Sequence[bool] | None = None
     ) -> list[UserRecord]:
-        """The sub-records from `first` up to, not including, `stop` that are `owned` (None: all) as user records.
+        """Those of the sub-records that are `owned` (None: all) as user records. `first`: the sub-sequence number of the first one.
 
         They share sequence number and arrival. Their sub-sequence numbers count sub-records that are not owned, too.
         """
-        keys, hash_keys, indexes = self.partition_keys, self.explicit_hash_keys, self.hash_key_indexes
+        keys, hash_keys, indexes = self.partition_keys, self.explicit_hash_keys, parts.hash_key_indexes
         records = map(
             UserRecord,
-            self.data[first:stop],
+            parts.data,
             repeat(record.sequence_number),
             repeat(record.arrival),
-            [keys[index] for index in self.key_indexes[first:stop]],
-            repeat(None) if indexes is None else [None if at is None else hash_keys[at] for at in indexes[first:stop]],
-            range(first, stop),
+            [keys[index] for index in parts.key_indexes],
+            repeat(None) if indexes is None else [None if at is None else hash_keys[at] for at in indexes],
+            range(first, first + len(parts.data)),
         )
-        return list(records if owned is None else compress(records, owned[first:stop]))
-
-    def owned_by(self, own: HashRange) -> list[bool] | None:
-        """For each sub-record, whether its hash key is in the range; None when all are. Every key of the tables is hashed once.
-
-        An explicit hash key that is no number below 2^128 is ignored: the partition key decides.
-        """
-        start, end = own.start.to_bytes(16, "big"), own.end.to_bytes(16, "big")
-        by_key = [start <= md5(key.encode()).digest() <= end for key in self.partition_keys]  # noqa: S324 - as the service does
-        if self.hash_key_indexes is None:
-            return None if all(by_key) else [by_key[index] for index in self.key_indexes]
-        hash_keys = [hash_key_from(text) for text in self.explicit_hash_keys]
-        by_hash_key = [None if key is None else key in own for key in hash_keys]
-        explicit = [None if at is None else by_hash_key[at] for at in self.hash_key_indexes]
-        owned = [
-            by_key[at] if own_key is None else own_key for at, own_key in zip(self.key_indexes, explicit, strict=True)
-        ]
-        return None if all(owned) else owned
+        return list(records if owned is None else compress(records, owned))
 
 
-def parse_aggregate(data: bytes) -> Aggregate | None:
-    """Parse the aggregate in a record's data. None: magic, digest or message is wrong, so it is a plain record (S4, as in the KCL)."""
+async def parse_aggregate(data: bytes) -> Aggregate | None:
+    """Parse the aggregate in a record's data. None: magic, digest or message is wrong, so it is a plain record (S4, as in the KCL).
+
+    What protobuf does is one step, everything else is done in steps of `STEP`.
+    """
     if not data.startswith(MAGIC) or len(data) < len(MAGIC) + _DIGEST_BYTES:
         return None
     message, digest = data[len(MAGIC) : -_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     if hashlib.md5(message, usedforsecurity=False).digest() != digest:
         return None
     try:
-        aggregate = _columns(message) or _columns_one_by_one(message)
+        parsed = _columns(message) or _columns_one_by_one(message)
+        if parsed is None:
+            return None
+        length, read, whole = parsed
+        table, hash_table = whole.partition_key_table, whole.explicit_hash_key_table
+        keys = _texts(table[:]) if len(table) <= STEP else await in_steps(_texts, table)
+        hash_keys = _texts(hash_table[:]) if len(hash_table) <= STEP else await in_steps(_texts, hash_table)
     except (DecodeError, UnicodeDecodeError):
         return None
-    return aggregate if aggregate is not None and _indexes_fit(aggregate) else None
+    return await _checked(length, read, keys, hash_keys)
 
 
 def encode_aggregate(parts: Sequence[tuple[str, str | None, bytes]]) -> bytes:
@@ -117,47 +115,72 @@ def hash_key_of(partition_key: str, explicit_hash_key: str | None) -> int:
     return int.from_bytes(hashlib.md5(partition_key.encode(), usedforsecurity=False).digest(), "big")
 
 
-def _indexes_fit(aggregate: Aggregate) -> bool:
+async def _checked(
+    length: int, read: Callable[[int, int], SubRecords], keys: list[str], hash_keys: list[str]
+) -> Aggregate | None:
+    """The aggregate; None when an index is outside its table. A short one is read at once: it is cheaper to slice lists."""
+    if length <= STEP:
+        parts = read(0, length)
+        return Aggregate(length, parts.slice, keys, hash_keys) if _indexes_fit(parts, keys, hash_keys) else None
+    for first in range(0, length, STEP):
+        if not _indexes_fit(read(first, first + STEP), keys, hash_keys):
+            return None
+        await asyncio.sleep(0)
+    return Aggregate(length, read, keys, hash_keys)
+
+
+def _indexes_fit(parts: SubRecords, keys: Sequence[str], hash_keys: Sequence[str]) -> bool:
     """Whether every index is within its table. An explicit hash key index without a table is ignored."""
-    if max(aggregate.key_indexes, default=-1) >= len(aggregate.partition_keys):
+    if max(parts.key_indexes, default=-1) >= len(keys):
         return False
-    explicit = [index for index in aggregate.hash_key_indexes or () if index is not None]
-    return max(explicit, default=-1) < len(aggregate.explicit_hash_keys)
+    explicit = [index for index in parts.hash_key_indexes or () if index is not None]
+    return max(explicit, default=-1) < len(hash_keys)
 
 
-def _columns(message: bytes) -> Aggregate | None:
-    """Parse all columns at once. None: their lengths differ, so they cannot be matched. Raises: DecodeError, UnicodeDecodeError."""
+_Parsed = tuple[int, Callable[[int, int], SubRecords], Any]
+"""The number of sub-records, how to read them, and the message with the key tables."""
+
+
+def _columns(message: bytes) -> _Parsed | None:
+    """Parse all columns at once. None: their lengths differ, so they cannot be matched. Raises: DecodeError."""
     whole = AggregatedColumns.FromString(message)
     parts = whole.records
-    data, key_indexes, hash_key_indexes = parts.data[:], parts.partition_key_index[:], parts.explicit_hash_key_index[:]
-    if len(key_indexes) != len(data) or (hash_key_indexes and len(hash_key_indexes) != len(data)):
+    data, keys, hash_keys = parts.data, parts.partition_key_index, parts.explicit_hash_key_index
+    length = len(data)
+    if len(keys) != length or (hash_keys and len(hash_keys) != length):
         return None
-    hash_keys = _strings(whole.explicit_hash_key_table)
-    explicit = hash_key_indexes if hash_keys and hash_key_indexes else None
-    return Aggregate(data, key_indexes, explicit, _strings(whole.partition_key_table), hash_keys)
+    explicit = hash_keys if hash_keys and whole.explicit_hash_key_table else None
+
+    def read(first: int, stop: int) -> SubRecords:
+        return SubRecords(data[first:stop], keys[first:stop], None if explicit is None else explicit[first:stop])
+
+    return length, read, whole
 
 
-def _columns_one_by_one(message: bytes) -> Aggregate | None:
-    """Parse record by record: only some have an explicit hash key. None: one lacks data or key. Raises: as `_columns`."""
+def _columns_one_by_one(message: bytes) -> _Parsed | None:
+    """Parse record by record: only some have an explicit hash key. None: one lacks data or key. Raises: DecodeError."""
     whole = AggregatedRecord.FromString(message)
-    parts = list(whole.records)
-    hash_keys = _strings(whole.explicit_hash_key_table)
-    aggregate = Aggregate(
-        [part.data for part in parts],
-        [part.partition_key_index for part in parts],
-        [_hash_key_index(part) for part in parts] if hash_keys else None,
-        _strings(whole.partition_key_table),
-        hash_keys,
-    )
-    return aggregate if whole.IsInitialized() else None
+    if not whole.IsInitialized():
+        return None
+    has_hash_keys = bool(whole.explicit_hash_key_table)
+
+    def read(first: int, stop: int) -> SubRecords:
+        parts = whole.records[first:stop]
+        return SubRecords(
+            [part.data for part in parts],
+            [part.partition_key_index for part in parts],
+            [_hash_key_index(part) for part in parts] if has_hash_keys else None,
+        )
+
+    return len(whole.records), read, whole
 
 
 def _hash_key_index(part: Any) -> int | None:
     return part.explicit_hash_key_index if part.HasField("explicit_hash_key_index") else None
 
 
-def _strings(table: Sequence[bytes]) -> list[str]:
-    return list(map(bytes.decode, table[:]))
+def _texts(keys: Sequence[bytes]) -> list[str]:
+    return list(map(bytes.decode, keys))
 
 
 _Field = descriptor_pb2.FieldDescriptorProto

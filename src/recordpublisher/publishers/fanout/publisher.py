@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-from ..aggregation.deaggregation import Deaggregator
+from ..aggregation.deaggregation import Deaggregator, ResponseBatches
 from ..aggregation.record_distribution import DistributionPort, RecordDistributionCheck
 from ..base import BatchConsumer, RecordPublisher, RunResult
 from ..clock import Clock
@@ -123,13 +123,10 @@ class FanOutRecordPublisher(RecordPublisher):
 
     async def _publish(self, subscription: OpenSubscription, arn: str, consumer: BatchConsumer) -> RunResult:
         while (event := await self._read(subscription, arn)) is not None:
-            is_last, batch = _ends_the_shard(event), await self._batch_of(event)
-            ends = _end_positions(batch)
-            consuming = consumer(batch)
-            del event, batch  # free the records as soon as the consumer does, before the next event (P6)
-            returned = await self._await_consumer(consuming, subscription)
-            self._position = _next_start(self._position, returned)
-            if ends is not None and returned not in ends:
+            is_last = _ends_the_shard(event)
+            batches = self._deaggregator.batches(event, _position_after(event), self._position)
+            del event
+            if not await self._consume(batches, consumer, subscription):
                 return RunResult.INCOMPLETE
             if is_last:
                 self._is_complete = True
@@ -137,6 +134,25 @@ class FanOutRecordPublisher(RecordPublisher):
             if subscription.is_closed_unread:
                 return RunResult.INCOMPLETE
         return RunResult.INCOMPLETE
+
+    async def _consume(self, batches: ResponseBatches, consumer: BatchConsumer, subscription: OpenSubscription) -> bool:
+        """Hand an event's batches to the consumer, and wait: this is the back-pressure, the socket is not read meanwhile.
+
+        False: the consumer did not take all of it, so the subscription is of no use. Its next events do not follow the returned position
+        (P1).
+        """
+        started = self._clock.monotonic()
+        with subscription.close_if_unread():
+            async for batch in batches:
+                ends = _end_positions(batch)
+                consuming = consumer(batch)
+                del batch  # free the records as soon as the consumer does, before the next batch (P6)
+                returned = await consuming
+                self._position = _next_start(self._position, returned)
+                if ends is not None and returned not in ends:
+                    return False
+        self._was_backpressured = self._clock.monotonic() - started >= self._config.inactivity_timeout
+        return True
 
     async def _read(self, subscription: OpenSubscription, arn: str) -> ReadResponse | None:
         """Read the next event. None: the subscription ended or broke, and another may be opened."""
@@ -162,30 +178,6 @@ class FanOutRecordPublisher(RecordPublisher):
         else:
             self._resubscribe.on_unexplained_not_found(error)
 
-    async def _await_consumer(
-        self, consuming: Awaitable[SequenceNumber | None], subscription: OpenSubscription
-    ) -> SequenceNumber | None:
-        """Wait for the consumer. This is the back-pressure: the socket is not read meanwhile."""
-        started = self._clock.monotonic()
-        with subscription.close_if_unread():
-            returned = await consuming
-        self._was_backpressured = self._clock.monotonic() - started >= self._config.inactivity_timeout
-        return returned
-
-    async def _batch_of(self, event: ReadResponse) -> RecordBatch:
-        raw = event.records
-        batch = RecordBatch(
-            self._shard,
-            await self._deaggregator.user_records(raw, self._position),
-            event.millis_behind_latest,
-            _position_after(event),
-            event.child_shards,
-            len(raw),
-            sum([len(record.data) for record in raw]),
-        )
-        self._metrics.count_read(batch)
-        return batch
-
 
 def _ends_the_shard(event: ReadResponse) -> bool:
     """Whether the shard ends: no continuation, or child shards (API reference). Some servers send both (F2)."""
@@ -208,10 +200,7 @@ def _next_start(position: StartingPosition, returned: SequenceNumber | None) -> 
 
 
 def _end_positions(batch: RecordBatch) -> tuple[SequenceNumber | None, ...] | None:
-    """The positions that a consumer returns when it took the whole batch. None for a batch without records.
-
-    With any other position the open subscription is of no use: its next events do not follow that position (P1).
-    """
+    """The positions that a consumer returns when it took the whole batch. None for a batch without records."""
     if not len(batch):
         return None
     last = batch.records[-1]

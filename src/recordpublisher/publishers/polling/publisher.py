@@ -15,7 +15,6 @@ from ..clock import Clock
 from ..errors import ExpiredIteratorError, ResourceNotFoundError, ThrottledError, TransientError
 from ..kinesis.ports import ListingPort, PollingPort, ReadResponse
 from ..positions import SequenceNumber, StartingPosition, next_position
-from ..records import RecordBatch
 from ..retry import call_with_retries, retry_counter
 from ..shard_metrics import ShardMetrics
 from ..shards import Shard
@@ -94,11 +93,25 @@ class PollingRecordPublisher(RecordPublisher):
         return RunResult.COMPLETE
 
     async def _publish(self, response: ReadResponse, consumer: BatchConsumer) -> None:
-        batch = await self._batch_of(response)
-        position, next_iterator = batch.read_position, response.next_iterator
-        consuming = consumer(batch)
-        del response, batch  # free the records as soon as the consumer does, before the next read (P6)
-        self._advance(position, next_iterator, await consuming)
+        """Hand the response's batches to the consumer. Resume only from the position that it returns (P1)."""
+        batches = self._deaggregator.batches(response, _position_after(response), self._position)
+        size, next_iterator = self._size, response.next_iterator
+        read_bytes = batches.raw_bytes + key_bytes_of(response.records)
+        self._next_read_at = next_read_at(self._read_at, self._responded_at, self._config.interval_seconds, read_bytes)
+        del response
+        async for batch in batches:
+            self._size = size.after(batches.raw_count, read_bytes, batches.held_bytes)
+            position = batch.read_position
+            consuming = consumer(batch)
+            del batch  # free the records as soon as the consumer does, before the next batch (P6)
+            returned = await consuming
+            self._position = next_position(self._position, returned)
+            if returned != position:
+                return  # what comes next is read again, so the rest and the iterator are of no use
+        if next_iterator is None:
+            self._is_complete = True
+        else:
+            self._iterator.set(next_iterator, self._responded_at)
 
     def _resume(self, carried: CarriedReaderState) -> None:
         """Continue from the state of an earlier publisher of the shard. Its iterator is valid only for the same position."""
@@ -160,33 +173,9 @@ class PollingRecordPublisher(RecordPublisher):
             self._config.max_records, self._size, self._read_budget, self._loop_seconds if is_adaptive else None
         )
 
-    async def _batch_of(self, response: ReadResponse) -> RecordBatch:
-        """Make a batch of user records and count it. Sets the time of the next read and the expected record size."""
-        raw = response.records
-        batch = RecordBatch(
-            self._shard,
-            await self._deaggregator.user_records(raw, self._position),
-            response.millis_behind_latest,
-            SequenceNumber(raw[-1].sequence_number) if raw else None,
-            response.child_shards,
-            raw_count=len(raw),
-            raw_bytes=sum([len(record.data) for record in raw]),
-        )
-        read_bytes = batch.raw_bytes + key_bytes_of(raw)
-        self._next_read_at = next_read_at(self._read_at, self._responded_at, self._config.interval_seconds, read_bytes)
-        self._size = self._size.after(batch, read_bytes)
-        self._metrics.count_read(batch)
-        return batch
 
-    def _advance(self, read: SequenceNumber | None, next_iterator: str | None, returned: SequenceNumber | None) -> None:
-        """Resume only from the returned position (P1). `next_iterator` is valid only if that is `read`, the end of the batch."""
-        self._position = next_position(self._position, returned)
-        if returned != read:
-            return
-        if next_iterator is None:
-            self._is_complete = True
-        else:
-            self._iterator.set(next_iterator, self._responded_at)
+def _position_after(response: ReadResponse) -> SequenceNumber | None:
+    return SequenceNumber(response.records[-1].sequence_number) if response.records else None
 
 
 @dataclass(frozen=True, slots=True)

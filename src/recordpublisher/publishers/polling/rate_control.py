@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import ThrottledError, TransientError
-from ..records import RecordBatch, UserRecord
+from ..records import UserRecord
 
 LARGEST_RESPONSE_SECONDS = 5.0
 """How long the service refuses reads after a response of 10 MiB, the largest, whether it arrived or not (service limit)."""
@@ -36,11 +36,11 @@ class RecordSize:
     held: float = 10_240.0
     is_measured: bool = False
 
-    def after(self, batch: RecordBatch, read_bytes: int) -> RecordSize:
-        """The means of `batch`; unchanged when it has no records."""
-        if batch.raw_count == 0:
+    def after(self, raw_count: int, read_bytes: int, held_bytes: int) -> RecordSize:
+        """The means of a response with `raw_count` Kinesis records; unchanged when it has none."""
+        if raw_count == 0:
             return self
-        return RecordSize(max(read_bytes / batch.raw_count, 1.0), batch.held_bytes / batch.raw_count, is_measured=True)
+        return RecordSize(max(read_bytes / raw_count, 1.0), held_bytes / raw_count, is_measured=True)
 
 
 def key_bytes_of(records: Sequence[UserRecord]) -> int:

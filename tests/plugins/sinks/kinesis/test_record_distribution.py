@@ -6,10 +6,11 @@ import pytest
 
 from recordpublisher.local import LocalKinesis
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
-from recordpublisher.publishers.aggregation.kpl_format import parse_aggregate
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
+
+from fakes.batches import user_records
 
 UNPACED = {"RateLimit": 1_000_000, "AggregationMaxCount": 20}
 
@@ -21,9 +22,7 @@ async def stored_numbers(endpoint):
         for shard in await client.list_shards("out"):
             iterator = await client.get_shard_iterator(shard, StartingPosition.trim_horizon())
             for record in (await client.get_records(shard, iterator, 10_000)).records:
-                aggregate = parse_aggregate(record.data)
-                parts = [] if aggregate is None else aggregate.sub_records(record, 0, len(aggregate), None)
-                numbers += [int(part.data) for part in parts or [record]]
+                numbers += [int(part.data) for part in user_records(record)]
     return sorted(numbers)
 
 

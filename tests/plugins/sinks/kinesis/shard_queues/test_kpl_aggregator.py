@@ -7,14 +7,10 @@ from hypothesis import strategies as st
 
 from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord, size_of
 from recordpublisher.plugins.sinks.kinesis.shard_queues.kpl_aggregator import KplAggregator, split_aggregate
-from recordpublisher.publishers.aggregation.deaggregation import Deaggregator
 from recordpublisher.publishers.aggregation.kpl_format import MAGIC, encode_aggregate, hash_key_of
-from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.records import UserRecord
-from recordpublisher.publishers.shard_metrics import ShardMetrics
-from recordpublisher.publishers.shards import Shard
-from recordpublisher.testing.virtual_time import run_virtual
 
+from fakes.batches import user_records
 from servers.kpl_aggregates import aggregate
 
 parts = st.lists(
@@ -36,9 +32,8 @@ def a_record(data=b"x", key="k", hash_key=None):
 @given(parts)
 def test_aggregates_are_read_back(given_parts):
     raw = UserRecord(encode_aggregate(given_parts), "1", 17.0, "k")
-    deaggregator = Deaggregator(Shard("s", "a"), ShardMetrics())
-    read = run_virtual(deaggregator.user_records([raw], StartingPosition.trim_horizon()))
-    assert [(one.partition_key, one.explicit_hash_key, one.data) for one in read] == given_parts
+    read = [(one.partition_key, one.explicit_hash_key, one.data) for one in user_records(raw)]
+    assert read == given_parts
 
 
 def test_the_bytes_equal_those_of_the_tests_encoder():

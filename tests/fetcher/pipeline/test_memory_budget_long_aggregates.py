@@ -1,0 +1,57 @@
+"""P6: an aggregate of very many sub-records counts batch by batch. The next batch is made when the budget has room for it."""
+
+import asyncio
+
+from recordpublisher.consumer.bad_records import OnPoison
+from recordpublisher.consumer.deserialization import BytesDeserializer
+from recordpublisher.consumer.event_time import ArrivalTimestamps
+from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer
+from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
+from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, MemoryBudget
+from recordpublisher.fetcher.pipeline.retention_gaps import RetentionGaps
+from recordpublisher.fetcher.pipeline.shard_queues import ShardQueues
+from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
+from recordpublisher.publishers.aggregation.deaggregation import MAX_BATCH_BYTES
+from recordpublisher.publishers.aggregation.loop_yielder import STEP
+from recordpublisher.publishers.base import RunResult
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.records import RECORD_OVERHEAD_BYTES
+from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
+
+from fakes.polling_shard import FakeShard, publisher_of
+from fakes.shard_entries import entry
+from servers.kpl_aggregates import sealed
+
+COUNT = 60_000
+BATCH = MAX_BATCH_BYTES + STEP * (RECORD_OVERHEAD_BYTES + 10)
+"""The most that a batch takes."""
+
+
+def test_p6_the_batches_of_a_long_aggregate_wait_for_memory():
+    async def run():
+        clock, limit, used = VirtualClock(), MAX_BATCH_BYTES, []
+        suspension = SuspensionDetector(clock, lambda gap: None)
+        gaps = RetentionGaps(None, suspension, clock, False)
+        limits = BudgetLimits(limit, limit, 10**9)
+        queues = ShardQueues(MemoryBudget(limits), 2_000, clock, suspension, lambda _: None, lambda _: None, gaps)
+        shard, options = entry(), {"on_poison": OnPoison.FAIL, "future_limit_ms": -1}
+        decorator = BatchDecorator(
+            BytesDeserializer(), ArrivalTimestamps(), BoundedOutOfOrderness(Properties()), shard.metrics, **options
+        )
+        fake = FakeShard(sealed(b"\x0a\x01a" + b"\x1a\x05\x08\x00\x1a\x01x" * COUNT), closed=True)
+        publisher = publisher_of(fake, metrics=shard.metrics)
+        reader = asyncio.create_task(ShardConsumer(publisher, decorator, queues.output_for(shard)).run())
+        emitted = 0
+        while not reader.done() or shard.queue:
+            await asyncio.sleep(1)  # by now the reader waits for memory
+            used.append(queues.used_bytes)
+            assert shard.metrics.number_of_deaggregated_records == emitted + shard.queued_records
+            if shard.queue:
+                batch, freed = shard.pop(len(shard.queue[0]))
+                emitted += len(batch)
+                queues.on_emitted(shard, freed)
+        return reader.result(), emitted, max(used)
+
+    result, emitted, most_used = run_virtual(run())
+    assert (result, emitted) == (RunResult.COMPLETE, COUNT)
+    assert most_used <= MAX_BATCH_BYTES + BATCH
