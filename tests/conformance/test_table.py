@@ -32,7 +32,7 @@ def collected() -> set[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTEST_ADDOPTS": ""}
     done = subprocess.run(
         [*line, *(f"tests/{file}" for file in files)],
-        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100, check=False,
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     ids = [line.removeprefix("tests/") for line in done.stdout.splitlines() if "::" in line]
