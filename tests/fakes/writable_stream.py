@@ -82,13 +82,18 @@ class FakeKinesis:
 
     def _put(self, entry: PutEntry) -> PutResult:
         code = self.refuse(entry)
-        shard = self._shard_of(hash_key_of(entry.partition_key, entry.explicit_hash_key))
+        shard = self._target_of(entry)
         if code is None and not shard.admits(self.rate, asyncio.get_running_loop().time()):
             code = THROTTLED
         if code is not None:
             return PutResult(error_code=code, error_message="refused by the test")
         shard.taken.append(entry)
         return PutResult(shard_id=shard.shard.shard_id)
+
+    def _target_of(self, entry: PutEntry) -> FakeShard:
+        if self.summary.distributes_by_key:
+            return self._shard_of(hash_key_of(entry.partition_key, entry.explicit_hash_key))
+        return self.shards[self.random.choice(self.open_ids())]
 
     def _shard_of(self, hash_key: int) -> FakeShard:
         return next(one for one in self.shards.values() if not one.shard.closed and hash_key in one.shard.hash_range)
@@ -106,6 +111,9 @@ class FakeKinesis:
         self.is_closed = True
 
     # --- for tests: faults, reshards and the records that arrived
+
+    def switch_distribution(self, by_key: bool) -> None:
+        self.summary = StreamSummary(self.summary.max_record_bytes, by_key)
 
     def split(self, shard_id: str) -> None:
         parent = self._close(shard_id)

@@ -46,6 +46,8 @@ class Plan:
     """The largest size of a record, bytes."""
     queue_records: int
     """How many records a shard's queue may have: a low limit causes back-pressure."""
+    switches: tuple[float, ...]
+    """When the record distribution is switched to AUTO, and back, in seconds. Then the producer aggregates, as the KPL does."""
 
 
 def plan_of(seed: int, publisher: str | None = None) -> Plan:
@@ -82,6 +84,7 @@ def plan_of(seed: int, publisher: str | None = None) -> Plan:
         consumer_delay_ms=rng.choice([100, 3_000]),
         payload=rng.choice([40, 40, 2_000, 40_000]),
         queue_records=rng.choice([1, 20, 50_000]),
+        switches=_switches(Random(seed + 2), seconds),
     )
 
 
@@ -109,6 +112,13 @@ def _reshards(rng: Random, seconds: float) -> tuple[float, ...]:
         follows = bool(times) and rng.random() < 0.5
         times.append(times[-1] + rng.uniform(0.5, 4) if follows else rng.uniform(0, seconds))
     return tuple(sorted(times))
+
+
+def _switches(rng: Random, seconds: float) -> tuple[float, ...]:
+    """Drawn by itself, so that the other parameters of a seed stay what they are."""
+    if rng.random() < 0.8:
+        return ()
+    return tuple(sorted(rng.uniform(0, seconds) for _ in range(rng.choice([1, 2, 3, 5]))))
 
 
 def _stalls(rng: Random, seconds: float) -> tuple[tuple[float, float], ...]:

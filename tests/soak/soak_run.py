@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +13,8 @@ import msgspec
 from recordpublisher.local import Account, FaultKind
 from recordpublisher.local.operations.table import OPERATIONS
 from recordpublisher.local.streams.resharding import merge, split
+from recordpublisher.local.streams.shard import hash_of
+from recordpublisher.publishers.aggregation.kpl_format import encode_aggregate
 from recordpublisher.publishers.clock import Clock
 
 from .checking_sink import CheckingSink, DeliveryCheck, SinkStalls
@@ -34,9 +36,10 @@ class SoakRun:
         self._account = account
         self._clock = clock
         self._rng = random.Random(plan.seed + 1)
-        self._delivery = DeliveryCheck()
+        self._delivery = DeliveryCheck(keys_have_order=not plan.switches)
         self._stalls = SinkStalls(clock, plan.stalls)
         stream = account.create_stream(STREAM, plan.shards)
+        stream.mode = "ON_DEMAND"  # needed for the record distribution only
         self._job_settings = JobSettings(
             properties={
                 "aws.region": "us-east-1",
@@ -104,7 +107,11 @@ class SoakRun:
     # --- the stream -----------------------------------------------------------------------------------------------------------
 
     async def _run_stream(self) -> None:
-        await asyncio.gather(self._produce(), *(self._reshard(at) for at in self._plan.reshards))
+        changes = [
+            *(self._reshard(at) for at in self._plan.reshards),
+            *(self._switch(at) for at in self._plan.switches),
+        ]
+        await asyncio.gather(self._produce(), *changes)
 
     async def _produce(self) -> None:
         """PutRecords in small batches of different keys; refused records are put again before the next ones of their keys."""
@@ -119,7 +126,7 @@ class SoakRun:
                 rows.append((str(key), text + self._rng.randbytes(self._rng.randint(0, self._plan.payload))))
                 self._delivery.produced[str(key)].append(rows[-1][1])
             while rows:
-                rows = self._put_records(rows)
+                rows = self._put_aggregates(rows) if self._plan.switches else self._put_records(rows)
                 if rows:
                     await asyncio.sleep(0.2)
 
@@ -127,6 +134,25 @@ class SoakRun:
         body = {"StreamName": STREAM, "Records": [{"Data": data, "PartitionKey": key} for key, data in rows]}
         response = msgspec.json.decode(OPERATIONS["PutRecords"](self._account, msgspec.json.encode(body)))
         return [row for row, result in zip(rows, response["Records"], strict=True) if "ErrorCode" in result]
+
+    def _put_aggregates(self, rows: list[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+        """As `_put_records`, with one aggregate for each shard's range; AUTO places it anywhere. Returns the rows that were refused."""
+        stream = self._account.find(STREAM)
+        groups: defaultdict[str, list[tuple[str, bytes]]] = defaultdict(list)
+        for key, data in rows:
+            groups[stream.shard_for(hash_of(key)).id].append((key, data))
+        first_rows = {}
+        for group in groups.values():
+            aggregate = encode_aggregate([(key, None, data) for key, data in group])
+            first_rows[group[0][0], aggregate] = group
+        return [row for refused in self._put_records(list(first_rows)) for row in first_rows[refused]]
+
+    async def _switch(self, at: float) -> None:
+        await asyncio.sleep(at)
+        stream = self._account.find(STREAM)
+        wanted = "AUTO" if stream.distribution == "USER_PARTITION_KEY" else "USER_PARTITION_KEY"
+        body = {"StreamARN": stream.arn, "RecordDistributionStrategy": wanted}
+        OPERATIONS["UpdateStreamRecordDistributionStrategy"](self._account, msgspec.json.encode(body))
 
     async def _reshard(self, at: float) -> None:
         await asyncio.sleep(at)

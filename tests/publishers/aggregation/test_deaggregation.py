@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.publishers.aggregation.deaggregation import Deaggregator, records_after
+from recordpublisher.publishers.aggregation.kpl_format import hash_key_of
 from recordpublisher.publishers.aggregation.loop_yielder import STEP
 from recordpublisher.publishers.aggregation.record_distribution import ForeignSubRecords
 from recordpublisher.publishers.kinesis.ports import ReadResponse
@@ -193,7 +194,7 @@ def test_p2_a_restart_after_any_record_of_a_mixed_batch_reads_exactly_the_rest(p
 async def test_s4_with_auto_distribution_all_sub_records_are_kept_after_one_check():
     checked = []
 
-    async def keep(arrival_ms):
+    async def keep(arrival_ms, is_misplaced):
         checked.append(arrival_ms)
         return ForeignSubRecords.KEEP
 
@@ -207,8 +208,26 @@ async def test_s4_with_auto_distribution_all_sub_records_are_kept_after_one_chec
     assert (checked, metrics.foreign_sub_records, metrics.unchecked_sub_records) == ([1500.0], 0, 0)
 
 
+@pytest.mark.parametrize(("first", "is_misplaced"), [("a", False), ("b", True)])
+async def test_s4_a_record_is_misplaced_when_its_first_sub_record_is_foreign(first, is_misplaced):
+    asked = []
+
+    async def keep(arrival_ms, is_misplaced):
+        asked.append(is_misplaced)
+        return ForeignSubRecords.KEEP_MISPLACED
+
+    own = HashRange(hash_key_of("a", None), hash_key_of("a", None))
+    metrics = ShardMetrics()
+    second = "b" if first == "a" else "a"
+    data = aggregate((first, b"1"), (second, b"2"))
+    shard = Shard("orders", "shardId-1", hash_range=own)
+    records = await deaggregated(raw(data, "1"), shard=shard, metrics=metrics, foreign_sub_records=keep)
+    assert ([record.data for record in records], asked) == ([b"1", b"2"], [is_misplaced])
+    assert (metrics.foreign_sub_records, metrics.unchecked_sub_records) == (0, 0)
+
+
 async def test_s4_unchecked_foreign_sub_records_are_kept_and_counted():
-    async def keep_unchecked(arrival_ms):
+    async def keep_unchecked(arrival_ms, is_misplaced):
         return ForeignSubRecords.KEEP_UNCHECKED
 
     nothing = Shard("orders", "shardId-1", hash_range=HashRange(0, 0))
@@ -222,7 +241,7 @@ async def test_s4_unchecked_foreign_sub_records_are_kept_and_counted():
 
 
 async def test_s4_without_foreign_sub_records_there_is_no_check():
-    async def never(arrival_ms):
+    async def never(arrival_ms, is_misplaced):
         raise AssertionError("a call without need")
 
     almost_all = Shard("orders", "shardId-1", hash_range=HashRange(1, MAX_HASH_KEY))

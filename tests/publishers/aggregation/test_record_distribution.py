@@ -24,13 +24,14 @@ class Service:
     def __init__(self, error=None):
         self.clock = VirtualClock()
         self.by_key, self.error, self.requested_at = True, error, []
+        self.is_switchable = True
 
     async def record_distribution(self, stream):
         self.requested_at.append(self.clock.monotonic())
         await asyncio.sleep(0.1)
         if self.error is not None:
             raise self.error
-        return RecordDistribution(self.by_key, self.clock.now_ms())
+        return RecordDistribution(self.by_key, self.clock.now_ms(), self.is_switchable)
 
     def check(self):
         return RecordDistributionCheck(self, "orders", RetryPolicy(2, 10, 10, 1.0), self.clock)
@@ -115,5 +116,20 @@ def test_a_missing_stream_is_an_error():
     async def run():
         with pytest.raises(StreamNotFoundError):
             await Service(StreamNotFoundError("orders")).check().foreign_sub_records(0)
+
+    run_virtual(run())
+
+
+@pytest.mark.parametrize(("is_switchable", "expected"), [(True, ForeignSubRecords.KEEP_MISPLACED), (False, DROP)])
+def test_s4_a_misplaced_record_is_kept_where_keys_decide_now_but_did_not_always(is_switchable, expected):
+    """It was put under AUTO, before this reader started: nobody puts its sub-records again."""
+
+    async def run():
+        service = Service()
+        service.is_switchable = is_switchable
+        check = service.check()
+        old = service.clock.now_ms() - HOUR_MS
+        decisions = [await check.foreign_sub_records(old, is_misplaced) for is_misplaced in (True, False)]
+        assert decisions == [expected, DROP]
 
     run_virtual(run())

@@ -19,7 +19,7 @@ MAX_BATCH_BYTES = 4 * 2**20
 """A batch that takes this much memory (P6) gets no more sub-records: the next batch does."""
 
 
-async def _drop_foreign(_arrival_ms: float) -> ForeignSubRecords:
+async def _drop_foreign(_arrival_ms: float, _is_misplaced: bool) -> ForeignSubRecords:
     return ForeignSubRecords.DROP
 
 
@@ -34,7 +34,7 @@ class Deaggregator:
         self,
         shard: Shard,
         metrics: ShardMetrics,
-        foreign_sub_records: Callable[[float], Awaitable[ForeignSubRecords]] = _drop_foreign,
+        foreign_sub_records: Callable[[float, bool], Awaitable[ForeignSubRecords]] = _drop_foreign,
     ) -> None:
         self._shard = shard
         self._takes_all = shard.hash_range == HashRange()
@@ -76,7 +76,7 @@ class Deaggregator:
     async def _keeps_foreign(self, opened: OpenAggregate, count: int) -> bool:
         """Whether so many foreign sub-records are kept. Where keys decide, the KPL sends them again, to their own shard."""
         if opened.decision is None:
-            opened.decision = await self._foreign_sub_records(opened.record.arrival * 1000)
+            opened.decision = await self._foreign_sub_records(opened.record.arrival * 1000, opened.is_misplaced)
         if opened.decision is ForeignSubRecords.DROP:
             self._metrics.foreign_sub_records += count
             return False
@@ -98,6 +98,11 @@ class OpenAggregate:
         self.keys = keys
         self.done = done
         self.decision: ForeignSubRecords | None = None
+
+    @property
+    def is_misplaced(self) -> bool:
+        """Whether the first sub-record is foreign, whose hash key producers give to the whole record."""
+        return self.keys is not None and self.keys.owned(self.aggregate.read(0, 1)) is not None
 
     @property
     def is_done(self) -> bool:

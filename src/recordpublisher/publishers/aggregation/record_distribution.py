@@ -36,6 +36,7 @@ class ForeignSubRecords(Enum):
 
     DROP = "keys decide the shard: the producer puts them again, into their own shard"
     KEEP = "keys do not decide the shard (AUTO record distribution)"
+    KEEP_MISPLACED = "keys decide now, but did not when this record was put: its producer does not put it again"
     KEEP_UNCHECKED = "not known, the request failed: a duplicate is better than a lost record"
 
 
@@ -54,11 +55,23 @@ class RecordDistributionCheck:
         self._request_lock = asyncio.Lock()
         self._requested_at = self._failed_at = -math.inf
         self._by_key_until_ms = -math.inf
-        self._is_auto = False
+        self._is_auto = self._is_switchable = False
         self._has_warned = False
 
-    async def foreign_sub_records(self, arrival_ms: float) -> ForeignSubRecords:
-        """What to do with foreign sub-records of a record that was just read; `arrival_ms` is its arrival. Raises: StreamNotFoundError."""
+    async def foreign_sub_records(self, arrival_ms: float, is_misplaced: bool = False) -> ForeignSubRecords:
+        """What to do with foreign sub-records of a record that was just read; `arrival_ms` is its arrival. Raises: StreamNotFoundError.
+
+        Where keys decide, a record goes to the shard of its own hash key, and only a reshard leaves some of its sub-records outside. So a
+        misplaced record of a stream in on-demand mode was put under AUTO, before the stream was switched back. Others are never switched.
+        """
+        found = await self._foreign_by_response(arrival_ms)
+        return (
+            ForeignSubRecords.KEEP_MISPLACED
+            if is_misplaced and self._is_switchable and found is ForeignSubRecords.DROP
+            else found
+        )
+
+    async def _foreign_by_response(self, arrival_ms: float) -> ForeignSubRecords:
         read_at = self._clock.monotonic()
         if self._is_known_by_key(read_at, arrival_ms):
             return ForeignSubRecords.DROP
@@ -87,6 +100,7 @@ class RecordDistributionCheck:
             self._warn_once(error)
             return
         self._requested_at, self._is_auto = requested_at, not found.by_key
+        self._is_switchable = found.is_switchable
         if found.by_key and found.server_ms is not None:
             self._by_key_until_ms = found.server_ms
 

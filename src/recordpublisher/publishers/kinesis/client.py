@@ -149,8 +149,8 @@ class KinesisClient:
         """Whether the stream distributes records by key now: not with AUTO record distribution (S4)."""
         response = await self._describe_stream_response(stream)
         with reject_malformed("DescribeStreamSummary"):
-            by_key = response["StreamDescriptionSummary"].get("RecordDistributionStrategy") != "AUTO"
-        return RecordDistribution(by_key, server_time_ms_or_none(response))
+            strategy = response["StreamDescriptionSummary"].get("RecordDistributionStrategy")  # only in on-demand mode
+        return RecordDistribution(strategy != "AUTO", server_time_ms_or_none(response), strategy is not None)
 
     async def retention_ms(self, stream: str) -> int:
         """How long the stream keeps its records, ms (24 h to 365 days)."""

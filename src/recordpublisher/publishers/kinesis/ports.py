@@ -144,10 +144,14 @@ class StreamSummary:
 
 @dataclass(frozen=True, slots=True)
 class RecordDistribution:
-    """How a stream distributed its records at `server_ms`, the service's time of the response (None: not known) (S4)."""
+    """How a stream distributed its records at `server_ms`, the service's time of the response (None: not known) (S4).
+
+    `is_switchable`: whether it can be switched to AUTO and back, which only streams in on-demand mode can.
+    """
 
     by_key: bool
     server_ms: int | None = None
+    is_switchable: bool = False
 
 
 class WritingPort(Protocol):

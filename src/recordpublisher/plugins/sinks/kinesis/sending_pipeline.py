@@ -71,7 +71,8 @@ class SendingPipeline:
         retries = self._settings.retries
         summary = await call_with_retries(lambda: fetch_stream_summary(self._port, self._stream), retries)
         listed = await call_with_retries(lambda: self._port.list_shards(self._stream), retries)
-        self._build(ShardMap.of(listed, summary.distributes_by_key), summary)
+        shard_map = ShardMap.of(listed, summary.distributes_by_key, keeps_ranges=self._settings.aggregates)
+        self._build(shard_map, summary)
         self._tasks = [
             self._start(self._sender.run(), "kinesis-sink-sender"),
             self._start(self._refresher.run(), "kinesis-sink-shard-map"),
@@ -133,6 +134,7 @@ class SendingPipeline:
             self._port,
             self._stream,
             summary.distributes_by_key,
+            aggregates,
             settings.retries,
             self._clock,
             self._metrics,

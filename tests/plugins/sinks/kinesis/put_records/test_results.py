@@ -12,7 +12,7 @@ from recordpublisher.plugins.sinks.kinesis.shard_queues.shard_map import ANY_SHA
 from recordpublisher.plugins.sinks.kinesis.shard_queues.shard_queue import ShardQueue
 from recordpublisher.publishers.errors import ThrottledError, TransientError
 from recordpublisher.publishers.kinesis.ports import PutResult
-from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.shards import HashRange, Shard
 
 TAKEN = PutResult(shard_id="a")
 FAILED = PutResult(error_code="InternalFailure", error_message="try again")
@@ -79,6 +79,14 @@ def test_records_taken_by_another_shard_than_expected_are_misrouted():
 
 def test_without_an_expected_shard_nothing_is_misrouted():
     assert classify_results(a_batch(1, ANY_SHARD), [TAKEN], 3).misrouted == []
+
+
+def test_where_keys_do_not_decide_only_a_shard_that_is_not_listed_is_unexpected():
+    batch = a_batch(2)
+    batch.queue.known_shards = {"a": HashRange(), "b": HashRange()}
+    assert classify_results(batch, [PutResult(shard_id="a"), PutResult(shard_id="b")], 3).misrouted == []
+    outcome = classify_results(batch, [PutResult(shard_id="a"), PutResult(shard_id="new")], 3)
+    assert outcome.misrouted == [(batch.records[1], "new")]
 
 
 def test_a_failed_call_fails_all_its_records():

@@ -29,7 +29,8 @@ class GivenUp:
 
 @dataclass(slots=True)
 class PutOutcome:
-    """The records of one batch by result. `misrouted` are acknowledged records that another shard took than expected."""
+    """The records of one batch by result. `misrouted` are acknowledged records that another shard took than expected;
+    where keys do not decide, one that is not known yet."""
 
     acknowledged: list[PendingRecord]
     to_retry: list[PendingRecord] = field(default_factory=list)
@@ -69,11 +70,11 @@ def results_of_failed_call(error: TransientError, records: int) -> list[PutResul
 
 
 def _misrouted(queue: ShardQueue, records: list[PendingRecord], results: Sequence[PutResult]) -> list[MisroutedRecord]:
-    expected = queue.shard.shard_id
-    if expected == ANY_SHARD or all([result.shard_id == expected for result in results]):  # noqa: C419 - a list is faster
+    expected = queue.known_shards or (queue.shard.shard_id,)
+    if ANY_SHARD in expected or all([result.shard_id in expected for result in results]):  # noqa: C419 - a list is faster
         return []
     return [
         (one, result.shard_id or "")
         for one, result in zip(records, results, strict=True)
-        if result.shard_id != expected
+        if result.shard_id not in expected
     ]

@@ -1,4 +1,4 @@
-"""ShardMapRefresher: lists the shards again after a reshard, and sends misrouted parts of aggregates again (K4)."""
+"""ShardMapRefresher: lists the shards again after a reshard or a switch to AUTO and back; sends misrouted parts again (K4)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FatalKinesisError
 from recordpublisher.publishers.kinesis.ports import WritingPort
 from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
+from recordpublisher.publishers.shards import Shard
 
 from ..pending_record import PendingRecord
 from ..statistics import SinkMetrics
@@ -22,7 +23,7 @@ log = logging.getLogger(__name__)
 MIN_REFRESH_INTERVAL_SECONDS = 0.5
 """A reshard closes shards one by one; they are not listed again for each."""
 PERIODIC_REFRESH_SECONDS = 60.0
-"""Between two listings of a stream with AUTO record distribution: no shard is expected there, so nothing is ever misrouted."""
+"""Between two looks at a stream with AUTO record distribution: each shard is expected there, so no record shows a switch back."""
 MIN_DESCRIBE_INTERVAL_SECONDS = 10.0
 """Between two requests for the record distribution: an account has 20 DescribeStreamSummary calls a second."""
 MisroutedRecord = tuple[PendingRecord, str]
@@ -37,6 +38,7 @@ class ShardMapRefresher:
         port: WritingPort,
         stream: str,
         distributes_by_key: bool,
+        aggregates: bool,
         retries: RetryPolicy,
         clock: Clock,
         metrics: SinkMetrics,
@@ -48,6 +50,7 @@ class ShardMapRefresher:
         self._port = port
         self._stream = stream
         self._keys_decide = distributes_by_key
+        self._aggregates = aggregates
         self._retries = retries
         self._clock = clock
         self._metrics = metrics
@@ -80,24 +83,21 @@ class ShardMapRefresher:
             misrouted, self._misrouted = self._misrouted, []
             listed = await call_with_retries(lambda: self._port.list_shards(self._stream), self._retries)
             self._metrics.shard_map_refreshes += 1
-            shard_map = ShardMap.of(listed, self._keys_decide)
-            if (
-                self._keys_decide
-                and self._has_foreign_record(shard_map)
-                and not await self._fetch_whether_keys_decide()
-            ):
-                self._keys_decide = False
-                shard_map = ShardMap.of(listed, distributes_by_key=False)
+            if not self._keys_decide or self._has_foreign_record(listed):
+                self._keys_decide = await self._fetch_whether_keys_decide()
+            self._last_misrouted.clear()
+            shard_map = ShardMap.of(listed, self._keys_decide, keeps_ranges=self._aggregates)
             self._apply(shard_map)
             for aggregate, shard_id in misrouted:
                 self._complete_misrouted(aggregate, shard_id, shard_map)
             self._on_change()
             await asyncio.sleep(MIN_REFRESH_INTERVAL_SECONDS)
 
-    def _has_foreign_record(self, shard_map: ShardMap) -> bool:
+    def _has_foreign_record(self, listed: Sequence[Shard]) -> bool:
         """Whether a shard took a record whose own hash key lies outside its range: no reshard does that, since a range never changes."""
-        taken, self._last_misrouted = self._last_misrouted, {}
-        return any(shard in shard_map.ranges and key not in shard_map.ranges[shard] for shard, key in taken.items())
+        taken = self._last_misrouted
+        ranges = {shard.shard_id: shard.hash_range for shard in listed}
+        return any(shard in ranges and key not in ranges[shard] for shard, key in taken.items())
 
     async def _fetch_whether_keys_decide(self) -> bool:
         """Request the record distribution again, since it can change at any time. Without the permission, assume AUTO."""
@@ -106,7 +106,8 @@ class ShardMapRefresher:
         try:
             summary = await call_with_retries(lambda: self._port.stream_summary(self._stream), self._retries)
         except FatalKinesisError as error:
-            log.warning(
+            log.log(
+                logging.WARNING if self._keys_decide else logging.DEBUG,
                 "records of %s reach shards that their keys do not choose, so keys do not decide: %s",
                 self._stream,
                 error,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.shards import HashRange, Shard
 
 from ..pending_record import PendingRecord
 from ..rate_control import MAX_CREDIT_SECONDS, CongestionWindow, ShardRateLimit
@@ -22,6 +22,8 @@ class ShardQueue:
     def __init__(self, shard: Shard, rate_limit: ShardRateLimit) -> None:
         self.shard = shard
         self.rate_limit = rate_limit
+        self.known_shards: Mapping[str, HashRange] | None = None
+        """Where keys do not decide: the listed shards, each of which may take a record. None: only `shard` may."""
         self.window = CongestionWindow(rate_limit.initial_window)
         self.records: deque[PendingRecord] = deque()
         self.queued_bytes = 0

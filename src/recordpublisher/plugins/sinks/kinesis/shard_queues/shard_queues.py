@@ -40,6 +40,7 @@ class ShardQueues:
         for shard in shard_map.shards:
             queue = before.pop(shard.shard_id) if shard.shard_id in before else self._new_queue(shard)
             queue.rate_limit = self._rate_limit_of(shard)
+            queue.known_shards = None if shard_map.keys_decide else shard_map.ranges
             self._queues[shard.shard_id] = queue
         for closed in before.values():
             self.requeue([part for record in closed.drain() for part in split_aggregate(record)], now)
