@@ -48,7 +48,7 @@ class Job:
     def run(self) -> RuleChecker:
         try:
             *early, last = self._schedule.runs
-            self._simulator.after(CHECK_SECONDS, self._check_global_watermark)
+            self._simulator.after(CHECK_SECONDS, self._check_regularly)
             for job_run in early:
                 self._begin(job_run)
                 self._simulator.run(self._simulator.now + job_run.seconds, self._has_failed)
@@ -223,7 +223,7 @@ class Job:
 
     # --- checks --------------------------------------------------------------------------------------------------------------
 
-    def _check_global_watermark(self) -> None:
+    def _check_regularly(self) -> None:
         if self._is_remote:
             coordinator = self._server.coordinator
             self._checker.check_global_watermark(
@@ -231,7 +231,9 @@ class Job:
             )
         elif self._shared is not None:
             self._checker.check_global_watermark(id(self._shared._group), self._shared.current())
-        self._simulator.after(CHECK_SECONDS, self._check_global_watermark)
+        for subtask in self._running.values():
+            subtask.check_liveness()
+        self._simulator.after(CHECK_SECONDS, self._check_regularly)
 
     def _has_failed(self) -> bool:
         return any(each.process.failures for each in self._running.values())

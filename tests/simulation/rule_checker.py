@@ -13,6 +13,8 @@ from .simulated_stream import SimulatedStream
 
 JITTER_SECONDS = 1.5
 """By how much the delays of two responses may differ."""
+WRITE_SECONDS = 3.0
+"""Two sync intervals, and a little: within this time a record that may be written is written."""
 
 
 class RuleViolationError(AssertionError):
@@ -156,6 +158,11 @@ class RuleChecker:
         """Nobody reads these shards any more."""
         self._excluded.update(keys)
         self._count_remaining()
+
+    def check_liveness(self, writable: list[str], seconds: float) -> None:
+        """For so long a subtask has written nothing, although its queues begin with records of `writable` within the emit limit."""
+        text = f"nothing was written for {seconds:.1f} s, although {writable} have records within the emit limit"
+        self.expect(seconds <= WRITE_SECONDS, "W9", text)
 
     def check_queued_bytes(self, queued: int, limit: int) -> None:
         """A subtask has `queued` bytes in its queues."""

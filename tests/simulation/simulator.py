@@ -146,6 +146,11 @@ class Process(asyncio.base_events.BaseEventLoop):
         if seconds >= MIN_NOTICED_SECONDS:
             self.resumed_at = self._runnable_at
 
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether it is suspended or throttled now."""
+        return self.pause > 0 or self._runnable_at > self._simulator.now
+
     def starve(self, seconds: float, pause: float) -> None:
         """Simulate a CPU quota: after each step the process waits."""
         self.pause = pause

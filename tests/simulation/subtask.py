@@ -20,6 +20,7 @@ from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
+from recordpublisher.fetcher.watermark_functions import emit_limit
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
@@ -66,7 +67,7 @@ class CheckedSink(Sink):
     def __init__(self, subtask: Subtask, cost: float) -> None:
         self._subtask = subtask
         self._cost = cost
-        self._is_busy = False
+        self.is_busy = False
         self.stall = 0.0
 
     async def write(self, batch: RecordBatch) -> None:
@@ -77,17 +78,17 @@ class CheckedSink(Sink):
         cost, self.stall = self._cost + self.stall, 0.0
         if cost:
             await asyncio.sleep(cost)
-        self._is_busy = False
+        self.is_busy = False
 
     async def watermark(self, watermark: int) -> None:
         if not self._subtask.process.is_dead:
             self._enter()
             self._subtask.on_sink_watermark(watermark)
-            self._is_busy = False
+            self.is_busy = False
 
     def _enter(self) -> None:
-        assert not self._is_busy, "calls of the sink overlap"
-        self._is_busy = True
+        assert not self.is_busy, "calls of the sink overlap"
+        self.is_busy = True
 
 
 class Subtask:
@@ -110,6 +111,8 @@ class Subtask:
         self._checker = checker
         self._simulator = simulator
         self._started_at = simulator.now
+        self._writable_since: float | None = None
+        """Since when it has a record that it may write, and has written none."""
         self._job_run = job_run
         self._source = SimulatedSource(simulator, self.process, stream, seed, job_run.continuations)
         self._source.before_read = self.check_memory
@@ -133,6 +136,7 @@ class Subtask:
     # --- checks --------------------------------------------------------------------------------------------------------------
 
     def on_write(self, batch: RecordBatch) -> None:
+        self._writable_since = None
         if not self._is_without_tracker:
             self._checker.check_alignment(batch, self._tracker.current(), self._job_run.lookahead)
         self._checker.check_write(batch, self._tracker.current())
@@ -162,6 +166,19 @@ class Subtask:
         is_over = running >= STARTUP_SECONDS - TICK_SECONDS * max(process.suspensions, 1)
         waiting_since = max(self._started_at, process.resumed_at, self._tracker.responded_at)
         return is_over and now - waiting_since >= self._tracker.config.response_timeout_ms / 1000
+
+    def check_liveness(self) -> None:
+        """A record that may be written is written soon, unless the process or its sink is disturbed (W9, W12)."""
+        now, process = self._simulator.now, self.process
+        limit = emit_limit(self._tracker.current(), self._job_run.lookahead)
+        next_watermarks = [(entry.next_watermark, entry.key) for entry in self.fetcher._table]
+        writable = [key for watermark, key in next_watermarks if watermark is not None and watermark <= limit]
+        if not writable or process.is_disturbed or self.sink.is_busy or process.is_dead:
+            self._writable_since = None
+        elif self._writable_since is None:
+            self._writable_since = now
+        else:
+            self._checker.check_liveness(writable, now - self._writable_since)
 
     def check_memory(self) -> None:
         if not self.process.is_dead:

@@ -215,3 +215,43 @@ def test_a_removed_shard_holds_no_other():
     made.remove("s/gone")
 
     assert made.select_next() == (one, 1)
+
+
+def test_an_excluded_shard_within_the_limit_is_selected_although_the_first_in_turn_is_held():  # W12
+    tracker = InProcessTracker(parallelism=2)
+    tracker.report(SubtaskReport(0, SubtaskStatus.ACTIVE, 5_000))
+    tracker.report(SubtaskReport(1, SubtaskStatus.ACTIVE, 1_000))
+    made = alignment(100, tracker)
+    late, later = entry("late"), entry("later")
+    for one, watermarks in ((late, (10, 1_050, 2_000)), (later, (1_500,))):
+        one.is_excluded = True
+        one.push(watermarked(*watermarks, shard_id=one.shard.shard_id))
+    queued(made, "held", 5_000)
+    made.update(later)
+    made.update(late)
+
+    assert made.select_next() == (late, 2)
+    late.pop(2)
+    made.on_emitted(late)
+    made.update(late)
+    assert made.select_next() is None
+    made.remove("s/late")
+    made.remove("s/later")
+    assert made.select_next() is None
+
+
+def test_the_lowest_held_record_is_waited_for_also_when_its_shard_is_excluded():  # W9a, W12
+    class Tracker(InProcessTracker):
+        def notify_at(self, watermark):
+            awaited.append(watermark)
+
+    awaited, tracker = [], Tracker(parallelism=2)
+    made = alignment(100, tracker)
+    one = entry("late")
+    one.is_excluded = True
+    one.push(watermarked(1_500, shard_id="late"))
+    queued(made, "held", 5_000)
+    made.update(one)
+
+    assert made.select_next() is None
+    assert awaited == [1_400]

@@ -155,3 +155,25 @@ def test_stragglers_are_measured_against_other_subtasks():
 
     assert written(sinks[1], "now") == len(NOW)
     assert written(sinks[0], "behind") == len(DAYS_BEHIND)
+
+
+def test_a_straggler_is_written_while_the_others_of_its_subtask_are_held():  # W9, W12
+    source, sinks = ScriptedSource(), (RecordingSink(), RecordingSink())
+    source.add("late", *range(0, 300 * 1_000, 1_000))
+    source.add("held", 100 * HOUR)
+    source.add("other", 99 * HOUR + HOUR // 2)
+    names = {"late": 0, "held": 0, "other": 1}
+
+    async def job():
+        tracker = InProcessTracker(parallelism=2)
+        shared = {"tracker": tracker, "parallelism": 2, "assigner": lambda shard, _: names[shard.shard_id]}
+        properties = {**ALIGNED, "flink.watermark.alignment.max.lag": HOUR, "flink.shard.idle.interval": -1}
+        fetchers = [make_fetcher(source, sink, properties, subtask=i, **shared) for i, sink in enumerate(sinks)]
+        for fetcher in fetchers:
+            await fetcher.open()
+        await asyncio.gather(*(fetcher.run_bounded(Bounds(max_time=60)) for fetcher in fetchers))
+
+    run_virtual(job())
+
+    assert written(sinks[0], "late") == 300
+    assert written(sinks[0], "held") == 0, "it waits for the shard of the other subtask"

@@ -58,6 +58,8 @@ class Alignment:
         self._active = ActiveMinimum()
         self._next_shards = IndexedMinHeap()
         """The shards that may emit, in the order in which they do: by next watermark, or by turn."""
+        self._excluded_shards = IndexedMinHeap()
+        """The excluded ones among them, by next watermark (W12)."""
         self._turns = itertools.count()
         self._entries: dict[str, ShardEntry] = {}
         self.until_event_time: int | None = None
@@ -97,18 +99,22 @@ class Alignment:
         watermark = entry.next_watermark
         is_active = holds_watermark and entry.is_active
         self._active.set(entry.key, is_active, entry.alignment_watermark)
-        self._next_shards.set(entry.key, self._order(entry, watermark) if entry.queue and may_emit else None)
+        can_emit = bool(entry.queue) and may_emit
+        self._next_shards.set(entry.key, self._order(entry, watermark) if can_emit else None)
+        self._excluded_shards.set(entry.key, watermark if can_emit and entry.is_excluded and self._has_limit else None)
         self._update_held_time(entry, watermark)
 
     def remove(self, key: str) -> None:
         """A shard was removed."""
         self._active.forget(key)
         self._next_shards.set(key, None)
+        self._excluded_shards.set(key, None)
         self._entries.pop(key, None)
 
     def on_emitted(self, entry: ShardEntry) -> None:
         """A shard has emitted: where the shards take turns, the next `update` puts it last."""
         self._next_shards.set(entry.key, None)
+        self._excluded_shards.set(entry.key, None)
 
     def report(self) -> int | None:
         """Report this subtask's status and watermark to the tracker, also while idle (W7). Returns the global watermark."""
@@ -142,9 +148,17 @@ class Alignment:
         watermark = entry.next_watermark
         if watermark is None:
             return entry, 0
-        count = _count_within(entry, self.emit_limit())
+        limit = self.emit_limit()
+        count = _count_within(entry, limit)
         if count:
             return entry, count
+        lowest_excluded = self._excluded_shards.lowest()
+        if lowest_excluded is not None:  # it may be within the limit although it is not first in turn
+            watermark = min(watermark, int(lowest_excluded[0]))
+            entry = self._entries[lowest_excluded[1]]
+            count = _count_within(entry, limit)
+            if count:
+                return entry, count
         if self._lookahead is not None and (self.until_event_time is None or watermark <= self.until_event_time):
             self._tracker.notify_at(watermark - self._lookahead)
         return None
