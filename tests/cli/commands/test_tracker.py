@@ -11,6 +11,7 @@ import pytest
 
 from processes.command_line import command, process_environment
 from processes.tracker_clients import TOKEN, report, running_job, wait_until
+from servers.certificates import CertificateAuthority
 
 
 @contextmanager
@@ -93,6 +94,28 @@ async def test_the_token_may_be_in_a_file_or_a_variable(tmp_path, place):
         async with running_job(address, 1) as job:
             one = await job.start(0)
             await wait_until(lambda: one.current() == 5, (one, 5))
+
+
+async def test_it_serves_over_tls(tmp_path):
+    authority = CertificateAuthority(tmp_path)
+    certificate, key = authority.issue()
+    files = ("--certificate", certificate, "--key", key, "--client-ca", authority.file)
+    tls = {"ca": authority.file, "certificate": certificate, "key": key}
+    with a_tracker("--token", TOKEN, *files) as (_, address):
+        async with running_job(address, 1, **{f"flink.watermark.tracker.tls.{name}": tls[name] for name in tls}) as job:
+            one = await job.start(0)
+            await wait_until(lambda: one.current() == 5, (one, 5))
+
+
+def test_a_file_that_tls_cannot_use_names_the_option(tmp_path):
+    certificate, _ = CertificateAuthority(tmp_path).issue()
+    done = command("tracker", "--token", "t", "--port", "0", "--certificate", certificate, "--key", certificate)
+
+    assert done.returncode == 2
+    assert done.stderr.startswith(
+        f"recordpublisher: option '--key' has the value '{certificate}'; it has no private key"
+    )
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("arguments", [(), ("--token", ""), ("--token-file", "/nowhere/token")])

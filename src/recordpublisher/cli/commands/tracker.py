@@ -29,6 +29,16 @@ def tracker(
         typer.Option(help="The token of the subtasks. Other users of this machine can see it on the command line."),
     ] = None,
     token_file: Annotated[Path | None, typer.Option(help="File with the token.")] = None,
+    certificate: Annotated[
+        str | None, typer.Option(metavar="FILE", help="This tracker's certificate (PEM): serve over TLS only.")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Private key of the certificate (PEM, without a password).")
+    ] = None,
+    client_ca: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="CA certificates (PEM): every client needs a certificate of them."),
+    ] = None,
     verbose: Verbose = False,
     debug: Debug = False,
 ) -> None:
@@ -37,15 +47,17 @@ def tracker(
     The token can also be set in RECORDPUBLISHER_TRACKER_TOKEN.
     """
     with arguments_as_options("port", "host"):
-        run_until_signal(_serve(host, port, token_of(token, token_file)))
+        run_until_signal(_serve(host, port, token_of(token, token_file), (certificate, key, client_ca)))
 
 
-async def _serve(host: str, port: int, token: str) -> None:
+async def _serve(host: str, port: int, token: str, tls_files: tuple[str | None, str | None, str | None]) -> None:
     from recordpublisher.plugins.trackers.tcp.server import TrackerServer
+    from recordpublisher.plugins.trackers.tcp.tls import server_context
 
     logging.getLogger("recordpublisher.tracker").setLevel(logging.INFO)
-    async with TrackerServer(token, host, port) as server:
-        print_error(f"the tracker listens at {server.address}")
+    tls = server_context(*tls_files, names=("--certificate", "--key", "--client-ca"))
+    async with TrackerServer(token, host, port, tls=tls) as server:
+        print_error(f"the tracker listens {'' if tls is None else 'over TLS '}at {server.address}")
         await asyncio.Event().wait()
 
 

@@ -135,6 +135,21 @@ TRACKER_TOKEN = text(
     group="Values and time",
     secret=True,
 )
+TRACKER_TLS_CA = text(
+    "flink.watermark.tracker.tls.ca",
+    "File of CA certificates (PEM) that the tracker's certificate is checked with. Not set: no TLS.",
+    group="Values and time",
+)
+TRACKER_TLS_CERTIFICATE = text(
+    "flink.watermark.tracker.tls.certificate",
+    "File of this job's certificate (PEM), for a tracker that asks clients for one.",
+    group="Values and time",
+)
+TRACKER_TLS_KEY = text(
+    "flink.watermark.tracker.tls.key",
+    "File of the private key of flink.watermark.tracker.tls.certificate (PEM, without a password).",
+    group="Values and time",
+)
 TRACKER_TIMEOUT = integer(
     "flink.watermark.tracker.timeout",
     "A subtask that has not reported for this long is excluded (W6); at least three sync intervals.",

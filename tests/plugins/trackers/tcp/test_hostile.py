@@ -7,6 +7,7 @@ import socket
 import msgspec
 import pytest
 
+from recordpublisher.fetcher.coordination.heartbeat_messages import HeartbeatRequest
 from recordpublisher.plugins.trackers.tcp import server as server_module
 from recordpublisher.plugins.trackers.tcp.protocol import (
     NONCE_BYTES,
@@ -130,6 +131,17 @@ async def test_a_malformed_request_ends_its_own_connection(server, job, message)
     client.send_frame(message)
 
     assert await client.is_disconnected()
+
+
+async def test_a_request_that_nests_too_deeply_ends_its_own_connection_without_a_traceback(server, job, caplog):
+    """The nesting stands where a later version may have a field: it is skipped step by step."""
+    fields = msgspec.to_builtins(HeartbeatRequest("other", 0, 1, 0, 1, "IDLE"))
+    body = msgspec.msgpack.encode([*fields, None])[:-1] + b"\x91" * 60_000 + b"\xc0"
+    client = await RawClient.authenticated(server)
+    client.writer.write(len(body).to_bytes(4, "big") + body)
+
+    assert await client.is_disconnected()
+    assert caplog.records == []
 
 
 async def test_a_connection_reports_for_one_subtask(server, job):

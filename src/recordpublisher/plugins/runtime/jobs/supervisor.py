@@ -16,7 +16,15 @@ import msgspec
 
 from recordpublisher.plugins.trackers.tcp.server import TrackerServer
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import DRAIN_TIMEOUT, TRACKER, TRACKER_ADDRESS, TRACKER_TOKEN
+from recordpublisher.publishers.properties.table import (
+    DRAIN_TIMEOUT,
+    TRACKER,
+    TRACKER_ADDRESS,
+    TRACKER_TLS_CA,
+    TRACKER_TLS_CERTIFICATE,
+    TRACKER_TLS_KEY,
+    TRACKER_TOKEN,
+)
 
 from .progress import SubtaskProgress
 from .termination import SubtaskFailedError, stop_on_signals
@@ -132,4 +140,6 @@ async def with_local_tracker(properties: Properties) -> AsyncIterator[Properties
         return
     token = secrets.token_hex(16)
     async with TrackerServer(token) as server:
-        yield properties.merged({TRACKER.key: "TCP", TRACKER_ADDRESS.key: server.address, TRACKER_TOKEN.key: token})
+        without_tls = dict.fromkeys((TRACKER_TLS_CA.key, TRACKER_TLS_CERTIFICATE.key, TRACKER_TLS_KEY.key))
+        address = {TRACKER.key: "TCP", TRACKER_ADDRESS.key: server.address, TRACKER_TOKEN.key: token}
+        yield properties.merged({**without_tls, **address})

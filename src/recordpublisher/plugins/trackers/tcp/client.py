@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 
 from recordpublisher.fetcher.coordination.heartbeat_messages import HeartbeatRequest, HeartbeatResponse
 from recordpublisher.fetcher.coordination.remote_tracker import RemoteTracker
@@ -15,6 +16,7 @@ from recordpublisher.publishers.retry import RetryPolicy
 
 from .client_connection import ClientConnection
 from .protocol import HANDSHAKE_TIMEOUT_SECONDS
+from .tls import check_context, client_context, connection_problem, silence_hint
 
 log = logging.getLogger("recordpublisher.tracker")
 
@@ -28,17 +30,22 @@ WARNING_INTERVAL_MS = 60_000.0
 class TcpTracker(RemoteTracker):
     """Owns a subtask's connection to the tracker, and reconnects when it is lost or silent.
 
-    No connection problem blocks or raises: without a connection the last global watermark stays. A warning a minute says so.
-    Raises: ConfigurationError without `flink.watermark.tracker.address` (host:port) and `.token` (C2).
+    No connection problem blocks or raises: without a connection the last global watermark stays. A warning a minute says so. `tls` replaces
+    the properties below `flink.watermark.tracker.tls`. Raises: ConfigurationError without `flink.watermark.tracker.address` (host:port) and
+    `.token`, or when a TLS setting is invalid (C2).
     """
 
-    def __init__(self, properties: Properties, clock: Clock | None = None) -> None:
+    def __init__(
+        self, properties: Properties, clock: Clock | None = None, *, tls: ssl.SSLContext | None = None
+    ) -> None:
         super().__init__(properties, clock)
         self._host, self._port = _address(properties)
         token = properties.value(table.TRACKER_TOKEN)
         if token is None:
             raise ConfigurationError(table.TRACKER_TOKEN.key, None, "the token that the tracker was started with")
         self._token = token
+        check_context(tls, ssl.PROTOCOL_TLS_CLIENT)
+        self._tls = tls or client_context(properties)
         self._connection: ClientConnection | None = None
         self._task: asyncio.Task[None] | None = None
         self._connected_at = self._warned_at = float("-inf")
@@ -87,7 +94,7 @@ class TcpTracker(RemoteTracker):
                 OSError,
                 UnicodeError,
             ) as error:  # a timeout is an OSError; a host name that cannot be encoded, a UnicodeError
-                self._warn(str(error) or type(error).__name__)
+                self._warn(connection_problem(error))
             await asyncio.sleep(delays.delay_seconds(self._failures))
             self._failures += 1
 
@@ -95,9 +102,7 @@ class TcpTracker(RemoteTracker):
         """Connect, and return when the connection is closed."""
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
-            _, connection = await loop.create_connection(
-                lambda: ClientConnection(self._token, self.on_connected, self.handle_response), self._host, self._port
-            )
+            _, connection = await loop.create_connection(self._new_connection, self._host, self._port, ssl=self._tls)
         self._connection, self._connected_at = connection, self.now()
         try:
             self.send_due_request()
@@ -107,6 +112,9 @@ class TcpTracker(RemoteTracker):
             if connection.closed.done():
                 self._connection = None
         self._warn(connection.close_reason)
+
+    def _new_connection(self) -> ClientConnection:
+        return ClientConnection(self._token, self.on_connected, self.handle_response, silence_hint(self._tls))
 
     async def _finish_handshake(self, connection: ClientConnection) -> None:
         """Wait until the server has proved the token; disconnect one that does not."""

@@ -24,6 +24,7 @@ from .protocol import (
     is_proven,
     sign_challenge,
 )
+from .tls import connection_problem
 
 MAX_RESPONSE_BYTES = 128 * 1024
 MAX_UNSENT_BYTES = 64 * 1024
@@ -48,7 +49,11 @@ class ClientConnection(asyncio.Protocol):
     """
 
     def __init__(
-        self, token: str, on_authenticated: Callable[[], None], on_response: Callable[[HeartbeatResponse], None]
+        self,
+        token: str,
+        on_authenticated: Callable[[], None],
+        on_response: Callable[[HeartbeatResponse], None],
+        silence_hint: str = "",
     ) -> None:
         self._token = token
         self._on_authenticated = on_authenticated
@@ -57,10 +62,19 @@ class ClientConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._sent: tuple[Challenge, AuthResponse] | None = None
         self._is_authenticated = False
-        self.close_reason = "the connection was closed"
+        self._has_received = False
+        self._silence_hint = silence_hint
+        self._close_reason = "the connection was closed"
         self.handshake_ended = asyncio.Event()
         """The server has proved the token, or the connection was closed before."""
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def close_reason(self) -> str:
+        """Why the connection was closed; what may be wrong, if the tracker had sent nothing."""
+        if self._has_received or not self._silence_hint:
+            return self._close_reason
+        return f"{self._close_reason} before the tracker sent anything: {self._silence_hint}"
 
     def connection_made(self, transport: Any) -> None:
         """Wait for the challenge."""
@@ -68,6 +82,7 @@ class ClientConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Read whole frames."""
+        self._has_received = True
         self._frames.feed(data)
         try:
             while not self._is_closing and (frame := self._frames.next_frame()) is not None:
@@ -78,7 +93,7 @@ class ClientConnection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Note why the connection was lost; nothing can be sent any more."""
         if error is not None:
-            self.close_reason = str(error) or type(error).__name__
+            self._close_reason = connection_problem(error)
         self._is_authenticated = False
         self.handshake_ended.set()
         if not self.closed.done():
@@ -93,7 +108,7 @@ class ClientConnection(asyncio.Protocol):
     def abort(self, reason: str | None = None) -> None:
         """Close at once."""
         if reason is not None:
-            self.close_reason = reason
+            self._close_reason = reason
         if self._transport is not None:
             self._transport.abort()
 

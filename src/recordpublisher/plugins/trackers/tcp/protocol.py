@@ -47,6 +47,10 @@ class FrameReader:
         """Append received bytes."""
         self._buffer += data
 
+    def begins_with(self, prefix: bytes) -> bool:
+        """Whether the bytes that are not removed yet begin so."""
+        return self._buffer.startswith(prefix)
+
     def next_frame(self) -> bytes | None:
         """Remove and return the next whole frame. Raises: FrameError for one longer than the limit."""
         buffer = self._buffer

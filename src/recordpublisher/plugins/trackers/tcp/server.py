@@ -6,6 +6,7 @@ import asyncio
 import logging
 import resource
 import socket
+import ssl
 from types import TracebackType
 from typing import Self
 
@@ -14,7 +15,9 @@ from recordpublisher.publishers.errors import ConfigurationError
 
 from .group_registry import GroupRegistry
 from .protocol import HANDSHAKE_TIMEOUT_SECONDS
-from .server_connection import ServerConnection
+from .server_connection import ClientOfServer, ServerConnection
+from .tls import check_context
+from .tls_handshake import TlsHandshake
 
 log = logging.getLogger("recordpublisher.tracker")
 
@@ -31,8 +34,8 @@ IDLE_TIMEOUT_SECONDS = 300.0
 class TrackerServer:
     """Owns the listening socket, every connection and every group, from `start` to `close` (or as `async with`).
 
-    Only clients with `token` are served. `max_connections` limits the authenticated ones, `max_unauthenticated` the others: beyond that
-    the oldest of these is disconnected. Raises: ConfigurationError for an empty token.
+    Only clients with `token` are served, with `tls` over TLS only. `max_connections` limits the authenticated ones, `max_unauthenticated`
+    the others: beyond that the oldest of these is disconnected. Raises: ConfigurationError for an empty token or a client's TLS context.
     """
 
     def __init__(
@@ -41,22 +44,25 @@ class TrackerServer:
         host: str = "127.0.0.1",
         port: int = 0,
         *,
+        tls: ssl.SSLContext | None = None,
         clock: Clock | None = None,
         max_connections: int = 20_000,
         max_unauthenticated: int = 4_000,
     ) -> None:
         if not token:
             raise ConfigurationError("token", None, "a non-empty text, the same for every subtask")
+        check_context(tls, ssl.PROTOCOL_TLS_SERVER)
         self.host = host
         self.port = port
         self.token = token
         self.read_buffer = memoryview(bytearray(READ_BUFFER_BYTES))
         self.groups = GroupRegistry(lambda seconds, call: asyncio.get_running_loop().call_later(seconds, call))
+        self._tls = tls
         self._clock = clock or SystemClock()
         self._max_connections = max_connections
         self._max_unauthenticated = max_unauthenticated
-        self._unauthenticated: dict[ServerConnection, None] = {}
-        self._authenticated: dict[ServerConnection, None] = {}
+        self._unauthenticated: dict[ClientOfServer, None] = {}
+        self._authenticated: dict[ClientOfServer, None] = {}
         self._rejections: dict[str, int] = {}
         self._server: asyncio.Server | None = None
         self._maintenance: asyncio.Task[None] | None = None
@@ -76,9 +82,7 @@ class TrackerServer:
             raise ConfigurationError("port", self.port, "a free port, or 0 for any", reason=str(error)) from error
         loop = asyncio.get_running_loop()
         # asyncio accepts up to `backlog` connections per turn of the loop; a small number keeps a rush of new ones from delaying the others
-        self._server = await loop.create_server(
-            lambda: ServerConnection(self), sock=listening, backlog=ACCEPTS_PER_TURN
-        )
+        self._server = await loop.create_server(self._new_connection, sock=listening, backlog=ACCEPTS_PER_TURN)
         listening.listen(ACCEPT_BACKLOG)
         self.port = self._server.sockets[0].getsockname()[1]
         self._maintenance = asyncio.create_task(self._maintenance_loop(), name="tracker")
@@ -91,9 +95,10 @@ class TrackerServer:
             await asyncio.gather(self._maintenance, return_exceptions=True)
         if self._server is not None:
             self._server.close()
+        handshakes = [each.task for each in self._unauthenticated if isinstance(each, TlsHandshake)]
         for connection in [*self._unauthenticated, *self._authenticated]:
             connection.abort()
-        await asyncio.sleep(0)
+        await asyncio.gather(asyncio.sleep(0), *handshakes, return_exceptions=True)
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -109,14 +114,14 @@ class TrackerServer:
         """Milliseconds of the monotonic clock."""
         return self._clock.monotonic() * 1000
 
-    def on_connected(self, connection: ServerConnection) -> None:
+    def on_connected(self, connection: ClientOfServer) -> None:
         """A client connected; when too many are unauthenticated, the oldest of them is disconnected."""
         self._unauthenticated[connection] = None
         if len(self._unauthenticated) > self._max_unauthenticated:
             self.on_rejected("too many unauthenticated")
             next(iter(self._unauthenticated)).abort()
 
-    def on_authenticated(self, connection: ServerConnection) -> None:
+    def on_authenticated(self, connection: ClientOfServer) -> None:
         """A client has the token; it is disconnected when there are too many."""
         self._unauthenticated.pop(connection, None)
         self._authenticated[connection] = None
@@ -128,10 +133,13 @@ class TrackerServer:
         """Count a rejected client for the statistics line."""
         self._rejections[reason] = self._rejections.get(reason, 0) + 1
 
-    def on_closed(self, connection: ServerConnection) -> None:
+    def on_closed(self, connection: ClientOfServer) -> None:
         """A connection was closed."""
         self._unauthenticated.pop(connection, None)
         self._authenticated.pop(connection, None)
+
+    def _new_connection(self) -> asyncio.BaseProtocol:
+        return ServerConnection(self) if self._tls is None else TlsHandshake(self, self._tls)
 
     # --- maintenance ------------------------------------------------------------------------------------------------------------
 
@@ -159,7 +167,7 @@ class TrackerServer:
         for connection in [*self._unauthenticated, *self._authenticated]:
             connection.last_request_at = self.now()
 
-    def _disconnect_silent(self, connections: dict[ServerConnection, None], timeout_seconds: float) -> None:
+    def _disconnect_silent(self, connections: dict[ClientOfServer, None], timeout_seconds: float) -> None:
         earliest = self.now() - timeout_seconds * 1000
         for connection in [each for each in connections if each.last_request_at < earliest]:
             self.on_rejected("silent")

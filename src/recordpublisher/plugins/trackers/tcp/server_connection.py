@@ -33,9 +33,23 @@ TURN_PAUSE_SECONDS = 0.02
 MAX_UNREAD_BYTES = 64 * 1024
 """A client with more unread responses than this here, and as much again in the kernel, is disconnected."""
 
+_TLS_RECORD = b"\x16\x03"
+"""How a TLS client begins; as a frame it is always too long."""
+
 _ENCODER = msgspec.msgpack.Encoder()
 _AUTH_DECODER = msgspec.msgpack.Decoder(AuthResponse)
 _REQUEST_DECODER = msgspec.msgpack.Decoder(HeartbeatRequest)
+
+
+class ClientOfServer(Protocol):
+    """A connection of any kind, as the server limits it."""
+
+    last_request_at: float
+    """When it sent its last request, or connected; milliseconds of the monotonic clock."""
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        ...
 
 
 class ConnectionListener(Protocol):
@@ -49,11 +63,11 @@ class ConnectionListener(Protocol):
         """Milliseconds of the monotonic clock."""
         ...
 
-    def on_connected(self, connection: ServerConnection) -> None:
+    def on_connected(self, connection: ClientOfServer) -> None:
         """A connection was made."""
         ...
 
-    def on_authenticated(self, connection: ServerConnection) -> None:
+    def on_authenticated(self, connection: ClientOfServer) -> None:
         """The client has the token."""
         ...
 
@@ -61,7 +75,7 @@ class ConnectionListener(Protocol):
         """A client was rejected."""
         ...
 
-    def on_closed(self, connection: ServerConnection) -> None:
+    def on_closed(self, connection: ClientOfServer) -> None:
         """A connection was closed."""
         ...
 
@@ -128,7 +142,7 @@ class ServerConnection(asyncio.BufferedProtocol):
                 if self._transport.is_closing():
                     return
         except (FrameError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            self._listener.on_rejected("malformed")
+            self._listener.on_rejected("TLS, which is off" if self._frames.begins_with(_TLS_RECORD) else "malformed")
             self.abort()
             return
         # more frames may be buffered: read nothing more from the socket until they are handled

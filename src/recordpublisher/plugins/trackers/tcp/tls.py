@@ -1,0 +1,189 @@
+"""TLS of the tracker: contexts from files that are checked at once, and failed handshakes in words."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.properties import Properties
+
+_CERTIFICATES = "a file of certificates in PEM form"
+_CERTIFICATE = "a file with a certificate in PEM form, and after it those of intermediate CAs"
+_KEY = "a file with the private key of the certificate, in PEM form and without a password"
+_NOT_TLS = {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"}
+"""What OpenSSL says of bytes that are not TLS."""
+_OUT_OF_DATES = (9, 10)
+"""OpenSSL's codes for a certificate that is not valid yet, and for one that has expired."""
+
+
+def client_context(properties: Properties) -> ssl.SSLContext | None:
+    """The context of a subtask by its properties; None without `flink.watermark.tracker.tls.ca`: no TLS. Raises: ConfigurationError."""
+    ca = properties.value(table.TRACKER_TLS_CA)
+    certificate = properties.value(table.TRACKER_TLS_CERTIFICATE)
+    key = properties.value(table.TRACKER_TLS_KEY)
+    if ca is None:
+        given = table.TRACKER_TLS_CERTIFICATE if certificate is not None else table.TRACKER_TLS_KEY
+        if properties.is_set(given):
+            raise ConfigurationError(table.TRACKER_TLS_CA.key, None, _CERTIFICATES, reason=f"needed by {given.key}")
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.hostname_checks_common_name = False
+    _load_ca(context, table.TRACKER_TLS_CA.key, ca)
+    _load_certificate(context, table.TRACKER_TLS_CERTIFICATE.key, certificate, table.TRACKER_TLS_KEY.key, key)
+    return context
+
+
+def server_context(
+    certificate: str | None,
+    key: str | None,
+    client_ca: str | None = None,
+    names: tuple[str, str, str] = ("certificate", "key", "client_ca"),
+) -> ssl.SSLContext | None:
+    """The context of a tracker by its files; None without a certificate: no TLS. With `client_ca` every client needs a certificate of it.
+
+    Raises: ConfigurationError, which calls the three files by `names`.
+    """
+    if certificate is None and key is None and client_ca is None:
+        return None
+    certificate_name, key_name, ca_name = names
+    if certificate is None:
+        reason = f"needed by {ca_name if key is None else key_name}"
+        raise ConfigurationError(certificate_name, None, _CERTIFICATE, reason=reason)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    _load_certificate(context, certificate_name, certificate, key_name, key)
+    if client_ca is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        _load_ca(context, ca_name, client_ca)
+    return context
+
+
+def check_context(context: ssl.SSLContext | None, wanted: ssl._SSLMethod) -> None:
+    """Raises: ConfigurationError for a client's context at a server, or the other way round, which fails at every handshake."""
+    wrong = {ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT} - {wanted}
+    if context is not None and (not isinstance(context, ssl.SSLContext) or context.protocol in wrong):
+        raise ConfigurationError("tls", context, f"an ssl.SSLContext of ssl.{wanted.name}")
+
+
+def connection_problem(error: BaseException) -> str:
+    """Why a subtask could not connect, in one line for a person."""
+    if isinstance(error, ssl.SSLError):
+        return _tls_problem(error)
+    without_text: dict[type[BaseException], str] = {
+        TimeoutError: "it did not answer in time",
+        ConnectionResetError: "it closed the connection during the TLS handshake",
+    }
+    return str(error) or without_text.get(type(error), type(error).__name__)
+
+
+def _tls_problem(error: ssl.SSLError) -> str:
+    reason = error.reason or ""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"its certificate is rejected: {error.verify_message}; valid: one of the CA in {table.TRACKER_TLS_CA.key}, "
+            f"within its dates, and with the host of {table.TRACKER_ADDRESS.key} as a subject alternative name"
+        )
+    if reason in _NOT_TLS:
+        return f"it does not speak TLS, and {table.TRACKER_TLS_CA.key} is set"
+    if "CERTIFICATE" in reason or "UNKNOWN_CA" in reason:
+        return f"it rejects this subtask's certificate ({table.TRACKER_TLS_CERTIFICATE.key}): {_words(error)}"
+    return f"TLS failed: {_words(error)}"
+
+
+def silence_hint(context: ssl.SSLContext | None) -> str:
+    """What may be wrong when a tracker closes the connection or stays silent before it has sent anything."""
+    if context is None:
+        return f"if it serves TLS, set {table.TRACKER_TLS_CA.key}"
+    return f"it may want a client certificate, or another one ({table.TRACKER_TLS_CERTIFICATE.key})"
+
+
+def rejection_of_client(error: OSError) -> str:
+    """Why a tracker could not finish the TLS handshake of a client: one of a few texts for the statistics line."""
+    reason = getattr(error, "reason", None) or ""
+    if reason in _NOT_TLS:
+        return "no TLS"
+    if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
+        return "no client certificate"
+    return "client certificate" if isinstance(error, ssl.SSLCertVerificationError) else "TLS handshake"
+
+
+def _load_ca(context: ssl.SSLContext, name: str, path: str) -> None:
+    _check_readable(name, path, _CERTIFICATES)
+    try:
+        context.load_verify_locations(path)
+    except ssl.SSLError as error:
+        raise ConfigurationError(name, path, _CERTIFICATES, reason=f"it has no certificate: {_words(error)}") from error
+
+
+def _load_certificate(
+    context: ssl.SSLContext, certificate_name: str, certificate: str | None, key_name: str, key: str | None
+) -> None:
+    if certificate is None and key is None:
+        return
+    if certificate is None:
+        raise ConfigurationError(certificate_name, None, _CERTIFICATE, reason=f"needed by {key_name}")
+    if key is None:
+        raise ConfigurationError(key_name, None, _KEY, reason=f"needed by {certificate_name}")
+    _check_readable(certificate_name, certificate, _CERTIFICATE)
+    _check_readable(key_name, key, _KEY)
+    checking = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        checking.load_verify_locations(certificate)
+    except ssl.SSLError as error:
+        reason = f"it has no certificate: {_words(error)}"
+        raise ConfigurationError(certificate_name, certificate, _CERTIFICATE, reason=reason) from error
+    try:
+        context.load_cert_chain(certificate, key, password=_no_password)
+    except _PasswordWantedError:
+        raise ConfigurationError(key_name, key, _KEY, reason="the key is encrypted") from None
+    except ssl.SSLError as error:
+        is_other = error.reason == "KEY_VALUES_MISMATCH"
+        reason = f"it is not the key of {certificate}" if is_other else f"it has no private key: {_words(error)}"
+        raise ConfigurationError(key_name, key, _KEY, reason=reason) from error
+    _check_dates(checking, certificate_name, certificate, key)
+
+
+def _check_dates(checking: ssl.SSLContext, name: str, certificate: str, key: str) -> None:
+    """Raises: ConfigurationError for a certificate that is not valid today; a handshake in memory is how the `ssl` module tells."""
+    own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    own.load_cert_chain(certificate, key)
+    checking.check_hostname = False
+    checking.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client, server = checking.wrap_bio(back, there), own.wrap_bio(there, back, server_side=True)
+    for side in (client, server, client):
+        try:
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+        except ssl.SSLCertVerificationError as error:
+            if error.verify_code in _OUT_OF_DATES:
+                reason, valid = error.verify_message, "a certificate that is valid today"
+                raise ConfigurationError(name, certificate, valid, reason=reason) from error
+        except ssl.SSLError:  # whoever the certificate is shown to says what else is wrong with it
+            return
+
+
+def _check_readable(name: str, path: str, valid: str) -> None:
+    """Raises: ConfigurationError when the file cannot be read: OpenSSL's own error does not name it."""
+    try:
+        Path(path).read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a null character
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigurationError(name, path, valid, reason=reason) from error
+
+
+class _PasswordWantedError(Exception):
+    """OpenSSL asks for the password of a key; without an answer it would ask on the terminal."""
+
+
+def _no_password() -> str:
+    raise _PasswordWantedError
+
+
+def _words(error: ssl.SSLError) -> str:
+    """OpenSSL's reason in words, without the line of its source."""
+    return (error.reason or "").replace("_", " ").lower() or str(error)
