@@ -8,11 +8,13 @@ from recordpublisher.publishers.clock import observed_timeout
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 
-async def wait(seconds, limit=20, suspensions=()):
-    """Wait `seconds` under a limit; `suspensions` are pairs of start and length. Returns the outcome and its time."""
+async def wait(seconds, limit=20, suspensions=(), work=()):
+    """Wait `seconds` under a limit; `suspensions` and `work` are pairs of start and length. Returns the outcome and its time."""
     loop, clock = asyncio.get_running_loop(), VirtualClock()
     for at, length in suspensions:
         loop.call_later(at, loop.suspend, length)
+    for at, length in work:
+        loop.call_later(at, loop.work, length)
     try:
         async with observed_timeout(clock, limit):
             await asyncio.sleep(seconds)
@@ -43,6 +45,22 @@ def test_only_parts_in_which_a_starved_loop_was_running_count():
     outcome, at = run_virtual(wait(10_000, suspensions=[(n * 10, 7) for n in range(10)]))
     assert outcome == "timed out"
     assert at > 40
+
+
+def test_time_in_which_this_thread_was_busy_counts():
+    assert run_virtual(wait(1_000, limit=2, work=[(0.25, 3)])) == ("timed out", 3.25)
+
+
+def test_work_again_and_again_does_not_stretch_the_limit():
+    """The time-out comes through a loop whose every iteration takes 1.25 s."""
+    outcome, at = run_virtual(wait(1_000, limit=2, work=[(n * 1.25, 1.25) for n in range(800)]))
+    assert outcome == "timed out"
+    assert at <= 2 + 3 * 1.25
+
+
+def test_a_suspension_of_a_busy_process_does_not_count():
+    outcome, at = run_virtual(wait(1_000, limit=2, work=[(0.1, 0.2)], suspensions=[(0.3, 600)]))
+    assert (outcome, at) == ("timed out", 600.3 + 2)
 
 
 def test_a_cancellation_is_not_turned_into_a_time_out():

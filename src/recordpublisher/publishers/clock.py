@@ -20,6 +20,10 @@ class Clock(Protocol):
         """Seconds that only grow. A gap between two readings means that the process was suspended or starved."""
         ...
 
+    def cpu_seconds(self) -> float:
+        """Seconds in which this thread used the CPU. They do not grow while the process is suspended or starved."""
+        ...
+
 
 class SystemClock:
     """The machine's clocks."""
@@ -32,20 +36,26 @@ class SystemClock:
         """Seconds since an arbitrary point, as asyncio's loop counts them."""
         return time.monotonic()
 
+    def cpu_seconds(self) -> float:
+        """Seconds in which this thread used the CPU."""
+        return time.thread_time()
+
 
 TIMEOUT_PARTS = 4
 MAX_LATENESS_SECONDS = 1.0
+ROUNDING_SECONDS = 1e-6
 
 
 @asynccontextmanager
 async def observed_timeout(clock: Clock, seconds: float) -> AsyncIterator[None]:
     """Raise TimeoutError when the block has waited for `seconds` of observed time.
 
-    The time is counted in `TIMEOUT_PARTS` equal parts. A part that ended late, because the process was suspended or starved, does not
-    count. So after a gap at least one more part passes, in which data that has arrived meanwhile is read.
+    The time is counted in parts, at least `TIMEOUT_PARTS`. A part that ended late counts only if this thread was busy meanwhile: then it
+    counts as a whole. Otherwise the process was suspended or starved from outside, and the part does not count. So after such a gap
+    at least one more part passes, in which data that has arrived meanwhile is read.
     """
     async with asyncio.timeout(None) as timeout:
-        timer = _ObservedTimer(clock, seconds / TIMEOUT_PARTS, timeout)
+        timer = _ObservedTimer(clock, seconds, timeout)
         try:
             yield
         finally:
@@ -53,13 +63,13 @@ async def observed_timeout(clock: Clock, seconds: float) -> AsyncIterator[None]:
 
 
 class _ObservedTimer:
-    """Owns the timer of one wait and the number of parts that have counted."""
+    """Owns the timer of one wait and the seconds that are left of it."""
 
-    def __init__(self, clock: Clock, part: float, timeout: asyncio.Timeout) -> None:
+    def __init__(self, clock: Clock, seconds: float, timeout: asyncio.Timeout) -> None:
         self._clock = clock
-        self._part = part
+        self._part = seconds / TIMEOUT_PARTS
+        self._left = seconds
         self._timeout = timeout
-        self._counted_parts = 0
         self._loop = asyncio.get_running_loop()
         self._arm()
 
@@ -67,13 +77,17 @@ class _ObservedTimer:
         self._timer.cancel()
 
     def _arm(self) -> None:
-        self._due = self._clock.monotonic() + self._part
-        self._timer = self._loop.call_later(self._part, self._check)
+        self._wait = min(self._part, self._left)
+        self._due = self._clock.monotonic() + self._wait
+        self._busy_before = self._clock.cpu_seconds()
+        self._timer = self._loop.call_later(self._wait, self._check)
 
     def _check(self) -> None:
-        was_late = self._clock.monotonic() - self._due > min(self._part, MAX_LATENESS_SECONDS)
-        self._counted_parts += not was_late
-        if self._counted_parts >= TIMEOUT_PARTS:
+        late = self._clock.monotonic() - self._due
+        busy = min(late, self._clock.cpu_seconds() - self._busy_before)
+        if late - busy <= min(self._part, MAX_LATENESS_SECONDS):
+            self._left -= self._wait + max(busy, 0.0)
+        if self._left <= ROUNDING_SECONDS:
             self._timeout.reschedule(self._loop.time())
         else:
             self._arm()

@@ -17,7 +17,7 @@ class _VirtualTimeSelector(selectors.SelectSelector):
 
     def __init__(self) -> None:
         super().__init__()
-        self.time = 0.0
+        self.time = self.cpu_seconds = 0.0
 
     def select(self, timeout: float | None = None) -> list[Any]:
         ready = super().select(0)
@@ -43,6 +43,16 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Advance the time while nothing runs, as when the process is stopped."""
         self._time_selector.time += seconds
 
+    def work(self, seconds: float) -> None:
+        """Advance the time while this process is busy, as when it decodes a large response."""
+        self._time_selector.time += seconds
+        self._time_selector.cpu_seconds += seconds
+
+    @property
+    def cpu_seconds(self) -> float:
+        """The seconds of `work` so far."""
+        return self._time_selector.cpu_seconds
+
 
 class VirtualClock:
     """The Clock port on the running virtual loop; the wall clock starts at EPOCH_MS. It is 0 s while no loop runs."""
@@ -57,6 +67,10 @@ class VirtualClock:
             return asyncio.get_running_loop().time()
         except RuntimeError:
             return 0.0
+
+    def cpu_seconds(self) -> float:
+        """The seconds of the loop's `work`."""
+        return getattr(asyncio.get_running_loop(), "cpu_seconds", 0.0)
 
 
 def run_virtual(coroutine: Coroutine[Any, Any, T]) -> T:

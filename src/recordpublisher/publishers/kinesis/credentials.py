@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 from aiobotocore import credentials as aio
+from aiobotocore.config import AioConfig
 from aiobotocore.session import AioSession
 from botocore.exceptions import CredentialRetrievalError, ProfileNotFound
 from botocore.utils import FileWebIdentityTokenLoader
@@ -26,6 +27,7 @@ from ..properties.table import (
     SESSION_TOKEN,
     WEB_IDENTITY_FILE,
 )
+from .bounded_http_session import BoundedHttpSession
 
 
 def provider_name(properties: Properties) -> str:
@@ -159,7 +161,8 @@ def _use_refreshable(session: AioSession, fetcher: Any, method: str) -> None:
 
 def _sts_clients(properties: Properties, region: str) -> Any:
     endpoint = properties.value(ROLE_STS_ENDPOINT)
-    return functools.partial(AioSession().create_client, region_name=region, endpoint_url=endpoint)
+    config = AioConfig(http_session_cls=BoundedHttpSession)
+    return functools.partial(AioSession().create_client, region_name=region, endpoint_url=endpoint, config=config)
 
 
 def _role_arguments(properties: Properties) -> dict[str, str]:

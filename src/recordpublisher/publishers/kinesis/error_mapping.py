@@ -38,6 +38,18 @@ class MalformedResponseError(Exception):
     """A response is not HTTP/1.1, or has an encoding that was not requested."""
 
 
+MAX_RESPONSE_BYTES = 32 * 2**20
+"""The most of one response, or of one event of a subscription. 10 MiB of records are 14 MiB in JSON, besides keys (service limit)."""
+
+
+def check_response_size(size: int) -> None:
+    """Raises: MalformedResponseError for a response that is longer than any of the service."""
+    if size > MAX_RESPONSE_BYTES:
+        raise MalformedResponseError(
+            f"a response of {size:,} bytes or more; the service sends less than {MAX_RESPONSE_BYTES:,}"
+        )
+
+
 class StreamLostError(Exception):
     """An HTTP/2 stream, or its connection, ended before the response was complete."""
 

@@ -11,7 +11,7 @@ import msgspec
 from ..shards import Shard
 from .codec.event_stream import Frame, FrameReader
 from .codec.read_response import decode_read, to_read_response
-from .error_mapping import NOT_JSON, error_for_code, reject_malformed, translate_errors
+from .error_mapping import NOT_JSON, check_response_size, error_for_code, reject_malformed, translate_errors
 from .ports import ReadResponse
 from .read_buffers import limit_read_ahead
 
@@ -73,8 +73,11 @@ class EventSubscription:
         return None if connection is None else connection.transport
 
     async def _next_event(self) -> ReadResponse | None:
-        """The next event, None at the end of the stream."""
+        """The next event, None at the end of the stream. Frames without an event count as part of the next one."""
+        size = 0
         while (frame := await self._frames.next()) is not None:
+            size += len(frame.payload)
+            check_response_size(size)
             if (event := self._event_in(frame)) is not None:
                 return event
         return None

@@ -21,6 +21,7 @@ _PRELUDE = struct.Struct("!III")  # length of the frame, length of its headers, 
 _CHECKSUM = struct.Struct("!I")
 _FRAME_OVERHEAD = _PRELUDE.size + _CHECKSUM.size
 _MAX_PAYLOAD_BYTES = 24 * 2**20  # as in the SDK
+_MAX_HEADERS_BYTES = 128 * 2**10  # as in the SDK
 
 
 class Frame(NamedTuple):
@@ -78,7 +79,7 @@ def _parse_prelude(prelude: bytes) -> tuple[int, int]:
     """The lengths of the frame and of its headers. Their own checksum is verified before that many bytes are awaited."""
     length, headers_length, checksum = _PRELUDE.unpack(prelude)
     _verify_checksum(prelude[:8], checksum)
-    if length < _FRAME_OVERHEAD + headers_length:
+    if headers_length > _MAX_HEADERS_BYTES or length < _FRAME_OVERHEAD + headers_length:
         raise InvalidHeadersLength(headers_length)
     if length > _FRAME_OVERHEAD + headers_length + _MAX_PAYLOAD_BYTES:
         raise InvalidPayloadLength(length - _FRAME_OVERHEAD - headers_length)

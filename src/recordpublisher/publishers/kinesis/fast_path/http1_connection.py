@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from ..error_mapping import MalformedResponseError
+from ..error_mapping import MalformedResponseError, check_response_size
 from ..read_buffers import share_read_buffer
 from .body_read_scheduler import BodyReadScheduler
 from .http1_response import BodyReader, ChunkedDecoder, ResponseHead, parse_response_head
@@ -40,6 +40,7 @@ class Http1Connection(asyncio.BufferedProtocol):
         self._reader: BodyReader | None = None
         self._chunks: ChunkedDecoder | None = None
         self._left: int | None = None
+        self._received = self._head_bytes = 0
 
     @property
     def is_usable(self) -> bool:
@@ -58,6 +59,7 @@ class Http1Connection(asyncio.BufferedProtocol):
         """
         self._response = response = asyncio.get_running_loop().create_future()
         self._reader_for, self._head, self._reader, self._chunks, self._left = reader_for, None, None, None, None
+        self._received = self._head_bytes = 0
         try:
             await self._send(request, response)
             head, reader = await response
@@ -107,7 +109,9 @@ class Http1Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Consume the received bytes."""
         filled = self._filled + nbytes
+        self._received += nbytes
         try:
+            check_response_size(self._received)
             consumed = self._consume(filled)
         except Exception as error:
             self._fail(error)
@@ -168,6 +172,9 @@ class Http1Connection(asyncio.BufferedProtocol):
                 if filled - at > _MAX_HEAD_BYTES:
                     raise MalformedResponseError("a head without an end")
                 return at
+            self._head_bytes += end - at
+            if self._head_bytes > _MAX_HEAD_BYTES:
+                raise MalformedResponseError("too many heads before the response")
             self._begin_body(parse_response_head(bytes(memoryview(self._buffer)[at:end])))
             at = end + len(_HEAD_END)
         return at + self._consume_body(self._head, memoryview(self._buffer)[at:filled])
@@ -177,6 +184,7 @@ class Http1Connection(asyncio.BufferedProtocol):
             return
         self._head, self._reader = head, self._reader_for(head)
         self._left = head.length
+        check_response_size(head.length or 0)
         self._chunks = ChunkedDecoder() if head.is_chunked else None
 
     def _consume_body(self, head: ResponseHead, data: memoryview) -> int:

@@ -45,7 +45,7 @@ class ChunkedDecoder:
     def __init__(self) -> None:
         self.content = bytearray()
         self.is_done = False
-        self._left = 0
+        self._left = self._trailer_bytes = 0
         self._on_line: Callable[[bytes], None] = self._on_size
 
     def feed(self, data: bytes) -> int:
@@ -78,6 +78,9 @@ class ChunkedDecoder:
         self._on_line = self._on_size
 
     def _on_trailer(self, line: bytes) -> None:
+        self._trailer_bytes += len(line)
+        if self._trailer_bytes > _LONGEST_LINE:
+            raise MalformedResponseError("trailers without an end")
         self.is_done = not line
 
 
