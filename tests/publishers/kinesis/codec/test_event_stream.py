@@ -56,7 +56,12 @@ async def test_f3_a_changed_byte_of_the_payload_or_of_a_header_is_an_error():
 
 @pytest.mark.parametrize(
     ("length", "headers", "error"),
-    [(20, 5, InvalidHeadersLength), (15, 0, InvalidHeadersLength), (2**31, 0, InvalidPayloadLength)],
+    [
+        (20, 5, InvalidHeadersLength),
+        (15, 0, InvalidHeadersLength),
+        (2**20 + 16, 2**20, InvalidHeadersLength),
+        (2**31, 0, InvalidPayloadLength),
+    ],
 )
 async def test_f3_impossible_lengths_are_an_error_before_their_bytes_arrive(length, headers, error):
     lengths = struct.pack("!II", length, headers)
