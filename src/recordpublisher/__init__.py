@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from .plugins.sinks.files.jsonl import JsonlSink
     from .plugins.sinks.files.parquet import ParquetSink
     from .plugins.sinks.kinesis import FailedRecord, KinesisSink, SinkStatistics
+    from .plugins.sinks.map import MapSink
     from .plugins.sinks.memory import MemorySink
     from .plugins.sinks.reactive import ReactiveSink
     from .plugins.sinks.sql import SqlSink
@@ -73,6 +74,7 @@ _LAZY = {
     "KinesisSink": ".plugins.sinks.kinesis",
     "SinkStatistics": ".plugins.sinks.kinesis",
     "FailedRecord": ".plugins.sinks.kinesis",
+    "MapSink": ".plugins.sinks.map",
     "MemorySink": ".plugins.sinks.memory",
     "ReactiveSink": ".plugins.sinks.reactive",
     "hookimpl": ".plugins.host.hookspecs",
@@ -98,6 +100,7 @@ __all__ = [
     "Sink",
     "SinkContext",
     "Checkpoint",
+    "MapSink",
     "MemorySink",
     "ReactiveSink",
     "CallbackSink",

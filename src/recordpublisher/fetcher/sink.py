@@ -39,9 +39,14 @@ class SinkContext:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """`state` covers exactly the writes that have returned (S1). A transactional sink stores it together with its rows (S6)."""
+    """`state` covers exactly the writes that have returned (S1). A transactional sink stores it together with its rows (S6).
+
+    `may_be_partial`: the sink need not wait for everything written, and may return an older state from `flush`. The job's last checkpoint
+    and one that the user takes are never partial.
+    """
 
     state: State
+    may_be_partial: bool = False
 
 
 class Sink(ABC):
@@ -69,11 +74,13 @@ class Sink(ABC):
     async def idle(self) -> None:  # noqa: B027 - optional on purpose
         """The subtask became idle: do not wait for its watermark (W1). Default: nothing."""
 
-    async def flush(self, checkpoint: Checkpoint | None = None) -> None:  # noqa: B027 - optional on purpose
+    async def flush(self, checkpoint: Checkpoint | None = None) -> State | None:
         """Return when everything written is durable; raise when it is not (S6). Default: nothing.
 
+        May return the state to store in place of `checkpoint.state`: one that covers only what is durable, if `may_be_partial`.
         Also called once before the first write, with the state that the job starts from: this stores a pinned LATEST start (P3).
         """
+        return None
 
     async def close(self) -> None:  # noqa: B027 - optional on purpose
         """Release what `open` took. Called once, also after an error."""

@@ -49,8 +49,10 @@ class Snapshotter:
             states, self._pinned_ms, self._generation, subtask, parallelism, self._states_for_others
         )
 
-    async def checkpoint(self) -> dict[str, Any]:
+    async def checkpoint(self, *, may_be_partial: bool = False) -> dict[str, Any]:
         """Take a snapshot, flush the sink, then store the snapshot: never state that the sink has not confirmed (S6).
+
+        `may_be_partial`: a sink that is not done with everything written may replace the snapshot by an older one (`Sink.flush`).
 
         Raises: FencedError, SinkError.
         """
@@ -58,7 +60,8 @@ class Snapshotter:
             async with self._emitter.sink_lock:
                 state = self.snapshot()
                 await self._bad_records.flush()
-                await self._dependencies.sink.flush(Checkpoint(state))
+                confirmed = await self._dependencies.sink.flush(Checkpoint(state, may_be_partial))
+                state = state if confirmed is None else dict(confirmed)
             if self._dependencies.checkpoints is not None:
                 await self._dependencies.checkpoints.store(state)
             ended = {key: entry.get("watermark") for key, entry in state["shards"].items() if entry.get("ended")}

@@ -29,7 +29,9 @@ class SubtaskFetcher:
     def __init__(self, dependencies: FetcherDependencies) -> None:
         self._dependencies = dependencies
         self._completion = RunCompletion()
-        self._checkpoint_scheduler = CheckpointScheduler(dependencies.settings.checkpoint_interval_ms, self.checkpoint)
+        self._checkpoint_scheduler = CheckpointScheduler(
+            dependencies.settings.checkpoint_interval_ms, lambda: self._snapshotter.checkpoint(may_be_partial=True)
+        )
         self._shards = shards = ShardLifecycle(dependencies, self._completion, self._checkpoint_scheduler.request)
         self._table = shards.table
         self._snapshotter = Snapshotter(dependencies, shards.table, shards.emitter, shards.bad_records)

@@ -1,0 +1,96 @@
+"""ReadyRecords: which records may be handled now, by the ordering NONE, PER_KEY or PER_SHARD."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from enum import Enum
+
+from recordpublisher.publishers.shards import Shard
+
+from .pending_record import KeyQueue, PendingBatch, PendingRecord
+
+
+class Ordering(Enum):
+    """Which records are handled one after the other.
+
+    NONE: none. PER_KEY: those of one stream with the same partition key, also across a reshard. PER_SHARD: those of one shard, and the
+    records of a shard after those of its parents.
+    """
+
+    NONE = "NONE"
+    PER_KEY = "PER_KEY"
+    PER_SHARD = "PER_SHARD"
+
+
+class ReadyRecords:
+    """Owns every record that waits to be handled. `queue` has those that may be taken; the others wait for one with the same key."""
+
+    def __init__(self, ordering: Ordering) -> None:
+        self.queue: deque[PendingRecord] = deque()
+        self._ordering = ordering
+        self._queues: dict[str, dict[str, KeyQueue]] = {}
+        """By stream and key."""
+
+    def add(self, pending: PendingBatch) -> None:
+        """Add a batch's records, in order."""
+        batch, ready = pending.batch, self.queue
+        if self._ordering is Ordering.NONE:
+            ready.extend([PendingRecord(record, index, pending) for index, record in enumerate(batch)])
+            return
+        queues = self._queues.setdefault(batch.stream, {})
+        is_per_key, key = self._ordering is Ordering.PER_KEY, batch.shard_id
+        if not is_per_key and key not in queues:
+            _wait_for_parents(batch.shard, queues)
+        for index, record in enumerate(batch):
+            if is_per_key:
+                if record.partition_key is None:  # AUTO record distribution: a record without a key has no order
+                    ready.append(PendingRecord(record, index, pending))
+                    continue
+                key = record.partition_key
+            queue = queues.get(key)
+            if queue is None:
+                queues[key] = queue = KeyQueue(key, queues)
+                ready.append(PendingRecord(record, index, pending, queue))
+            elif queue.waiting is None:
+                queue.waiting = deque((PendingRecord(record, index, pending, queue),))
+            else:
+                queue.waiting.append(PendingRecord(record, index, pending, queue))
+
+    def take(self, count: int) -> list[PendingRecord]:
+        """Take up to `count` records that may be handled together; those of one key are in order."""
+        taken: list[PendingRecord] = []
+        while self.queue and len(taken) < count:
+            item = self.queue.popleft()
+            taken.append(item)
+            waiting = None if item.key_queue is None else item.key_queue.waiting
+            while waiting and len(taken) < count:
+                taken.append(waiting.popleft())
+        return taken
+
+    def finish(self, key_queue: KeyQueue) -> None:
+        """What was taken of this key is handled: its next record may be taken."""
+        if key_queue.waiting:
+            self.queue.append(key_queue.waiting.popleft())
+            return
+        del key_queue.queues[key_queue.key]
+        for child in key_queue.children or ():
+            child.unfinished_parents -= 1
+            if not child.unfinished_parents and child.waiting:
+                self.queue.append(child.waiting.popleft())
+
+    def take_again(self, items: Sequence[PendingRecord]) -> None:
+        """These were taken of one key, or are one record without a key, and must be handled again before the key's other records."""
+        first, others = items[0], items[1:]
+        self.queue.append(first)
+        if others and first.key_queue is not None:
+            first.key_queue.waiting = deque((*others, *(first.key_queue.waiting or ())))
+
+
+def _wait_for_parents(shard: Shard, queues: dict[str, KeyQueue]) -> None:
+    """Make the queue of a shard that has unhandled parents; it has no new parents later."""
+    parents = [queues[parent] for parent in shard.parents if parent in queues]
+    if parents:
+        child = queues[shard.shard_id] = KeyQueue(shard.shard_id, queues, deque(), len(parents))
+        for parent in parents:
+            parent.children = [*(parent.children or ()), child]

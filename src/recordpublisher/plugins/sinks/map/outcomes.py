@@ -1,0 +1,124 @@
+"""Outcomes: counts what is handled, plans retries, and decides about records that cannot be handled."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from recordpublisher.publishers.errors import SinkError
+from recordpublisher.publishers.retry import RetryPolicy
+
+from .ordering import ReadyRecords
+from .pending_record import PendingRecord
+from .settings import MapSettings, OnFailure
+
+log = logging.getLogger("recordpublisher.plugins.sinks.map")
+_BASE_MS, _MAX_MS, _EXPONENT = 200, 10_000, 2.0
+"""The pause before a retry: full jitter, at most 10 s."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """`outstanding` and `held_bytes` are of records that are written and not handled; the others count since the start."""
+
+    outstanding: int = 0
+    held_bytes: int = 0
+    handled: int = 0
+    retries: int = 0
+    timeouts: int = 0
+    expired: int = 0
+    skipped: int = 0
+    dead_letters: int = 0
+
+
+class Outcomes:
+    """Owns the counters, the retries that wait, the records to reject, and the error that ends the job.
+
+    `on_ready` is called when a record may be handled again; `on_changed` when memory was freed or the sink must be called.
+    """
+
+    def __init__(
+        self,
+        settings: MapSettings,
+        ready: ReadyRecords,
+        on_ready: Callable[[], None],
+        on_changed: Callable[[bool], None],
+    ) -> None:
+        self.counts = Counts()
+        self.rejected: deque[tuple[PendingRecord, str]] = deque()
+        self.error: BaseException | None = None
+        self._settings = settings
+        self._ready = ready
+        self._on_ready = on_ready
+        self._on_changed = on_changed
+        self._policy = RetryPolicy(settings.retries, _BASE_MS, _MAX_MS, _EXPONENT)
+        self._retry_timers: set[asyncio.TimerHandle] = set()
+
+    def handled(self, item: PendingRecord) -> None:
+        """A record is done with. The next one of its key is released by `ReadyRecords.finish`."""
+        counts, pending = self.counts, item.pending
+        counts.outstanding -= 1
+        pending.remaining -= 1
+        if not pending.remaining:
+            counts.held_bytes -= pending.held_bytes
+            pending.shard.drop_handled()
+            self._on_changed(False)
+
+    def failed(self, items: Sequence[PendingRecord], error: Exception) -> None:
+        """The first of these records of one key failed; the others come after it and must be handled after it."""
+        item = items[0]
+        item.attempts += 1
+        self.counts.timeouts += isinstance(error, TimeoutError)
+        if item.attempts <= self._settings.retries:
+            self.counts.retries += 1
+            self._retry_later(items, self._policy.delay_seconds(item.attempts - 1))
+            return
+        reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        if self._settings.on_failure is OnFailure.FAIL:
+            self.fail(SinkError(f"{item} cannot be handled after {item.attempts} attempts: {reason}"), error)
+            return
+        self._give_up(item, f"{item.attempts} attempts: {reason}")
+        if len(items) > 1:
+            self._ready.take_again(items[1:])
+        elif item.key_queue is not None:
+            self._ready.finish(item.key_queue)
+        self._on_ready()
+
+    def expired(self, item: PendingRecord) -> None:
+        """The record is older than `max_age`. The next one of its key is released by `ReadyRecords.finish`."""
+        self.counts.expired += 1
+        self._give_up(item, f"older than max_age ({self._settings.max_age:g} s)")
+
+    def fail(self, error: BaseException, cause: BaseException | None = None) -> None:
+        """End the job with this error, at the next call of the sink. Later errors are dropped."""
+        if self.error is None:
+            error.__cause__ = cause
+            self.error = error
+            self._on_changed(True)
+
+    def close(self) -> None:
+        """Forget the retries that wait."""
+        for timer in self._retry_timers:
+            timer.cancel()
+
+    def _give_up(self, item: PendingRecord, reason: str) -> None:
+        if self._settings.on_failure is OnFailure.DEAD_LETTER:
+            self.counts.dead_letters += 1
+            self.rejected.append((item, reason))  # it is handled when the job has taken it
+            self._on_changed(True)
+        else:
+            self.counts.skipped += 1
+            log.warning("skipped %s: %s", item, reason)
+            self.handled(item)
+
+    def _retry_later(self, items: Sequence[PendingRecord], seconds: float) -> None:
+        def retry() -> None:
+            self._retry_timers.discard(timer)
+            self._ready.take_again(items)
+            self._on_ready()
+
+        timer = asyncio.get_running_loop().call_later(seconds, retry)
+        self._retry_timers.add(timer)

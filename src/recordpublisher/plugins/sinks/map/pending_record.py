@@ -1,0 +1,59 @@
+"""PendingRecord: one record that was written to the sink and is not handled yet; with its batch, and with the queue of its key."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from recordpublisher.publishers.records import Record, RecordBatch
+
+if TYPE_CHECKING:
+    from .handled_positions import ShardProgress
+
+RECORD_OBJECT_BYTES = 250
+"""Memory of a `Record` and its `PendingRecord`, beside what the batch holds."""
+
+
+class PendingBatch:
+    """A batch of which some records are not handled yet. Its memory counts until all of them are."""
+
+    __slots__ = ("batch", "held_bytes", "remaining", "shard")
+
+    def __init__(self, batch: RecordBatch, shard: ShardProgress) -> None:
+        self.batch = batch
+        self.shard = shard
+        self.remaining = len(batch)
+        self.held_bytes = batch.held_bytes + RECORD_OBJECT_BYTES * len(batch)
+
+
+class KeyQueue(msgspec.Struct, gc=False, eq=False):
+    """The records of one key, of which one may be handled at a time; it exists while there are any.
+
+    `waiting` are those behind the one that may be taken (None: none so far). `unfinished_parents`: while there are some, none may be
+    taken, and `waiting` has all. `children`: the queues that wait for this one.
+    """
+
+    key: str
+    queues: dict[str, KeyQueue]
+    waiting: deque[PendingRecord] | None = None
+    unfinished_parents: int = 0
+    children: list[KeyQueue] | None = None
+
+
+class PendingRecord(msgspec.Struct, gc=False, eq=False):
+    """`index` is the record's place in its batch; `key_queue` is None when no other record has to wait for this one."""
+
+    record: Record
+    index: int
+    pending: PendingBatch
+    key_queue: KeyQueue | None = None
+    attempts: int = 0
+
+    def as_batch(self) -> RecordBatch:
+        """The record as a batch of one."""
+        return self.pending.batch.slice(self.index, self.index + 1)
+
+    def __str__(self) -> str:
+        return f"record {self.record.sequence_number} of {self.record.stream}/{self.record.shard_id}"

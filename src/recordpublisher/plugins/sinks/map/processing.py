@@ -1,0 +1,122 @@
+"""Calls the handler: with one record at a time, or with lists of them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import SinkError
+
+from .handler_calls import Call
+from .ordering import ReadyRecords
+from .outcomes import Outcomes
+from .pending_record import PendingRecord
+from .settings import MapSettings
+
+
+class Processing:
+    """Takes what is ready and calls the handler with it. `on_taken` is called when a list was taken."""
+
+    def __init__(
+        self,
+        call: Call,
+        settings: MapSettings,
+        ready: ReadyRecords,
+        outcomes: Outcomes,
+        clock: Clock,
+        on_taken: Callable[[], None],
+    ) -> None:
+        self._call = call
+        self._settings = settings
+        self._ready = ready
+        self._outcomes = outcomes
+        self._clock = clock
+        self._on_taken = on_taken
+
+    @property
+    def handle_next(self) -> Callable[[], Awaitable[None]]:
+        """Takes and handles what is ready."""
+        return self._handle_record if self._settings.batch_size == 1 else self._handle_batch
+
+    async def _handle_record(self) -> None:
+        item = self._ready.queue.popleft()
+        if self._settings.max_age is not None and self._is_too_old(item):
+            self._outcomes.expired(item)
+        else:
+            try:
+                await self._call(item.record)
+            except Exception as error:
+                self._outcomes.failed([item], error)
+                return
+            self._outcomes.counts.handled += 1
+            self._outcomes.handled(item)
+        if item.key_queue is not None:
+            self._ready.finish(item.key_queue)
+
+    async def _handle_batch(self) -> None:
+        taken = self._ready.take(self._settings.batch_size)
+        self._on_taken()
+        old = {id(item) for item in taken if self._settings.max_age is not None and self._is_too_old(item)}
+        errors: dict[int, Exception] = {}
+        await self._handle_list([item for item in taken if id(item) not in old], errors)
+        for group in _by_key(taken):
+            self._finish_group(group, old, errors)
+
+    def _finish_group(self, group: Sequence[PendingRecord], old: set[int], errors: dict[int, Exception]) -> None:
+        """Records of one key: those behind one that failed are handled again after it, so that the order holds."""
+        for index, item in enumerate(group):
+            if id(item) in old:
+                self._outcomes.expired(item)
+            elif id(item) in errors:
+                self._outcomes.failed(group[index:], errors[id(item)])
+                return
+            else:
+                self._outcomes.counts.handled += 1
+                self._outcomes.handled(item)
+        if group[0].key_queue is not None:
+            self._ready.finish(group[0].key_queue)
+
+    async def _handle_list(self, items: list[PendingRecord], errors: dict[int, Exception]) -> None:
+        """Call the handler with these; if it raises, with each half, until the record that fails stands alone."""
+        if not items:
+            return
+        try:
+            returned = await self._call([item.record for item in items])
+            for item in _failed_items(items, returned):
+                errors[id(item)] = SinkError("the handler returned it as failed")
+        except Exception as error:
+            if len(items) == 1:
+                errors[id(items[0])] = error
+                return
+            middle = len(items) // 2
+            await self._handle_list(items[:middle], errors)
+            failed = {
+                id(item.key_queue) for item in items[:middle] if id(item) in errors and item.key_queue is not None
+            }
+            await self._handle_list([item for item in items[middle:] if id(item.key_queue) not in failed], errors)
+
+    def _is_too_old(self, item: PendingRecord) -> bool:
+        max_age = self._settings.max_age
+        return max_age is not None and self._clock.now_ms() - item.record.arrival_millis > max_age * 1000
+
+
+def _by_key(items: Iterable[PendingRecord]) -> list[list[PendingRecord]]:
+    """The records of each key, in order; a record without a key stands alone."""
+    groups: dict[int, list[PendingRecord]] = {}
+    for item in items:
+        groups.setdefault(id(item if item.key_queue is None else item.key_queue), []).append(item)
+    return list(groups.values())
+
+
+def _failed_items(items: Sequence[PendingRecord], returned: Any) -> list[PendingRecord]:
+    """The items whose records the handler has returned. Raises: SinkError for anything else than such records."""
+    if not returned:
+        return []
+    by_record = {id(item.record): item for item in items}
+    try:
+        return [by_record[id(record)] for record in returned]
+    except (KeyError, TypeError):
+        raise SinkError(
+            f"the handler may return failed records of its list, or nothing; it returned {returned!r:.200}"
+        ) from None

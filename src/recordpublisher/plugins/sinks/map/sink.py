@@ -1,0 +1,167 @@
+"""MapSink: calls a function of the user for each record, many at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from typing import Any
+
+from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
+from recordpublisher.publishers.clock import Clock, SystemClock
+from recordpublisher.publishers.records import RecordBatch
+
+from .batch_wait import BatchWait
+from .deadlines import Deadlines
+from .handled_positions import HandledPositions
+from .handler import Handler, check_handler
+from .handler_calls import limited, unlimited
+from .ordering import ReadyRecords
+from .outcomes import Outcomes
+from .processing import Processing
+from .settings import MapSettings
+from .worker_pool import WorkerPool
+
+MAX_BYTES = 64 * 1024 * 1024
+
+
+class MapSink(Sink):
+    """Calls `handler` for each record, up to `concurrency` at a time. Each record is handled at least once.
+
+    The position of a shard follows what is handled without a gap: after a crash every record that was not handled is read again, and
+    some that were. A record that takes long, or waits for a retry, delays only records with its key, until `max_bytes` are waiting.
+
+    - `handler`: an async function of one `Record`; or a plain function, which is called in threads and may block.
+    - `ordering`: PER_KEY handles records with the same partition key one after the other, also across a reshard; PER_SHARD those of a
+      shard, after those of its parents; NONE keeps no order.
+    - `batch_size`: with more than 1 the handler gets a list of up to that many records, and may return those that failed. If it raises,
+      it is called with each half of the list again, until the record that fails stands alone. So a record may be handled again.
+      `batch_wait`: for how many seconds a list waits for more records.
+    - `retries`: how often a record that failed is handled again, after pauses with full jitter of up to 0.2, 0.4, ... 10 s.
+    - `timeout`: seconds after which an async handler is cancelled, which counts as a failure. None: no limit. A handler that never
+      awaits cannot be cancelled. Time in which the process was stopped does not count.
+    - `max_age`: a record that arrived longer ago (seconds, by its approximate arrival) is not handled: it is skipped and counted, or
+      with DEAD_LETTER rejected. None: no limit.
+    - `on_failure`: what becomes of a record after the last retry. FAIL ends the job with a SinkError. SKIP logs and counts it.
+      DEAD_LETTER rejects it: the job decides by `flink.deserializer.error`, as for a record that cannot be deserialised.
+    - `max_bytes`: of records that are written and not handled; one batch more is taken. Then reading waits.
+
+    All handlers run in `concurrency` tasks; a handler should not change context variables.
+
+    Raises: ConfigurationError that names the argument, its value and what is valid.
+    """
+
+    def __init__(
+        self,
+        handler: Callable[[Any], Awaitable[Any] | Any],
+        *,
+        concurrency: int = 64,
+        ordering: str = "PER_KEY",
+        batch_size: int = 1,
+        batch_wait: float = 0.0,
+        retries: int = 3,
+        timeout: float | None = None,
+        max_age: float | None = None,
+        on_failure: str = "FAIL",
+        max_bytes: int = MAX_BYTES,
+        clock: Clock | None = None,
+    ) -> None:
+        settings = MapSettings.of(
+            ordering=ordering,
+            on_failure=on_failure,
+            concurrency=concurrency,
+            batch_size=batch_size,
+            batch_wait=batch_wait,
+            retries=retries,
+            timeout=timeout,
+            max_age=max_age,
+            max_bytes=max_bytes,
+        )
+        check_handler(handler, timeout)
+        self._settings = settings
+        self._context = SinkContext()
+        self._handler = Handler(handler, concurrency)
+        self._positions = HandledPositions()
+        self._ready = ReadyRecords(settings.ordering)
+        self._wait = BatchWait(self._ready.queue, batch_size, batch_wait, self._wake)
+        self._outcomes = Outcomes(settings, self._ready, self._wake, self._on_changed)
+        self._deadlines = Deadlines(timeout or 0.0)
+        handle = self._handler.call
+        call = (
+            unlimited(handle, self._wake) if timeout is None else limited(handle, self._wake, self._deadlines, timeout)
+        )
+        processing = Processing(call, settings, self._ready, self._outcomes, clock or SystemClock(), self._wait.reset)
+        self._pool = WorkerPool(concurrency, self._wait.may_take, processing.handle_next, self._outcomes.fail)
+        self._changed = asyncio.Event()
+
+    async def open(self, context: SinkContext) -> None:
+        """Take the job's context. The workers start with the first records."""
+        self._context = context
+
+    async def write(self, batch: RecordBatch) -> None:
+        """Accept a batch; waits while `max_bytes` are not handled. Raises: SinkError after a record has failed the job."""
+        await self._wait_until(lambda: self._outcomes.counts.held_bytes < self._settings.max_bytes)
+        pending = self._positions.add(batch)
+        counts = self._outcomes.counts
+        counts.outstanding += pending.remaining
+        counts.held_bytes += pending.held_bytes
+        self._ready.add(pending)
+        self._wake()
+
+    async def flush(self, checkpoint: Checkpoint | None = None) -> State | None:
+        """Return when every record is handled. A checkpoint that may be partial is not waited for: it gets the state that is handled.
+
+        Raises: SinkError after a record has failed the job.
+        """
+        if checkpoint is None or not checkpoint.may_be_partial:
+            self._wait.is_draining = True
+            self._wake()
+            try:
+                await self._wait_until(lambda: not self._outcomes.counts.outstanding)
+            finally:
+                self._wait.is_draining = False
+        else:
+            await self._wait_until(lambda: True)
+        return None if checkpoint is None else self._positions.handled_state(checkpoint.state)
+
+    async def close(self) -> None:
+        """Cancel the handlers that run. Their records are not handled: the job reads them again."""
+        self._outcomes.close()
+        await self._pool.close()
+        self._deadlines.close()
+        self._wait.reset()
+        self._handler.close()
+
+    def metrics(self) -> dict[str, Any]:
+        """Counts of records: `outstanding` (written and not handled), `handled`, `retries`, `timeouts`, `expired`, `skipped`,
+        `deadLetters`; and `heldBytes` of those outstanding."""
+        counts = asdict(self._outcomes.counts)
+        return counts | {"heldBytes": counts.pop("held_bytes"), "deadLetters": counts.pop("dead_letters")}
+
+    async def _wait_until(self, is_reached: Callable[[], bool]) -> None:
+        """Meanwhile pass on what the job must decide. Raises: SinkError."""
+        while True:
+            self._changed.clear()
+            await self._reject()
+            if self._outcomes.error is not None:
+                raise self._outcomes.error
+            if is_reached():
+                return
+            await self._changed.wait()
+
+    async def _reject(self) -> None:
+        while self._outcomes.rejected:
+            item, reason = self._outcomes.rejected[0]
+            await self._context.reject(item.as_batch(), reason)
+            self._outcomes.rejected.popleft()
+            self._outcomes.handled(item)
+
+    def _wake(self) -> None:
+        self._pool.wake()
+
+    def _on_changed(self, needs_sink_call: bool) -> None:
+        self._changed.set()
+        if self._outcomes.error is not None:
+            self._pool.stop()
+        if needs_sink_call:
+            self._context.request_checkpoint()
