@@ -39,8 +39,9 @@ sinks-soak: $(STAMP)  ## the same, 60 rounds (ten minutes)
 simulation: $(STAMP)  ## random schedules on virtual time: SCHEDULES=2000 of them, from number FIRST; SEED=123 runs one again
 	$(BIN)/pytest -q -m simulation tests/simulation/test_simulation.py
 
-nightly: $(STAMP)  ## a hundred thousand of them (half an hour)
+nightly: $(STAMP)  ## a hundred thousand of them, and of MapSink (an hour and a half)
 	SCHEDULES=100000 $(BIN)/pytest -q -m simulation tests/simulation/test_simulation.py
+	MAP_SCHEDULES=100000 $(BIN)/pytest -q tests/plugins/sinks/map/test_schedules.py
 
 kills: $(STAMP)  ## tests that kill real processes
 	$(BIN)/pytest -m kills

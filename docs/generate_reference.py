@@ -35,7 +35,7 @@ AREAS = {
     "sinks": (
         "Sinks",
         [
-            "Sink", "SinkContext", "Checkpoint", "MemorySink", "ReactiveSink", "CallbackSink", "JsonlSink", "ParquetSink",
+            "Sink", "SinkContext", "Checkpoint", "MemorySink", "ReactiveSink", "CallbackSink", "MapSink", "JsonlSink", "ParquetSink",
             "SqlSink", "KinesisSink", "SinkStatistics", "FailedRecord",
         ],
     ),

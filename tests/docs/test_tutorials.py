@@ -83,5 +83,9 @@ def test_read_dynamodb_streams(tmp_path):
         server.stop()
 
 
+def test_the_job_that_calls_a_function_for_each_record_runs(tmp_path):
+    assert run_page(ROOT / "docs/how-to/handle-each-record.md", tmp_path, {}) == 1
+
+
 def test_the_tests_of_the_guide_pass(tmp_path):
     assert run_page(ROOT / "docs/how-to/test-your-job.md", tmp_path, {}) == 2
