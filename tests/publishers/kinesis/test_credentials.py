@@ -1,11 +1,13 @@
+import json
 from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
+from botocore.exceptions import CredentialRetrievalError
 
-from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
+from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError, TransientError
 from recordpublisher.publishers.kinesis import KinesisClient
-from recordpublisher.publishers.kinesis.credentials import provider_name
+from recordpublisher.publishers.kinesis.credentials import profile_session, provider_name
 from recordpublisher.publishers.properties.properties import Properties
 
 from servers.scripted_kinesis import PROPERTIES
@@ -177,17 +179,64 @@ def test_c3_secrets_are_never_shown():
     assert "verysecret" not in repr(client) + repr(vars(client))
 
 
-@pytest.mark.parametrize("printed", ["no JSON", "[]", "null", "7"])
-async def test_a_credential_process_without_a_json_object_raises_our_error(tmp_path, printed):
-    (tmp_path / "response").write_text(printed)
+def printed_by_a_process(tmp_path, **fields):
+    """What a credential_process prints: keys that have the given fields."""
+    keys = {"Version": 1, "AccessKeyId": "PROCESSKEY", "SecretAccessKey": "s", **fields}
+    (tmp_path / "response").write_text(json.dumps(keys))
+
+
+@asynccontextmanager
+async def client_of_a_process(tmp_path, stub):
+    """A client whose credentials are what the file `response` holds."""
     (tmp_path / "config").write_text(f"[profile p]\ncredential_process = cat {tmp_path / 'response'}\n")
     given = {key: value for key, value in PROPERTIES.items() if not key.startswith(PREFIX)}
-    async with service() as stub:
-        properties = Properties({**given, "aws.endpoint": stub.url, PREFIX: "PROFILE", f"{PREFIX}.profile.name": "p"})
-        client = KinesisClient(properties, ["orders"])
-        with pytest.raises(RecordPublisherError, match="credential_process"):
+    given |= {"aws.endpoint": stub.url, PREFIX: "PROFILE", f"{PREFIX}.profile.name": "p"}
+    async with KinesisClient(Properties(given), ["orders"]) as client:
+        yield client
+
+
+@pytest.mark.parametrize("printed", ["no JSON", "[]", "null", "7", '"text"', "{}", "[" * 100_000])
+async def test_a_credential_process_without_a_json_object_raises_our_error(tmp_path, printed):
+    (tmp_path / "response").write_text(printed)
+    async with service() as stub, client_of_a_process(tmp_path, stub) as client:
+        with pytest.raises(TransientError, match="CredentialRetrievalError"):
             await client.list_shards("orders")
-        await client.close()
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"AccessKeyId": 5},
+        {"AccessKeyId": "two\r\nlines"},
+        {"SecretAccessKey": None},
+        {"SecretAccessKey": ["s"]},
+        {"SessionToken": 7},
+        {"SessionToken": "two\r\nlines"},
+        {"Expiration": "no time"},
+        {"Expiration": 7},
+        {"Expiration": "2020-01-01T00:00:00Z"},
+    ],
+    ids=str,
+)
+async def test_keys_of_a_credential_process_that_cannot_be_used_raise_our_error_until_they_can(tmp_path, field):
+    async with service() as stub, client_of_a_process(tmp_path, stub) as client:
+        printed_by_a_process(tmp_path, **field)
+        with pytest.raises(TransientError, match="CredentialRetrievalError"):
+            await client.list_shards("orders")
+        printed_by_a_process(tmp_path, Expiration="2099-01-01T00:00:00Z")
+        await client.list_shards("orders")
+        assert stub.signed_by == ["PROCESSKEY"]
+
+
+@pytest.mark.parametrize("printed", ["no JSON", "[]", "7", '{"Version": 1, "AccessKeyId": 5, "SecretAccessKey": "s"}'])
+async def test_a_renewal_by_a_credential_process_without_usable_keys_raises_our_error(tmp_path, printed):
+    """The first keys have expired when they are used: the SDK renews them at the first signature."""
+    printed_by_a_process(tmp_path, Expiration="2020-01-01T00:00:00Z")
+    (tmp_path / "config").write_text(f"[profile p]\ncredential_process = cat {tmp_path / 'response'}\n")
+    credentials = await profile_session(Properties({f"{PREFIX}.profile.name": "p"})).get_credentials()
+    (tmp_path / "response").write_text(printed)
+    with pytest.raises(CredentialRetrievalError):
+        await credentials.get_frozen_credentials()
 
 
 @pytest.mark.parametrize("name", ["accesskeyid", "secretkey", "sessiontoken"])

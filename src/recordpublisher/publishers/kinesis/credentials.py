@@ -8,10 +8,11 @@ from typing import Any
 from aiobotocore import credentials as aio
 from aiobotocore.config import AioConfig
 from aiobotocore.session import AioSession
+from botocore.credentials import RefreshableCredentials
 from botocore.exceptions import CredentialRetrievalError, ProfileNotFound
 from botocore.utils import FileWebIdentityTokenLoader
 
-from ..errors import ConfigurationError, RecordPublisherError
+from ..errors import ConfigurationError
 from ..password_masking import MASK
 from ..properties.properties import Properties, Property
 from ..properties.table import (
@@ -28,6 +29,7 @@ from ..properties.table import (
     WEB_IDENTITY_FILE,
 )
 from .bounded_http_session import BoundedHttpSession
+from .checked_credentials import CheckedCredentials, check_keys, is_header_text, sdk_errors
 
 
 def provider_name(properties: Properties) -> str:
@@ -121,12 +123,20 @@ class _Session(AioSession):  # type: ignore[misc] # the SDK is untyped
     """A session whose errors about credentials are the SDK's. The SDK does not catch those of a malformed `credential_process`."""
 
     async def get_credentials(self) -> Any:
+        with sdk_errors():
+            credentials = await super().get_credentials()
+        if credentials is None:
+            return None
+        if not isinstance(credentials, RefreshableCredentials):  # those are checked at each renewal
+            self._check(credentials)
+        return CheckedCredentials(credentials)
+
+    def _check(self, credentials: Any) -> None:
         try:
-            return await super().get_credentials()
-        except (ValueError, AttributeError, TypeError, RecursionError) as error:
-            if isinstance(error, RecordPublisherError):
-                raise
-            raise CredentialRetrievalError(provider="credential_process or files", error_msg=repr(error)) from error
+            check_keys(credentials)
+        except CredentialRetrievalError:
+            self._credentials = None  # the next attempt loads them again
+            raise
 
 
 class _SourceCredentials:
@@ -185,7 +195,7 @@ def _token_loader(path: str) -> Any:
 def _check_header_text(properties: Properties, declared: Property[str | None]) -> None:
     """Raises: ConfigurationError for a character that cannot stand in a header, such as the end of a line."""
     value = properties.value(declared)
-    if value is not None and not (value.isascii() and value.isprintable()):
+    if value is not None and not is_header_text(value):
         raise ConfigurationError(declared.key, MASK, "printable ASCII, without control characters")
 
 

@@ -75,7 +75,18 @@ async def test_f2_a_body_that_ends_inside_a_frame_is_an_error(kept):
         await frames_of(a_frame(0), a_frame(1)[:kept])
 
 
-@pytest.mark.parametrize("headers", [b"\x01a\x0b", b"\x01a\x04\x00", b"\x01a", b"\x09a", b"\x01\xff\x07\x00\x00"])
+CUT = [
+    b"\x01a\x04\x00",
+    b"\x01a\x07\x00",
+    b"\x01a\x07\x00\x05ab",
+    b"\x01a\x06\x00\x05ab",
+    b"\x01a\x09ab",
+    b"\x01a",
+    b"\x09a",
+]
+
+
+@pytest.mark.parametrize("headers", [b"\x01a\x0b", b"\x01\xff\x07\x00\x00", *CUT])
 async def test_truncated_or_unknown_headers_with_correct_checksums_are_malformed(headers):
     prelude = struct.pack("!II", 16 + len(headers), len(headers))
     sealed = prelude + struct.pack("!I", zlib.crc32(prelude)) + headers

@@ -99,11 +99,32 @@ def _verify_checksum(data: bytes | memoryview, checksum: int) -> None:
         raise ChecksumMismatch(checksum, computed)
 
 
+_VALUE_BYTES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
+"""The length of a header's value by its type: true, false, the integers, timestamp, UUID."""
+_SIZED_TYPES = (6, 7)
+"""Bytes and text begin with two bytes for their length."""
+
+
 @lru_cache(maxsize=64)
 def _headers(packed: bytes) -> Mapping[str, Any]:
     """Headers as the SDK parses them; those of all events are the same. Raises: MalformedResponseError, the SDK's header errors."""
     try:
+        _verify_complete(packed)
         headers: dict[str, Any] = EventStreamHeaderParser().parse(packed)
     except (KeyError, IndexError, ValueError, struct.error) as error:
         raise MalformedResponseError(f"the headers of a frame are cut or of an unknown type: {error!r}") from error
     return headers
+
+
+def _verify_complete(packed: bytes) -> None:
+    """The SDK takes what is left of a value that is cut. Raises: ValueError, IndexError, KeyError."""
+    at = 0
+    while at < len(packed):
+        at += 1 + packed[at]
+        kind = packed[at]
+        if kind in _SIZED_TYPES:
+            at += 3 + int.from_bytes(packed[at + 1 : at + 3], "big")
+        else:
+            at += 1 + _VALUE_BYTES[kind]
+    if at != len(packed):
+        raise ValueError(f"{len(packed)} of {at} bytes")

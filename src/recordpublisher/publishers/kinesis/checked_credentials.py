@@ -1,0 +1,66 @@
+"""CheckedCredentials: credentials of the SDK whose errors, at a renewal too, are the SDK's own."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from botocore.exceptions import CredentialRetrievalError
+
+from ..errors import RecordPublisherError
+
+_PROVIDERS = "credential_process or files"
+
+
+class CheckedCredentials:
+    """Delegates to the SDK's credentials. What is renewed is checked before a request is signed with it."""
+
+    def __init__(self, credentials: Any) -> None:
+        self._credentials = credentials
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._credentials, name)
+
+    async def get_frozen_credentials(self) -> Any:
+        """The keys to sign with. Raises: CredentialRetrievalError, and what the SDK raises."""
+        with sdk_errors():
+            frozen = await self._credentials.get_frozen_credentials()
+        check_keys(frozen)
+        return frozen
+
+    async def get_account_id(self) -> Any:
+        """The account, for the SDK's endpoint rules. This may renew, too."""
+        with sdk_errors():
+            account = self._credentials.get_account_id()
+            return await account if inspect.isawaitable(account) else account
+
+
+@contextmanager
+def sdk_errors() -> Iterator[None]:
+    """Raise what the SDK does not catch as CredentialRetrievalError: `credential_process`, or a server, responded with something that is
+    not as documented. RuntimeError: nested too deeply, or expired already. Our own errors stay as they are."""
+    try:
+        yield
+    except (ValueError, AttributeError, TypeError, RuntimeError) as error:
+        if isinstance(error, RecordPublisherError):
+            raise
+        raise CredentialRetrievalError(provider=_PROVIDERS, error_msg=repr(error)) from error
+
+
+def check_keys(credentials: Any) -> None:
+    """Raises: CredentialRetrievalError for keys that no request can be signed with."""
+    given = {
+        "access key": credentials.access_key,
+        "secret key": credentials.secret_key,
+        "token": credentials.token or "",
+    }
+    for name, value in given.items():
+        if not isinstance(value, str) or not is_header_text(value):
+            raise CredentialRetrievalError(provider=_PROVIDERS, error_msg=f"the {name} is not printable ASCII text")
+
+
+def is_header_text(value: str) -> bool:
+    """Whether a text can stand in a header: it has no control characters, such as the end of a line."""
+    return value.isascii() and value.isprintable()
