@@ -99,7 +99,7 @@ class Job:
         self._run_number += 1
         if job_run.crashes:
             for each in self._running.values():
-                self._kill(each)
+                self._kill(each, is_vanishing=each.number in job_run.vanishing)
             self._simulator.run(self._simulator.now + RESTART_SECONDS)
             self._checkpoints.rewind(job_run.restore_age)
             self._shared = None  # a tracker in the process ends with it
@@ -190,9 +190,10 @@ class Job:
                 gone.add(key)
         self._checker.exclude(gone)
 
-    def _kill(self, subtask: Subtask) -> None:
+    def _kill(self, subtask: Subtask, is_vanishing: bool = False) -> None:
         subtask.process.kill()
-        self._server.disconnect(subtask.number)
+        if not is_vanishing:
+            self._server.disconnect(subtask.number)
 
     def _leave(self, subtask: Subtask, job_run: JobRun, seconds: float) -> None:
         del self._running[subtask.number]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits
 
@@ -53,6 +54,8 @@ class JobRun:
     keeps_tracker: bool
     """Whether it uses the tracker of the previous run."""
     faults: tuple[Fault, ...]
+    vanishing: frozenset[int] = frozenset()
+    """The subtasks whose machines vanish at a crash of the job: their connections to the tracker stay open."""
 
     @property
     def is_faultless(self) -> bool:
@@ -95,11 +98,22 @@ def random_schedule(seed: int) -> Schedule:
     if not stream.ends and runs[-1].lookahead is not None and runs[-1].idle_interval < 0:
         # an open shard that stays silent holds the others on purpose (W2)
         runs[-1] = replace(runs[-1], idle_interval=3_000)
+    if tracker == "REMOTE":
+        _add_vanishing(runs, random.Random(~seed))
     if tracker == "REMOTE" and runs[-1].parallelism > 1 and draw.random() < 0.2:
         killed = Fault("kill", draw.uniform(0, FAULT_SECONDS), 0.0, draw.randrange(runs[-1].parallelism))
         others = tuple(each for each in runs[-1].faults if each.subtask != killed.subtask)
         runs[-1] = replace(runs[-1], faults=(*others, killed))
     return Schedule(seed, stream, tuple(runs), tracker)
+
+
+def _add_vanishing(runs: list[JobRun], draw: random.Random) -> None:
+    """Some crashes of the job are those of machines, and it restarts from an older checkpoint before the tracker has noticed."""
+    for index, (before, after) in enumerate(pairwise(runs)):
+        if draw.random() < 0.6:
+            vanishing = frozenset(each for each in range(before.parallelism) if draw.random() < 0.5)
+            runs[index] = replace(before, crashes=True, restore_age=draw.choice([2.0, 10.0, 10.0]), vanishing=vanishing)
+            runs[index + 1] = replace(after, keeps_tracker=True)
 
 
 def _random_run(draw: random.Random, tracker: str) -> JobRun:

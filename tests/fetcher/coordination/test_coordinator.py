@@ -13,6 +13,8 @@ class Group:
         self.coordinator = Coordinator(7)
         self.parallelism = parallelism
         self.numbers = {}
+        self.seen = {}
+        """By subtask: the last start of its last response."""
 
     def sends(self, subtask, watermark=None, *, number=None, generation=None, at=0, status="ACTIVE", **more):
         self.numbers[subtask] = self.numbers.get(subtask, 100) + 1 if number is None else number
@@ -25,11 +27,15 @@ class Group:
             "request_number": self.numbers[subtask],
             "status": status,
             "watermark": watermark,
+            **self.seen.get(subtask, {}),
             **more,
         }
-        return self.coordinator.handle_heartbeat(HeartbeatRequest(**request), at)
+        response = self.coordinator.handle_heartbeat(HeartbeatRequest(**request), at)
+        self.seen[subtask] = {"coordinator_id": response.coordinator_id, "last_start": response.last_start}
+        return response
 
     def starts(self, subtask, watermark=None, **more):
+        self.seen.pop(subtask, None)
         return self.sends(subtask, watermark, generation=0, **more)
 
 
@@ -202,6 +208,7 @@ def test_one_report_causes_a_limited_number_of_notifications():
 
 def test_a_query_returns_the_finished_shards(group):  # S2
     group.sends(0, 5, finished_shards=("s/a", "s/b"))
+    group.sends(0, 5)  # with the response to the request before it: this process is alive after the start of subtask 1
 
     assert group.sends(1, 9, queried_shards=("s/b", "s/c")).finished_shards == ("s/b",)
 

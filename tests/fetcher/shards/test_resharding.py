@@ -132,3 +132,31 @@ def test_a_child_that_both_its_parent_and_a_listing_name_is_read_once(discovery_
 
     assert sorted(shard_id for shard_id, _ in source.created) == ["a", "b", "c"]
     assert sink.rows == [("a", number) for number in range(20)]
+
+
+def test_a_parent_of_another_subtask_that_is_finished_by_the_restored_state_needs_no_announcement():  # S2
+    source, sink = ScriptedSource(), RecordingSink()
+    source.add("parent", 1)
+    source.split("parent", "child")
+    source.shards["s/child"].put(7)
+
+    async def job():
+        first = make_fetcher(source, RecordingSink(), assigner=lambda shard, _: int(shard.shard_id == "child"))
+        await first.open()
+        await first.run_bounded(Bounds(max_time=2))
+        shared = {"parallelism": 2, "tracker": InProcessTracker(parallelism=2)}
+        assigner = {"parent": 0, "child": 1}
+        second = make_fetcher(
+            source,
+            sink,
+            restore=(first.snapshot(),),
+            subtask=1,
+            assigner=lambda shard, _: assigner[shard.shard_id],
+            **shared,
+        )
+        await second.open()
+        await second.run_bounded(Bounds(max_time=2))
+
+    run_virtual(job())
+
+    assert sink.rows == [("child", 7)]

@@ -29,6 +29,12 @@ class Coordinator:
         self._last_accepted: dict[int, int] = {}
         self._joined_at: dict[int, float | None] = {}
         """When each subtask's process first reported; None: it did so to an earlier coordinator."""
+        self._last_start = 0
+        """How many processes have joined."""
+        self._start_of: dict[int, int] = {}
+        """By subtask: which of them is its process. Missing: it joined an earlier coordinator."""
+        self._alive_after: dict[int, int] = {}
+        """By subtask: the last start after which its process certainly was alive."""
         self._awaited: IndexedMinHeap[int] = IndexedMinHeap()
         self._notified_of: dict[int, int] = {}
         self._timed_out: list[int] = []
@@ -65,17 +71,19 @@ class Coordinator:
         subtask = request.subtask
         self._last_accepted[subtask] = request.request_number
         if request.generation == 0:
-            self._joined_at[subtask] = now
+            self._add_start(group, subtask, now)
         else:
             self._joined_at.setdefault(subtask, None)
+        if request.coordinator_id == self.coordinator_id:
+            self._alive_after[subtask] = request.last_start
         group.start_at(request.restored_watermark)
         group.raise_to(request.global_watermark)
-        group.finished_shards.add(request.finished_shards)
+        group.finished_shards.add(request.finished_shards, subtask)
         group.report(subtask, SubtaskStatus[request.status], request.watermark, now, request.max_shard_watermark)
         is_held = request.status == "ACTIVE" and _is_above(request.awaited_watermark, group.global_watermark)
         self._awaited.set(subtask, request.awaited_watermark if is_held else None)
         self._has_changed = True
-        finished = tuple(key for key in request.queried_shards if key in group.finished_shards)
+        finished = tuple(key for key in request.queried_shards if self._is_finished(group, key, subtask))
         return self._respond(group, subtask, request.request_number, finished)
 
     def expire(self, now: float) -> list[int]:
@@ -139,6 +147,27 @@ class Coordinator:
         self._notified_of.clear()
         return self._group
 
+    # --- finished shards --------------------------------------------------------------------------------------------------------
+
+    def _add_start(self, group: WatermarkGroup, subtask: int, now: float) -> None:
+        """A process has joined: it announces anew what is finished by the state that it restored."""
+        self._joined_at[subtask] = now
+        self._last_start += 1
+        self._start_of[subtask] = self._last_start
+        self._alive_after.pop(subtask, None)
+        group.finished_shards.forget(subtask)
+
+    def _is_finished(self, group: WatermarkGroup, shard: str, asking: int) -> bool:
+        """Whether a shard is finished for the process that asks: one that was alive after its start must have announced it.
+
+        A machine that vanished without closing its connections counts as connected until the timeout. When the job restarts from an
+        older checkpoint meanwhile, the shards that were finished on that machine may be unread again.
+        """
+        announced_by = group.finished_shards.subtask_of(shard)
+        if announced_by is None or announced_by == asking:
+            return announced_by is not None
+        return self._alive_after.get(announced_by, 0) >= self._start_of.get(asking, 0)
+
     # --- inside -----------------------------------------------------------------------------------------------------------------
 
     def _expire(self, now: float) -> None:
@@ -169,6 +198,7 @@ class Coordinator:
             last_accepted=self._last_accepted.get(request.subtask, 0),
             joined_ms_ago=None if joined_at is None else round(now - joined_at),
             is_gone=self._group is None or self._group.liveness.is_gone(request.subtask),
+            last_start=self._last_start,
         )
 
     def _respond(
@@ -188,6 +218,7 @@ class Coordinator:
             group.liveness.timed_out[:MAX_LISTED],
             finished,
             max_shard_watermark=group.max_shard_watermark,
+            last_start=self._last_start,
         )
 
 

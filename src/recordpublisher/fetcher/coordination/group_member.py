@@ -76,7 +76,7 @@ class GroupMember:
         """Why the last request was not accepted."""
         self._config = config
         self._requests = HeartbeatRequests(first_number, now)
-        self._coordinator_id = self._generation = 0
+        self._coordinator_id = self._generation = self._last_start = 0
         self._report: SubtaskReport | None = None
         self._restored_watermark: int | None = None
         self._awaited_watermark: int | None = None
@@ -138,6 +138,7 @@ class GroupMember:
         if response.generation < self._generation:
             return False
         self._follow(response)
+        self._last_start = max(self._last_start, response.last_start)
         if response.request_number:
             self.is_replaced, self.rejection = False, None
             self.shards.confirm(response.request_number)
@@ -173,6 +174,7 @@ class GroupMember:
         if (response.coordinator_id, response.generation) != (self._coordinator_id, self._generation):
             self._coordinator_id = response.coordinator_id
             self._generation = max(response.generation, self._generation)
+            self._last_start = 0
             self.shards.resend_all()
             self.view.lowest_awaited = None
 
@@ -220,5 +222,7 @@ class GroupMember:
             config.timeout_ms,
             config.startup_timeout_ms,
             to_millis(report.max_shard_watermark),
+            self._coordinator_id,
+            self._last_start,
         )
         return request

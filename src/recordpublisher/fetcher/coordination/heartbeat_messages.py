@@ -33,7 +33,8 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
 
     `generation` is 0 until the coordinator assigned one; `request_number` grows with every request. `restored_watermark` is the lowest
     one in the restored state, `global_watermark` the last one known, `awaited_watermark` the global one that a held record waits for.
-    `finished_shards` are announced; for `queried_shards` the response says which are finished.
+    `finished_shards` are announced; for `queried_shards` the response says which are finished. `last_start` repeats what the last response
+    of the coordinator `coordinator_id` said: this process was alive after that start.
     """
 
     group: Annotated[str, Meta(min_length=1, max_length=1024)]
@@ -51,6 +52,8 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
     timeout_ms: Timeout = 30_000
     startup_timeout_ms: Timeout = 60_000
     max_shard_watermark: Millis | None = None
+    coordinator_id: int = 0
+    last_start: Count = 0
 
 
 class HeartbeatResponse(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat"):
@@ -59,7 +62,8 @@ class HeartbeatResponse(msgspec.Struct, frozen=True, array_like=True, tag="heart
     `coordinator_id` changes when the coordinator restarts. `lowest_awaited` is the lowest global watermark that some subtask waits for,
     `finished_shards` are those of the queried ones that are finished. Rejections: STALE_REQUEST (`last_accepted` is the number of a later
     request of that subtask), STALE_GENERATION, PARALLELISM_MISMATCH. A rejection says how long ago (ms) the process that sent
-    `last_accepted` joined, None if this coordinator did not see it, and whether that process left or timed out.
+    `last_accepted` joined, None if this coordinator did not see it, and whether that process left or timed out. `last_start` numbers the
+    processes that joined this coordinator.
     """
 
     coordinator_id: int
@@ -75,3 +79,4 @@ class HeartbeatResponse(msgspec.Struct, frozen=True, array_like=True, tag="heart
     max_shard_watermark: Millis | None = None
     joined_ms_ago: int | None = None
     is_gone: bool = False
+    last_start: int = 0

@@ -18,24 +18,41 @@ MAX_FINISHED_CHARACTERS = 8 * 2**20
 
 
 class FinishedShards:
-    """The keys (`Shard.key`) of shards whose end is checkpointed (S2). Those beyond the size limit are dropped."""
+    """The keys (`Shard.key`) of shards whose end is checkpointed (S2), and who announced them. Those beyond the size limit are dropped."""
 
     def __init__(self) -> None:
-        self._keys: set[str] = set()
+        self._subtask_of: dict[str, int] = {}
+        self._keys_of: dict[int, set[str]] = {}
         self._free_characters = MAX_FINISHED_CHARACTERS
 
     def __contains__(self, shard: str) -> bool:
-        return shard in self._keys
+        return shard in self._subtask_of
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._keys)
+        return iter(self._subtask_of)
 
-    def add(self, shards: Iterable[str]) -> None:
-        """Add those that fit."""
+    def subtask_of(self, shard: str) -> int | None:
+        """The subtask that announced the shard; None: nobody did."""
+        return self._subtask_of.get(shard)
+
+    def add(self, shards: Iterable[str], subtask: int = 0) -> None:
+        """Add what a subtask announces, as far as it fits."""
         for shard in shards:
-            if shard not in self._keys and len(shard) <= self._free_characters:
+            before = self._subtask_of.get(shard)
+            if before is None and len(shard) > self._free_characters:
+                continue
+            if before is None:
                 self._free_characters -= len(shard)
-                self._keys.add(shard)
+            else:
+                self._keys_of[before].discard(shard)
+            self._subtask_of[shard] = subtask
+            self._keys_of.setdefault(subtask, set()).add(shard)
+
+    def forget(self, subtask: int) -> None:
+        """Forget what a subtask announced."""
+        for shard in self._keys_of.pop(subtask, ()):
+            del self._subtask_of[shard]
+            self._free_characters += len(shard)
 
 
 class WatermarkGroup:

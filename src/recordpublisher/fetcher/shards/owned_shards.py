@@ -48,6 +48,7 @@ class OwnedShards:
         self._unlisted_states = unlisted
         self._table.mark_finished(key for key, state in unlisted.items() if state.ended)
         shards = self._table.add_listed(listed)
+        self._table.mark_finished(shard.key for shard in shards if states[shard.key].ended and not self._is_ours(shard))
         for stream in {shard.stream for shard in shards}:
             self._table.update_listing(stream, [shard for shard in shards if shard.stream == stream])
         for shard in shards:

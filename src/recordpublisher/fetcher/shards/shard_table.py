@@ -87,7 +87,7 @@ class ShardTable:
         return inherited_watermark(own + others)
 
     def mark_finished(self, keys: Iterable[str]) -> None:
-        """These shards were read to their end before, and are not listed now."""
+        """These shards were read to their end before, by the restored state, and have no entry here."""
         self._finished_before.update(keys)
 
     def update_listing(self, stream: str, listed: Iterable[Shard]) -> set[str]:

@@ -40,10 +40,10 @@ async def test_a_client_of_version_1_reads_the_version_of_the_server(server):
     while (first := frames.next_frame()) is None:
         frames.feed(await client.reader.read(65_536))
 
-    assert DECODER_V1.decode(first).version == VERSION == 3
+    assert DECODER_V1.decode(first).version == VERSION == 4
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 async def test_an_auth_response_of_an_earlier_version_is_rejected_for_its_version(server, version):
     client = await RawClient.connect(server)
     await client.next()
@@ -54,7 +54,7 @@ async def test_an_auth_response_of_an_earlier_version_is_rejected_for_its_versio
     assert len(server.groups) == 0
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 async def test_a_server_of_an_earlier_version_is_named_with_what_to_do(caplog, version):
     caplog.set_level(logging.WARNING)
     received = bytearray()
@@ -70,7 +70,7 @@ async def test_a_server_of_an_earlier_version_is_named_with_what_to_do(caplog, v
         await wait_until(lambda: caplog.records, (subtask, 5))
     server.close()
 
-    assert f"it speaks version {version} of the tracker protocol and this subtask version 3" in caplog.text
+    assert f"it speaks version {version} of the tracker protocol and this subtask version 4" in caplog.text
     assert "run the same recordpublisher release on both sides" in caplog.text
     assert not received, "no proof of the token goes to a server of another version"
 
@@ -86,4 +86,4 @@ async def test_a_server_that_rejects_the_version_is_named_with_what_to_do(caplog
         await wait_until(lambda: caplog.records, (subtask, 5))
     server.close()
 
-    assert "it does not accept version 3 of the tracker protocol" in caplog.text
+    assert "it does not accept version 4 of the tracker protocol" in caplog.text

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-VERSION = 3
+VERSION = 4
 """The version of all messages, heartbeats included. `Challenge` and the first field of `AuthResponse` are the same in every version, so
 that each side can read the other's version."""
 
