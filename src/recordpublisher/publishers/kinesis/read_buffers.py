@@ -29,3 +29,10 @@ def limit_read_ahead(transport: Any, read_buffer: bytearray) -> None:
         share_read_buffer(transport, read_buffer)
     elif hasattr(transport, "max_size"):
         transport.max_size = max_bytes
+
+
+def limit_handshake_read_ahead(transport: Any, read_buffer: bytearray) -> None:
+    """The same for a plain transport on which a TLS handshake has just begun (`start_tls`), before its first bytes are received."""
+    secured = getattr(transport.get_protocol(), "_app_transport", None)
+    if secured is not None:
+        limit_read_ahead(secured, read_buffer)

@@ -88,6 +88,19 @@ async def test_of_too_many_silent_strangers_the_oldest_is_disconnected(server, j
     job.trackers.remove(late)
 
 
+async def test_connections_share_one_buffer_for_encrypted_bytes(server, job, authority):
+    """asyncio's own have 256 KiB each: 4,000 strangers would take a gigabyte."""
+    await RawClient.connect(server)
+    await wait_until(lambda: server._unauthenticated)
+    (stranger,) = server._unauthenticated
+    (regular,) = server._authenticated
+
+    assert regular._transport._ssl_protocol._ssl_buffer is server._encrypted_buffer
+    await wait_until(
+        lambda: getattr(stranger._transport.get_protocol(), "_ssl_buffer", None) is server._encrypted_buffer
+    )
+
+
 async def test_a_stranger_that_begins_the_handshake_and_stops_is_disconnected(server, job, authority, monkeypatch):
     monkeypatch.setattr(server_module, "HANDSHAKE_TIMEOUT_SECONDS", 0.4)
     client = await RawClient.connect(server)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 
 from recordpublisher.plugins.trackers.tcp import server as server_module
 from recordpublisher.plugins.trackers.tcp.server import TrackerServer
@@ -44,6 +45,13 @@ async def test_after_its_own_suspension_it_disconnects_nobody(monkeypatch):
         await wait_until(lambda: one.current() == 9, (one, 9))
 
         assert one._connection is connection
+
+
+async def test_frames_do_not_wait_for_the_acknowledgement_of_earlier_ones(server):
+    await RawClient.authenticated(server)
+    (connection,) = server._authenticated
+
+    assert connection._transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 async def test_an_error_does_not_end_the_maintenance(server, caplog, monkeypatch):

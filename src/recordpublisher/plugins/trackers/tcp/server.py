@@ -56,6 +56,7 @@ class TrackerServer:
         self.port = port
         self.token = token
         self.read_buffer = memoryview(bytearray(READ_BUFFER_BYTES))
+        self._encrypted_buffer = bytearray(READ_BUFFER_BYTES)
         self.groups = GroupRegistry(lambda seconds, call: asyncio.get_running_loop().call_later(seconds, call))
         self._tls = tls
         self._clock = clock or SystemClock()
@@ -139,7 +140,9 @@ class TrackerServer:
         self._authenticated.pop(connection, None)
 
     def _new_connection(self) -> asyncio.BaseProtocol:
-        return ServerConnection(self) if self._tls is None else TlsHandshake(self, self._tls)
+        if self._tls is None:
+            return ServerConnection(self)
+        return TlsHandshake(self, self._tls, self._encrypted_buffer)
 
     # --- maintenance ------------------------------------------------------------------------------------------------------------
 

@@ -97,7 +97,10 @@ class ServerConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: Any) -> None:
         """Send the challenge."""
         self._transport: asyncio.Transport = transport
-        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_UNREAD_BYTES)
+        accepted: socket.socket = transport.get_extra_info("socket")
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_UNREAD_BYTES)
+        # asyncio's own TCP_NODELAY leaves out accepted connections, and a frame after another one would wait 40 ms for its acknowledgement
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._listener.on_connected(self)
         self._send(self._challenge)
 

@@ -6,6 +6,8 @@ import asyncio
 import ssl
 from typing import Any
 
+from recordpublisher.publishers.kinesis.read_buffers import limit_handshake_read_ahead
+
 from .server_connection import ConnectionListener, ServerConnection
 from .tls import rejection_of_client
 
@@ -17,9 +19,11 @@ class TlsHandshake(asyncio.Protocol):
     handshake: clients that connect and say nothing could not be limited.) Whatever a client sends fails only its own connection.
     """
 
-    def __init__(self, listener: ConnectionListener, context: ssl.SSLContext) -> None:
+    def __init__(self, listener: ConnectionListener, context: ssl.SSLContext, read_buffer: bytearray) -> None:
+        """`read_buffer` is for encrypted bytes; all connections of the listener share it."""
         self._listener = listener
         self._context = context
+        self._read_buffer = read_buffer
         self.last_request_at = listener.now()
 
     def connection_made(self, transport: Any) -> None:
@@ -43,6 +47,8 @@ class TlsHandshake(asyncio.Protocol):
         try:
             if not self._transport.is_closing():
                 loop = asyncio.get_running_loop()
+                # asyncio gives each TLS connection a buffer of 256 KiB; this runs when it has, and before it reads
+                loop.call_soon(limit_handshake_read_ahead, self._transport, self._read_buffer)
                 secured = await loop.start_tls(self._transport, self, self._context, server_side=True)
         except OSError as error:  # TLS errors are OSErrors, too
             self._listener.on_rejected(rejection_of_client(error))
