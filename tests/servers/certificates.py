@@ -29,6 +29,9 @@ def self_signed(folder, address="127.0.0.1", days=1, alternative=True):
     return str(folder / "certificate"), str(folder / "key")
 
 
+SIGNS_CERTIFICATES = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
+
+
 class CertificateAuthority:
     """A CA with its certificate in a file of a folder; issues certificates for servers and clients."""
 
@@ -36,8 +39,10 @@ class CertificateAuthority:
         self.folder, self.key = folder, ec.generate_private_key(ec.SECP256R1())
         self.name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
         self.count = 0
-        made = self._builder(self.name, self.key, 1, 9).add_extension(
-            x509.BasicConstraints(ca=True, path_length=0), critical=True
+        made = (
+            self._builder(self.name, self.key, 1, 9)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(SIGNS_CERTIFICATES, critical=True)
         )
         self.file = self._write(f"{name}.pem", made.sign(self.key, hashes.SHA256()))
 
@@ -54,13 +59,13 @@ class CertificateAuthority:
 
     def _builder(self, name, key, days, before):
         now = datetime.now(UTC)
-        return x509.CertificateBuilder(
-            self.name,
-            name,
-            key.public_key(),
-            x509.random_serial_number(),
-            now - timedelta(before),
-            now + timedelta(days),
+        number = x509.random_serial_number()
+        dates = (now - timedelta(before), now + timedelta(days))
+        # Python 3.13's default context wants both identifiers
+        return (
+            x509.CertificateBuilder(self.name, name, key.public_key(), number, *dates)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False)
         )
 
     def _write(self, name, certificate):

@@ -54,6 +54,7 @@ def server_context(
         raise ConfigurationError(certificate_name, None, _CERTIFICATE, reason=reason)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION  # a client could ask for one handshake after another
     _load_certificate(context, certificate_name, certificate, key_name, key)
     if client_ca is not None:
         context.verify_mode = ssl.CERT_REQUIRED

@@ -1,0 +1,19 @@
+"""C2: what the planning process checks of a query's options before any task runs."""
+
+import pytest
+
+from recordpublisher.plugins.spark.options import SparkOptions
+from recordpublisher.plugins.spark.service.kinesis_service import check_job
+from recordpublisher.publishers.errors import ConfigurationError
+
+TRACKER = "flink.watermark.tracker"
+
+
+def test_in_mode_continuous_the_files_of_the_trackers_tls_are_checked():
+    """Its fetcher is an ordinary one, so it has the same tracker; Spark itself opens no connection between processes."""
+    tracker = {TRACKER: "TCP", f"{TRACKER}.address": "127.0.0.1:1", f"{TRACKER}.token": "secret"}
+    given = {"stream": "orders", "metadatalocation": "/wal", "mode": "continuous", "aws.region": "us-east-1", **tracker}
+    check_job(SparkOptions.parse(given))
+
+    with pytest.raises(ConfigurationError, match=rf"'{TRACKER}.tls.ca' has the value '/nowhere/ca.pem'; No such file"):
+        check_job(SparkOptions.parse({**given, f"{TRACKER}.tls.ca": "/nowhere/ca.pem"}))
