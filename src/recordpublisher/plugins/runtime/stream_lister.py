@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar, runtime_checkable
 
+from recordpublisher.publishers import kinesis
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import (
@@ -20,8 +21,6 @@ from recordpublisher.publishers.errors import (
     RetriesExhaustedError,
     TransientError,
 )
-from recordpublisher.publishers.kinesis import KinesisClient
-from recordpublisher.publishers.kinesis.endpoint import region_of
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import ENDPOINT, LIST_SHARDS_RETRIES, REGION
@@ -56,7 +55,7 @@ def _log_retry(error: TransientError) -> None:
 class ClientProvider(Protocol):
     """A publisher factory whose Kinesis client other parts of the job may use. The factory owns and closes it."""
 
-    def shared_client(self, streams: Sequence[str]) -> KinesisClient | None:
+    def shared_client(self, streams: Sequence[str]) -> kinesis.KinesisClient | None:
         """The client, created for these streams (names or ARNs) at the first call; None if the factory does not use Kinesis."""
         ...
 
@@ -74,7 +73,7 @@ class StreamLister:
         properties: Properties,
         names: Mapping[str, str],
         clock: Clock,
-        client: KinesisClient | None = None,
+        client: kinesis.KinesisClient | None = None,
     ) -> None:
         self._factory = factory
         self._properties = properties
@@ -186,17 +185,17 @@ class StreamLister:
             endpoint = self._properties.value(ENDPOINT)
             key = (ENDPOINT if endpoint else REGION).key
             # the region may be that of an ARN, of the environment or of a profile
-            value = endpoint or region_of(self._properties, self._names.values())
+            value = endpoint or kinesis.region_of(self._properties, self._names.values())
             raise ConfigurationError(key, value, "one that can be reached", reason=str(error.__cause__)) from error
         self._has_succeeded = True
         return result
 
-    def _kinesis_client(self) -> KinesisClient:
+    def _kinesis_client(self) -> kinesis.KinesisClient:
         streams = list(self._names.values())
         if self._client is None and isinstance(self._factory, ClientProvider):
             shared = self._factory.shared_client(streams)
             if shared is not None:
                 return shared
         if self._client is None:
-            self._client = KinesisClient(self._properties, streams)
+            self._client = kinesis.KinesisClient(self._properties, streams)
         return self._client

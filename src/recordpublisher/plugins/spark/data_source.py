@@ -1,10 +1,13 @@
-"""`format("kinesis")`: Spark's Python data source. The driver plans batches, tasks read them, and writers put rows into streams."""
+"""`format("kinesis")`: Spark's Python data source. The driver plans batches, tasks read them, and writers put rows into streams.
+
+Spark imports this module in several processes for each query. So what only one of them needs is imported at its first use.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
@@ -12,17 +15,14 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from recordpublisher.publishers.errors import ConfigurationError
 
 from ..stores.by_location import read_claim_store_of
-from .arrow_rows import SPARK_SCHEMA
-from .continuous.stream_reader import ContinuousStreamReader
 from .options import SparkOptions
 from .python_worker import log_to_stderr, worker_loop
-from .service.kinesis_service import KinesisService, check_job
 from .source.batch_offset import BatchOffset
-from .source.batch_planner import BatchPlanner
-from .source.batch_progress import progress_figures
-from .source.read_task import TaskPlan, TaskRead, shard_reader
-from .writer.data_writers import KinesisBatchWriter, KinesisStreamWriter
-from .writer.write_options import WriteOptions
+
+if TYPE_CHECKING:
+    from .source.batch_planner import BatchPlanner
+    from .source.read_task import TaskPlan
+    from .writer.data_writers import KinesisBatchWriter, KinesisStreamWriter
 
 
 class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed here
@@ -38,6 +38,8 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
 
     def schema(self) -> str:
         """The columns of a read. Raises: ConfigurationError when the stream is loaded (C2)."""
+        from .arrow_rows import SPARK_SCHEMA
+
         self.reading_options()
         return SPARK_SCHEMA
 
@@ -49,22 +51,34 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """The reader for the query's mode."""
         options = self.reading_options()
-        return ContinuousStreamReader(options) if options.is_continuous else KinesisStreamReader(options)
+        if options.is_continuous:
+            from .continuous.stream_reader import ContinuousStreamReader
+
+            return ContinuousStreamReader(options)
+        return KinesisStreamReader(options)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> KinesisStreamWriter:  # noqa: N802 - Spark's name
         """The writer of a query. Raises: ConfigurationError, StreamNotFoundError when the first batch is planned."""
+        from .writer.data_writers import KinesisStreamWriter
+        from .writer.write_options import WriteOptions
+
         writer = KinesisStreamWriter(WriteOptions.parse(self.options), schema)
         writer.check()
         return writer
 
     def writer(self, schema: Any, overwrite: bool) -> KinesisBatchWriter:
         """The writer of a batch job. Raises: as `streamWriter`; ConfigurationError for the mode "overwrite"."""
+        from .writer.data_writers import KinesisBatchWriter
+        from .writer.write_options import WriteOptions
+
         writer = KinesisBatchWriter(WriteOptions.parse(self.options), schema, overwrite)
         writer.check()
         return writer
 
     def reading_options(self) -> SparkOptions:
         """The options of a job that reads, checked. Raises: ConfigurationError."""
+        from .service.kinesis_service import check_job
+
         options = SparkOptions.parse(self.options)
         check_job(options)
         return options
@@ -113,6 +127,8 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """Figures of the last plan. Spark shows them as `latestOffset` in the query's progress; a source has no other place for them."""
+        from .source.batch_progress import progress_figures
+
         planned = self._planning().last
         return None if planned is None else progress_figures(planned)
 
@@ -127,12 +143,17 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
 
     def read(self, partition: KinesisPartition) -> Iterator[Any]:
         """The rows of one task, as Arrow batches."""
+        from .source.read_task import TaskRead, shard_reader
+
         plan = partition.plan
         store = read_claim_store_of(self._options.metadata_location, self._options.properties)
         return TaskRead(plan, store, shard_reader(self._options, plan.consumer_arns)).rows()
 
     def _planning(self) -> BatchPlanner:
         if self._planner is None:
+            from .service.kinesis_service import KinesisService
+            from .source.batch_planner import BatchPlanner
+
             log_to_stderr()
             store = read_claim_store_of(self._options.metadata_location, self._options.properties)
             store.write_marker("location-check", "driver")  # fails here when the location cannot hold claims

@@ -6,11 +6,11 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar
 
+from .. import kinesis
 from ..aggregation.record_distribution import RecordDistributionChecks
 from ..base import RecordPublisherFactory
 from ..clock import Clock, SystemClock
 from ..errors import ImpossibleStateError
-from ..kinesis import KinesisClient
 from ..positions import StartingPosition
 from ..properties.properties import Properties
 from ..properties.table import ENDPOINT
@@ -52,7 +52,7 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
         self._distribution_checks = RecordDistributionChecks(self._config.retries.describe_stream, self._clock)
         self._ref_counts = ref_counts
         self._draw = draw
-        self._own_client: KinesisClient | None = None
+        self._own_client: kinesis.KinesisClient | None = None
         self._registrar: ConsumerRegistrar | None = None
         self._is_closed = False
         self.prepare(tuple(streams))
@@ -105,13 +105,13 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
             if used is not None:
                 await used.close()
 
-    def shared_client(self, streams: Sequence[str]) -> KinesisClient | None:
+    def shared_client(self, streams: Sequence[str]) -> kinesis.KinesisClient | None:
         """The job's client, also used to list its streams (names or ARNs). None when ports were given. `close` closes it."""
         return None if self._ports is not None else self._client(streams)
 
-    def _client(self, streams: Sequence[str]) -> KinesisClient:
+    def _client(self, streams: Sequence[str]) -> kinesis.KinesisClient:
         if self._own_client is None:
-            self._own_client = KinesisClient(self._properties, self._streams or streams)
+            self._own_client = kinesis.KinesisClient(self._properties, self._streams or streams)
         return self._own_client
 
     def _shared_registrar(self, ports: FanOutService) -> ConsumerRegistrar:

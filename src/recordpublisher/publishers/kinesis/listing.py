@@ -6,10 +6,10 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from ..errors import FatalKinesisError, TransientError
-from ..shards import HashRange, Shard, is_listing_older_than
+from ..shards import HashRange, Shard
 from .codec.identifiers import check_shard_ids
 from .error_mapping import reject_malformed
-from .ports import ListingPort, Transport
+from .ports import Transport
 
 
 async def list_all_shards(transport: Transport, stream: dict[str, str], after: str | None) -> list[dict[str, Any]]:
@@ -37,14 +37,6 @@ async def list_all_shards(transport: Transport, stream: dict[str, str], after: s
 async def _first_page(transport: Transport, stream: dict[str, str], after: str | None) -> dict[str, Any]:
     start = {"ExclusiveStartShardId": after} if after else {}
     return await transport.call("ListShards", **stream, **start)
-
-
-async def is_shard_listed(listing: ListingPort, shard: Shard) -> bool:
-    """Whether the stream still lists a shard. Raises: TransientError when the listing is older than the shard; what the port raises."""
-    listed = await listing.list_shards(shard.stream_arn or shard.stream)
-    if is_listing_older_than(shard, listed):
-        raise TransientError("ListShards", "NotListedYet", f"{shard.key} is not found and not listed yet")
-    return any(one.shard_id == shard.shard_id for one in listed)
 
 
 async def list_all_streams(transport: Transport) -> list[str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 
+from .. import kinesis
 from ..aggregation.deaggregation import Deaggregator
 from ..aggregation.record_distribution import RecordDistributionChecks
 from ..base import RecordPublisherFactory
 from ..clock import Clock, SystemClock
-from ..kinesis import KinesisClient
 from ..positions import PositionType, StartingPosition
 from ..properties.properties import Properties
 from ..properties.table import DESCRIBE_STREAM_RETRIES
@@ -39,7 +39,7 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
         self._clock = clock or SystemClock()
         self._distribution_checks = RecordDistributionChecks(DESCRIBE_STREAM_RETRIES.policy(properties), self._clock)
         self._service = service
-        self._own_client: KinesisClient | None = None
+        self._own_client: kinesis.KinesisClient | None = None
         self._carried_states: dict[str, CarriedReaderState] = {}
 
     def prepare(self, streams: Sequence[str]) -> None:
@@ -48,7 +48,7 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
         Raises: ConfigurationError for endpoint, region and credentials (C2).
         """
         if self._service is None:
-            self._own_client = KinesisClient(self._properties, streams)
+            self._own_client = kinesis.KinesisClient(self._properties, streams)
 
     async def create(
         self, shard: Shard, starting_position: StartingPosition, metrics: ShardMetrics
@@ -69,13 +69,13 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
         if client is not None:
             await client.close()
 
-    def shared_client(self, streams: Sequence[str]) -> KinesisClient | None:
+    def shared_client(self, streams: Sequence[str]) -> kinesis.KinesisClient | None:
         """The job's client, also used to list its streams (names or ARNs). None when a service was given. `close` closes it."""
         return None if self._service is not None else self._client(streams)
 
-    def _client(self, streams: Sequence[str]) -> KinesisClient:
+    def _client(self, streams: Sequence[str]) -> kinesis.KinesisClient:
         if self._own_client is None:
-            self._own_client = KinesisClient(self._properties, streams)
+            self._own_client = kinesis.KinesisClient(self._properties, streams)
         return self._own_client
 
     async def _pin_latest(self, service: PollingService, stream: str, position: StartingPosition) -> StartingPosition:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from recordpublisher.publishers import kinesis
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.fanout.config import FanOutConfig
 from recordpublisher.publishers.fanout.registration.eager_registration import register_eagerly
 from recordpublisher.publishers.fanout.registration.registration_calls import RegistrationCalls
-from recordpublisher.publishers.kinesis import KinesisClient, run_sync
+from recordpublisher.publishers.kinesis import run_sync
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import CONSUMER_ARN, REGISTRATION
 
@@ -36,7 +37,7 @@ def deregister_consumers(streams: str | Sequence[str], properties: Mapping[str, 
 
 async def _deregister(streams: list[str], properties: Properties) -> None:
     config = FanOutConfig.of(properties.merged({REGISTRATION.key: "LAZY"}))
-    async with KinesisClient(properties, streams) as client:
+    async with kinesis.KinesisClient(properties, streams) as client:
         registration = RegistrationCalls(client, config, SystemClock())
         for stream in streams:
             await registration.deregister(await registration.stream_arn(stream), config.consumer_name or "")

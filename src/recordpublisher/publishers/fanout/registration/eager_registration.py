@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from recordpublisher.publishers import kinesis
 from recordpublisher.publishers.clock import Clock, SystemClock
-from recordpublisher.publishers.kinesis import KinesisClient, run_sync
+from recordpublisher.publishers.kinesis import run_sync
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import CONSUMER_ARN
 from recordpublisher.publishers.stream_arns import is_arn, stream_name
@@ -35,7 +36,7 @@ def register_eagerly(
 async def _registered(
     properties: Properties, config: FanOutConfig, streams: tuple[str, ...], given: FanOutService | None, clock: Clock
 ) -> dict[str, str]:
-    ports = given or KinesisClient(properties, streams)
+    ports = given or kinesis.KinesisClient(properties, streams)
     try:
         # with reference counts of its own: this call uses the consumer no longer than it lasts
         registrar = ConsumerRegistrar(ports, config, clock, ref_counts=ConsumerRefCounts())
