@@ -33,6 +33,11 @@ def put_server(shards: int = 1) -> AbstractContextManager[str]:
     return _server("http", "servers/put_server.py", shards)
 
 
+def limited_endpoint(percent_refused: float) -> AbstractContextManager[str]:
+    """The URL of the embedded endpoint with the service's quotas and one shard; it refuses this percentage of records at random too."""
+    return _server("http", "servers/limited_endpoint.py", percent_refused)
+
+
 @contextmanager
 def _server(scheme: str, script: str, *arguments: object) -> Iterator[str]:
     command = [sys.executable, str(HERE / script), *map(str, arguments)]

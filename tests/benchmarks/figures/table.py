@@ -19,7 +19,8 @@ UNITS: dict[str, Callable[[float], str]] = {
 class Row:
     """One figure of one path, ours and a peer's in the same run, in `unit` (us: microseconds of CPU per record); smaller is better.
 
-    `at_most` is the goal of ours, `at_least` that of the ratio; None where none is set. Rows of a `section` stand together.
+    `at_most` is the goal of ours, `at_least` that of the ratio; None where none is set. Where larger is better, `at_least_ours` is
+    the goal of ours. Rows of a `section` stand together.
     """
 
     path: str
@@ -30,6 +31,7 @@ class Row:
     peer: str = "boto3"
     section: str = "pipeline"
     unit: str = "us"
+    at_least_ours: float | None = None
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -45,9 +47,11 @@ class Row:
         missed = []
         if self.at_most is not None and self.ours > self.at_most:
             missed.append(f"{self.ours / self.at_most - 1:.0%} over")
+        if self.at_least_ours is not None and self.ours < self.at_least_ours:
+            missed.append(f"{1 - self.ours / self.at_least_ours:.0%} short")
         if self.at_least is not None and self.ratio is not None and self.ratio < self.at_least:
             missed.append(f"ratio {1 - self.ratio / self.at_least:.0%} short")
-        if self.at_most is None and self.at_least is None:
+        if self.at_most is None and self.at_least is None and self.at_least_ours is None:
             return ""
         return f"missed: {', '.join(missed)}" if missed else "met"
 
@@ -56,6 +60,7 @@ def cells(row: Row) -> list[str]:
     """Path, ours, goal, peer, theirs, ratio, its goal, verdict: as text, empty where unknown."""
     shown = UNITS[row.unit]
     goal = "" if row.at_most is None else shown(row.at_most)
+    goal = goal if row.at_least_ours is None else f">= {shown(row.at_least_ours)}"
     ratio_goal = "" if row.at_least is None else f"{row.at_least:g}x"
     theirs = ["", "", ""] if row.theirs is None else [row.peer, shown(row.theirs), f"{row.ratio:.1f}x"]
     return [row.path, shown(row.ours), goal, *theirs, ratio_goal, row.verdict]

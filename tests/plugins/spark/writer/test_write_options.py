@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 
-from recordpublisher.plugins.sinks.kinesis.rate_control import MAX_WINDOW
+from recordpublisher.plugins.sinks.kinesis.congestion_window import MAX_WINDOW
 from recordpublisher.plugins.spark.writer.write_options import INITIAL_WINDOW, QUEUE_BYTES_PER_STREAM, WriteOptions
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import UnknownPropertyWarning

@@ -10,7 +10,7 @@ from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.retry import RetryPolicy
 
-from .rate_control import MAX_WINDOW
+from .congestion_window import MAX_WINDOW
 from .statistics import SinkStatistics
 
 QueueLimit = int | Callable[[SinkStatistics], int]

@@ -88,14 +88,13 @@ class CompletionHandler:
         queue.mark_completed(len(batch.records), batch.pause_seconds, now)
         if outcome.acknowledged:
             queue.consecutive_failures = 0
-        if not outcome.to_retry and not outcome.given_up:
-            queue.window.grow()
-            return
-        backoff = self._retries.delay_seconds(queue.consecutive_failures)
-        queue.next_send_at = max(queue.next_send_at, now + backoff)
-        queue.consecutive_failures += 1
-        if outcome.throttles:
-            queue.window.shrink()
+        queue.adapt_window(len(batch.records), outcome.throttles, now)
+        failed = len(outcome.to_retry) + len(outcome.given_up)
+        # A shard that takes some records and throttles others is slowed down by its window alone.
+        if failed > outcome.throttles or (failed and not outcome.acknowledged):
+            backoff = self._retries.delay_seconds(queue.consecutive_failures)
+            queue.next_send_at = max(queue.next_send_at, now + backoff)
+            queue.consecutive_failures += 1
 
     def _put_back(self, queue: ShardQueue, failed: list[PendingRecord]) -> None:
         if not failed:

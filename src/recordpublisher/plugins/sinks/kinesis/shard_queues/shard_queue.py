@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 
 from recordpublisher.publishers.shards import HashRange, Shard
 
+from ..congestion_window import CongestionWindow
 from ..pending_record import PendingRecord
-from ..rate_control import MAX_CREDIT_SECONDS, CongestionWindow, ShardRateLimit
+from ..rate_control import BURST_SECONDS, MAX_CREDIT_SECONDS, ShardRateLimit
 from .kpl_aggregator import KplAggregator
 
 ALREADY_DUE = float("-inf")
@@ -32,6 +33,8 @@ class ShardQueue:
         """Nothing is sent before this time (the clock's seconds), because of the rate limit or a backoff."""
         self._in_flight_seconds = 0.0
         """Sum of the pauses of the calls in flight: the time the shard needs for them at its rate limit."""
+        self._burst_seconds = BURST_SECONDS
+        """One call sends as much as is allowed in this time."""
         self.waiting_since = 0.0
         """When the oldest queued record began to linger."""
         self.consecutive_failures = 0
@@ -40,7 +43,15 @@ class ShardQueue:
     @property
     def send_allowance(self) -> int:
         """Kinesis records that the window and the records in flight allow to be sent now."""
-        return self.window.size - self.in_flight if self._in_flight_seconds <= MAX_CREDIT_SECONDS else 0
+        return int(self.window.size) - self.in_flight if self._in_flight_seconds <= MAX_CREDIT_SECONDS else 0
+
+    @property
+    def burst_records(self) -> int:
+        """Kinesis records that one call may carry: a quarter second's worth, or less while the shard refuses records."""
+        if self._burst_seconds == BURST_SECONDS:
+            return self.rate_limit.burst_records
+        allowed = min(self.rate_limit.burst_records, self.window.size)
+        return max(1, int(allowed * self._burst_seconds / BURST_SECONDS))
 
     def add(self, record: PendingRecord, now: float) -> None:
         """Queue a record."""
@@ -70,14 +81,14 @@ class ShardQueue:
     @property
     def sendable_estimate(self) -> int:
         """About how many Kinesis records could be sent now."""
-        return min(len(self.records), self.send_allowance, self.rate_limit.burst_records)
+        return min(len(self.records), self.send_allowance, self.burst_records)
 
     def take(self, max_records: int, max_bytes: int, *, is_due: bool) -> RecordsAndBytes:
         """Remove and return Kinesis records up to the limits; a record larger than `max_bytes` alone.
 
         `is_due`: the linger has passed, so aggregates that are not full go too.
         """
-        max_records = min(max_records, self.send_allowance, self.rate_limit.burst_records)
+        max_records = min(max_records, self.send_allowance, self.burst_records)
         max_bytes = min(max_bytes, self.rate_limit.burst_bytes)
         taken: list[PendingRecord] = []
         size = 0
@@ -107,6 +118,11 @@ class ShardQueue:
         self._limit_credit(now)
         self.in_flight -= records
         self._in_flight_seconds = self._in_flight_seconds - pause if self.in_flight else 0.0  # drops rounding errors
+
+    def adapt_window(self, sent: int, refused: int, now: float) -> None:
+        """Adapt the window, and the size of calls, to the results of a call: records sent, and those of them that were throttled."""
+        self.window.add_results(sent, refused, now)
+        self._burst_seconds = self.window.burst_seconds(now)
 
     def _limit_credit(self, now: float) -> None:
         """Let unused time count at most as MAX_CREDIT_SECONDS, and less while calls are in flight.
@@ -143,7 +159,7 @@ class AggregatingShardQueue(ShardQueue):
 
     def take(self, max_records: int, max_bytes: int, *, is_due: bool) -> RecordsAndBytes:
         """Remove user records and return them as Kinesis records up to the limits; partly filled ones only if `is_due`."""
-        max_records = min(max_records, self.send_allowance, self.rate_limit.burst_records)
+        max_records = min(max_records, self.send_allowance, self.burst_records)
         max_bytes = min(max_bytes, self.rate_limit.burst_bytes)
         taken: list[PendingRecord] = []
         size = 0

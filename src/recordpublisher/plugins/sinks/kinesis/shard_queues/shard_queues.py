@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from recordpublisher.publishers.shards import Shard
 
+from ..congestion_window import MAX_WINDOW
 from ..pending_record import PendingRecord
-from ..rate_control import MAX_WINDOW, ShardRateLimit
+from ..rate_control import ShardRateLimit
 from .kpl_aggregator import KplAggregator, split_aggregate
 from .shard_map import ANY_SHARD, ShardMap
 from .shard_queue import AggregatingShardQueue, ShardQueue
