@@ -76,6 +76,8 @@ async def hostile_server(behave):
         yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}", rest
     finally:
         server.close()
+        for _ in range(5):  # turns of the loop that a connection needs from its acceptance to `serve`
+            await asyncio.sleep(0)
         for writer in writers:
             writer.transport.abort()
 

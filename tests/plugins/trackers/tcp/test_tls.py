@@ -1,7 +1,7 @@
 """The tracker over TLS: who is believed, and what a person reads of who is not."""
 
-import asyncio
 import logging
+import socket
 import ssl
 
 import pytest
@@ -166,15 +166,10 @@ async def test_a_certificate_of_the_ca_does_not_replace_the_token(authority, cap
 async def test_a_tracker_that_never_answers_the_tls_handshake_is_left(authority, caplog, monkeypatch):
     monkeypatch.setattr(client_module, "CONNECT_TIMEOUT_SECONDS", 0.2)
     caplog.set_level(logging.WARNING)
-    writers = []
-    server = await asyncio.start_server(lambda reader, writer: writers.append(writer), "127.0.0.1", 0)
-    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    async with running_job(address, 1, **{CA: authority.file}) as job:
-        await job.start(0)
-        await wait_until(lambda: "it did not answer in time" in caplog.text)
-    for writer in writers:
-        writer.transport.abort()
-    server.close()
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # connections wait there to be accepted
+        async with running_job(f"127.0.0.1:{silent.getsockname()[1]}", 1, **{CA: authority.file}) as job:
+            await job.start(0)
+            await wait_until(lambda: "it did not answer in time" in caplog.text)
 
 
 def test_a_context_of_the_other_side_is_an_error():
