@@ -33,7 +33,7 @@ async def main(url, what, records):
         ]()
         async with rp.DataFetcher(["replay"], properties, sink=sink) as fetcher:
             before = time.process_time()
-            result = await fetcher.run()
+            result = await fetcher.run_bounded(stop_at_tip=True)
             spent = time.process_time() - before
     assert result.records == int(records), result
     print(spent / result.records * 1e6)

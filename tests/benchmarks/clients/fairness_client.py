@@ -38,7 +38,7 @@ async def main(url, publisher, lookahead, micros):
     sink = BusySink(float(micros))
     async with rp.DataFetcher(["replay"], properties_of(url, publisher, lookahead), sink=sink) as fetcher:
         began = time.monotonic()
-        await fetcher.run()
+        await fetcher.run_bounded(stop_at_tip=True)
     print(json.dumps({"small": (sink.last_small - began) * 1000, "ahead": sink.ahead / sink.full}))
 
 

@@ -60,7 +60,7 @@ async def main(url, publisher, lookahead, records, body, subtask=0, parallelism=
     async with rp.DataFetcher(["replay"], properties, sink=sink, **share) as sink.fetcher:
         opened = time.process_time()
         shards = len(sink.shards())
-        result = await sink.fetcher.run()
+        result = await sink.fetcher.run_bounded(stop_at_tip=True)
         counted = result.records - sink.read_before
         said = {
             "opened": opened - imported,

@@ -48,7 +48,7 @@ async def main(url, publisher, lookahead, records):
     properties = properties_of(url, publisher, lookahead)
     async with rp.DataFetcher(["replay"], properties, sink=NoSink()) as fetcher:
         before = time.process_time()
-        result = await fetcher.run()
+        result = await fetcher.run_bounded(stop_at_tip=True)
         spent = time.process_time() - before
     assert result.records == int(records), result
     print(spent / result.records * 1e6)
