@@ -8,9 +8,10 @@ STAMP := .venv/.installed
 FOREIGN := tests/local/foreign
 BELOW := tests/publishers tests/consumer tests/fetcher tests/conformance
 CORE := tests/publishers tests/consumer tests/fetcher tests/local tests/testing
+CONNECTIONS := tests/publishers tests/local tests/plugins/trackers tests/plugins/stores
 LONG := kills or sinks or time or simulation or faults or hostile or benchmark
 
-.PHONY: demo minimums test slow test-below test-above test-beside lint types imports check kills sinks sinks-soak time outage-pictures simulation nightly faults hostile soak soak-spark mutation peers bench bench-spark report flames coverage docs pins clean servers
+.PHONY: demo leaks minimums test slow test-below test-above test-beside lint types imports check kills sinks sinks-soak time outage-pictures simulation nightly faults hostile soak soak-spark mutation peers bench bench-spark report flames coverage docs pins clean servers
 
 demo: $(STAMP)  ## a year of flights through Kinesis and Spark, live: PUBLISHER=EFO (default) or POLLING
 	$(BIN)/recordpublisher demo --publisher $(PUBLISHER)
@@ -33,7 +34,10 @@ slow: $(STAMP)  ## tests that take more than ten seconds each: tutorials, wheels
 sinks: $(STAMP)  ## jobs write to PostgreSQL and to files while processes are killed and connections broken (three minutes)
 	RECORDPUBLISHER_ROUNDS=1000 RECORDPUBLISHER_SECONDS=110 $(BIN)/pytest -m sinks -s
 
-sinks-soak: $(STAMP)  ## the same, 60 rounds (ten minutes)
+sinks-leaks: $(STAMP)  ## tests of connections, each of which fails if it leaves one open (about eight minutes)
+	RECORDPUBLISHER_LEAKS=1 $(BIN)/pytest -p no:cacheprovider -m "not (slow or $(LONG) or spark or servers)" $(CONNECTIONS)
+
+soak: $(STAMP)  ## the same, 60 rounds (ten minutes)
 	RECORDPUBLISHER_ROUNDS=60 $(BIN)/pytest -m sinks -s
 
 simulation: $(STAMP)  ## random schedules on virtual time: SCHEDULES=2000 of them, from number FIRST; SEED=123 runs one again

@@ -1,6 +1,7 @@
 """For all tests: a slow example is the machine's fault, not the code's; tests of Spark need pyspark and Java 17."""
 
 import functools
+import gc
 import importlib
 import os
 import re
@@ -17,6 +18,8 @@ settings.load_profile("patient")
 JAVA = 17
 NO_JAVA = f"Java {JAVA} or newer is missing: tests of Spark are skipped"
 NO_PYSPARK = "pyspark is missing: tests of Spark are skipped (pip install 'recordpublisher[spark]')"
+CHECKS_LEAKS = os.environ.get("RECORDPUBLISHER_LEAKS") == "1"
+"""`make leaks`. Elsewhere a socket that is left open is no error: it would be found by chance, in another test than the one that left it."""
 
 
 @functools.cache
@@ -38,6 +41,20 @@ def has_java() -> bool:
     said = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
     version = re.search(r'version "(?:1\.)?(\d+)', said)
     return version is not None and int(version[1]) >= JAVA
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Only `make leaks` reports what is left open."""
+    if not CHECKS_LEAKS:
+        config.addinivalue_line("filterwarnings", "ignore:unclosed:ResourceWarning")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, None, None]:
+    """For `make leaks`, collect what the test has left: then it is the one that fails."""
+    yield
+    if CHECKS_LEAKS:
+        gc.collect()
 
 
 @pytest.hookimpl(wrapper=True)
