@@ -19,7 +19,7 @@ JAVA = 17
 NO_JAVA = f"Java {JAVA} or newer is missing: tests of Spark are skipped"
 NO_PYSPARK = "pyspark is missing: tests of Spark are skipped (pip install 'recordpublisher[spark]')"
 CHECKS_LEAKS = os.environ.get("RECORDPUBLISHER_LEAKS") == "1"
-"""`make leaks`. Elsewhere a socket that is left open is no error: it would be found by chance, in another test than the one that left it."""
+"""`make leaks`. Elsewhere a socket left open is no error: it would be found by chance, and not in the test that left it."""
 
 
 @functools.cache
