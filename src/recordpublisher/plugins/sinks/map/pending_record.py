@@ -12,8 +12,8 @@ from recordpublisher.publishers.records import Record, RecordBatch
 if TYPE_CHECKING:
     from .handled_positions import ShardProgress
 
-RECORD_OBJECT_BYTES = 250
-"""Memory of a `Record` and its `PendingRecord`, beside what the batch holds."""
+RECORD_OBJECT_BYTES = 330
+"""Memory of a `Record`, its `PendingRecord` and its `KeyQueue`, beside what the batch holds; measured with a key for each record."""
 
 
 class PendingBatch:
