@@ -1,7 +1,9 @@
 """MapSink: a function for each record, with retries, time-outs and a bounded number at once."""
 
 import asyncio
+import gc
 import threading
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -194,6 +196,21 @@ def test_closing_cancels_what_runs():
 
     ended, outstanding, now = run_virtual(job())
     assert (sorted(ended), outstanding, now) == ([b"0", b"1"], 2, 0.0)
+
+
+def test_closing_frees_what_was_not_handled():
+    async def job():
+        sink = rp.MapSink(Running())
+        made = keyed("a", "a", "b")
+        left = weakref.ref(made)
+        await written(sink, made)
+        del made
+        await sink.close()
+        return left
+
+    left = run_virtual(job())
+    gc.collect()
+    assert left() is None
 
 
 def test_writing_waits_while_too_many_bytes_are_not_handled():

@@ -79,6 +79,14 @@ class ReadyRecords:
             if not child.unfinished_parents and child.waiting:
                 self.queue.append(child.waiting.popleft())
 
+    def clear(self) -> None:
+        """Forget every record. They refer to each other, and the garbage collector does not look at them."""
+        self.queue.clear()
+        for queues in self._queues.values():
+            for key_queue in queues.values():
+                key_queue.waiting = key_queue.children = None
+            queues.clear()
+
     def take_again(self, items: Sequence[PendingRecord]) -> None:
         """These were taken of one key, or are one record without a key, and must be handled again before the key's other records."""
         first, others = items[0], items[1:]

@@ -131,6 +131,7 @@ class MapSink(Sink):
         self._deadlines.close()
         self._wait.reset()
         self._handler.close()
+        self._ready.clear()
 
     def metrics(self) -> dict[str, Any]:
         """Counts of records: `outstanding` (written and not handled), `handled`, `retries`, `timeouts`, `expired`, `skipped`,
