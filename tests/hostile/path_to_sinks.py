@@ -8,6 +8,7 @@ import json
 import random
 import re
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -23,12 +24,14 @@ from recordpublisher.publishers.aggregation.deaggregation import Deaggregator
 from recordpublisher.publishers.kinesis.codec.read_response import decode_read, to_read_response
 from recordpublisher.publishers.positions import StartingPosition
 
-from .payloads import hostile_record
+from .payloads import HostileRecord, hostile_record
 from fakes.writable_stream import FakeKinesis
 
 RECORDS_PER_READ = 200
 HASH_KEY = re.compile(r"0|[1-9]\d{0,38}")
 POLICIES = ("SKIP", "DEAD_LETTER")
+Drawn = dict[str, HostileRecord]
+"""The records of one response by sequence number."""
 
 
 class HostileFactory(rp.RecordPublisherFactory):
@@ -57,28 +60,40 @@ class HostilePublisher(rp.RecordPublisher):
         self._deaggregator = Deaggregator(shard, metrics)
 
     async def run(self, consumer):
-        for body in _bodies(f"{HostileFactory.seed}/{self._shard.shard_id}", HostileFactory.count):
-            response = to_read_response(decode_read(body), self._shard)
+        for drawn in _responses(f"{HostileFactory.seed}/{self._shard.shard_id}", HostileFactory.count):
+            response = to_read_response(decode_read(_body(drawn)), self._shard)
             position = rp.SequenceNumber(response.records[-1].sequence_number)
+            user_records: Counter[str] = Counter()
             async for batch in self._deaggregator.batches(response, position, StartingPosition.trim_horizon()):
-                HostileFactory.read += len(batch)
+                user_records.update(batch.sequence_numbers)
                 assert await consumer(batch) == batch.read_position
+            self._check(drawn, user_records)
+            HostileFactory.read += user_records.total()
             await asyncio.sleep(0)
         return rp.RunResult.COMPLETE
 
+    def _check(self, drawn: Drawn, user_records: Counter[str]) -> None:
+        """No record is lost before the job reads it; the shard that takes half of the hash keys drops foreign sub-records."""
+        if self._shard.hash_range == rp.HashRange():
+            for number, record in drawn.items():
+                assert record.user_records in (None, user_records[number]), record.data[:200]
 
-def _bodies(seed: str, count: int) -> Iterator[bytes]:
+
+def _responses(seed: str, count: int) -> Iterator[Drawn]:
     draw = random.Random(seed)
     for first in range(0, count, RECORDS_PER_READ):
-        entries = []
-        for number in range(first, min(first + RECORDS_PER_READ, count)):
-            record = hostile_record(draw)
-            entry = {"Data": base64.b64encode(record.data).decode(), "SequenceNumber": str(number)}
-            entry["ApproximateArrivalTimestamp"] = 1_700_000_000.25
-            if record.partition_key is not None:
-                entry["PartitionKey"] = record.partition_key
-            entries.append(entry)
-        yield json.dumps({"Records": entries, "MillisBehindLatest": 0, "NextShardIterator": "next"}).encode()
+        yield {str(number): hostile_record(draw) for number in range(first, min(first + RECORDS_PER_READ, count))}
+
+
+def _body(drawn: Drawn) -> bytes:
+    entries = []
+    for number, record in drawn.items():
+        entry = {"Data": base64.b64encode(record.data).decode(), "SequenceNumber": number}
+        entry["ApproximateArrivalTimestamp"] = 1_700_000_000.25
+        if record.partition_key is not None:
+            entry["PartitionKey"] = record.partition_key
+        entries.append(entry)
+    return json.dumps({"Records": entries, "MillisBehindLatest": 0, "NextShardIterator": "next"}).encode()
 
 
 class HostileStreams:

@@ -26,6 +26,12 @@ HASH_KEYS = [
     "0", "1", "007", "340282366920938463463374607431768211455", "340282366920938463463374607431768211456", "1" * 4301,
     "0" * 4301, "9" * 40, "-1", "+1", "1.0", "1e3", "1_0", " 1", "", "٣", "²", "x", "\x00",
 ]  # fmt: skip
+LENGTHS = [500, 3_000, 10_000]
+EMPTY_PART, EMPTY_PART_WITH_HASH_KEY, NO_PART = (
+    b"\x1a\x04\x08\x00\x1a\x00",
+    b"\x1a\x06\x08\x00\x10\x00\x1a\x00",
+    b"\x1a\x00",
+)
 KEYS = ["k", "", "ключ", "k" * 256, "k" * 257, "\x00", "\u2028", "'; --", "a/../b", "\U0001d55c" * 200]
 
 
@@ -42,8 +48,10 @@ def hostile_record(draw: random.Random) -> HostileRecord:
     """Draw one."""
     key = draw.choice([None, *KEYS])
     kind = draw.random()
+    if kind < 0.0003:
+        return _empty_sub_records(draw, key)
     if kind < 0.7:
-        return HostileRecord(_payload(draw), key, None if kind < 0.05 else 1)
+        return HostileRecord(_payload(draw), key, 1)
     if kind < 0.9:
         parts = [_part(draw) for _ in range(draw.choice([0, 1, 2, 3, 10]))]
         return HostileRecord(aggregate(*parts), key, len(parts))
@@ -76,6 +84,12 @@ def _nested(draw: random.Random) -> bytes:
 def _part(draw: random.Random) -> tuple[str, bytes] | tuple[str, bytes, str]:
     part = (draw.choice(KEYS), _payload(draw))
     return part if draw.random() < 0.5 else (*part, draw.choice(HASH_KEYS))
+
+
+def _empty_sub_records(draw: random.Random, key: str | None) -> HostileRecord:
+    """An aggregate of very many sub-records without data. Without partition keys it is no aggregate (S4)."""
+    part, count = draw.choice([EMPTY_PART, EMPTY_PART_WITH_HASH_KEY, NO_PART]), draw.choice(LENGTHS)
+    return HostileRecord(sealed(b"\x0a\x01a\x12\x017" + part * count), key, 1 if part is NO_PART else count)
 
 
 def _broken_aggregate(draw: random.Random) -> bytes:

@@ -65,6 +65,7 @@ BAD_UTF8 = b"\x0a\x02\xff\xfe\x1a\x05\x08\x00\x1a\x01x"
 NO_SUCH_KEY = b"\x0a\x01a\x1a\x05\x08\x07\x1a\x01x"
 NO_SUCH_HASH_KEY = b"\x0a\x01a\x12\x011\x1a\x07\x08\x00\x10\x09\x1a\x01x"
 NO_DATA = b"\x0a\x01a\x1a\x02\x08\x00"
+NOTHING = b"\x0a\x01a" + b"\x1a\x00" * 3
 
 
 @pytest.mark.parametrize(
@@ -79,8 +80,20 @@ NO_DATA = b"\x0a\x01a\x1a\x02\x08\x00"
         sealed(NO_SUCH_KEY),
         sealed(NO_SUCH_HASH_KEY),
         sealed(NO_DATA),
+        sealed(NOTHING),
     ],
-    ids=["magic", "short", "digest", "magic-later", "message", "utf8", "key-index", "hash-key-index", "no-data"],
+    ids=[
+        "magic",
+        "short",
+        "digest",
+        "magic-later",
+        "message",
+        "utf8",
+        "key-index",
+        "hash-key-index",
+        "no-data",
+        "nothing",
+    ],
 )
 async def test_s4_a_malformed_aggregate_is_a_plain_record(data):
     assert await deaggregated(raw(data)) == [raw(data)]

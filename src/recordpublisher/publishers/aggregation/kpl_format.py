@@ -147,6 +147,8 @@ def _columns(message: bytes) -> _Parsed | None:
     parts = whole.records
     data, keys, hash_keys = parts.data, parts.partition_key_index, parts.explicit_hash_key_index
     length = len(data)
+    if not length and whole.HasField("records"):
+        raise DecodeError("no sub-record has data")
     if len(keys) != length or (hash_keys and len(hash_keys) != length):
         return None
     explicit = hash_keys if hash_keys and whole.explicit_hash_key_table else None
