@@ -18,7 +18,7 @@ from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import Registry
-from recordpublisher.plugins.runtime.data_fetcher import batch_decorator_factory
+from recordpublisher.plugins.runtime.batch_decoration import batch_decorator_factory
 from recordpublisher.plugins.runtime.stream_lister import StreamLister
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory

@@ -26,7 +26,7 @@ from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
 from ..host.manager import load_registry
-from .data_fetcher import batch_decorator_factory
+from .batch_decoration import batch_decorator_factory
 from .stream_lister import StreamLister
 
 NEVER = -1

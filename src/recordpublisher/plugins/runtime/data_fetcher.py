@@ -10,11 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from recordpublisher.consumer.bad_records import OnPoison
-from recordpublisher.consumer.deserialization import CallableDeserializer
-from recordpublisher.consumer.event_time import timestamp_assigner_for
-from recordpublisher.consumer.shard_consumer import BatchDecorator
-from recordpublisher.consumer.watermark_strategies import AssignedWatermarks, WatermarkStrategy
 from recordpublisher.fetcher.alarms import AlarmListener
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
 from recordpublisher.fetcher.checkpoints.state_store import StateStore, SubtaskCheckpoints
@@ -27,19 +22,14 @@ from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.properties import table
-from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record
-from recordpublisher.publishers.shard_metrics import ShardMetrics
-from recordpublisher.publishers.shards import Shard
 
 from ..host.build_from_properties import (
     build_dead_letter_sink,
-    build_deserializer,
     build_shard_assigner,
     build_sink,
     build_state_store,
     build_tracker,
-    watermark_strategy_factory,
 )
 from ..host.manager import load_registry
 from ..host.registry import Registry
@@ -51,10 +41,11 @@ from .arguments import (
     checked_properties,
     checked_snapshots,
 )
+from .batch_decoration import Assigner, batch_decorator_factory
+from .stop_signals import STOP_SIGNALS
 from .stream_lister import StreamLister, stream_names
 
 log = logging.getLogger("recordpublisher.fetcher")
-Assigner = Callable[[Record], int]
 
 
 class DataFetcher:
@@ -64,7 +55,8 @@ class DataFetcher:
     `timestamp_assigner` its event time in epoch ms (default: arrival), `watermark_assigner` the watermark that it carries in epoch ms
     (default: `flink.watermark.strategy`). `sink` and `state_store` default to the properties `flink.sink` and `flink.state.uri`.
     `restore` takes one snapshot or a list of them. `subtask` of `parallelism` reads its part of the shards. `on_alarm` is called with
-    each `Alarm` in the loop's thread and must return soon (A2).
+    each `Alarm` in the loop's thread and must return soon (A2). `handle_signals` stops the run at the first SIGTERM or Ctrl-C while the
+    fetcher is open, with a last checkpoint; a second signal acts as without it. Only in the main thread.
 
     Raises: ConfigurationError for every setting that is invalid, StateError for a snapshot that cannot be read.
     """
@@ -83,6 +75,7 @@ class DataFetcher:
         subtask: int = 0,
         parallelism: int = 1,
         on_alarm: AlarmListener | None = None,
+        handle_signals: bool = False,
         clock: Clock | None = None,
         registry: Registry | None = None,
     ) -> None:
@@ -139,10 +132,13 @@ class DataFetcher:
                 parallelism=parallelism,
             )
         )
+        self._handles_signals = handle_signals
         factory.prepare(list(names.values()))
 
     async def __aenter__(self) -> Self:
         try:
+            if self._handles_signals:
+                STOP_SIGNALS.add(self.stop)
             await self._fetcher.open()
         except BaseException as error:
             await self._close(error)
@@ -200,35 +196,9 @@ class DataFetcher:
             try:
                 await self._fetcher.close()
             finally:
+                STOP_SIGNALS.remove(self.stop)
                 await self._lister.close()
         except Exception as error:
             if ended_by is None:
                 raise
             log.warning("closing the fetcher failed too: %s", error, exc_info=error)
-
-
-def batch_decorator_factory(
-    registry: Registry,
-    properties: Properties,
-    deserializer: Callable[[Record], Any] | None = None,
-    timestamp_assigner: Assigner | None = None,
-    watermark_assigner: Assigner | None = None,
-) -> Callable[[Shard, ShardMetrics], BatchDecorator]:
-    """Makes the `BatchDecorator` of each shard. Functions override properties. Invalid settings raise here, not at the first record."""
-    values = build_deserializer(registry, properties) if deserializer is None else CallableDeserializer(deserializer)
-    times = timestamp_assigner_for(properties, timestamp_assigner)
-    strategy = _watermark_strategy_factory(registry, properties, watermark_assigner)
-    on_poison, limit = OnPoison[properties.value(table.ON_POISON)], properties.value(table.FUTURE_LIMIT)
-
-    def decorator_for(shard: Shard, metrics: ShardMetrics) -> BatchDecorator:
-        return BatchDecorator(values, times, strategy(), metrics, on_poison=on_poison, future_limit_ms=limit)
-
-    return decorator_for
-
-
-def _watermark_strategy_factory(
-    registry: Registry, properties: Properties, assigner: Assigner | None
-) -> Callable[[], WatermarkStrategy]:
-    if assigner is None:
-        return watermark_strategy_factory(registry, properties)
-    return lambda: AssignedWatermarks(properties, assigner)

@@ -13,8 +13,8 @@ from recordpublisher.fetcher.shards.retention_check import Gap, RetentionCheck
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink, build_tracker
 from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.runtime.batch_decoration import batch_decorator_factory
 from recordpublisher.plugins.runtime.bounded_reader import check_bounded
-from recordpublisher.plugins.runtime.data_fetcher import batch_decorator_factory
 from recordpublisher.plugins.runtime.stream_lister import StreamLister, stream_names
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import SystemClock

@@ -1,0 +1,49 @@
+"""How the batches of each shard get values, event times and watermarks, from functions or properties."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from recordpublisher.consumer.bad_records import OnPoison
+from recordpublisher.consumer.deserialization import CallableDeserializer
+from recordpublisher.consumer.event_time import timestamp_assigner_for
+from recordpublisher.consumer.shard_consumer import BatchDecorator
+from recordpublisher.consumer.watermark_strategies import AssignedWatermarks, WatermarkStrategy
+from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.records import Record
+from recordpublisher.publishers.shard_metrics import ShardMetrics
+from recordpublisher.publishers.shards import Shard
+
+from ..host.build_from_properties import build_deserializer, watermark_strategy_factory
+from ..host.registry import Registry
+
+Assigner = Callable[[Record], int]
+
+
+def batch_decorator_factory(
+    registry: Registry,
+    properties: Properties,
+    deserializer: Callable[[Record], Any] | None = None,
+    timestamp_assigner: Assigner | None = None,
+    watermark_assigner: Assigner | None = None,
+) -> Callable[[Shard, ShardMetrics], BatchDecorator]:
+    """Makes the `BatchDecorator` of each shard. Functions override properties. Invalid settings raise here, not at the first record."""
+    values = build_deserializer(registry, properties) if deserializer is None else CallableDeserializer(deserializer)
+    times = timestamp_assigner_for(properties, timestamp_assigner)
+    strategy = _watermark_strategy_factory(registry, properties, watermark_assigner)
+    on_poison, limit = OnPoison[properties.value(table.ON_POISON)], properties.value(table.FUTURE_LIMIT)
+
+    def decorator_for(shard: Shard, metrics: ShardMetrics) -> BatchDecorator:
+        return BatchDecorator(values, times, strategy(), metrics, on_poison=on_poison, future_limit_ms=limit)
+
+    return decorator_for
+
+
+def _watermark_strategy_factory(
+    registry: Registry, properties: Properties, assigner: Assigner | None
+) -> Callable[[], WatermarkStrategy]:
+    if assigner is None:
+        return watermark_strategy_factory(registry, properties)
+    return lambda: AssignedWatermarks(properties, assigner)

@@ -1,0 +1,61 @@
+"""`STOP_SIGNALS`: the first SIGTERM or Ctrl-C stops the fetchers of this process, the next one does what it did without them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from recordpublisher.publishers.errors import ConfigurationError
+
+log = logging.getLogger("recordpublisher.fetcher")
+_NUMBERS = (signal.SIGTERM, signal.SIGINT)
+
+
+class StopSignals:
+    """The `stop` functions to call at the first signal, each in its own event loop. A process needs one of these."""
+
+    def __init__(self) -> None:
+        self._stops: list[tuple[Callable[[], None], asyncio.AbstractEventLoop]] = []
+        self._replaced: dict[signal.Signals, Any] = {}
+
+    def add(self, stop: Callable[[], None]) -> None:
+        """Call `stop` in the running loop at the first signal.
+
+        Raises: ConfigurationError outside the main thread: Python can set a signal handler only there.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            reason = "Python handles signals in the main thread only"
+            raise ConfigurationError("handle_signals", True, "False in another thread", reason=reason)
+        self._stops.append((stop, asyncio.get_running_loop()))
+        for number in _NUMBERS:
+            if number not in self._replaced:
+                self._replaced[number] = signal.signal(number, self._on_signal)
+
+    def remove(self, stop: Callable[[], None]) -> None:
+        """Forget `stop`; without any left the handlers of before are set again."""
+        self._stops = [each for each in self._stops if each[0] != stop]
+        if not self._stops:
+            self._restore()
+
+    def _on_signal(self, number: int, _frame: object) -> None:
+        self._restore()
+        for stop, loop in self._stops:
+            loop.call_soon_threadsafe(_stop, stop, signal.Signals(number).name)
+
+    def _restore(self) -> None:
+        for number, before in self._replaced.items():
+            if signal.getsignal(number) == self._on_signal:
+                signal.signal(number, signal.SIG_DFL if before is None else before)
+        self._replaced = {}
+
+
+def _stop(stop: Callable[[], None], name: str) -> None:
+    log.info("%s: the current write ends, then a last checkpoint is taken; a second signal ends the process", name)
+    stop()
+
+
+STOP_SIGNALS = StopSignals()
