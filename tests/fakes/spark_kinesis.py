@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from recordpublisher.fetcher.checkpoints.restored_listing import list_restored
+from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, EndReason, ShardOutcome
+from recordpublisher.fetcher.shards.missing_shards import MissingShards
 from recordpublisher.fetcher.shards.retention_check import Gap
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.spark.options import SparkOptions
@@ -18,6 +21,7 @@ from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
+from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.memory_store import MemoryStore
 
@@ -78,6 +82,9 @@ class SimulatedKinesis:
     oldest_ms: int | None = None
     watched: Mapping[Shard, ShardState] | None = None
     empty_seconds: dict[str, int] = field(default_factory=dict)
+    unlisted: list[Collection[str]] = field(default_factory=list)
+    """What each of the next listings lacks."""
+    does_not_tell: bool = False
 
     def add(self, shard_id: str, times: list[int], parents: tuple[str, ...] = (), stream: str = "s") -> Shard:
         shard = Shard(stream, shard_id, parents)
@@ -91,9 +98,28 @@ class SimulatedKinesis:
     # the PlanningPort port
 
     def list_shards(self, stream: str) -> list[Shard]:
-        listed = [each.shard for each in self.shards.values() if each.shard.stream == stream]
+        unlisted = self.unlisted.pop(0) if self.unlisted else ()
+        listed = [
+            each.shard
+            for each in self.shards.values()
+            if each.shard.stream == stream and each.shard.key not in unlisted
+        ]
         self.discovered = [shard for shard in self.discovered if shard.stream != stream] + listed
         return listed
+
+    def list_restored(
+        self, streams: Collection[str], restored: RestoredState
+    ) -> tuple[Sequence[Shard], frozenset[str]]:
+        missing = MissingShards(self._shard_exists)
+
+        async def list_all() -> list[Shard]:
+            return [shard for stream in streams for shard in self.list_shards(stream)]
+
+        listed = run_virtual(list_restored(list_all, streams, restored, missing))
+        return listed, frozenset(filter(missing.is_expired, restored.shards))
+
+    async def _shard_exists(self, shard: Shard) -> bool | None:
+        return None if self.does_not_tell else shard.key in self.shards
 
     def oldest_retained_ms(self, stream: str) -> int | None:
         return self.oldest_ms

@@ -8,7 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 from recordpublisher.fetcher import startup
-from recordpublisher.fetcher.checkpoints import restore
+from recordpublisher.fetcher.checkpoints import restore, restored_listing
 from recordpublisher.fetcher.shard_lifecycle import ShardLifecycle
 from recordpublisher.fetcher.shards import shard_entry, shard_table
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
@@ -77,4 +77,4 @@ def found_shards_are_read_from_their_beginning() -> Patches:
 
 
 def an_old_listing_is_requested_again_at_the_start() -> Patches:
-    return [replace_attribute(startup, "MAX_LISTINGS", 1)]
+    return [replace_attribute(restored_listing, "MAX_LISTINGS", 1)]

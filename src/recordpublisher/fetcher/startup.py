@@ -13,14 +13,13 @@ from recordpublisher.publishers.shards import Shard
 from .checkpoints.restore import (
     data_loss_error,
     initial_states,
-    missing_shards,
     old_shards,
-    shards_missing_from_listing,
     shards_no_longer_listed,
     shards_past_retention,
     shards_with_unread_children,
     unlisted_states,
 )
+from .checkpoints.restored_listing import list_restored
 from .checkpoints.snapshot import RestoredState, merge_snapshots, overlay, states_for_other_subtasks
 from .dependencies import FetcherDependencies
 from .shards.missing_shards import MissingShards
@@ -29,8 +28,6 @@ from .shards.shard_state import ShardState
 from .sink import SinkContext, State
 
 log = logging.getLogger("recordpublisher.fetcher")
-MAX_LISTINGS, LISTING_PAUSE_SECONDS = 20, 1.0
-"""How often shards are listed again while a listing is older than the restored state, and the pause between; then it is used anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +72,7 @@ async def open_job(
     in_sink = [] if sink_state is None else [sink_state] if isinstance(sink_state, Mapping) else list(sink_state)
     if in_sink:
         restored = overlay(restored, merge_snapshots(in_sink, order_of))
-    listed = await _list_shards(restored, job, missing)
+    listed = await list_restored(job.discovery.list_all, job.streams, restored, missing, job.is_ours)
     await _check_for_data_loss(listed, restored, job, retention, missing)
     start, pinned_ms = await _pinned_start(restored, job)
     states = initial_states(listed, restored, start)
@@ -94,24 +91,6 @@ async def open_job(
         start.type.value if start.timestamp_ms is None else f"{start.type.value} {start.timestamp_ms}",
     )
     return OpenedJob(listed, states, start, pinned_ms, max(generation, restored.generation + 1), for_others, unlisted)
-
-
-async def _list_shards(
-    restored: RestoredState, dependencies: FetcherDependencies, missing: MissingShards
-) -> Sequence[Shard]:
-    """Every shard. A listing that lacks a shard which has not expired is repeated: the shard would seem lost, or new later."""
-    streams = dependencies.streams
-    for _ in range(MAX_LISTINGS):
-        listed = await dependencies.discovery.list_all()
-        young = set(shards_missing_from_listing(listed, restored, streams))
-        unlisted = missing_shards(listed, filter(dependencies.is_ours, listed), restored, streams)
-        await missing.check(unlisted - young, streams)
-        inconsistent = young | {key for key in unlisted if not missing.is_expired(key)}
-        if not inconsistent:
-            break
-        log.warning("the listing lacks these shards, listing again: %s", ", ".join(sorted(inconsistent)))
-        await asyncio.sleep(LISTING_PAUSE_SECONDS)
-    return listed
 
 
 async def _check_for_data_loss(

@@ -44,7 +44,7 @@ class Client:
         return await self._answer(stream, [Shard("orders", "a")])
 
     async def get_shard_iterator(self, shard, position):
-        return await self._answer(shard.stream, "iterator")
+        return await self._answer(shard.stream_arn or shard.stream, "iterator")
 
     async def server_time_ms(self, stream):
         return await self._answer(stream, 100 * HOUR)
@@ -239,6 +239,15 @@ def test_whether_a_shard_exists_is_asked_at_the_shard(failures, exists):  # S2, 
     made._is_own["orders"] = False
 
     assert run_virtual(made.shard_exists(Shard("orders", "a"))) is exists
+
+
+def test_a_shard_of_a_stream_in_another_account_is_asked_for_by_the_streams_arn():  # by its name, it would not be found
+    client = Client()
+    made = lister(client)
+    made._is_own["orders"] = False
+
+    assert run_virtual(made.shard_exists(Shard("orders", "a"))) is True
+    assert client.asked == [ARN]
 
 
 def test_a_source_of_the_publisher_does_not_tell_whether_a_shard_exists_and_may_end():

@@ -27,7 +27,7 @@ from recordpublisher.publishers.properties.table import ENDPOINT, LIST_SHARDS_RE
 from recordpublisher.publishers.retry import call_with_retries
 from recordpublisher.publishers.shard_probe import OldestRecord, TipDistance, measure_tip_distance, read_oldest_record
 from recordpublisher.publishers.shards import Shard
-from recordpublisher.publishers.stream_arns import stream_name
+from recordpublisher.publishers.stream_arns import is_arn, stream_name
 
 log = logging.getLogger("recordpublisher.discovery")
 T = TypeVar("T")
@@ -99,9 +99,12 @@ class StreamLister:
         """Whether Kinesis still has a shard, by GetShardIterator; None: it cannot be asked, or the source is the publisher's own."""
         if await self._has_own_source(shard.stream):
             return None
-        client = self._kinesis_client()
+        client, name = self._kinesis_client(), self._names[shard.stream]
+        asked = (
+            replace(shard, stream_arn=name) if is_arn(name) else shard
+        )  # without its ARN that of another account is not found
         try:
-            await self._call(lambda: client.get_shard_iterator(shard, StartingPosition.trim_horizon()))
+            await self._call(lambda: client.get_shard_iterator(asked, StartingPosition.trim_horizon()))
         except ResourceNotFoundError:
             return False
         except RecordPublisherError as error:

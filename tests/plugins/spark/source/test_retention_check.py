@@ -76,6 +76,33 @@ def test_a_shard_that_nobody_lists_any_more_makes_way_for_its_children_if_told_s
     assert "going on because flink.state.dataloss=CONTINUE" in caplog.text
 
 
+@pytest.mark.parametrize(("does_not_tell", "listings"), [(False, 1), (False, 5), (True, 2)])
+def test_a_shard_that_a_listing_lacks_is_lost_only_if_the_service_does_not_find_it(
+    kinesis, tmp_path, does_not_tell, listings
+):
+    """Where the service does not tell, three listings in a row decide."""
+    kinesis.does_not_tell = does_not_tell
+    job = query(kinesis, tmp_path)
+    job.run(3)
+    job.restart()
+    kinesis.unlisted = [["s/a"]] * listings
+    kinesis.shards["s/a"].times.append(3)
+    job.run(40)
+    assert sorted(job.delivered()) == sorted(job.expected())
+
+
+@pytest.mark.parametrize("does_not_tell", [False, True])
+def test_a_shard_that_the_service_does_not_find_is_lost(kinesis, tmp_path, does_not_tell):
+    kinesis.does_not_tell = does_not_tell
+    kinesis.add("b", [1])
+    job = query(kinesis, tmp_path)
+    job.run(3)
+    job.restart()
+    del kinesis.shards["s/a"]
+    with pytest.raises(DataLossError, match="past retention and lost: s/a after 2"):
+        job.batch()
+
+
 def test_a_restart_is_not_looked_into_twice(kinesis, tmp_path):
     job = query(kinesis, tmp_path)
     job.run(3)

@@ -6,9 +6,12 @@ import asyncio
 import logging
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
+from recordpublisher.fetcher.checkpoints.restored_listing import list_restored
+from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.fetcher.settings import FetcherSettings
+from recordpublisher.fetcher.shards.missing_shards import MissingShards
 from recordpublisher.fetcher.shards.retention_check import Gap, RetentionCheck
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink, build_tracker
@@ -52,9 +55,19 @@ class KinesisService:
 
     def list_shards(self, stream: str) -> list[Shard]:
         """Every listed shard, with the retries of ListShards. Raises: StreamNotFoundError, KinesisError."""
-        name = stream_name(stream)
-        self._listed[name] = worker_loop().run(self._lister.list_shards(name))
-        return self._listed[name]
+        return worker_loop().run(self._list(stream_name(stream)))
+
+    def list_restored(
+        self, streams: Collection[str], restored: RestoredState
+    ) -> tuple[Sequence[Shard], frozenset[str]]:
+        """The listing of a query that goes on, and the restored shards that have expired: those that the service does not find."""
+        missing = MissingShards(self._lister.shard_exists)
+
+        async def list_all() -> list[Shard]:
+            return [shard for name in streams for shard in await self._list(name)]
+
+        listed = worker_loop().run(list_restored(list_all, streams, restored, missing))
+        return listed, frozenset(filter(missing.is_expired, restored.shards))
 
     def server_time_ms(self, stream: str) -> int:
         """The service's time, epoch ms."""
@@ -126,9 +139,13 @@ class KinesisService:
                 return
             await asyncio.sleep(interval)
 
+    async def _list(self, name: str) -> list[Shard]:
+        self._listed[name] = await self._lister.list_shards(name)
+        return self._listed[name]
+
     async def _list_again(self, name: str) -> None:
         try:
-            self._listed[name] = await self._lister.list_shards(name)
+            await self._list(name)
         except RecordPublisherError as error:
             LOG.warning(
                 "discovery of %s failed; until it works, new shards are found only when their parents end: %s",

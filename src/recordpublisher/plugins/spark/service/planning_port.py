@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
+from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.fetcher.shards.retention_check import Gap
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.positions import StartingPosition
@@ -20,6 +21,12 @@ class PlanningPort(Protocol):
 
     def list_shards(self, stream: str) -> list[Shard]:
         """Every listed shard."""
+        ...
+
+    def list_restored(
+        self, streams: Collection[str], restored: RestoredState
+    ) -> tuple[Sequence[Shard], frozenset[str]]:
+        """Every listed shard of `streams` (names), and which restored shards, by `Shard.key`, are not listed and have expired (S2, S5)."""
         ...
 
     def server_time_ms(self, stream: str) -> int:

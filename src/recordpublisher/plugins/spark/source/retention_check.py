@@ -36,7 +36,7 @@ def accepts_data_loss(properties: Properties) -> bool:
 def lost_shards(
     offset: BatchOffset, streams: Iterable[str], service: PlanningPort, properties: Properties, now_ms: int
 ) -> frozenset[str]:
-    """The shards of the offset, by `Shard.key`, that are not listed any more, for a job that goes on without them.
+    """The shards of the offset, by `Shard.key`, that have expired unread, for a job that goes on without them.
 
     `streams` by name. Raises: DataLossError that names what is past retention, unless the job goes on (S5).
     """
@@ -44,12 +44,12 @@ def lost_shards(
     names = set(streams) & {entry.shard.stream for entry in offset.shards.values()}
     old = old_shards(restored, now_ms)
     try:
-        every = [shard for name in names for shard in service.list_shards(name)]
+        listed, expired = service.list_restored(names, restored)
         oldest = {name: service.oldest_retained_ms(name) for name in names & {key.rsplit("/", 1)[0] for key in old}}
-        missing = shards_no_longer_listed(every, restored, names)
-        lost = missing + shards_with_unread_children(every, restored, oldest)
+        missing = [key for key in shards_no_longer_listed(listed, restored, names) if key in expired]
+        lost = missing + shards_with_unread_children(listed, restored, oldest)
         if not accepts_data_loss(properties):
-            unfinished = [(shard, restored.shards[shard.key]) for shard in every if shard.key in old]
+            unfinished = [(shard, restored.shards[shard.key]) for shard in listed if shard.key in old]
             lost += [shard.key for shard, state in unfinished if _has_gap(service, shard, state)]
     except RecordPublisherError as error:  # the tasks meet the same error and report it better
         LOG.warning("cannot check whether records are past retention: %s", error)

@@ -1,0 +1,41 @@
+"""list_restored: the listing from which a job with restored state goes on. ListShards is eventually consistent (S2, S5)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Sequence
+
+from recordpublisher.publishers.shards import Shard
+
+from ..shards.missing_shards import MissingShards
+from .restore import missing_shards, shards_missing_from_listing
+from .snapshot import RestoredState
+
+log = logging.getLogger("recordpublisher.fetcher")
+MAX_LISTINGS, PAUSE_SECONDS = 20, 1.0
+"""How often shards are listed again while a listing is older than the restored state, and the pause between; then it is used anyway."""
+
+
+async def list_restored(
+    list_all: Callable[[], Awaitable[Sequence[Shard]]],
+    streams: Collection[str],
+    restored: RestoredState,
+    missing: MissingShards,
+    is_ours: Callable[[Shard], bool] = lambda shard: True,
+) -> Sequence[Shard]:
+    """Every shard of `streams`. A listing that lacks a shard which has not expired is repeated: the shard would seem lost, or new later.
+
+    Afterwards `missing` tells which of the restored shards that the listing lacks have expired.
+    """
+    for _ in range(MAX_LISTINGS):
+        listed = await list_all()
+        young = set(shards_missing_from_listing(listed, restored, streams))
+        unlisted = missing_shards(listed, filter(is_ours, listed), restored, streams)
+        await missing.check(unlisted - young, streams)
+        inconsistent = young | {key for key in unlisted if not missing.is_expired(key)}
+        if not inconsistent:
+            break
+        log.warning("the listing lacks these shards, listing again: %s", ", ".join(sorted(inconsistent)))
+        await asyncio.sleep(PAUSE_SECONDS)
+    return listed
