@@ -21,7 +21,9 @@ from .checkpoints.restore import (
 )
 from .checkpoints.restored_listing import list_restored
 from .checkpoints.snapshot import RestoredState, merge_snapshots, overlay, states_for_other_subtasks
+from .coordination.active_minimum import ActiveMinimum
 from .dependencies import FetcherDependencies
+from .shards.lineage import parent_keys
 from .shards.missing_shards import MissingShards
 from .shards.retention_check import RetentionCheck
 from .shards.shard_state import ShardState
@@ -52,9 +54,19 @@ class OpenedJob:
 
     @property
     def lowest_watermark(self) -> int | None:
-        """Where a new generation's global watermark begins (W6)."""
-        open_states = [state for state in self.states.values() if not state.ended]
-        return min((state.watermark for state in open_states if state.watermark is not None), default=None)
+        """Where a new generation's global watermark begins (W6): the lowest one of the shards that are read from now on.
+
+        None: one of them has none, so its first record may have any event time (W2).
+        """
+        counted: ActiveMinimum[str] = ActiveMinimum()
+        for shard in self.listed:
+            counted.set(shard.key, self._is_readable(shard), self.states[shard.key].watermark)
+        return counted.status()[1]
+
+    def _is_readable(self, shard: Shard) -> bool:
+        """Whether a shard is neither ended nor waits for a parent: until then the parent counts in its place (W5)."""
+        parents = [self.states[key] for key in parent_keys(shard) if key in self.states]
+        return not self.states[shard.key].ended and all(parent.ended for parent in parents)
 
 
 async def open_job(

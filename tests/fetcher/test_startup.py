@@ -1,0 +1,56 @@
+"""Where the global watermark of a restored job begins (W6)."""
+
+from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.startup import OpenedJob
+from recordpublisher.testing.virtual_time import run_virtual
+
+from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
+from fakes.shard_entries import START, shard
+
+ENDED = ShardState(START, ended=True)
+
+
+def lowest_watermark(*shards_and_states):
+    shards = [shard for shard, _ in shards_and_states]
+    states = {shard.key: state for shard, state in shards_and_states}
+    return OpenedJob(shards, states, START, None, 1).lowest_watermark
+
+
+def at(watermark):
+    return ShardState(START, watermark=watermark)
+
+
+def test_a_restored_job_begins_at_the_lowest_watermark_of_its_open_shards():
+    assert lowest_watermark((shard("a"), at(40)), (shard("b"), at(7)), (shard("c"), ENDED)) == 7
+
+
+def test_an_open_shard_without_a_watermark_counts_as_lowest():  # W2
+    assert lowest_watermark((shard("a"), at(40)), (shard("b"), at(None))) is None
+
+
+def test_the_parent_of_a_shard_that_waits_counts_in_its_place():  # W5
+    assert lowest_watermark((shard("a"), at(40)), (shard("b", "a"), at(None))) == 40
+
+
+def test_the_child_of_an_ended_shard_without_records_counts_as_lowest():  # W5
+    assert lowest_watermark((shard("a"), at(40)), (shard("p"), ENDED), (shard("b", "p"), at(None))) is None
+
+
+def test_no_record_of_a_shard_without_a_stored_watermark_is_late_after_a_restart():  # W13
+    source, sink = ScriptedSource(), RecordingSink()
+    source.add("a", 10_000, 20_000)
+
+    async def job():
+        first = make_fetcher(source, RecordingSink())
+        await first.open()
+        await first.run_bounded(Bounds(max_records=2))
+        source.add("b", 3_000, 30_000)
+        source.shards["s/a"].put(30_000)
+        second = make_fetcher(source, sink, {"flink.watermark.lookahead.millis": 0}, restore=(first.snapshot(),))
+        await second.open()
+        await second.run_bounded(Bounds(max_records=3))
+        return second.metrics()["subtask"]["lateAfterIdle"]
+
+    assert run_virtual(job()) == 0
+    assert sink.rows[0] == ("b", 3_000)
