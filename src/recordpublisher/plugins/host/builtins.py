@@ -29,6 +29,7 @@ def recordpublisher_register_sinks(registry: Registrar[Sink]) -> None:
     registry.add("kinesis", f"{PROJECT}.plugins.sinks.kinesis:KinesisSink")
     registry.add("reactive", f"{PROJECT}.plugins.sinks.reactive:ReactiveSink")
     registry.add("callback", f"{PROJECT}.plugins.sinks.callback:CallbackSink")
+    registry.add("map", f"{PROJECT}.plugins.sinks.map.from_properties:MapSinkFromProperties")
     registry.add("jsonl", f"{PROJECT}.plugins.sinks.files.jsonl:JsonlSink")
     registry.add("parquet", f"{PROJECT}.plugins.sinks.files.parquet:ParquetSink")
     registry.add("sql", f"{PROJECT}.plugins.sinks.sql:SqlSink")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import inspect
 from collections.abc import Awaitable, Callable
 
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import CALLBACK
 from recordpublisher.publishers.records import RecordBatch
+
+from .function_property import imported_function
 
 _VALID = "module:function, of a function that takes a RecordBatch"
 
@@ -29,7 +29,7 @@ class CallbackSink(Sink):
         function: Callable[[RecordBatch], Awaitable[None] | None] | None = None,
     ) -> None:
         """`function`, or the property with its name. Raises: ConfigurationError when neither is set or the import fails."""
-        self._function = function or _import_function((properties or Properties()).value(CALLBACK))
+        self._function = function or imported_function(properties or Properties(), CALLBACK, _VALID)
 
     async def write(self, batch: RecordBatch) -> None:
         """Call the function and wait until it returns."""
@@ -37,14 +37,3 @@ class CallbackSink(Sink):
             await self._function(batch)
         else:
             await asyncio.to_thread(self._function, batch)
-
-
-def _import_function(path: str | None) -> Callable[[RecordBatch], Awaitable[None] | None]:
-    module, _, name = (path or "").partition(":")
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigurationError(CALLBACK.key, path, _VALID, reason=str(error)) from error
-    if not callable(found):
-        raise ConfigurationError(CALLBACK.key, path, _VALID)
-    return found  # type: ignore[no-any-return]

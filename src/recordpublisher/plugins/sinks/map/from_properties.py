@@ -1,0 +1,36 @@
+"""The map sink of a job that is started by its properties (`flink.sink = map`)."""
+
+from __future__ import annotations
+
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.properties import Properties
+
+from ..function_property import imported_function
+from .handler import is_coroutine_function
+from .sink import MapSink
+
+
+class MapSinkFromProperties(MapSink):
+    """`MapSink` with the arguments of `flink.sink.map.*`."""
+
+    def __init__(self, properties: Properties) -> None:
+        """Raises: ConfigurationError for an invalid value, or a function that cannot be imported."""
+        value = properties.value
+        timeout, max_age = value(table.MAP_TIMEOUT), value(table.MAP_MAX_AGE)
+        function = imported_function(properties, table.MAP_FUNCTION, "module:function, of a function of a Record")
+        if timeout is not None and not is_coroutine_function(function):
+            reason = "a plain function runs in a thread, which cannot be ended"
+            raise ConfigurationError(table.MAP_TIMEOUT.key, timeout, "not set, or an async function", reason=reason)
+        super().__init__(
+            function,
+            concurrency=value(table.MAP_CONCURRENCY),
+            ordering=value(table.MAP_ORDERING),
+            batch_size=value(table.MAP_BATCH_SIZE),
+            batch_wait=value(table.MAP_BATCH_WAIT) / 1000,
+            retries=value(table.MAP_RETRIES),
+            timeout=None if timeout is None else timeout / 1000,
+            max_age=None if max_age is None else max_age / 1000,
+            on_failure=value(table.MAP_ON_FAILURE),
+            max_bytes=value(table.MAP_MAX_BYTES),
+        )
