@@ -61,7 +61,7 @@ class JobRun:
     def is_faultless(self) -> bool:
         """Whether no subtask is excluded and no message lost: then no record may be late that was not late in its shard (W13)."""
         is_calm = not any(each.may_cause_late_records for each in self.faults) and not self.loss and self.max_delay < 1
-        return is_calm and self.idle_interval < 0 and self.max_lag is None and not self.keeps_tracker
+        return is_calm and self.idle_interval < 0 and self.max_lag is None
 
     @property
     def faults_end(self) -> float:

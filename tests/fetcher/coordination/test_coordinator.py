@@ -120,7 +120,10 @@ def test_a_killed_job_restarts_without_waiting_for_the_timeout(group):
 def test_a_subtask_that_restarts_beside_others_joins_their_generation(group):
     generation = group.coordinator.generation
     group.coordinator.disconnect(0, group.numbers[0])
-    response = group.starts(0, 1, restored_watermark=1, number=10_000)
+    group.starts(0, 1, restored_watermark=1, number=10_000)
+    group.sends(1, 9)
+    group.sends(1, 9)  # with the response to the request before it: this process is alive after the start of subtask 0
+    response = group.sends(0, 1)
 
     assert (response.generation, response.global_watermark) == (generation, 5)
 

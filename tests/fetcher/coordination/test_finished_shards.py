@@ -3,42 +3,14 @@
 import pytest
 
 from recordpublisher.fetcher.coordination.coordinator import Coordinator
-from recordpublisher.fetcher.coordination.group_member import GroupMember, MemberConfig
 from recordpublisher.fetcher.coordination.watermark_group import FinishedShards
-from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus
 
-
-class Job:
-    """Two subtasks over one coordinator; each message arrives at once. A process that is not called sends nothing."""
-
-    def __init__(self):
-        self.coordinator = Coordinator(7)
-        self.now = 0.0
-        self.starts = 0
-        self.members = {}
-
-    def start(self, subtask):
-        self.starts += 1
-        self.members[subtask] = GroupMember(MemberConfig("g", subtask, 2), self.starts * 1_000_000, self.now)
-        self.beat(subtask)
-
-    def beat(self, *subtasks):
-        self.now += 1_000
-        for subtask in subtasks:
-            member = self.members[subtask]
-            member.report(SubtaskReport(subtask, SubtaskStatus.ACTIVE, 5))
-            response = self.coordinator.handle_heartbeat(member.prepare_request(self.now), self.now)
-            member.handle_response(response, self.now)
-
-    def is_finished(self, subtask, shard):
-        self.members[subtask].shards.query(shard)
-        self.beat(subtask)
-        return self.members[subtask].shards.is_finished(shard)
+from fakes.group_member import CoordinatedJob
 
 
 @pytest.fixture
 def job():
-    made = Job()
+    made = CoordinatedJob()
     made.start(0)
     made.start(1)
     made.beat(0, 1)

@@ -106,7 +106,7 @@ def test_a_generation_is_empty_when_all_left_timed_out_or_lost_their_connection(
     made.report(0, LEFT, None, 0)
     made.liveness.disconnect(1)
     assert not made.liveness.is_empty()
-    assert made.liveness.is_empty(except_for=2)
+    assert made.liveness.is_empty(except_for={2})
     made.expire(500)
     made.expire(1_000)
 

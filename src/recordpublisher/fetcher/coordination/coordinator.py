@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ..min_heap import IndexedMinHeap
 from .heartbeat_messages import HeartbeatRequest, HeartbeatResponse, Rejection
+from .process_starts import ProcessStarts
 from .subtask_liveness import GroupTimeouts
 from .watermark_group import WatermarkGroup
 from .watermark_tracker import SubtaskStatus
@@ -19,7 +20,7 @@ MAX_LISTED = 20
 
 
 class Coordinator:
-    """Owns the group of the newest generation, the last request number of each subtask, and who waits for which watermark."""
+    """Owns the group of the newest generation, the last request number of each subtask, their starts, and who waits for which watermark."""
 
     def __init__(self, coordinator_id: int) -> None:
         self.coordinator_id = coordinator_id
@@ -29,12 +30,7 @@ class Coordinator:
         self._last_accepted: dict[int, int] = {}
         self._joined_at: dict[int, float | None] = {}
         """When each subtask's process first reported; None: it did so to an earlier coordinator."""
-        self._last_start = 0
-        """How many processes have joined."""
-        self._start_of: dict[int, int] = {}
-        """By subtask: which of them is its process. Missing: it joined an earlier coordinator."""
-        self._alive_after: dict[int, int] = {}
-        """By subtask: the last start after which its process certainly was alive."""
+        self._starts = ProcessStarts()
         self._awaited: IndexedMinHeap[int] = IndexedMinHeap()
         self._notified_of: dict[int, int] = {}
         self._timed_out: list[int] = []
@@ -71,11 +67,11 @@ class Coordinator:
         subtask = request.subtask
         self._last_accepted[subtask] = request.request_number
         if request.generation == 0:
-            self._add_start(group, subtask, now)
+            self._add_start(group, request, now)
         else:
             self._joined_at.setdefault(subtask, None)
         if request.coordinator_id == self.coordinator_id:
-            self._alive_after[subtask] = request.last_start
+            self._starts.record_alive(subtask, request.last_start)
         group.start_at(request.restored_watermark)
         group.raise_to(request.global_watermark)
         group.finished_shards.add(request.finished_shards, subtask)
@@ -124,8 +120,10 @@ class Coordinator:
             # The job was rescaled. A process that starts has the new parallelism. One that runs may still have the old one: it opens a
             # generation only when no subtask of the other parallelism is connected.
             return is_start or liveness.is_empty()
-        # The job restarts: this subtask has joined before, and no other is connected.
-        return is_start and liveness.has_joined(request.subtask) and liveness.is_empty(except_for=request.subtask)
+        # The job restarts: this subtask has joined before, and those that are connected restart too.
+        unconfirmed = self._starts.unconfirmed
+        may_restart_job = (is_start and liveness.has_joined(request.subtask)) or request.subtask in unconfirmed
+        return may_restart_job and liveness.is_empty(except_for={request.subtask, *unconfirmed})
 
     def _rejection(self, request: HeartbeatRequest, starts_generation: bool) -> Rejection | None:
         """Why the request is not accepted; None: it is."""
@@ -145,28 +143,33 @@ class Coordinator:
         self._group = WatermarkGroup(request.parallelism, timeouts, now)
         self._awaited = IndexedMinHeap()
         self._notified_of.clear()
+        self._starts.confirm_all()
         return self._group
 
-    # --- finished shards --------------------------------------------------------------------------------------------------------
+    # --- starts -----------------------------------------------------------------------------------------------------------------
 
-    def _add_start(self, group: WatermarkGroup, subtask: int, now: float) -> None:
-        """A process has joined: it announces anew what is finished by the state that it restored."""
+    def _add_start(self, group: WatermarkGroup, request: HeartbeatRequest, now: float) -> None:
+        """A process has joined: it announces anew what is finished by the state that it restored.
+
+        A machine that vanished without closing its connections counts as connected until the timeout. When the job restarts from an
+        older checkpoint meanwhile, the global watermark is that of records which will be read again. So a process that begins below it
+        is not told before another one has proved that the job runs.
+        """
+        subtask, restored = request.subtask, request.restored_watermark
         self._joined_at[subtask] = now
-        self._last_start += 1
-        self._start_of[subtask] = self._last_start
-        self._alive_after.pop(subtask, None)
+        value = group.global_watermark
+        self._starts.add(subtask, value is not None and (restored is None or restored < value))
         group.finished_shards.forget(subtask)
 
     def _is_finished(self, group: WatermarkGroup, shard: str, asking: int) -> bool:
         """Whether a shard is finished for the process that asks: one that was alive after its start must have announced it.
 
-        A machine that vanished without closing its connections counts as connected until the timeout. When the job restarts from an
-        older checkpoint meanwhile, the shards that were finished on that machine may be unread again.
+        On a machine that vanished, shards may have been finished which a job that restarted from an older checkpoint reads again.
         """
         announced_by = group.finished_shards.subtask_of(shard)
         if announced_by is None or announced_by == asking:
             return announced_by is not None
-        return self._alive_after.get(announced_by, 0) >= self._start_of.get(asking, 0)
+        return self._starts.was_alive_after_start_of(announced_by, asking)
 
     # --- inside -----------------------------------------------------------------------------------------------------------------
 
@@ -198,16 +201,18 @@ class Coordinator:
             last_accepted=self._last_accepted.get(request.subtask, 0),
             joined_ms_ago=None if joined_at is None else round(now - joined_at),
             is_gone=self._group is None or self._group.liveness.is_gone(request.subtask),
-            last_start=self._last_start,
+            last_start=self._starts.last,
         )
 
     def _respond(
         self, group: WatermarkGroup, subtask: int, request_number: int, finished: tuple[str, ...] = ()
     ) -> HeartbeatResponse:
-        """The state of the group for one subtask, including the watermark that others await."""
+        """The state of the group for one subtask, including the watermark that others await; nothing while its start is unconfirmed."""
         awaited = self._lowest_awaited()
         if awaited is not None:
             self._notified_of[subtask] = awaited
+        if subtask in self._starts.unconfirmed:
+            return HeartbeatResponse(self.coordinator_id, self.generation, request_number, last_start=self._starts.last)
         return HeartbeatResponse(
             self.coordinator_id,
             self.generation,
@@ -218,7 +223,7 @@ class Coordinator:
             group.liveness.timed_out[:MAX_LISTED],
             finished,
             max_shard_watermark=group.max_shard_watermark,
-            last_start=self._last_start,
+            last_start=self._starts.last,
         )
 
 

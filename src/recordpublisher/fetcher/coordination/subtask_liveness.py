@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Set
 from dataclasses import dataclass
 
 
@@ -50,9 +51,9 @@ class SubtaskLiveness:
         known = self._subtasks.get(subtask)
         return known is None or known.has_left or known.is_timed_out
 
-    def is_empty(self, except_for: int | None = None) -> bool:
+    def is_empty(self, except_for: Set[int] = frozenset()) -> bool:
         """Whether all subtasks have left, timed out or lost their connection."""
-        return not self._connected - {except_for}
+        return self._connected <= except_for
 
     def expect(self, subtask: int, now: float) -> None:
         """Wait for the subtask until the start-up timeout."""
