@@ -19,6 +19,7 @@ import typer
 import recordpublisher as rp
 from recordpublisher.cli.app import app
 from recordpublisher.fetcher.monitoring.metric_definitions import SHARD_METRICS, SUBTASK_METRICS
+from recordpublisher.plugins.metrics.exported_metrics import EXPORTED_SHARD_METRICS, EXPORTED_SUBTASK_METRICS
 from recordpublisher.publishers import errors
 from recordpublisher.publishers.kinesis import error_mapping as advice
 from recordpublisher.publishers.kinesis import error_mapping as translation
@@ -27,7 +28,7 @@ REFERENCE = Path(__file__).parent / "reference"
 NOTE = "Written by `make docs` from the docstrings: change the code, not this page."
 
 AREAS = {
-    "reading": ("Reading", ["DataFetcher", "consume", "stream", "Alarm", "AlarmKind"]),
+    "reading": ("Reading", ["DataFetcher", "consume", "stream", "export_metrics", "Alarm", "AlarmKind"]),
     "records": (
         "Records and shards",
         ["Record", "RecordBatch", "UserRecord", "Shard", "HashRange", "SequenceNumber", "StartingPosition", "PositionType"],
@@ -44,8 +45,8 @@ AREAS = {
         "What plugins implement",
         [
             "RecordPublisher", "RecordPublisherFactory", "RunResult", "BatchConsumer", "ShardMetrics",
-            "WatermarkTracker", "SubtaskReport", "SubtaskStatus", "StateStore", "FileStateStore", "S3StateStore",
-            "DynamoDbStateStore", "SqlStateStore", "hookimpl",
+            "WatermarkTracker", "SubtaskReport", "SubtaskStatus", "MetricsExporter", "MetricsSource", "SubtaskMetrics", "SubtaskHealth",
+            "StateStore", "FileStateStore", "S3StateStore", "DynamoDbStateStore", "SqlStateStore", "hookimpl",
         ],
     ),
     "errors": ("Errors", [name for name in rp.__all__ if name.endswith("Error")]),
@@ -224,9 +225,15 @@ def _one_line(words: str | None) -> str:
 
 def _metrics_page() -> str:
     tables = [
-        f"## {title}\n\n| name | type | unit | meaning |\n|---|---|---|---|\n"
-        + "\n".join(f"| `{one.name}` | {one.type} | {one.unit} | {one.description} |" for one in table)
-        for title, table in (("Of a subtask", SUBTASK_METRICS), ("Of a shard", SHARD_METRICS))
+        f"## {title}\n\n| name | type | unit | meaning | in Prometheus |\n|---|---|---|---|---|\n"
+        + "\n".join(
+            f"| `{one.name}` | {one.type} | {one.unit} | {one.description} | `{exported.prometheus_name}` |"
+            for one, exported in zip(table, exported_table, strict=True)
+        )
+        for title, table, exported_table in (
+            ("Of a subtask", SUBTASK_METRICS, EXPORTED_SUBTASK_METRICS),
+            ("Of a shard", SHARD_METRICS, EXPORTED_SHARD_METRICS),
+        )
     ]
     return "\n\n".join(["# Metrics", NOTE.replace("docstrings", "table of metrics"), METRICS_WORDS, *tables]) + "\n"
 
@@ -237,7 +244,10 @@ not vanish.
 
 Values are numbers, booleans or text; `null` (None) means that the value is not known yet. Counters start at 0 with each start of
 the job. Names are Flink's where Flink has them. What to monitor, and the alarms that need no metrics: [Monitor a
-job](../how-to/watch-a-job.md). Spark shows its own in `query.lastProgress`: see [Spark](../spark.md)."""
+job](../how-to/watch-a-job.md). Spark shows its own in `query.lastProgress`: see [Spark](../spark.md).
+
+Prometheus gets the same values in seconds and bytes, with the labels `subtask`, and `stream` and `shard` for a shard. A text becomes
+a label of a metric that is always 1. See [Export metrics](../how-to/export-metrics.md)."""
 
 
 def _command_line_page() -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .fetcher.alarms import Alarm, AlarmKind
 from .fetcher.checkpoints.state_store import StateStore
 from .fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus, WatermarkTracker
+from .fetcher.monitoring.metrics_exporter import MetricsExporter, MetricsSource, SubtaskHealth, SubtaskMetrics
 from .fetcher.sink import Checkpoint, Sink, SinkContext
 from .publishers.base import BatchConsumer, RecordPublisher, RecordPublisherFactory, RunResult
 from .publishers.errors import (
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     __version__: str
     from .plugins import spark as spark
     from .plugins.host.hookspecs import hookimpl
+    from .plugins.metrics.export import export_metrics
     from .plugins.runtime.data_fetcher import DataFetcher
     from .plugins.runtime.streaming import consume, stream
     from .plugins.sinks.callback import CallbackSink
@@ -78,6 +80,7 @@ _LAZY = {
     "MemorySink": ".plugins.sinks.memory",
     "ReactiveSink": ".plugins.sinks.reactive",
     "hookimpl": ".plugins.host.hookspecs",
+    "export_metrics": ".plugins.metrics.export",
 }
 
 __all__ = [
@@ -85,6 +88,7 @@ __all__ = [
     "DataFetcher",
     "consume",
     "stream",
+    "export_metrics",
     "Alarm",
     "AlarmKind",
     # records
@@ -123,6 +127,10 @@ __all__ = [
     "WatermarkTracker",
     "SubtaskReport",
     "SubtaskStatus",
+    "MetricsExporter",
+    "MetricsSource",
+    "SubtaskMetrics",
+    "SubtaskHealth",
     "StateStore",
     "FileStateStore",
     "S3StateStore",

@@ -31,7 +31,8 @@ _LIVE_SECONDS, _LINE_SECONDS = 1.0, 10.0
 
 def configure_logging(log_format: str, verbose: bool) -> Any:
     """Set up logging; returns rich's console on a terminal, else None."""
-    log.setLevel(min(logging.INFO, log.getEffectiveLevel()))
+    for shown in (log, logging.getLogger("recordpublisher.metrics")):
+        shown.setLevel(min(logging.INFO, shown.getEffectiveLevel()))
     root = logging.getLogger()
     if log_format == "json":
         root.handlers[0].setFormatter(JsonLines())

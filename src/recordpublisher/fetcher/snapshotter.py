@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from .checkpoints.checkpoint_times import CheckpointTimes
 from .checkpoints.snapshot import snapshot_to_json
 from .dependencies import FetcherDependencies
 from .pipeline.bad_record_handler import BadRecordHandler
@@ -29,6 +30,7 @@ class Snapshotter:
         self._emitter = emitter
         self._bad_records = bad_records
         self._checkpoint_lock = asyncio.Lock()
+        self.times = CheckpointTimes(dependencies.clock)
         self._generation = 0
         self._pinned_ms: int | None = None
         self._states_for_others: Sequence[State] = ()
@@ -57,13 +59,18 @@ class Snapshotter:
         Raises: FencedError, SinkError.
         """
         async with self._checkpoint_lock:
-            async with self._emitter.sink_lock:
-                state = self.snapshot()
-                await self._bad_records.flush()
-                confirmed = await self._dependencies.sink.flush(Checkpoint(state, may_be_partial))
-                state = state if confirmed is None else dict(confirmed)
-            if self._dependencies.checkpoints is not None:
-                await self._dependencies.checkpoints.store(state)
+            with self.times.measured():
+                state = await self._flush_and_store(may_be_partial)
             ended = {key: entry.get("watermark") for key, entry in state["shards"].items() if entry.get("ended")}
             self._dependencies.tracker.announce_finished(ended)
+        return state
+
+    async def _flush_and_store(self, may_be_partial: bool) -> dict[str, Any]:
+        async with self._emitter.sink_lock:
+            state = self.snapshot()
+            await self._bad_records.flush()
+            confirmed = await self._dependencies.sink.flush(Checkpoint(state, may_be_partial))
+            state = state if confirmed is None else dict(confirmed)
+        if self._dependencies.checkpoints is not None:
+            await self._dependencies.checkpoints.store(state)
         return state

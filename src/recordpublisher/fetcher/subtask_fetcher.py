@@ -11,6 +11,7 @@ from .dependencies import FetcherDependencies
 from .monitoring.alarm_monitor import AlarmMonitor
 from .monitoring.metric_definitions import collect_metrics
 from .monitoring.metric_views import SubtaskView
+from .monitoring.readiness import reasons_not_ready
 from .monitoring.retention_periods import RetentionPeriods
 from .monitoring.status_log import StatusLogger
 from .pipeline.bounds import BoundedResult, Bounds, EndReason, shard_outcome
@@ -46,6 +47,7 @@ class SubtaskFetcher:
             self._alarm_monitor,
             self._retention,
             shards.suspension,
+            self._snapshotter.times,
         )
         self._stopped = False
         self._past_event_time: dict[str, int | None] = {}
@@ -129,6 +131,11 @@ class SubtaskFetcher:
     def metrics(self) -> dict[str, Any]:
         """Metrics as a plain dict: `subtask` and `shards` by `stream/shard-id` (A1)."""
         return collect_metrics(self._view, self._dependencies.clock)
+
+    def reasons_not_ready(self) -> list[str]:
+        """Why the subtask is not ready, in plain words; empty while it reads and its checkpoints are stored. Needs no call."""
+        now_ms = self._dependencies.clock.now_ms()
+        return reasons_not_ready(self._completion, self._table, self._snapshotter.times, now_ms)
 
     # --- a run ------------------------------------------------------------------------------------------------------------------
 

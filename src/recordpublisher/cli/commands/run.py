@@ -28,6 +28,9 @@ def run(
     parallelism: Annotated[int, typer.Option(min=1, help="Subtasks; more than one run as processes.")] = 1,
     log_format: Annotated[LogFormat, typer.Option(help="Format of log lines on stderr.")] = LogFormat.TEXT,
     subtask: Annotated[int | None, typer.Option(hidden=True, help="Run this subtask, for a supervisor.")] = None,
+    metrics_folder: Annotated[
+        Path | None, typer.Option(hidden=True, help="Where the supervisor reads its metrics.")
+    ] = None,
     verbose: Verbose = False,
     debug: Debug = False,
 ) -> None:
@@ -41,7 +44,7 @@ def run(
     console = configure_logging(log_format.value, context.obj["verbose"])
     try:
         if subtask is not None:
-            _run_as_subtask(subtask, parallelism)
+            _run_as_subtask(subtask, parallelism, metrics_folder)
         else:
             properties = read_properties(job, pairs)
             options = ["--log-format", log_format.value, *verbosity_options(context)]
@@ -66,12 +69,12 @@ def _search_current_folder() -> None:
         sys.path.append(folder)
 
 
-def _run_as_subtask(subtask: int, parallelism: int) -> None:
+def _run_as_subtask(subtask: int, parallelism: int, metrics_folder: Path | None) -> None:
     from recordpublisher.plugins.runtime.jobs.subtask import run_subtask
     from recordpublisher.plugins.runtime.jobs.supervisor import read_from_supervisor, report_to_supervisor
 
     properties, supervisor = read_from_supervisor()
-    asyncio.run(run_subtask(properties, subtask, parallelism, report_to_supervisor, supervisor))
+    asyncio.run(run_subtask(properties, subtask, parallelism, report_to_supervisor, supervisor, metrics_folder))
 
 
 async def _run(properties: Properties, job: Path, parallelism: int, options: list[str], console: object) -> None:
@@ -89,8 +92,14 @@ async def _run(properties: Properties, job: Path, parallelism: int, options: lis
 async def _supervise(
     properties: Properties, job: Path, parallelism: int, options: list[str], meter: JobProgressMeter
 ) -> None:
+    from recordpublisher.plugins.metrics.subtask_processes import exported_from_processes
     from recordpublisher.plugins.runtime.jobs.supervisor import Supervisor, with_local_tracker
 
     command = [sys.executable, "-m", "recordpublisher", "run", str(job), "--parallelism", str(parallelism)]
-    async with with_local_tracker(properties) as job_properties:
+    async with (
+        exported_from_processes(properties, parallelism) as metrics_folder,
+        with_local_tracker(properties) as job_properties,
+    ):
+        if metrics_folder is not None:
+            options = [*options, "--metrics-folder", str(metrics_folder)]
         await Supervisor([*command, *options], job_properties, parallelism, meter.update).run()

@@ -94,6 +94,20 @@ SUBTASK_METRICS: tuple[Metric[SubtaskView], ...] = (
     ),
     Metric("records", COUNTER, "records", "written to the sink", lambda view: view.emitter.records),
     Metric(
+        "checkpointAgeMs",
+        GAUGE,
+        "ms",
+        "since the last checkpoint was stored",
+        lambda view: view.checkpoints.age_ms,
+    ),
+    Metric(
+        "checkpointRunningMs",
+        GAUGE,
+        "ms",
+        "since the current checkpoint began, 0 while there is none; it grows while the store or the sink does not answer",
+        lambda view: view.checkpoints.running_ms,
+    ),
+    Metric(
         "budgetUsedBytes", GAUGE, "bytes", "queued or reserved, as held in memory", lambda view: view.queues.used_bytes
     ),
     Metric("shards", GAUGE, "shards", "owned, ended ones included", lambda view: len(view.entries)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..checkpoints.checkpoint_times import CheckpointTimes
 from ..coordination.watermark_tracker import WatermarkTracker
 from ..pipeline.emitter import Emitter
 from ..pipeline.shard_queues import ShardQueues
@@ -80,6 +81,7 @@ class SubtaskView:
     alarm_monitor: AlarmMonitor
     retention: RetentionPeriods
     suspension: SuspensionDetector
+    checkpoints: CheckpointTimes
 
     @property
     def entries(self) -> list[ShardEntry]:

@@ -123,6 +123,13 @@ class RunCompletion:
         """Whether a run has started and not ended."""
         return self._reason is not None and not self._reason.done()
 
+    @property
+    def error(self) -> BaseException | None:
+        """The error that ended the run; None while it runs, and after any other end."""
+        if self._reason is None or not self._reason.done() or self._reason.cancelled():
+            return None
+        return self._reason.exception()
+
     def start(self) -> None:
         """A run starts."""
         self._reason = asyncio.get_running_loop().create_future()

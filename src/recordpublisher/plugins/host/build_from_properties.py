@@ -13,6 +13,7 @@ from recordpublisher.consumer.watermark_strategies import WatermarkStrategy
 from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.coordination.watermark_tracker import WatermarkTracker
+from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.shards.assignment import ShardAssigner
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.clock import Clock
@@ -65,6 +66,13 @@ def build_state_store(registry: Registry, properties: Properties) -> StateStore 
         return None
     store_class = registry.state_stores.get(back_end_of(uri), table.STATE_URI.key)
     return store_class(properties)  # type: ignore[call-arg]
+
+
+def build_metrics_exporters(registry: Registry, properties: Properties) -> list[MetricsExporter]:
+    """The exporters of `flink.metrics.exporters`, none if it is not set. Raises: ConfigurationError."""
+    names = [name.strip() for name in (properties.value(table.METRICS_EXPORTERS) or "").split(",")]
+    chosen = dict.fromkeys(registry.metrics_exporters.get(name, table.METRICS_EXPORTERS.key) for name in names if name)
+    return [exporter_class(properties) for exporter_class in chosen]  # type: ignore[call-arg]
 
 
 def build_deserializer(registry: Registry, properties: Properties) -> Deserializer:

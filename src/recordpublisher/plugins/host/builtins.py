@@ -8,6 +8,7 @@ from recordpublisher.consumer.deserialization import Deserializer
 from recordpublisher.consumer.watermark_strategies import WatermarkStrategy
 from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.fetcher.coordination.watermark_tracker import WatermarkTracker
+from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import RecordPublisherFactory
 
@@ -71,3 +72,9 @@ def recordpublisher_register_deserializers(registry: Registrar[Deserializer]) ->
 def recordpublisher_register_shard_assigners(registry: Registrar[Any]) -> None:
     """By the middle of a shard's hash range."""
     registry.add("UNIFORM", f"{PROJECT}.fetcher.shards.assignment:UniformAssigner")
+
+
+@hookimpl
+def recordpublisher_register_metrics_exporters(registry: Registrar[MetricsExporter]) -> None:
+    """A page for Prometheus."""
+    registry.add("prometheus", f"{PROJECT}.plugins.metrics.prometheus.exporter:PrometheusExporter")

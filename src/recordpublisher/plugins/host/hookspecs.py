@@ -21,6 +21,7 @@ from recordpublisher.consumer.deserialization import Deserializer
 from recordpublisher.consumer.watermark_strategies import WatermarkStrategy
 from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.fetcher.coordination.watermark_tracker import WatermarkTracker
+from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import RecordPublisherFactory
 
@@ -67,3 +68,8 @@ def recordpublisher_register_shard_assigners(registry: Registrar[Any]) -> None:
 @hookspec
 def recordpublisher_register_deserializers(registry: Registrar[Deserializer]) -> None:
     """Add deserialisers; selected by `flink.deserializer`."""
+
+
+@hookspec
+def recordpublisher_register_metrics_exporters(registry: Registrar[MetricsExporter]) -> None:
+    """Add metrics exporters; selected by `flink.metrics.exporters` (A1)."""

@@ -11,6 +11,7 @@ from recordpublisher.consumer.deserialization import Deserializer
 from recordpublisher.consumer.watermark_strategies import WatermarkStrategy
 from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.fetcher.coordination.watermark_tracker import WatermarkTracker
+from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.errors import ConfigurationError, PluginError
@@ -139,6 +140,9 @@ class Registry:
     )
     shard_assigners: NameTable[Any] = field(default_factory=lambda: NameTable("shard assigner"))
     deserializers: NameTable[Deserializer] = field(default_factory=lambda: NameTable("deserializer"))
+    metrics_exporters: NameTable[MetricsExporter] = field(
+        default_factory=lambda: NameTable("metrics exporter", MetricsExporter)
+    )
     plugins: list[PluginStatus] = field(default_factory=list)
 
     def tables(self) -> dict[str, NameTable[Any]]:
@@ -151,4 +155,5 @@ class Registry:
             "watermark_strategies": self.watermark_strategies,
             "shard_assigners": self.shard_assigners,
             "deserializers": self.deserializers,
+            "metrics_exporters": self.metrics_exporters,
         }

@@ -102,6 +102,7 @@ class DataFetcher:
         clock = clock or SystemClock()
         lister = StreamLister(factory, given, names, clock)
         self._lister = lister
+        self.subtask = subtask
         self._fetcher = SubtaskFetcher(
             FetcherDependencies(
                 factory=factory,
@@ -189,6 +190,10 @@ class DataFetcher:
     def metrics(self) -> dict[str, Any]:
         """`{"subtask": {...}, "shards": {"orders/shardId-...": {...}}}` with plain values; see docs/reference/metrics.md (A1)."""
         return self._fetcher.metrics()
+
+    def reasons_not_ready(self) -> list[str]:
+        """Why this subtask is not ready, in plain words. Empty: it reads, its checkpoints are stored, it is not fenced."""
+        return self._fetcher.reasons_not_ready()
 
     async def _close(self, ended_by: BaseException | None) -> None:
         """Close everything; an error while closing does not hide the error that ended the job."""

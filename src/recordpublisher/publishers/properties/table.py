@@ -9,6 +9,7 @@ from .access import *  # noqa: F403
 from .job import *  # noqa: F403
 from .kinesis_sink import *  # noqa: F403
 from .map_sink import *  # noqa: F403
+from .metrics import *  # noqa: F403
 from .properties import declare_ignored
 from .publishers import *  # noqa: F403
 from .retries import *  # noqa: F403

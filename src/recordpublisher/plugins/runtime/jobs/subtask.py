@@ -6,7 +6,12 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
+from pathlib import Path
 
+from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
+from recordpublisher.plugins.host.build_from_properties import build_metrics_exporters
+from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.metrics.export import FetchersHere, exporters_opened
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import STREAMS
@@ -25,13 +30,15 @@ async def run_subtask(
     parallelism: int,
     report: Callable[[SubtaskProgress], None],
     supervisor: int | None = None,
+    metrics_folder: Path | None = None,
 ) -> None:
     """Read, write and checkpoint until a signal, an error, or the end of the streams; a signal drains and checkpoints.
 
-    `report` is called with the progress once a second. `supervisor` is a pipe whose end of file means: drain. Raises:
-    RecordPublisherError and errors of the sink.
+    `report` is called with the progress once a second. `supervisor` is a pipe whose end of file means: drain. Metrics go where the
+    properties say, or into `metrics_folder`, from where the supervisor reads them. Raises: RecordPublisherError and errors of the sink.
     """
     fetcher = DataFetcher(streams_of(properties), properties, subtask=subtask, parallelism=parallelism)
+    exporters = _metrics_exporters(properties, subtask, metrics_folder)
 
     is_draining = False
 
@@ -49,7 +56,7 @@ async def run_subtask(
     await asyncio.sleep(0.01)
     if is_draining:
         return
-    async with fetcher:
+    async with exporters_opened(exporters, FetchersHere([fetcher])), fetcher:
         log.info("subtask %d of %d reads %s", subtask, parallelism, ", ".join(streams_of(properties)))
         reporting = asyncio.create_task(_report(fetcher, subtask, report))
         try:
@@ -58,6 +65,14 @@ async def run_subtask(
             reporting.cancel()
         report(progress_of(subtask, fetcher.metrics()))
     log.info("subtask %d ended: %s, %d records", subtask, result.reason.name, result.records)
+
+
+def _metrics_exporters(properties: Properties, subtask: int, metrics_folder: Path | None) -> list[MetricsExporter]:
+    if metrics_folder is None:
+        return build_metrics_exporters(load_registry(), properties)
+    from recordpublisher.plugins.metrics.subtask_processes import SubtaskSocket
+
+    return [SubtaskSocket(metrics_folder, subtask)]
 
 
 def streams_of(properties: Properties) -> list[str]:

@@ -1,0 +1,57 @@
+"""MetricsExporter: the port through which metrics leave the process; a plugin implements it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Protocol
+
+import msgspec
+
+
+class SubtaskMetrics(msgspec.Struct, frozen=True):
+    """The metrics of one subtask at one moment, as in `DataFetcher.metrics()`: `values` by name, `shards` by `stream/shard-id`."""
+
+    subtask: int
+    values: dict[str, Any]
+    shards: dict[str, dict[str, Any]]
+
+
+class SubtaskHealth(msgspec.Struct, frozen=True):
+    """Whether a subtask's event loop responds, and why the subtask is not ready; no reason means that it is."""
+
+    subtask: int
+    responds: bool
+    not_ready: list[str]
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it responds and has no reason against it."""
+        return self.responds and not self.not_ready
+
+
+class MetricsSource(Protocol):
+    """What an exporter reads from: the subtasks of one machine. It never raises."""
+
+    async def metrics(self) -> list[SubtaskMetrics]:
+        """The metrics now, without subtasks that do not respond."""
+        ...
+
+    async def health(self) -> list[SubtaskHealth]:
+        """The health of every subtask now."""
+        ...
+
+
+class MetricsExporter(ABC):
+    """Takes the metrics of a machine's subtasks out of the process. Selected by `flink.metrics.exporters`, built with the properties.
+
+    It runs in the event loop of the job: whatever blocks belongs into a thread. It must not end the job: what fails after `open` is
+    logged.
+    """
+
+    @abstractmethod
+    async def open(self, source: MetricsSource) -> None:
+        """Start. Raises: ConfigurationError when a setting cannot be used."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Stop, and send what is left. Called once, also after a failed `open`."""

@@ -1,0 +1,43 @@
+"""Whether a subtask is ready: it reads, its checkpoints are stored, and no newer start has fenced it off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..checkpoints.checkpoint_times import CheckpointTimes
+from ..pipeline.termination import RunCompletion
+from ..shards.shard_entry import ShardEntry, ShardStage
+
+READ_LIMIT_MS = 60_000
+"""Without a successful read for this long the service cannot be reached; an empty read counts."""
+CHECKPOINT_LIMIT_MS = 60_000
+"""A checkpoint that takes longer is stuck: the store or the sink does not answer."""
+
+
+def reasons_not_ready(
+    completion: RunCompletion, entries: Iterable[ShardEntry], checkpoints: CheckpointTimes, now_ms: int
+) -> list[str]:
+    """What keeps the subtask from being ready, in plain words; empty: it is ready.
+
+    It is judged from what the run has seen, without a call: a fenced process and one whose store refuses a checkpoint end with an error.
+    """
+    if completion.error is not None:
+        return [f"the run ended with {type(completion.error).__name__}: {completion.error}"]
+    if not completion.is_running:
+        return ["it does not run: it is starting, draining or has ended"]
+    reasons = []
+    if not _is_reading(entries, now_ms):
+        reasons.append(f"no shard could be read for {READ_LIMIT_MS // 1000} s")
+    if checkpoints.running_ms > CHECKPOINT_LIMIT_MS:
+        reasons.append(
+            f"a checkpoint has not ended for {checkpoints.running_ms // 1000} s: store or sink do not answer"
+        )
+    return reasons
+
+
+def _is_reading(entries: Iterable[ShardEntry], now_ms: int) -> bool:
+    """Whether any shard was read lately; a shard with records queued waits for the sink or for alignment, not for the service."""
+    waiting = [entry for entry in entries if entry.stage is ShardStage.READING and not entry.queue]
+    return not waiting or any(
+        entry.last_read_ms is not None and now_ms - entry.last_read_ms <= READ_LIMIT_MS for entry in waiting
+    )

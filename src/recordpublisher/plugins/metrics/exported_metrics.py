@@ -1,0 +1,66 @@
+"""The tables of metrics as monitoring systems know them: names in base units (seconds, bytes), from the tables of the code (A1)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from recordpublisher.fetcher.monitoring.metric_definitions import SHARD_METRICS, SUBTASK_METRICS, Metric, MetricType
+
+Scope = Literal["subtask", "shard"]
+
+_STEMS = {
+    "numberOfAggregatedRecords": "aggregated_records",
+    "numberOfDeaggregatedRecords": "deaggregated_records",
+    "millisBehindLatest": "behind_latest",
+    "bytesRead": "read",
+    "bytesPerRead": "last_read",
+}
+"""Of metrics whose name contains a unit or a verb: without it."""
+_UNITS = {"ms": "seconds", "epoch ms": "timestamp_seconds", "bytes": "bytes"}
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedMetric:
+    """One metric for other systems.
+
+    - `source`: its name in `fetcher.metrics()`; `stem`: the same in lower case, without unit.
+    - `unit`: seconds, timestamp_seconds (since 1970), bytes, or none.
+    - `divisor`: source values are divided by it.
+    """
+
+    scope: Scope
+    source: str
+    stem: str
+    unit: str
+    divisor: int
+    type: MetricType
+    description: str
+
+    @property
+    def prometheus_name(self) -> str:
+        """The name by Prometheus's conventions, with unit and `_total`; that of a text ends in `_info`."""
+        parts = ["recordpublisher", self.scope, self.stem]
+        if self.unit and not self.stem.endswith(self.unit):
+            parts.append(self.unit)
+        endings = {MetricType.COUNTER: ["total"], MetricType.TEXT: ["info"]}
+        return "_".join(parts + endings.get(self.type, []))
+
+    def number(self, value: Any) -> int | float | None:
+        """A value in the exported unit; None: not known. Not for texts."""
+        if value is None or (self.source == "millisBehindLatest" and value < 0):
+            return None
+        return int(value) if self.divisor == 1 else value / self.divisor
+
+
+def _exported(scope: Scope, metric: Metric[Any]) -> ExportedMetric:
+    words = re.sub(r"([A-Z])", r"_\1", metric.name.removesuffix("Ms")).lower()
+    unit = _UNITS.get(metric.unit, "")
+    divisor = 1000 if metric.unit in ("ms", "epoch ms") else 1
+    stem = _STEMS.get(metric.name, words)
+    return ExportedMetric(scope, metric.name, stem, unit, divisor, metric.type, metric.description)
+
+
+EXPORTED_SUBTASK_METRICS = tuple(_exported("subtask", metric) for metric in SUBTASK_METRICS)
+EXPORTED_SHARD_METRICS = tuple(_exported("shard", metric) for metric in SHARD_METRICS)

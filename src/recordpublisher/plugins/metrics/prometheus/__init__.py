@@ -1,0 +1,1 @@
+"""The pages that Prometheus and probes read. Beside the code: a dashboard for Grafana and alert rules."""

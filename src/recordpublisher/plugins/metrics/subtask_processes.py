@@ -1,0 +1,106 @@
+"""Metrics of subtasks that are processes of their own: each serves its own on a Unix socket, and their supervisor reads them there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeVar
+
+import aiohttp
+import msgspec
+
+from recordpublisher.fetcher.monitoring.metrics_exporter import (
+    MetricsExporter,
+    MetricsSource,
+    SubtaskHealth,
+    SubtaskMetrics,
+)
+from recordpublisher.publishers.properties.properties import Properties
+
+from ..host.build_from_properties import build_metrics_exporters
+from ..host.manager import load_registry
+from .export import exporters_opened
+from .http_pages import HttpPages, Page
+
+T = TypeVar("T")
+RESPONSE_SECONDS = 5.0
+"""A subtask that takes longer does not respond. Prometheus itself waits 10 s by default."""
+METRICS_PATH, HEALTH_PATH = "/metrics", "/health"
+
+
+@asynccontextmanager
+async def exported_from_processes(properties: Properties, parallelism: int) -> AsyncIterator[Path | None]:
+    """In the supervisor: export the metrics of all subtasks while the block runs.
+
+    Yields the folder for their sockets, which only this user can read; None if the properties name no exporter. Raises:
+    ConfigurationError.
+    """
+    exporters = build_metrics_exporters(load_registry(), properties)
+    if not exporters:
+        yield None
+        return
+    with TemporaryDirectory(prefix="recordpublisher-") as folder:
+        async with exporters_opened(exporters, SubtaskProcesses(Path(folder), parallelism)):
+            yield Path(folder)
+
+
+class SubtaskSocket(MetricsExporter):
+    """In a subtask: serves its metrics and health to the supervisor."""
+
+    def __init__(self, folder: Path, subtask: int) -> None:
+        self._path = _socket_path(folder, subtask)
+        self._pages = HttpPages({METRICS_PATH: self._metrics, HEALTH_PATH: self._health})
+
+    async def open(self, source: MetricsSource) -> None:
+        """Listen."""
+        self._source = source
+        await self._pages.listen_on_path(self._path)
+
+    async def close(self) -> None:
+        """Stop listening."""
+        await self._pages.close()
+
+    async def _metrics(self) -> Page:
+        return Page(msgspec.json.encode(await self._source.metrics()))
+
+    async def _health(self) -> Page:
+        return Page(msgspec.json.encode(await self._source.health()))
+
+
+class SubtaskProcesses:
+    """The subtasks of a supervisor, as a MetricsSource."""
+
+    def __init__(self, folder: Path, parallelism: int) -> None:
+        self._paths = {subtask: _socket_path(folder, subtask) for subtask in range(parallelism)}
+
+    async def metrics(self) -> list[SubtaskMetrics]:
+        """Those of every subtask that responds."""
+        found = await asyncio.gather(*(_read(path, METRICS_PATH, SubtaskMetrics) for path in self._paths.values()))
+        return [metrics for of_subtask in found if of_subtask for metrics in of_subtask]
+
+    async def health(self) -> list[SubtaskHealth]:
+        """Of every subtask, also of those that do not respond."""
+        found = await asyncio.gather(*(_read(path, HEALTH_PATH, SubtaskHealth) for path in self._paths.values()))
+        silent = [SubtaskHealth(subtask, False, []) for subtask in self._paths]
+        return [health for no_answer, answer in zip(silent, found, strict=True) for health in answer or [no_answer]]
+
+
+async def _read(path: Path, page: str, kind: type[T]) -> list[T] | None:
+    """A subtask's page; None if it does not respond in time."""
+    connector = aiohttp.UnixConnector(str(path))
+    timeout = aiohttp.ClientTimeout(total=RESPONSE_SECONDS)
+    try:
+        async with (
+            aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
+            session.get(f"http://subtask{page}") as response,
+        ):
+            return msgspec.json.decode(await response.read(), type=list[kind])  # type: ignore[valid-type]
+    except (aiohttp.ClientError, TimeoutError, OSError):
+        return None
+
+
+def _socket_path(folder: Path, subtask: int) -> Path:
+    return folder / f"{subtask}.sock"

@@ -1,0 +1,128 @@
+"""A subtask is ready while it reads, its checkpoints are stored, and no newer start has fenced it off."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from recordpublisher.fetcher.checkpoints.state_store import SubtaskCheckpoints
+from recordpublisher.publishers.errors import FencedError
+from recordpublisher.testing.virtual_time import run_virtual
+
+from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
+
+NOT_RUNNING = ["it does not run: it is starting, draining or has ended"]
+NOT_READING = ["no shard could be read for 60 s"]
+
+
+class StuckSink(RecordingSink):
+    """Its flush does not return while it is stuck."""
+
+    def __init__(self):
+        super().__init__()
+        self.works = asyncio.Event()
+        self.works.set()
+
+    async def flush(self, checkpoint=None):
+        await self.works.wait()
+
+
+class FencingStore:
+    """A newer start owns the state from the second checkpoint on."""
+
+    def __init__(self):
+        self.stored = 0
+
+    async def load(self):
+        return []
+
+    async def open_generation(self, subtask):
+        return 1
+
+    async def store(self, subtask, generation, state):
+        self.stored += 1
+        if self.stored > 1:
+            raise FencedError("generation 2 owns the state")
+
+    async def close(self):
+        pass
+
+
+@asynccontextmanager
+async def running(source, sink, **more):
+    fetcher = make_fetcher(source, sink, {"flink.state.checkpoint.interval": 1000}, **more)
+    await fetcher.open()
+    run = asyncio.create_task(fetcher.run())
+    await asyncio.sleep(2)
+    yield fetcher, run
+    fetcher.stop()
+    await asyncio.gather(run, return_exceptions=True)
+    await fetcher.close()
+
+
+def source_of(*shards, latency=0.2):
+    source = ScriptedSource(latency=latency)
+    for shard in shards:
+        source.add(shard, 1)
+    return source
+
+
+def test_it_is_ready_while_it_reads_and_at_no_other_time():
+    async def run():
+        before = make_fetcher(source_of("a"), RecordingSink()).reasons_not_ready()
+        async with running(source_of("a"), RecordingSink()) as (fetcher, _):
+            await asyncio.sleep(500)
+            during = fetcher.reasons_not_ready()
+        return before, during, fetcher.reasons_not_ready()
+
+    assert run_virtual(run()) == (NOT_RUNNING, [], NOT_RUNNING)
+
+
+def test_it_is_not_ready_before_its_first_read():
+    async def run():
+        async with running(source_of("a", latency=10), RecordingSink()) as (fetcher, _):
+            before = fetcher.reasons_not_ready()
+            await asyncio.sleep(10)
+            return before, fetcher.reasons_not_ready()
+
+    assert run_virtual(run()) == (NOT_READING, [])
+
+
+@pytest.mark.parametrize(("silent", "reasons"), [({"s/a"}, []), ({"s/a", "s/b"}, NOT_READING)])
+def test_it_is_ready_until_no_shard_can_be_read_any_more(silent, reasons):
+    async def run():
+        source = source_of("a", "b")
+        async with running(source, RecordingSink()) as (fetcher, _):
+            source.silent = silent
+            await asyncio.sleep(65)
+            return fetcher.reasons_not_ready()
+
+    assert run_virtual(run()) == reasons
+
+
+def test_it_is_not_ready_while_a_checkpoint_is_stuck():
+    async def run():
+        sink = StuckSink()
+        async with running(source_of("a"), sink) as (fetcher, _):
+            sink.works.clear()
+            await asyncio.sleep(63)
+            stuck, metrics = fetcher.reasons_not_ready(), fetcher.metrics()["subtask"]
+            sink.works.set()
+            await asyncio.sleep(0.1)
+            return stuck, metrics, fetcher.reasons_not_ready()
+
+    (stuck,), metrics, then = run_virtual(run())
+
+    assert stuck.endswith("store or sink do not answer")
+    assert 60_000 < metrics["checkpointRunningMs"] < metrics["checkpointAgeMs"]
+    assert then == []
+
+
+def test_a_start_that_was_fenced_off_is_not_ready():  # S6
+    async def run():
+        checkpoints = SubtaskCheckpoints(FencingStore(), 0)
+        async with running(source_of("a"), RecordingSink(), checkpoints=checkpoints) as (fetcher, ended):
+            await asyncio.wait([ended])
+            return fetcher.reasons_not_ready()
+
+    assert run_virtual(run()) == ["the run ended with FencedError: generation 2 owns the state"]

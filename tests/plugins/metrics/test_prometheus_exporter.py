@@ -1,0 +1,97 @@
+"""`flink.metrics.exporters=prometheus`: the pages of metrics and of health."""
+
+import socket
+
+import aiohttp
+import pytest
+
+from recordpublisher.plugins.metrics.export import FetchersHere, export_metrics, exporters_opened
+from recordpublisher.plugins.metrics.prometheus.exporter import PrometheusExporter
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.properties import Properties
+
+from fakes.monitoring.measured_fetcher import MeasuredFetcher
+
+ADDRESS = "flink.metrics.prometheus.address"
+ANY_PORT = {"flink.metrics.exporters": "prometheus", ADDRESS: "127.0.0.1:0"}
+
+
+class Subtasks(FetchersHere):
+    """Some fetchers, one of which may hang."""
+
+    silent = None
+
+    async def health(self):
+        return [
+            each if each.subtask != self.silent else type(each)(each.subtask, False, [])
+            for each in await super().health()
+        ]
+
+
+@pytest.fixture
+async def served():
+    subtasks = Subtasks([MeasuredFetcher(0), MeasuredFetcher(1)])
+    exporter = PrometheusExporter(Properties(ANY_PORT))
+    async with exporters_opened([exporter], subtasks):
+        yield subtasks, exporter.url
+
+
+async def get(url):
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        return response.status, await response.text()
+
+
+async def test_one_page_has_every_subtask(served):
+    _, url = served
+    status, page = await get(f"{url}/metrics")
+
+    assert status == 200
+    assert 'recordpublisher_subtask_records_total{subtask="0"} 4\n' in page
+    assert 'recordpublisher_subtask_records_total{subtask="1"} 4\n' in page
+
+
+async def test_a_job_that_runs_is_alive_and_ready(served):
+    _, url = served
+
+    assert await get(f"{url}/healthz") == await get(f"{url}/readyz") == (200, "ok\n")
+
+
+async def test_a_subtask_that_is_not_ready_is_alive(served):
+    subtasks, url = served
+    subtasks._fetchers[1].reasons.append("no shard could be read for 60 s")
+
+    assert await get(f"{url}/healthz") == (200, "ok\n")
+    assert await get(f"{url}/readyz") == (503, "subtask 1: no shard could be read for 60 s\n")
+
+
+async def test_a_subtask_that_hangs_is_neither(served):
+    subtasks, url = served
+    subtasks.silent = 1
+    silence = (503, "subtask 1: its event loop does not respond\n")
+
+    assert await get(f"{url}/healthz") == await get(f"{url}/readyz") == silence
+
+
+@pytest.mark.parametrize("address", ["9249", "localhost", "localhost:port", "localhost:65536", ":9249"])
+def test_an_address_without_host_or_port_is_named(address):
+    with pytest.raises(ConfigurationError, match=rf"(?s){ADDRESS}.*{address}.*host:port"):
+        PrometheusExporter(Properties({ADDRESS: address}))
+
+
+async def test_a_port_in_use_is_an_error_that_says_so():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ConfigurationError, match=f"(?s){ADDRESS}.*{address}.*in use.*free port"):
+            async with export_metrics({**ANY_PORT, ADDRESS: address}, MeasuredFetcher()):
+                pass
+
+
+async def test_an_unknown_exporter_is_an_error_that_lists_the_known_ones():
+    with pytest.raises(ConfigurationError, match=r"(?s)flink.metrics.exporters.*statsd.*prometheus"):
+        async with export_metrics({"flink.metrics.exporters": "statsd"}, MeasuredFetcher()):
+            pass
+
+
+async def test_without_the_property_nothing_is_exported():
+    async with export_metrics({ADDRESS: "127.0.0.1:1"}, MeasuredFetcher()):
+        pass
