@@ -41,7 +41,7 @@ class RawServer:
 
     async def _respond(self, reader, writer):
         head = await reader.readuntil(b"\r\n\r\n")
-        length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+        length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0] or 0)
         response = self.responses.pop(0) if self.responses else b""
         if response is None:
             return False

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -14,70 +13,29 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 
+from servers.endless_server import CHUNK, CHUNKED, LONG, MIB, OK, serve_endless
 from servers.event_frames import frame, initial_response
 from servers.scripted_kinesis import PROPERTIES
 
 SHARD = Shard("orders", "shardId-000000000000")
 START = StartingPosition.trim_horizon()
 CONSUMER = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders/consumer/app:1"
-OK = b"HTTP/1.1 200 OK\r\n"
-MIB = 2**20
 ANSWER = OK + b'Content-Length: 38\r\n\r\n{"Records":[],"NextShardIterator":"n"}'
 RECORDS = b'{"Data":"YWJj","SequenceNumber":"1","ApproximateArrivalTimestamp":1.5,"PartitionKey":"k"},' * 2_000
-CHUNK = b"%x\r\n" % MIB + b" " * MIB + b"\r\n"
-LONG = b"Content-Length: 99999999\r\n\r\n"
-CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
-
-
-class EndlessServer:
-    """Responds to the first `good` requests as it should. Then sends a head, and the same bytes again and again."""
-
-    def __init__(self, good: int, head: bytes, again: bytes) -> None:
-        self.good, self.head, self.again = good, head, again
-        self.sent = self.requests = 0
-        self.serving: set[asyncio.Task[None]] = set()
-
-    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.serving.add(asyncio.current_task())
-        try:
-            with suppress(asyncio.IncompleteReadError, ConnectionError):
-                while True:
-                    await self._respond(reader, writer)
-        finally:
-            writer.transport.abort()
-
-    async def _respond(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).lower()
-        await reader.readexactly(int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0]))
-        self.requests += 1
-        if self.requests <= self.good:
-            writer.write(ANSWER)
-            return
-        writer.write(self.head)
-        while True:
-            writer.write(self.again)
-            await writer.drain()
-            self.sent += len(self.again)
 
 
 @asynccontextmanager
 async def endless(head, again, client="OWN", good=0):
     """A server and a client that has used the fast path once, unless it is the SDK's."""
-    endless_server = EndlessServer(good, head, again)
-    server = await asyncio.start_server(endless_server.handle, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    given = {
-        **PROPERTIES,
-        "aws.endpoint": f"http://127.0.0.1:{port}",
-        "aws.http.client": client,
-        "aws.request.timeout": 600_000,
-    }
-    async with server:
+    async with serve_endless(head, again, good=[ANSWER] * good) as server:
+        given = {
+            **PROPERTIES,
+            "aws.endpoint": server.url,
+            "aws.http.client": client,
+            "aws.request.timeout": 600_000,
+        }
         async with KinesisClient(Properties(given)) as kinesis:
-            yield endless_server, kinesis
-        for task in endless_server.serving:
-            task.cancel()
-        await asyncio.gather(*endless_server.serving, return_exceptions=True)
+            yield server, kinesis
 
 
 @pytest.mark.parametrize("client", ["OWN", "SDK"])
@@ -135,4 +93,26 @@ async def test_an_event_without_an_end_is_not_read(status):
     async with endless(stream + b"Connection: close\r\n\r\n" + initial_response(), other) as (server, kinesis):
         with pytest.raises(TransientError, match="33,554,432"):
             await first_event(kinesis)
+        assert server.sent < 2 * MAX_RESPONSE_BYTES
+
+
+ROLE = """[profile role]
+role_arn=arn:aws:iam::123456789012:role/r
+source_profile=keys
+[profile keys]
+aws_access_key_id=a
+aws_secret_access_key=s
+"""
+
+
+async def test_a_service_that_the_sdks_credential_chain_calls_is_not_read_without_an_end(tmp_path, monkeypatch):
+    (tmp_path / "config").write_text(ROLE)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    provider = "aws.credentials.provider"
+    given = {"aws.region": "eu-west-1", provider: "PROFILE", f"{provider}.profile.name": "role"}
+    async with serve_endless(OK + CHUNKED, CHUNK) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", server.url)
+        async with KinesisClient(Properties(given)) as kinesis:
+            with pytest.raises(TransientError, match="33,554,432"):
+                await kinesis.list_shards("orders")
         assert server.sent < 2 * MAX_RESPONSE_BYTES

@@ -7,24 +7,45 @@ from typing import Any
 
 from aiobotocore.config import AioConfig
 from botocore import xform_name
-from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 
 from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.kinesis.bounded_http_session import read_body
 from recordpublisher.publishers.kinesis.credentials import session_with_credentials
 from recordpublisher.publishers.kinesis.endpoint import region_of
+from recordpublisher.publishers.kinesis.error_mapping import MalformedResponseError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import REQUEST_TIMEOUT, STATE_ENDPOINT
 
 _CONDITION_FAILED = {"PreconditionFailed", "ConditionalRequestConflict", "ConditionalCheckFailedException"}
 _NOT_FOUND = {"NoSuchKey", "404", "ResourceNotFoundException"}
+_CHUNK_BYTES = 2**18
 
 
-class ConditionFailedError(Exception):
+_NOT_AS_DOCUMENTED = (
+    MalformedResponseError,
+    ResponseParserError,
+    RecursionError,
+    AttributeError,
+    TypeError,
+    ValueError,
+)
+"""What the SDK's parsers raise. RecursionError: nested too deeply."""
+
+
+class ConditionFailedError(StateError):
     """The condition of a write did not hold, or a concurrent write kept the service from checking it."""
 
 
-class NotFoundError(Exception):
+class NotFoundError(StateError):
     """The object, or the table, does not exist."""
+
+
+def _class_of(code: str) -> type[StateError]:
+    if code in _CONDITION_FAILED:
+        return ConditionFailedError
+    return NotFoundError if code in _NOT_FOUND else StateError
 
 
 class AwsService:
@@ -42,21 +63,22 @@ class AwsService:
         self._client: Any = None
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
-        """One call; the SDK retries transient errors with jitter, five attempts at most.
+        """One call; the SDK retries transient errors with jitter, five attempts at most. The `Body` of a response is read.
 
         Raises: ConditionFailedError, NotFoundError, StateError for everything else.
         """
         try:
             response: dict[str, Any] = await getattr(await self._get_client(), xform_name(api))(**parameters)
+            if "Body" in response:
+                async with response["Body"] as body:
+                    response["Body"] = await read_body(body.iter_chunks(_CHUNK_BYTES), self.place)
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code", "")
-            if code in _CONDITION_FAILED:
-                raise ConditionFailedError(code) from error
-            if code in _NOT_FOUND:
-                raise NotFoundError(code) from error
-            raise StateError(f"{api} at {self.place} failed with {code}: {error}") from error
-        except (BotoCoreError, HTTPClientError, OSError) as error:
+            raise _class_of(code)(f"{api} at {self.place} failed with {code}: {error}") from error
+        except (BotoCoreError, OSError) as error:
             raise StateError(f"{api} at {self.place} failed: {error}") from error
+        except _NOT_AS_DOCUMENTED as error:
+            raise StateError(f"the response of {api} at {self.place} is not as documented: {error!r}") from error
         return response
 
     async def close(self) -> None:

@@ -106,9 +106,7 @@ class S3Store(ConditionalStore):
             response = await self._call("GetObject", name)
         except NotFoundError:
             return None
-        async with response["Body"] as body:
-            content = VersionedValue(await body.read(), response["ETag"])
-        return content, response.get("Metadata", {}).get(_WRITE_ID, "")
+        return VersionedValue(response["Body"], response["ETag"]), response.get("Metadata", {}).get(_WRITE_ID, "")
 
     async def _listed(self, prefix: str) -> AsyncIterator[tuple[str, str]]:
         token: dict[str, str] = {}

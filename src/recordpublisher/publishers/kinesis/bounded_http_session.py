@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterable
 from typing import Any
 
+import aiohttp
 from aiobotocore.awsrequest import AioAWSResponse
 from aiobotocore.httpsession import AIOHTTPSession
+from botocore.exceptions import ConnectionClosedError, ReadTimeoutError
 
 from .error_mapping import check_response_size
 
@@ -28,20 +31,26 @@ class _BoundedResponse(AioAWSResponse):  # type: ignore[misc] # the SDK is untyp
 
     async def _content_prop(self) -> bytes:
         if self._content is None:
-            self._content = await _read(self.raw)
+            try:
+                check_response_size(self.raw.content_length or 0)
+                self._content = await read_body(self.raw.content.iter_any(), self.url)
+            except BaseException:
+                self.raw.close()
+                raise
         return self._content
 
 
-async def _read(response: Any) -> bytes:
-    chunks: list[bytes] = []
+async def read_body(chunks: AsyncIterable[bytes], url: str) -> bytes:
+    """All of a body. Raises: MalformedResponseError when it is too long, and the SDK's errors, so that the SDK tries again."""
+    read: list[bytes] = []
     size = 0
     try:
-        check_response_size(response.content_length or 0)
-        async for chunk in response.content.iter_any():
+        async for chunk in chunks:
             size += len(chunk)
             check_response_size(size)
-            chunks.append(chunk)
-    except BaseException:
-        response.close()
-        raise
-    return b"".join(chunks)
+            read.append(chunk)
+    except TimeoutError as error:
+        raise ReadTimeoutError(endpoint_url=url, error=error) from error
+    except aiohttp.ClientError as error:
+        raise ConnectionClosedError(endpoint_url=url, error=error) from error
+    return b"".join(read)

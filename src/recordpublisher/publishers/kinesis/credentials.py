@@ -120,7 +120,14 @@ _CONFIGURE = {
 
 
 class _Session(AioSession):  # type: ignore[misc] # the SDK is untyped
-    """A session whose errors about credentials are the SDK's. The SDK does not catch those of a malformed `credential_process`."""
+    """A session whose clients, those of the SDK's credential chain too, read bounded responses. Its errors about credentials are the SDK's.
+
+    The SDK does not catch those of a malformed `credential_process`.
+    """
+
+    def __init__(self, profile: str | None = None) -> None:
+        super().__init__(profile=profile)
+        self.set_default_client_config(AioConfig(http_session_cls=BoundedHttpSession))
 
     async def get_credentials(self) -> Any:
         with sdk_errors():
@@ -171,8 +178,7 @@ def _use_refreshable(session: AioSession, fetcher: Any, method: str) -> None:
 
 def _sts_clients(properties: Properties, region: str) -> Any:
     endpoint = properties.value(ROLE_STS_ENDPOINT)
-    config = AioConfig(http_session_cls=BoundedHttpSession)
-    return functools.partial(AioSession().create_client, region_name=region, endpoint_url=endpoint, config=config)
+    return functools.partial(_Session().create_client, region_name=region, endpoint_url=endpoint)
 
 
 def _role_arguments(properties: Properties) -> dict[str, str]:

@@ -16,7 +16,6 @@ from botocore.loaders import create_loader
 from ..clock import Clock, SystemClock, observed_timeout
 from ..properties.properties import Properties
 from ..properties.table import HTTP_CLIENT, REQUEST_TIMEOUT
-from .bounded_http_session import BoundedHttpSession
 from .ca_bundle import ca_bundle_path
 from .codec.put_records import preset_body, replace_body
 from .codec.sdk_parser_override import RecordParserFactory
@@ -124,7 +123,6 @@ class SdkTransport:
             read_timeout=None,  # `_call` sets the deadline
             max_pool_connections=_UNLIMITED,
             retries={"total_max_attempts": 1, "mode": "standard"},  # our policies own retries
-            http_session_cls=BoundedHttpSession,
             warm_up_loader_caches=True,  # reads the service model off the loop
         )
         return self._session.create_client(
