@@ -92,6 +92,13 @@ def test_the_wheel_is_typed_and_has_its_licence_and_its_command(names):
     assert any(name.endswith("entry_points.txt") for name in names)
 
 
+def test_the_dashboard_and_the_alert_rules_are_in_the_wheel(names):
+    assert {
+        "recordpublisher/plugins/metrics/prometheus/grafana-dashboard.json",
+        "recordpublisher/plugins/metrics/prometheus/alert-rules.yml",
+    } <= names
+
+
 def test_no_test_is_in_the_wheel(names):
     assert not [name for name in names if "/tests/" in name or "/test_" in name]
 

@@ -1,0 +1,115 @@
+"""Every alert rule fires when it should, as Prometheus's own tool judges, and none fires for a healthy job."""
+
+import json
+import subprocess
+
+import pytest
+import yaml
+
+from recordpublisher.fetcher.monitoring.metrics_exporter import SubtaskHealth, SubtaskMetrics
+from recordpublisher.plugins.metrics.prometheus.text_format import page_of
+
+from fakes.monitoring.measured_fetcher import METRICS
+from processes.command_line import ROOT
+
+FILE = ROOT / "src/recordpublisher/plugins/metrics/prometheus/alert-rules.yml"
+RULES = {rule["alert"]: rule for rule in yaml.safe_load(FILE.read_text())["groups"][0]["rules"]}
+SUBTASK, SHARD = 'subtask="1"', 'stream="s",shard="a",subtask="1"'
+MINUTES = 30
+
+FIRING = {
+    "RecordPublisherDown": ('up{job="recordpublisher"}', "0"),
+    "RecordPublisherSubtaskSilent": (f"recordpublisher_subtask_up{{{SUBTASK}}}", "0"),
+    "RecordPublisherNotReady": (f"recordpublisher_subtask_ready{{{SUBTASK}}}", "0"),
+    "RecordPublisherLossNear": (f"recordpublisher_shard_time_to_retention_loss_seconds{{{SHARD}}}", "3600"),
+    "RecordPublisherRecordsLost": (f"recordpublisher_shard_retention_gaps_total{{{SHARD}}}", "0+1"),
+    "RecordPublisherBehind": (f"recordpublisher_shard_behind_latest_seconds{{{SHARD}}}", "301"),
+    "RecordPublisherShardUnread": (f"recordpublisher_shard_alarm{{{SHARD}}}", "1"),
+    "RecordPublisherWatermarkStalled": (f"recordpublisher_subtask_watermark_stalled_seconds{{{SUBTASK}}}", "301"),
+    "RecordPublisherTrackerSilent": (f"recordpublisher_subtask_tracker_response_age_seconds{{{SUBTASK}}}", "61"),
+    "RecordPublisherCheckpointStuck": (f"recordpublisher_subtask_checkpoint_running_seconds{{{SUBTASK}}}", "61"),
+    "RecordPublisherBadRecords": (f"recordpublisher_shard_dead_letters_total{{{SHARD}}}", "0+1"),
+    "RecordPublisherThrottled": (f"recordpublisher_shard_throttles_total{{{SHARD}}}", "0+60"),
+    "RecordPublisherStarved": (f"recordpublisher_subtask_loop_lag_seconds{{{SUBTASK}}}", "2"),
+}
+"""A series for each alert, with its value or its growth in a minute."""
+
+HEALTHY = {
+    **{series: "0" for series, _ in FIRING.values()},
+    **{series: "1" for series, _ in FIRING.values() if series.split("{")[0].endswith(("up", "_ready"))},
+    FIRING["RecordPublisherLossNear"][0]: "86000",
+    f"recordpublisher_shard_skipped_records_total{{{SHARD}}}": "0",
+}
+"""The same series as a healthy job has them."""
+
+
+def case(firing, expected):
+    """Prometheus's test of these series, each minute for half an hour."""
+    values = {
+        series: f"{value}x{MINUTES}" if "+" in value else f"{value}+0x{MINUTES}" for series, value in firing.items()
+    }
+    return {
+        "interval": "1m",
+        "input_series": [{"series": series, "values": shown} for series, shown in values.items()],
+        "alert_rule_test": [
+            {"eval_time": f"{MINUTES}m", "alertname": alert, "exp_alerts": expected.get(alert, [])} for alert in RULES
+        ],
+    }
+
+
+def alert_of(name):
+    """What Prometheus is expected to send: the labels of the series and of the rule."""
+    series = FIRING[name][0]
+    given = dict(pair.split("=", 1) for pair in series[:-1].partition("{")[2].split(","))
+    labels = {label: value.strip('"') for label, value in given.items()}
+    return {"exp_labels": {**labels, **RULES[name]["labels"]}}
+
+
+def judge(promtool, folder, cases):
+    """Run the cases; JSON is YAML. The texts are left out of the rules: how a duration is written is Prometheus's matter."""
+    bare = [{key: value for key, value in rule.items() if key != "annotations"} for rule in RULES.values()]
+    (folder / "rules.json").write_text(json.dumps({"groups": [{"name": "recordpublisher", "rules": bare}]}))
+    (folder / "tests.json").write_text(json.dumps({"rule_files": ["rules.json"], "tests": cases}))
+    return run(promtool, "test", "rules", str(folder / "tests.json"))
+
+
+def page():
+    return page_of([SubtaskMetrics(0, METRICS["subtask"], METRICS["shards"])], [SubtaskHealth(0, True, [])])
+
+
+def run(*command, given=""):
+    return subprocess.run(command, input=given, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_rules_are_valid(promtool):
+    checked = run(promtool, "check", "rules", str(FILE))
+
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_every_alert_has_a_series_that_fires_it():
+    assert FIRING.keys() == RULES.keys()
+
+
+def test_each_alert_fires_and_no_other(promtool, tmp_path):
+    cases = [case({**HEALTHY, series: value}, {name: [alert_of(name)]}) for name, (series, value) in FIRING.items()]
+    judged = judge(promtool, tmp_path, cases)
+
+    assert judged.returncode == 0, judged.stdout + judged.stderr
+
+
+def test_no_alert_fires_for_a_healthy_job(promtool, tmp_path):
+    judged = judge(promtool, tmp_path, [case(HEALTHY, {})])
+
+    assert judged.returncode == 0, judged.stdout + judged.stderr
+
+
+@pytest.mark.parametrize("series", HEALTHY)
+def test_every_series_of_the_rules_is_on_the_page(series):
+    assert series.startswith("up{") or f"# TYPE {series.partition('{')[0]} " in page()
+
+
+def test_names_and_types_follow_the_conventions(promtool):
+    checked = run(promtool, "check", "metrics", given=page())
+
+    assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
