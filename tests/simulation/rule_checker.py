@@ -53,11 +53,11 @@ class RuleChecker:
 
     @property
     def missing(self) -> dict[str, str]:
-        counts = {key: (self._done.get(key, 0), len(shard.times)) for key, shard in self.stream.shards.items()}
+        missing = {key: self._unwritten(key) for key in self.stream.shards if key not in self._excluded}
         return {
-            key: f"{done} of {total}"
-            for key, (done, total) in counts.items()
-            if done < total and key not in self._excluded
+            key: f"all but {len(indexes)} of {len(self.stream[key].usable)}"
+            for key, indexes in missing.items()
+            if indexes
         }
 
     def late_of(self, key: str) -> int:
@@ -103,15 +103,15 @@ class RuleChecker:
         assert job_run is not None
         size, done = stream.plan.aggregate, self._done.get(key, 0)
         indexes = [int(each.sequence_number) * size + max(each.sub_sequence_number, 0) for each in batch.records]
-        self.expect(indexes == list(range(done, done + len(batch))), "S1", f"{key}: {done} were written, now {indexes}")
-        for parent in stream.parents(key):
-            whole = self._done.get(parent, 0) == len(stream[parent].times)
-            self.expect(whole, "S2", f"{key} was written before its parent {parent}")
         last = indexes[-1] + 1
+        expected = stream[key].usable_between(done, last)
+        self.expect(indexes == expected, "S1", f"{key}: {done} were written, now {indexes}")
+        for parent in stream.parents(key):
+            self.expect(not self._unwritten(parent), "S2", f"{key} was written before its parent {parent}")
         self._check_lateness(key, indexes, value, job_run)
         self.trace = zlib.crc32(f"{key} {done} {last} {value}".encode(), self.trace)
         if key not in self._excluded:
-            self._remaining += done - last
+            self._remaining -= len(indexes)
         self._done[key] = last
 
     def check_alignment(self, batch: RecordBatch, value: int | None, lookahead: int | None) -> None:
@@ -176,8 +176,10 @@ class RuleChecker:
         self._count_remaining()
 
     def _count_remaining(self) -> None:
-        read = {key: shard for key, shard in self.stream.shards.items() if key not in self._excluded}
-        self._remaining = sum(len(shard.times) - self._done.get(key, 0) for key, shard in read.items())
+        self._remaining = sum(len(self._unwritten(key)) for key in self.stream.shards if key not in self._excluded)
+
+    def _unwritten(self, key: str) -> list[int]:
+        return self.stream[key].usable_between(self._done.get(key, 0))
 
     def _check_lateness(self, key: str, indexes: list[int], value: int | None, job_run: JobRun) -> None:
         stream = self.stream

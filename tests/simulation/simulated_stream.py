@@ -1,4 +1,4 @@
-"""SimulatedStream: shards with skew, gaps, disorder, a wrong clock, silences, splits and merges, failing reads, inconsistent listings."""
+"""SimulatedStream: shards with skew, gaps, disorder, wrong event times, silences, splits, merges, failing reads, inconsistent listings."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from recordpublisher.publishers.shards import Shard
 
 FUTURE_LIMIT_MS = 3_600_000
 WRONG_CLOCK_MS = 10**12
+YEAR_1_MS, YEAR_10000_MS = -62_135_596_800_000, 253_402_300_800_000
+"""The bounds of the event times that can be used (W12)."""
+EXTREME_TIMES = (-(2**63) - 1, -(2**63), YEAR_1_MS - 1, YEAR_1_MS, YEAR_10000_MS - 1, YEAR_10000_MS, 2**63 - 1, 10**300)
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,8 @@ class StreamPlan:
     """Whether some records of one shard have event times of a wrong clock (W12)."""
     inconsistent_listings: bool = False
     """Whether listings lack shards for a while: children after a reshard, ended parents, any other."""
+    extreme_times: bool = False
+    """Whether some event times are at the bounds of those that can be used, and beyond (W12)."""
 
 
 @dataclass
@@ -61,10 +66,22 @@ class SimulatedShard:
         return sum(arrival <= now for arrival in self.arrivals)
 
     @cached_property
-    def counted_times(self) -> list[int]:
-        """Event times as they count for watermarks (W12)."""
-        pairs = zip(self.times, self.arrivals, strict=True)
-        return [time if time <= (at := round(arrival * 1000)) + FUTURE_LIMIT_MS else at for time, arrival in pairs]
+    def usable(self) -> list[int]:
+        """The indexes of the records that can be used (W12); the others are skipped."""
+        return [index for index, time in enumerate(self.times) if YEAR_1_MS <= time < YEAR_10000_MS]
+
+    @cached_property
+    def counted_times(self) -> dict[int, int]:
+        """Event times as they count for watermarks (W12), by index."""
+        return {index: self._counted_time(index) for index in self.usable}
+
+    def usable_between(self, first: int, stop: int | None = None) -> list[int]:
+        """The indexes from `first` to `stop` (excluded) of records that can be used."""
+        return [index for index in self.usable if first <= index and (stop is None or index < stop)]
+
+    def _counted_time(self, index: int) -> int:
+        arrival_ms = round(self.arrivals[index] * 1000)
+        return arrival_ms if self.times[index] > arrival_ms + FUTURE_LIMIT_MS else self.times[index]
 
 
 class SimulatedStream:
@@ -85,8 +102,10 @@ class SimulatedStream:
             self._set_wrong_times()
         if plan.inconsistent_listings:
             self._set_unlisted()
+        if plan.extreme_times:
+            self._set_extreme_times()
         self.calm_from = max(each.calm_from for each in self.shards.values())
-        self.total = sum(len(each.times) for each in self.shards.values())
+        self.total = sum(len(each.usable) for each in self.shards.values())
 
     def __getitem__(self, key: str) -> SimulatedShard:
         return self.shards[key]
@@ -99,7 +118,7 @@ class SimulatedStream:
         shard = self.shards[key]
         inherited = [self.watermark(parent, len(self.shards[parent].times)) for parent in self.parents(key)]
         known = [each for each in inherited if each is not None]
-        own = [max(shard.counted_times[:count]) - self.plan.disorder_ms] if count else []
+        own = [time - self.plan.disorder_ms for index, time in shard.counted_times.items() if index < count]
         return max(own + ([min(known)] if known else []), default=None)
 
     def _reshard(self, leaves: list[SimulatedShard]) -> list[SimulatedShard]:
@@ -139,6 +158,12 @@ class SimulatedStream:
             starts = (each.opens, closes + draw.uniform(-3, 8), draw.uniform(0, 60))
             lengths = (draw.choice([0, 3, 15]), draw.choice([0, 5, 15]), draw.choice([0, 5, 15]))
             each.unlisted = tuple((begin, begin + length) for begin, length in zip(starts, lengths, strict=True))
+
+    def _set_extreme_times(self) -> None:
+        for each in self.shards.values():
+            for index in range(len(each.times)):
+                if self._random.random() < 0.05:
+                    each.times[index] = self._random.choice(EXTREME_TIMES)
 
     def _set_wrong_times(self) -> None:
         broken = self._random.choice(list(self.shards.values()))

@@ -123,7 +123,8 @@ class SimulatedPublisher(RecordPublisher):
         position = SequenceNumber(records[-1].sequence_number) if records else None
         if position is None and self._source.continuations:
             position = SequenceNumber(str(stop // size - 1), continuation=True)
-        self._source.record_read(simulated.shard.key, is_empty_at_tip=not records and arrived == stop)
+        is_empty = not simulated.usable_between(self._next, stop)
+        self._source.record_read(simulated.shard.key, is_empty and arrived == stop)
         children = simulated.children if is_end else ()
         batch = RecordBatch(simulated.shard, records, (arrived - stop) * 1000, position, children, len(records), 10)
         key, held = simulated.shard.key, self._source.largest_batch

@@ -204,7 +204,7 @@ class Subtask:
 
         def decorator(shard: Shard, metrics: ShardMetrics) -> BatchDecorator:
             times, strategy = FunctionTimestamps(lambda record: int(record.data)), BoundedOutOfOrderness(properties)
-            more = {"on_poison": OnPoison.FAIL, "future_limit_ms": FUTURE_LIMIT_MS}
+            more = {"on_poison": OnPoison.SKIP, "future_limit_ms": FUTURE_LIMIT_MS}
             return BatchDecorator(BytesDeserializer(), times, strategy, metrics, **more)
 
         return FetcherDependencies(

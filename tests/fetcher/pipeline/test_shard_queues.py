@@ -9,6 +9,7 @@ from recordpublisher.fetcher.pipeline.retention_gaps import RetentionGaps
 from recordpublisher.fetcher.pipeline.shard_queues import ShardQueues
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
+from recordpublisher.publishers.positions import SequenceNumber
 
 from fakes.shard_entries import StoppedClock, entry, marker, shard, watermarked
 
@@ -65,6 +66,15 @@ async def test_empty_events_of_a_subscription_make_a_shard_idle_too():  # W3, F6
     scene = Scene()
     for _ in range(3):
         await scene.put(marker())
+
+    assert scene.entry.idle
+    assert not scene.entry.is_active
+
+
+async def test_a_producer_of_records_that_cannot_be_used_holds_no_other_shard():  # W3, W12
+    scene = Scene()
+    for _ in range(3):
+        await scene.put(replace(marker(), read_position=SequenceNumber("7"), raw_count=2))
 
     assert scene.entry.idle
     assert not scene.entry.is_active
