@@ -34,11 +34,12 @@ slow: $(STAMP)  ## tests that take more than ten seconds each: tutorials, wheels
 sinks: $(STAMP)  ## jobs write to PostgreSQL and to files while processes are killed and connections broken (three minutes)
 	RECORDPUBLISHER_ROUNDS=1000 RECORDPUBLISHER_SECONDS=110 $(BIN)/pytest -m sinks -s
 
-sinks-leaks: $(STAMP)  ## tests of connections, each of which fails if it leaves one open (about eight minutes)
+sinks-soak: $(STAMP)  ## the same, 60 rounds (ten minutes)
+	RECORDPUBLISHER_ROUNDS=60 $(BIN)/pytest -m sinks -s
+
+leaks: $(STAMP)  ## tests of connections, each of which fails if it leaves one open (about eight minutes)
 	RECORDPUBLISHER_LEAKS=1 $(BIN)/pytest -p no:cacheprovider -m "not (slow or $(LONG) or spark or servers)" $(CONNECTIONS)
 
-soak: $(STAMP)  ## the same, 60 rounds (ten minutes)
-	RECORDPUBLISHER_ROUNDS=60 $(BIN)/pytest -m sinks -s
 
 simulation: $(STAMP)  ## random schedules on virtual time: SCHEDULES=2000 of them, from number FIRST; SEED=123 runs one again
 	$(BIN)/pytest -q -m simulation tests/simulation/test_simulation.py

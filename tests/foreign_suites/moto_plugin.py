@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import ContextDecorator, ExitStack
 from typing import Any
+from unittest import mock
 
+import boto3
 import moto
 import moto.core
 
 from recordpublisher.local import Delays, serve_in_thread
 from recordpublisher.local.streams import account
 
+real_client = boto3.client
+
 
 class FreshEndpoint(ContextDecorator):
-    """Owns the endpoint of one test: a decorator and a context manager, as moto's."""
+    """Owns the endpoints of one test, one a region: a decorator and a context manager, as moto's."""
 
     def __enter__(self) -> FreshEndpoint:
         self._open = ExitStack()
-        server = self._open.enter_context(serve_in_thread(delays=Delays(consumer=0)))
-        os.environ["AWS_ENDPOINT_URL_KINESIS"] = server.endpoint.url
+        self._urls: dict[str, str] = {}
+        self._open.enter_context(mock.patch.object(boto3, "client", self._client))
         return self
 
     def __exit__(self, *_: object) -> None:
-        del os.environ["AWS_ENDPOINT_URL_KINESIS"]
         self._open.close()
+
+    def _client(self, service: str, region_name: str = "us-east-1", **options: Any) -> Any:
+        if service != "kinesis":
+            return real_client(service, region_name=region_name, **options)
+        if region_name not in self._urls:
+            server = serve_in_thread(delays=Delays(consumer=0), region=region_name)
+            self._urls[region_name] = self._open.enter_context(server).url
+        return real_client(service, region_name=region_name, endpoint_url=self._urls[region_name], **options)
 
     def _recreate_cm(self) -> FreshEndpoint:
         return FreshEndpoint()

@@ -8,8 +8,10 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from unittest import mock
 
 from recordpublisher.local import Delays, serve_in_thread
+from recordpublisher.local.streams import account
 
 from .outcomes import Outcome, outcomes_of_mocha, outcomes_of_pytest
 from .rules import ASYNC_KINESIS_RULES, KINESALITE_RULES, MOTO_RULES, Rule
@@ -25,7 +27,7 @@ def run_moto(folder: Path) -> list[Outcome]:
 
 def run_async_kinesis(folder: Path) -> list[Outcome]:
     """The integration tests of async-kinesis."""
-    with serve_in_thread(region="ap-southeast-2") as server:
+    with mock.patch.object(account, "ACCOUNT_ID", "123456789012"), serve_in_thread() as server:  # as its ARNs
         url = f"http://localhost:{server.endpoint.port}"  # by this name its tests know that it is not AWS
         return _pytest(folder, ["tests", "-m", "integration"], {"ENDPOINT_URL": url}, ASYNC_KINESIS_RULES)
 
@@ -43,7 +45,7 @@ def run_kinesalite(folder: Path) -> list[Outcome]:
         if tests.name == "helpers.js":
             continue
         with (
-            serve_in_thread(delays=Delays(create_stream=500)) as server,
+            serve_in_thread(delays=Delays(create_stream=500, delete_stream=500, reshard=500)) as server,
             tempfile.TemporaryFile("w+") as report,
         ):  # in a pipe mocha cuts the end off
             subprocess.run(

@@ -30,7 +30,8 @@ def call(account: Account) -> Call:
     """Call an operation of the account, without a socket."""
 
     def call(operation: str, **fields: object) -> dict[str, Any]:
-        response: dict[str, Any] = msgspec.json.decode(OPERATIONS[operation](account, msgspec.json.encode(fields)))
+        body = OPERATIONS[operation](account, msgspec.json.encode(fields))
+        response: dict[str, Any] = msgspec.json.decode(body or b"{}")
         return response
 
     return call

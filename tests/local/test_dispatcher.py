@@ -26,7 +26,7 @@ class Service:
 
     async def call(self, operation, **fields):
         response = await self.dispatcher.call(operation, msgspec.json.encode(fields))
-        return msgspec.json.decode(response)
+        return msgspec.json.decode(response or b"{}")
 
     async def iterator(self):
         fields = {"StreamName": "orders", "ShardId": FIRST, "ShardIteratorType": "TRIM_HORIZON"}

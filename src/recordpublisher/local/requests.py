@@ -123,6 +123,7 @@ class PutRecord(StreamRequest, frozen=True, kw_only=True):
     data: str
     partition_key: PartitionKey | None = None
     explicit_hash_key: HashKey | None = None
+    sequence_number_for_ordering: Number | None = None
 
 
 class PutRecords(StreamRequest, frozen=True, kw_only=True):

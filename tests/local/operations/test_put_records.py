@@ -65,7 +65,7 @@ def test_a_call_may_have_10_mib_keys_counted(call):
         call("PutRecords", StreamName="orders", Records=[*full, entry(b"")])
 
 
-@pytest.mark.parametrize("data", ["!", "YQ", 'YQ=="', "YQ==\\"])
+@pytest.mark.parametrize("data", ["!", "YQ", 'YQ=="', "YQ==\\", "YR==", "YWF="])
 def test_data_that_is_not_base64_is_refused_and_nothing_is_stored(call, data: str):
     with pytest.raises(ApiError, match="SerializationException"):
         call("PutRecords", StreamName="orders", Records=[entry(), {"Data": data, "PartitionKey": "k"}])
@@ -99,3 +99,11 @@ def test_planned_faults_refuse_single_records(call, account: Account):
     account.faults.fail_entries(1, "InternalFailure")
     response = call("PutRecords", StreamName="orders", Records=[entry(), entry()])
     assert [record.get("ErrorCode") for record in response["Records"]] == ["InternalFailure", None]
+
+
+def test_a_sequence_number_for_ordering_is_one_of_the_endpoint(call):
+    first = call("PutRecord", StreamName="orders", **entry())["SequenceNumber"]
+    later = call("PutRecord", StreamName="orders", **entry(), SequenceNumberForOrdering=first)["SequenceNumber"]
+    assert int(later) > int(first)
+    with pytest.raises(ApiError, match="InvalidArgumentException: ExclusiveMinimumSequenceNumber 17 used in PutRecord"):
+        call("PutRecord", StreamName="orders", **entry(), SequenceNumberForOrdering="17")

@@ -37,12 +37,11 @@ class Resharding(RuleBasedStateMachine):
         if shard.hash_range.start + 1 < at < shard.hash_range.end:
             split(self.stream, shard, at)
 
-    @rule(pick=st.integers(0, 100), swapped=st.booleans())
-    def merge(self, pick: int, swapped: bool) -> None:
+    @rule(pick=st.integers(0, 100))
+    def merge(self, pick: int) -> None:
         shards = self.stream.open_shards
         if len(shards) > 1:
-            pair = shards[pick % (len(shards) - 1) :][:2]
-            merge(self.stream, *(reversed(pair) if swapped else pair))
+            merge(self.stream, *shards[pick % (len(shards) - 1) :][:2])
 
     @rule(more=st.booleans())
     def update_shard_count(self, more: bool) -> None:

@@ -49,3 +49,14 @@ def test_a_closed_shard_is_kept_until_its_last_record_is_past_retention(stream: 
         stream.shard(parent.id)
     stream.apply_retention()
     assert parent.id not in stream.shards
+
+
+@pytest.mark.parametrize("spelling", ["shardId-1", "shard-000001", "1", "shardId-000000000001"])
+def test_a_shard_is_found_by_the_number_in_its_id(stream: Stream, spelling: str):
+    assert stream.shard(spelling).id == "shardId-000000000001"
+
+
+@pytest.mark.parametrize("spelling", ["shardId-2", "shardId-", "shardId-1a", "shardId-2147483648", "shardId-\u0661"])
+def test_other_spellings_find_no_shard(stream: Stream, spelling: str):
+    with pytest.raises(ApiError, match="ResourceNotFoundException"):
+        stream.shard(spelling)

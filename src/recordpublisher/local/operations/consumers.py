@@ -42,12 +42,11 @@ def list_consumers(account: Account, request: requests.ListStreamConsumers) -> o
     return response
 
 
-def deregister(account: Account, request: requests.DeregisterStreamConsumer) -> object:
+def deregister(account: Account, request: requests.DeregisterStreamConsumer) -> None:
     """Begin to remove a consumer; its subscriptions end at once."""
     stream, consumer = find_consumer(account, request)
     stream.consumers.deregister(consumer)
     account.subscriptions.wake_all()
-    return {}
 
 
 def find_consumer(account: Account, request: requests.ConsumerRequest) -> tuple[Stream, Consumer]:

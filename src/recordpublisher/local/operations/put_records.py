@@ -1,7 +1,7 @@
 """PutRecord and PutRecords: from base64 text straight into the shard logs."""
 
 from binascii import Error as Base64Error
-from binascii import a2b_base64
+from binascii import a2b_base64, b2a_base64
 from functools import lru_cache
 
 import msgspec
@@ -25,9 +25,11 @@ def _key_facts(partition_key: str | None) -> tuple[int, str | None, int]:
 
 def put_record(account: Account, request: requests.PutRecord) -> object:
     """Store one record."""
-    stream = account.find_usable(request.stream_name, request.stream_arn)
     entry = requests.Entry(request.data, request.partition_key, request.explicit_hash_key)
-    size = _size(entry, stream)
+    data_size = _data_size(entry)
+    stream = account.find_usable(request.stream_name, request.stream_arn)
+    size = _size(entry, data_size, stream)
+    _check_minimum(stream, request.sequence_number_for_ordering)
     shard, key_json = _target(stream, entry)
     if account.throttle and not account.throttle.admit_write(f"{stream.name}/{shard.id}", size):
         raise throughput_exceeded(_rate_exceeded(stream, shard))
@@ -38,8 +40,9 @@ def put_record(account: Account, request: requests.PutRecord) -> object:
 
 def put_records(account: Account, request: requests.PutRecords) -> bytes:
     """Store up to 500 records; those refused by a quota or a fault get an error entry each."""
+    data_sizes = [_data_size(entry) for entry in request.records]
     stream = account.find_usable(request.stream_name, request.stream_arn)
-    sizes = [_size(entry, stream) for entry in request.records]
+    sizes = [_size(entry, size, stream) for entry, size in zip(request.records, data_sizes, strict=True)]
     if sum(sizes) > MAX_REQUEST_BYTES:
         raise invalid_argument(f"Records size exceeds {MAX_REQUEST_BYTES} bytes: {sum(sizes)}")
     targets = [_target(stream, entry) for entry in request.records]
@@ -59,17 +62,35 @@ def put_records(account: Account, request: requests.PutRecords) -> bytes:
     return f'{{"FailedRecordCount":{failed},"Records":[{",".join(results)}]}}'.encode()
 
 
-def _size(entry: requests.Entry, stream: Stream) -> int:
-    """Return the record's size; raises for data that is not base64 or too big."""
-    if entry.partition_key is None and stream.distribution != "AUTO":
-        raise invalid_input(f"PartitionKey is required: the record distribution of {stream.name} is by key.")
+def _data_size(entry: requests.Entry) -> int:
+    """Return the size of the data; raises SerializationException for data that is not base64."""
     try:
-        size = len(a2b_base64(entry.data, strict_mode=True)) + _key_facts(entry.partition_key)[2]
+        data = a2b_base64(entry.data, strict_mode=True)
     except (Base64Error, ValueError) as error:
         raise ApiError("SerializationException", f"Data is not base64: {error}") from error
+    last = entry.data[-4:]
+    if last.endswith("=") and b2a_base64(a2b_base64(last), newline=False).decode() != last:
+        raise ApiError("SerializationException", f"Data is not base64: bits are set before the padding: {last}")
+    return len(data)
+
+
+def _size(entry: requests.Entry, data_size: int, stream: Stream) -> int:
+    """Return the record's size; raises for a missing key and a record that is too big."""
+    if entry.partition_key is None and stream.distribution != "AUTO":
+        raise invalid_input(f"PartitionKey is required: the record distribution of {stream.name} is by key.")
+    size = data_size + _key_facts(entry.partition_key)[2]
     if size > stream.max_record_bytes:
         raise invalid_input(f"Record of {size} bytes is larger than {stream.max_record_bytes} bytes.")
     return size
+
+
+def _check_minimum(stream: Stream, number: str | None) -> None:
+    """Raise for a number that is not of this stream. No more is needed: a shard's later records have higher numbers anyway."""
+    if number is not None and all(shard.log.numbers.counter(number) is None for shard in stream.shards.values()):
+        raise invalid_argument(
+            f"ExclusiveMinimumSequenceNumber {number} used in PutRecord on stream {stream.name} under account "
+            f"{stream.account_id} is invalid."
+        )
 
 
 def _target(stream: Stream, entry: requests.Entry) -> tuple[Shard, str | None]:

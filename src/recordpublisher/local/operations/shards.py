@@ -7,7 +7,7 @@ from math import inf
 import msgspec
 
 from .. import requests
-from ..api_errors import ApiError, invalid_argument
+from ..api_errors import ApiError, invalid_argument, invalid_input
 from ..streams.account import Account
 from ..streams.resharding import merge, split
 from ..streams.resharding import update_shard_count as change_shard_count
@@ -73,20 +73,18 @@ def _continued(account: Account, token: str) -> ShardPage:
     return page
 
 
-def split_shard(account: Account, request: requests.SplitShard) -> object:
+def split_shard(account: Account, request: requests.SplitShard) -> None:
     """Split a shard in two."""
     stream = _find_active(account, request)
     split(stream, stream.shard(request.shard_to_split), int(request.new_starting_hash_key))
     stream.set_busy("UPDATING", account.delays.reshard)
-    return {}
 
 
-def merge_shards(account: Account, request: requests.MergeShards) -> object:
+def merge_shards(account: Account, request: requests.MergeShards) -> None:
     """Merge two neighbours."""
     stream = _find_active(account, request)
     merge(stream, stream.shard(request.shard_to_merge), stream.shard(request.adjacent_shard_to_merge))
     stream.set_busy("UPDATING", account.delays.reshard)
-    return {}
 
 
 def update_shard_count(account: Account, request: requests.UpdateShardCount) -> object:
@@ -102,4 +100,6 @@ def update_shard_count(account: Account, request: requests.UpdateShardCount) -> 
 def _find_active(account: Account, request: requests.StreamRequest) -> Stream:
     stream = account.find(request.stream_name, request.stream_arn)
     stream.require_active()
+    if stream.mode == "ON_DEMAND":
+        raise invalid_input(f"Stream {stream.name} under account {stream.account_id} is in On-Demand mode.")
     return stream

@@ -20,7 +20,7 @@ class StreamPage(msgspec.Struct, frozen=True, array_like=True, tag="s"):
     after: str
 
 
-def create_stream(account: Account, request: requests.CreateStream) -> object:
+def create_stream(account: Account, request: requests.CreateStream) -> None:
     """Create a stream; it is ACTIVE after the set delay."""
     distribution, mode = request.record_distribution_strategy, request.stream_mode_details.stream_mode
     _check_distribution(request.stream_name, mode, distribution)
@@ -28,17 +28,15 @@ def create_stream(account: Account, request: requests.CreateStream) -> object:
     stream.max_record_bytes = request.max_record_size * 1024
     stream.mode = mode
     stream.distribution = distribution or stream.distribution
-    return {}
 
 
-def delete_stream(account: Account, request: requests.DeleteStream) -> object:
+def delete_stream(account: Account, request: requests.DeleteStream) -> None:
     """Delete a stream; with consumers only when that is enforced."""
     stream = account.find(request.stream_name, request.stream_arn)
     if stream.consumers.all() and not request.enforce_consumer_deletion:
         raise in_use(f"Stream {stream.name} has registered consumers; EnforceConsumerDeletion is not set.")
     stream.set_busy("DELETING", account.delays.delete_stream)
     account.subscriptions.wake_all()
-    return {}
 
 
 def describe_stream(account: Account, request: requests.DescribeStream) -> object:
@@ -76,23 +74,22 @@ def list_streams(account: Account, request: requests.ListStreams) -> object:
     return {"StreamNames": found, "HasMoreStreams": more, "StreamSummaries": summaries, **token}
 
 
-def increase_retention(account: Account, request: requests.IncreaseStreamRetentionPeriod) -> object:
+def increase_retention(account: Account, request: requests.IncreaseStreamRetentionPeriod) -> None:
     """Keep records longer, from now on."""
-    return _change_retention(account, request, lowest=None)
+    _change_retention(account, request, lowest=None)
 
 
-def decrease_retention(account: Account, request: requests.DecreaseStreamRetentionPeriod) -> object:
+def decrease_retention(account: Account, request: requests.DecreaseStreamRetentionPeriod) -> None:
     """Keep records for a shorter time: older ones are gone at once."""
-    return _change_retention(account, request, lowest=DEFAULT_RETENTION_HOURS)
+    _change_retention(account, request, lowest=DEFAULT_RETENTION_HOURS)
 
 
-def update_record_distribution(account: Account, request: requests.UpdateStreamRecordDistributionStrategy) -> object:
+def update_record_distribution(account: Account, request: requests.UpdateStreamRecordDistributionStrategy) -> None:
     """Let keys decide the shard of new records, or not (AUTO): at once, and without a state of its own."""
     stream = account.find(None, request.stream_arn)
     _check_distribution(stream.name, stream.mode, request.record_distribution_strategy)
     stream.require_active()
     stream.distribution = request.record_distribution_strategy
-    return {}
 
 
 def _check_distribution(stream: str, mode: str, wanted: str | None) -> None:
@@ -100,7 +97,7 @@ def _check_distribution(stream: str, mode: str, wanted: str | None) -> None:
         raise invalid_argument(f"Stream {stream} is {mode}; the record distribution needs ON_DEMAND.")
 
 
-def _change_retention(account: Account, request: requests.ChangeRetention, lowest: int | None) -> object:
+def _change_retention(account: Account, request: requests.ChangeRetention, lowest: int | None) -> None:
     stream = account.find(request.stream_name, request.stream_arn)
     now, wanted = stream.retention_hours, request.retention_period_hours
     allowed = now <= wanted <= MAX_RETENTION_HOURS if lowest is None else lowest <= wanted <= now
@@ -111,7 +108,6 @@ def _change_retention(account: Account, request: requests.ChangeRetention, lowes
         )
     stream.require_active()
     stream.retention_hours = wanted
-    return {}
 
 
 def _summary(stream: Stream) -> dict[str, object]:

@@ -1,5 +1,6 @@
 """The table of operations: the API's name, its input and the function that carries it out."""
 
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -12,6 +13,7 @@ from . import consumers, put_records, reading, shards, streams
 
 R = TypeVar("R", bound=requests.Request)
 Operation = Callable[[Account, bytes], bytes]
+WRONG_TYPE = re.compile(r"Expected `[^`]+`, got `(?!null)")
 
 
 def _operation(kind: type[R], function: Callable[[Account, R], object]) -> Operation:
@@ -19,6 +21,8 @@ def _operation(kind: type[R], function: Callable[[Account, R], object]) -> Opera
 
     def run(account: Account, body: bytes) -> bytes:
         result = function(account, decode(body))
+        if result is None:  # an operation without output
+            return b""
         return result if isinstance(result, bytes) else msgspec.json.encode(result)
 
     return run
@@ -32,6 +36,8 @@ def decoder(kind: type[R]) -> Callable[[bytes], R]:
         try:
             return decode(body or b"{}")
         except msgspec.ValidationError as error:
+            if WRONG_TYPE.match(str(error)):
+                raise ApiError("SerializationException", str(error)) from error
             raise invalid_input(str(error)) from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ApiError("SerializationException", f"The body is not JSON: {error}") from error

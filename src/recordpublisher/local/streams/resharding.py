@@ -19,11 +19,10 @@ def split(stream: Stream, shard: Shard, new_start: int) -> list[Shard]:
 
 
 def merge(stream: Stream, shard: Shard, adjacent: Shard) -> Shard:
-    """Merge two neighbours; raises InvalidArgumentException when they are none or one is closed."""
+    """Merge a shard and the one after it; raises InvalidArgumentException when it is not the next one, or one is closed."""
     _require_open(stream, shard)
     _require_open(stream, adjacent)
-    low, high = sorted((shard, adjacent), key=lambda s: s.hash_range.start)
-    if low is high or low.hash_range.end + 1 != high.hash_range.start:
+    if shard.hash_range.end + 1 != adjacent.hash_range.start:
         raise invalid_argument(
             f"Shards {shard.id} and {adjacent.id} in stream {stream.name} under account {stream.account_id} are not "
             "an adjacent pair of shards eligible for merging"

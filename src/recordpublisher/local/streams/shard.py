@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass, field
 from math import inf
 
@@ -13,6 +14,12 @@ from .shard_log import SequenceNumbers, ShardLog
 def shard_id(index: int) -> str:
     """Spell the id of a stream's `index`-th shard."""
     return f"shardId-{index:012d}"
+
+
+def canonical_id(spelling: str) -> str:
+    """Return the full spelling of a shard's id: only its number counts, so that shardId-7 is shardId-000000000007."""
+    number = re.fullmatch(r"(?:[^-]*-)?([0-9]+)", spelling)
+    return spelling if number is None else shard_id(int(number[1]))
 
 
 @dataclass(slots=True, eq=False)

@@ -9,7 +9,7 @@ import msgspec
 from ..api_errors import in_use, not_found
 from ..clock import Clock
 from .consumers import ConsumerTable
-from .shard import HashRange, Shard, hash_of, shard_id, uniform_ranges
+from .shard import HashRange, Shard, canonical_id, hash_of, shard_id, uniform_ranges
 
 HOUR_MS = 3_600_000
 DEFAULT_RETENTION_HOURS = 24
@@ -92,8 +92,8 @@ class Stream:
         return self._open
 
     def shard(self, wanted: str) -> Shard:
-        """Return the shard of that id; raises ResourceNotFoundException."""
-        found = self.shards.get(wanted)
+        """Return the shard of that id, in any spelling; raises ResourceNotFoundException."""
+        found = self.shards.get(canonical_id(wanted))
         if found is None or not self._is_kept(found):
             raise not_found(f"Shard {wanted} in stream {self.name} under account {self.account_id} does not exist")
         found.log.trim(self.horizon_ms)
