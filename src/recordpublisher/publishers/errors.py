@@ -13,8 +13,10 @@ RecordPublisherError
 ├── StreamNotFoundError           the stream does not exist; never retried
 ├── ConsumerError                 a fan-out consumer cannot be used: limit, taken over, vanished
 ├── RetriesExhaustedError         a retry budget is used up without progress
+├── OutageError                   a service was away for longer than the job waits (Spark: `maxOutage`)
 ├── DeserializationError          a record cannot be turned into a value (S7)
 ├── StateError                    a snapshot cannot be read or restored
+│   ├── StoreUnavailableError     the store of state or claims cannot be reached now; a retry may help
 │   └── DataLossError             the position is past retention: records are gone (S5)
 ├── FencedError                   a newer generation owns the state; this one must stop (S6)
 ├── SinkError                     a sink refused or lost a write
@@ -128,6 +130,10 @@ class RetriesExhaustedError(RecordPublisherError):
     """A retry budget was used up without any progress between the failures."""
 
 
+class OutageError(RecordPublisherError):
+    """A service was away for longer than the job waits. The message names the service, the call and since when."""
+
+
 class DeserializationError(RecordPublisherError):
     """A record could not be turned into a value (S7). Attributes: `stream`, `shard_id`, `sequence_number`."""
 
@@ -140,6 +146,10 @@ class DeserializationError(RecordPublisherError):
 
 class StateError(RecordPublisherError):
     """A snapshot is unreadable, of a newer version, or does not fit."""
+
+
+class StoreUnavailableError(StateError):
+    """The store cannot be reached, or is throttled: what is stored there is not in doubt, and a retry may help."""
 
 
 class DataLossError(StateError):

@@ -1,11 +1,12 @@
-"""FolderStore when another process acts between two of its calls to the file system."""
+"""FolderStore when another process acts between two of its calls to the file system, and when that fails."""
 
+import errno
 import shutil
 from pathlib import Path
 
 import pytest
 
-from recordpublisher import StateError
+from recordpublisher import StateError, StoreUnavailableError
 from recordpublisher.plugins.stores.folder import FolderStore
 
 
@@ -40,3 +41,18 @@ async def test_an_error_of_the_file_system_is_not_a_conflict(tmp_path, monkeypat
 
     with pytest.raises(StateError, match="No space left on device"):
         await store.put_if_absent("name", b"later")
+
+
+@pytest.mark.parametrize(
+    ("code", "is_away"), [(errno.ESTALE, True), (errno.ETIMEDOUT, True), (errno.EACCES, False), (errno.ENOSPC, False)]
+)
+async def test_a_network_file_system_that_is_away_is_told_apart(tmp_path, monkeypatch, code, is_away):
+    def fail(path, *more, **options):
+        raise OSError(code, "of the test")
+
+    monkeypatch.setattr(Path, "mkdir", fail)
+
+    with pytest.raises(StateError, match="of the test") as caught:
+        await FolderStore(tmp_path).put_if_absent("name", b"value")
+
+    assert isinstance(caught.value, StoreUnavailableError) is is_away

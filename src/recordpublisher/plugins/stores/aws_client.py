@@ -10,11 +10,11 @@ from botocore import xform_name
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
-from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.errors import StateError, StoreUnavailableError, TransientError
 from recordpublisher.publishers.kinesis.bounded_http_session import read_body
 from recordpublisher.publishers.kinesis.credentials import session_with_credentials
 from recordpublisher.publishers.kinesis.endpoint import region_of
-from recordpublisher.publishers.kinesis.error_mapping import MalformedResponseError
+from recordpublisher.publishers.kinesis.error_mapping import MalformedResponseError, translate
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import REQUEST_TIMEOUT, STATE_ENDPOINT
 
@@ -42,10 +42,13 @@ class NotFoundError(StateError):
     """The object, or the table, does not exist."""
 
 
-def _class_of(code: str) -> type[StateError]:
+def _class_of(code: str, api: str, error: Exception) -> type[StateError]:
+    """By the error code; every other error means what it means in a call to Kinesis."""
     if code in _CONDITION_FAILED:
         return ConditionFailedError
-    return NotFoundError if code in _NOT_FOUND else StateError
+    if code in _NOT_FOUND:
+        return NotFoundError
+    return StoreUnavailableError if isinstance(translate(api, error), TransientError) else StateError
 
 
 class AwsService:
@@ -65,7 +68,7 @@ class AwsService:
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
         """One call; the SDK retries transient errors with jitter, five attempts at most. The `Body` of a response is read.
 
-        Raises: ConditionFailedError, NotFoundError, StateError for everything else.
+        Raises: ConditionFailedError, NotFoundError; StoreUnavailableError when a later retry may help, StateError for everything else.
         """
         try:
             response: dict[str, Any] = await getattr(await self._get_client(), xform_name(api))(**parameters)
@@ -74,11 +77,12 @@ class AwsService:
                     response["Body"] = await read_body(body.iter_chunks(_CHUNK_BYTES), self.place)
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code", "")
-            raise _class_of(code)(f"{api} at {self.place} failed with {code}: {error}") from error
+            raise _class_of(code, api, error)(f"{api} at {self.place} failed with {code}: {error}") from error
         except (BotoCoreError, OSError) as error:
-            raise StateError(f"{api} at {self.place} failed: {error}") from error
+            raise _class_of("", api, error)(f"{api} at {self.place} failed: {error}") from error
         except _NOT_AS_DOCUMENTED as error:
-            raise StateError(f"the response of {api} at {self.place} is not as documented: {error!r}") from error
+            kind = _class_of("", api, error)
+            raise kind(f"the response of {api} at {self.place} is not as documented: {error!r}") from error
         return response
 
     async def close(self) -> None:

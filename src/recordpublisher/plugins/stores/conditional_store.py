@@ -40,7 +40,8 @@ class ConditionalStore(ABC):
     A name is a path (`query/batch/group-0`). Every write is durable when it returns. A write whose response was lost is recognised by its
     version: ConflictError always means that somebody else's value is stored.
 
-    Every method raises: StateError when the store cannot be reached, RetriesExhaustedError when a database cannot.
+    Every method raises: StoreUnavailableError when the store cannot be reached now (a database: RetriesExhaustedError), StateError when
+    waiting does not help.
     """
 
     poll_seconds: ClassVar[float] = 0.05

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.errors import StateError, StoreUnavailableError
 
 from .conditional_store import ConditionalStore, ConflictError, VersionedValue, new_version
 from .durable_files import make_folder, sync, write_file
@@ -23,6 +23,11 @@ _PLAIN_FILE = "file"
 """The version of a plain file, as earlier formats have them. It can be read, so that the reader can refuse the format, and not written."""
 _NAME_TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
 """The errors of renaming a folder to a name that is taken (POSIX allows both)."""
+_AWAY = {
+    errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.ECONNREFUSED, errno.ECONNRESET, errno.ECONNABORTED, errno.EHOSTDOWN,
+    errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETUNREACH,
+}  # fmt: skip
+"""The errors of a network file system that is away."""
 _ATTEMPTS = 1000
 _PAUSE_SECONDS = 0.001
 
@@ -93,7 +98,8 @@ class FolderStore(ConditionalStore):
         try:
             return await asyncio.to_thread(work) if self._uses_threads else work()
         except OSError as error:
-            raise StateError(f"the folder {self.place} cannot be used: {error}") from error
+            kind = StoreUnavailableError if error.errno in _AWAY else StateError
+            raise kind(f"the folder {self.place} cannot be used: {error}") from error
 
     def _put_if_absent(self, name: str, value: bytes) -> str:
         path, version = self._path(name), new_version()

@@ -1,0 +1,51 @@
+"""AwsService: which errors of S3 and DynamoDB a later retry may cure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, ParamValidationError
+
+from recordpublisher import StateError, StoreUnavailableError
+from recordpublisher.plugins.stores.aws_client import AwsService
+from recordpublisher.publishers.properties.properties import Properties
+
+
+class FailingService(AwsService):
+    """Its client raises the given error."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__("dynamodb", "dynamodb://table/job", Properties({"aws.region": "eu-west-1"}))
+        self.error = error
+
+    async def _get_client(self) -> Any:
+        raise self.error
+
+
+def response(code: str, status: int) -> ClientError:
+    found = {"Error": {"Code": code, "Message": "words"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return ClientError(found, "GetItem")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("error", "is_away"),
+    [
+        (response("SlowDown", 503), True),
+        (response("ThrottlingException", 400), True),
+        (response("", 500), True),
+        (EndpointConnectionError(endpoint_url="http://x"), True),
+        (ConnectionResetError("reset"), True),
+        (TimeoutError(), True),
+        (response("AccessDeniedException", 400), False),
+        (response("ValidationException", 400), False),
+        (response("NoSuchBucket", 404), False),
+        (NoCredentialsError(), False),
+        (ParamValidationError(report="a name"), False),
+    ],
+    ids=repr,
+)
+async def test_throttling_errors_of_the_service_and_the_network_are_told_apart(error, is_away):
+    with pytest.raises(StateError, match="GetItem at dynamodb://table/job failed") as caught:
+        await FailingService(error).call("GetItem")
+    assert isinstance(caught.value, StoreUnavailableError) is is_away
