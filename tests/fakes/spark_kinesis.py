@@ -14,6 +14,7 @@ from recordpublisher.fetcher.shards.missing_shards import MissingShards
 from recordpublisher.fetcher.shards.retention_check import Gap
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.spark.options import SparkOptions
+from recordpublisher.plugins.spark.query_planner import QueryPlanner
 from recordpublisher.plugins.spark.source.batch_offset import BatchOffset
 from recordpublisher.plugins.spark.source.batch_planner import BatchPlanner
 from recordpublisher.plugins.spark.source.read_task import TaskPlan, TaskRead
@@ -31,13 +32,19 @@ ARRIVED = NOW - 1_000_000
 
 
 class MemoryClaims(ReadClaimStore):
-    """Claims in a dict, without an event loop."""
+    """Claims in a dict, without an event loop. `failure` is raised by every call while it is set."""
 
     def __init__(self, markers: Iterable[tuple[str, str]] = ()) -> None:
         self._memory = MemoryStore()
-        super().__init__(lambda: self._memory, needs_loop=False)
+        self.failure: Exception | None = None
+        super().__init__(self._open, needs_loop=False)
         for query, token in markers:
             self.write_marker(query, token)
+
+    def _open(self) -> MemoryStore:
+        if self.failure is not None:
+            raise self.failure
+        return self._memory
 
     def lose_everything(self) -> None:
         self._memory.values.clear()
@@ -71,7 +78,10 @@ class SimulatedShard:
 
 @dataclass
 class SimulatedKinesis:
-    """The PlanningPort port and the way tasks read, over shards in memory. `out_of_orderness` in ms."""
+    """The PlanningPort port and the way tasks read, over shards in memory. `out_of_orderness` in ms.
+
+    While `failure` is set, calls of the driver raise it, and reads end with it.
+    """
 
     clock: ManualClock = field(default_factory=ManualClock)
     shards: dict[str, SimulatedShard] = field(default_factory=dict)
@@ -85,6 +95,7 @@ class SimulatedKinesis:
     unlisted: list[Collection[str]] = field(default_factory=list)
     """What each of the next listings lacks."""
     does_not_tell: bool = False
+    failure: Exception | None = None
 
     def add(self, shard_id: str, times: list[int], parents: tuple[str, ...] = (), stream: str = "s") -> Shard:
         shard = Shard(stream, shard_id, parents)
@@ -98,6 +109,8 @@ class SimulatedKinesis:
     # the PlanningPort port
 
     def list_shards(self, stream: str) -> list[Shard]:
+        if self.failure is not None:
+            raise self.failure
         unlisted = self.unlisted.pop(0) if self.unlisted else ()
         listed = [
             each.shard
@@ -144,6 +157,8 @@ class SimulatedKinesis:
         return model.closed or self._first(state, model) < len(model.times)
 
     def server_time_ms(self, stream: str) -> int:
+        if self.failure is not None:
+            raise self.failure
         return self.clock.now_ms()
 
     def starting_position(self) -> StartingPosition:
@@ -167,6 +182,10 @@ class SimulatedKinesis:
         is_replay: bool = False,
     ) -> BoundedResult:
         self.reads.append((publisher, sorted(shard.key for shard in starts)))
+        if self.failure is not None:
+            self.clock.ms += round((bounds.max_time or 0) * 1000)
+            failed = {shard.key: ShardOutcome(shard, state, failure=self.failure) for shard, state in starts.items()}
+            return BoundedResult(EndReason.MAX_TIME, failed)
         outcomes = {shard.key: self._read(shard, state, bounds, sink) for shard, state in starts.items()}
         self.clock.ms += 100
         return BoundedResult(EndReason.TIP, outcomes, sum(outcome.records for outcome in outcomes.values()))
@@ -221,6 +240,13 @@ class SimulatedKinesis:
         asyncio.run(sink.write(batch))  # type: ignore[attr-defined]
 
 
+class InlineCalls:
+    """Calls of the planner on the test's thread."""
+
+    def result(self, name: str, call: Callable[[], T], seconds: float) -> T:
+        return call()
+
+
 @dataclass
 class SimulatedQuery:
     """Runs batches as Spark would: plan, log the offset, read every task, commit the one before."""
@@ -230,7 +256,7 @@ class SimulatedQuery:
     options: SparkOptions
     log: list[dict[str, object]] = field(default_factory=list)
     rows: dict[int, list[tuple[str, str, int]]] = field(default_factory=dict)
-    planner: BatchPlanner = field(init=False)
+    planner: QueryPlanner = field(init=False)
     read_task: Callable[[TaskPlan], bool] = lambda plan: True
 
     def __post_init__(self) -> None:
@@ -239,7 +265,9 @@ class SimulatedQuery:
     def restart(self) -> None:
         """A new driver over the same checkpoint and claims."""
         clock = self.kinesis.clock
-        self.planner = BatchPlanner(self.options, self.kinesis, self.store, clock, clock.sleep)
+        self.planner = QueryPlanner(
+            BatchPlanner(self.options, self.kinesis, self.store, clock), InlineCalls(), clock.sleep
+        )
 
     @property
     def last(self) -> BatchOffset:
@@ -250,7 +278,7 @@ class SimulatedQuery:
         if not self.log:
             self.log.append(self.planner.initial_offset().to_json())
         planned = self.planner.next_offset(self.last, self.options.max_records)
-        if planned is None:
+        if planned == self.last:
             return False
         self.log.append(planned.to_json())
         if len(self.log) > 2:

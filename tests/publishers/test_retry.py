@@ -8,7 +8,7 @@ from recordpublisher.publishers.errors import (
     ThrottledError,
     TransientError,
 )
-from recordpublisher.publishers.retry import RetryPolicy, call_with_retries, retry_counter
+from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.testing.virtual_time import run_virtual
 
@@ -76,7 +76,7 @@ def test_the_wait_is_at_least_the_callers_minimum():
 
 def test_a1_retries_and_throttles_are_counted():
     metrics = ShardMetrics()
-    run_virtual(call_with_retries(scripted(BROKEN, THROTTLED, 7), POLICY, on_retry=retry_counter(metrics)))
+    run_virtual(call_with_retries(scripted(BROKEN, THROTTLED, 7), POLICY, on_retry=metrics.count_retry))
     assert (metrics.retries, metrics.throttles) == (2, 1)
 
 

@@ -9,8 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from .errors import RetriesExhaustedError, ThrottledError, TransientError
-from .shard_metrics import ShardMetrics
+from .errors import RetriesExhaustedError, TransientError
 
 T = TypeVar("T")
 
@@ -57,16 +56,6 @@ async def call_with_retries(
             pause = min_pause(error) + policy.delay_seconds(attempt)
         await asyncio.sleep(pause)
     raise AssertionError("count() has no end")
-
-
-def retry_counter(metrics: ShardMetrics) -> Callable[[TransientError], None]:
-    """An `on_retry` callback that counts a shard's retries and throttles."""
-
-    def count(error: TransientError) -> None:
-        metrics.retries += 1
-        metrics.throttles += isinstance(error, ThrottledError)
-
-    return count
 
 
 def _exhausted(error: TransientError, attempts: int) -> RetriesExhaustedError:

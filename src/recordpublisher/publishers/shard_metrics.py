@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .errors import ThrottledError
 from .records import RecordBatch
 
 
@@ -45,6 +46,8 @@ class ShardMetrics:
     """Counter: records written to the dead-letter sink (S7)."""
     future_event_times: int = 0
     """Counter: event times too far ahead of their arrival to move the watermark (W12)."""
+    last_failure: Exception | None = None
+    """The error of the last call, while it is tried again; None after a successful read."""
     subscribed: int = 0
     """Gauge: 1 while a fan-out subscription is open."""
 
@@ -53,9 +56,16 @@ class ShardMetrics:
         self.count_response(batch.raw_count, batch.raw_bytes, batch.millis_behind_latest)
         self.number_of_deaggregated_records += len(batch)
 
+    def count_retry(self, error: Exception) -> None:
+        """Count a failed call that is tried again."""
+        self.retries += 1
+        self.throttles += isinstance(error, ThrottledError)
+        self.last_failure = error
+
     def count_response(self, raw_count: int, raw_bytes: int, millis_behind_latest: int | None) -> None:
         """Count the response of a successful read, but not its user records: it may become several batches."""
         self.reads += 1
+        self.last_failure = None
         self.bytes_read += raw_bytes
         self.bytes_per_read = raw_bytes
         self.number_of_aggregated_records += raw_count

@@ -77,6 +77,7 @@ class ShardOutcome:
     - `silent_ms`: for how long this run observed the shard silent (W3).
     - `tip_seen_ms`: when the first and the last read at the tip returned (epoch ms).
     - `children`: known once the shard has ended.
+    - `failure`: the error of the last call, if the run ended while it was tried again.
     """
 
     shard: Shard
@@ -90,6 +91,7 @@ class ShardOutcome:
     silent_ms: int = 0
     children: tuple[Shard, ...] = ()
     tip_seen_ms: tuple[int, int] | None = None
+    failure: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,4 +123,5 @@ def shard_outcome(
         silent_ms=entry.idleness.observed_ms,
         tip_seen_ms=entry.tip_seen_ms,
         children=entry.children,
+        failure=entry.metrics.last_failure,
     )

@@ -47,10 +47,6 @@ def stream_names(streams: str | Sequence[str]) -> dict[str, str]:
     return names
 
 
-def _log_retry(error: TransientError) -> None:
-    log.warning("%s; retrying", error)
-
-
 @runtime_checkable
 class ClientProvider(Protocol):
     """A publisher factory whose Kinesis client other parts of the job may use. The factory owns and closes it."""
@@ -74,7 +70,10 @@ class StreamLister:
         names: Mapping[str, str],
         clock: Clock,
         client: kinesis.KinesisClient | None = None,
+        *,
+        retry_level: int = logging.WARNING,
     ) -> None:
+        """`retry_level`: the log level of calls that are tried again."""
         self._factory = factory
         self._properties = properties
         self._names = names
@@ -83,6 +82,7 @@ class StreamLister:
         self._has_succeeded = False
         self._clock = clock
         self._client = client
+        self._retry_level = retry_level
         self._is_own: dict[str, bool] = {}
         self._without_retention: set[str] = set()
 
@@ -181,7 +181,7 @@ class StreamLister:
         """Call with retries. Until the first success, an unreachable endpoint counts as a wrong setting and raises after a few retries."""
         policy = self._policy if self._has_succeeded else self._first_policy
         try:
-            result = await call_with_retries(call, policy, on_retry=_log_retry)
+            result = await call_with_retries(call, policy, on_retry=self._log_retry)
         except RetriesExhaustedError as error:
             if self._has_succeeded or getattr(error.__cause__, "code", None) != UNREACHABLE:
                 raise
@@ -192,6 +192,9 @@ class StreamLister:
             raise ConfigurationError(key, value, "one that can be reached", reason=str(error.__cause__)) from error
         self._has_succeeded = True
         return result
+
+    def _log_retry(self, error: TransientError) -> None:
+        log.log(self._retry_level, "%s; retrying", error)
 
     def _kinesis_client(self) -> kinesis.KinesisClient:
         streams = list(self._names.values())

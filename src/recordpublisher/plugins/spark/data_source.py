@@ -20,7 +20,7 @@ from .python_worker import log_to_stderr, worker_loop
 from .source.batch_offset import BatchOffset
 
 if TYPE_CHECKING:
-    from .source.batch_planner import BatchPlanner
+    from .query_planner import QueryPlanner
     from .source.read_task import TaskPlan
     from .writer.data_writers import KinesisBatchWriter, KinesisStreamWriter
 
@@ -97,7 +97,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
 
     def __init__(self, options: SparkOptions) -> None:
         self._options = options
-        self._planner: BatchPlanner | None = None
+        self._planner: QueryPlanner | None = None
 
     # --- on the driver ---------------------------------------------------------------------------------------------------------
 
@@ -112,8 +112,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The plan of the next batch, or `start` when there is none."""
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        planned = self._planning().next_offset(BatchOffset.from_json(start), rows)
-        return start if planned is None else planned.to_json()
+        return self._planning().next_offset(BatchOffset.from_json(start), rows).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KinesisPartition]:
         """The tasks of the batch that `end` plans."""
@@ -127,10 +126,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """Figures of the last plan. Spark shows them as `latestOffset` in the query's progress; a source has no other place for them."""
-        from .source.batch_progress import progress_figures
-
-        planned = self._planning().last
-        return None if planned is None else progress_figures(planned)
+        return self._planning().figures()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Stop at the tips as of now."""
@@ -149,13 +145,13 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         store = read_claim_store_of(self._options.metadata_location, self._options.properties)
         return TaskRead(plan, store, shard_reader(self._options, plan.consumer_arns)).rows()
 
-    def _planning(self) -> BatchPlanner:
+    def _planning(self) -> QueryPlanner:
         if self._planner is None:
+            from .query_planner import QueryPlanner
             from .service.kinesis_service import KinesisService
             from .source.batch_planner import BatchPlanner
 
             log_to_stderr()
             store = read_claim_store_of(self._options.metadata_location, self._options.properties)
-            store.write_marker("location-check", "driver")  # fails here when the location cannot hold claims
-            self._planner = BatchPlanner(self._options, KinesisService(self._options), store)
+            self._planner = QueryPlanner(BatchPlanner(self._options, KinesisService(self._options), store))
         return self._planner

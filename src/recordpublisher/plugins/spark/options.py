@@ -21,6 +21,7 @@ from recordpublisher.publishers.properties.property_types import choice, integer
 
 from ..stores.by_location import read_claim_store_of, write_once_store_of
 from .continuous_options import CONTINUOUS_PROPERTIES, ContinuousSettings
+from .outages import MAX_OUTAGE
 
 _GROUP = "Spark"
 SPARK_OPTIONS = ("path", "checkpointlocation")
@@ -141,7 +142,7 @@ BATCHES_TO_RETAIN = integer(
 )
 _READ_OPTIONS: tuple[Property[object], ...] = (
     STREAM, STREAMS, METADATA_LOCATION, MODE, SHARDS_PER_TASK, MAX_TASKS, MAX_RECORDS, MAX_BATCH_BYTES, MAX_BYTES, MAX_TASK_RECORDS, WINDOW,
-    FAN_OUT_WINDOW, PROBE_INTERVAL, BATCHES_TO_RETAIN, *CONTINUOUS_PROPERTIES,
+    FAN_OUT_WINDOW, PROBE_INTERVAL, BATCHES_TO_RETAIN, MAX_OUTAGE, *CONTINUOUS_PROPERTIES,
 )  # type: ignore[assignment]  # fmt: skip
 
 
@@ -162,6 +163,7 @@ class SparkOptions:
     fan_out_window_ms: int = FAN_OUT_WINDOW.default
     probe_ms: int = PROBE_INTERVAL.default
     retain: int = BATCHES_TO_RETAIN.default
+    max_outage_ms: int = MAX_OUTAGE.default
     mode: str = MODE.default
     continuous: ContinuousSettings = field(default_factory=ContinuousSettings)
 
@@ -185,6 +187,7 @@ class SparkOptions:
             fan_out_window_ms=properties.value(FAN_OUT_WINDOW),
             probe_ms=properties.value(PROBE_INTERVAL),
             retain=properties.value(BATCHES_TO_RETAIN),
+            max_outage_ms=properties.value(MAX_OUTAGE),
             mode=properties.value(MODE),
             continuous=ContinuousSettings.of(properties),
         )

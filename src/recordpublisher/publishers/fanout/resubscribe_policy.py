@@ -14,7 +14,6 @@ from ..errors import (
     ImpossibleStateError,
     ResourceInUseError,
     RetriesExhaustedError,
-    ThrottledError,
     TransientError,
 )
 from ..kinesis.ports import ListingPort
@@ -124,8 +123,7 @@ class ResubscribePolicy:
         self._failures += 1
 
     def _back_off(self, error: Exception) -> None:
-        self._metrics.retries += 1
-        self._metrics.throttles += isinstance(error, ThrottledError)
+        self._metrics.count_retry(error)
         delay = self._policy.delay_seconds(self._failures, self._draw)
         self.pacing.wait_at_least(delay)
         log.info("subscribing to %s again in %.1f s: %s", self._shard.key, delay, error)

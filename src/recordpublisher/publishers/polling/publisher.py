@@ -15,7 +15,7 @@ from ..clock import Clock
 from ..errors import ExpiredIteratorError, ResourceNotFoundError, ThrottledError, TransientError
 from ..kinesis.ports import ListingPort, PollingPort, ReadResponse
 from ..positions import SequenceNumber, StartingPosition, next_position
-from ..retry import call_with_retries, retry_counter
+from ..retry import call_with_retries
 from ..shard_metrics import ShardMetrics
 from ..shards import Shard
 from .config import PollingConfig
@@ -133,7 +133,7 @@ class PollingRecordPublisher(RecordPublisher):
         response = await call_with_retries(
             self._read_once,
             self._config.get_records,
-            on_retry=retry_counter(self._metrics),
+            on_retry=self._metrics.count_retry,
             min_pause=self._pause_seconds,
         )
         self._responded_at = self._clock.monotonic()

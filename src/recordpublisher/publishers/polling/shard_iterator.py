@@ -8,7 +8,7 @@ from ..clock import Clock
 from ..errors import DataLossError, RecordPublisherError, ResourceInUseError, ResourceNotFoundError, TransientError
 from ..kinesis.ports import ListingPort, PollingPort
 from ..positions import StartingPosition
-from ..retry import RetryPolicy, call_with_retries, retry_counter
+from ..retry import RetryPolicy, call_with_retries
 from ..shard_lookup import is_shard_listed
 from ..shard_metrics import ShardMetrics
 from ..shards import Shard
@@ -38,7 +38,7 @@ class ShardIterator:
             self._value = await call_with_retries(
                 functools.partial(self._port.get_shard_iterator, self._shard, position),
                 self._policy,
-                on_retry=retry_counter(self._metrics),
+                on_retry=self._metrics.count_retry,
                 min_pause=retry_pause_seconds,
             )
             self._since = since

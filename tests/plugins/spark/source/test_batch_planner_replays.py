@@ -154,6 +154,6 @@ def test_claims_that_cannot_be_purged_do_not_end_the_query(kinesis, tmp_path, ca
     def refuse(query, before):
         raise OSError("read-only")
 
-    job.planner.store.purge = refuse
+    job.store.purge = refuse
     job.planner.commit(job.last)
     assert "read-only" in caplog.text

@@ -10,12 +10,20 @@ from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.spark.source.batch_offset import ShardOffset
 from recordpublisher.plugins.spark.source.read_claim import ReadClaim
-from recordpublisher.plugins.spark.source.read_task import TaskPlan, TaskRead
+from recordpublisher.plugins.spark.source.read_task import TaskPlan, TaskRead, endless_retries
 from recordpublisher.plugins.stores.by_location import read_claim_store_of
 from recordpublisher.plugins.stores.read_claim_store import BatchId
-from recordpublisher.publishers.errors import ConfigurationError, DataLossError, StateError
+from recordpublisher.publishers.errors import (
+    ConfigurationError,
+    DataLossError,
+    OutageError,
+    StateError,
+    StoreUnavailableError,
+    TransientError,
+)
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.retries import GETRECORDS_RETRIES
 
 from fakes.spark_kinesis import MemoryClaims, SimulatedKinesis
 
@@ -133,3 +141,64 @@ def test_a_task_with_another_store_than_the_driver_is_an_error(kinesis, tmp_path
     with pytest.raises(ConfigurationError, match="metadataLocation"):
         TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock).rows()
     assert kinesis.reads == []
+
+
+class Failing(MemoryClaims):
+    """Each of its calls fails `times` times before it succeeds."""
+
+    def __init__(self, failure: Exception, times: int) -> None:
+        self.error, self.times, self.left = failure, 0, 0
+        super().__init__(markers={("query", "token")})
+        self.times = self.left = times
+
+    def _open(self):
+        if self.left:
+            self.left -= 1
+            raise self.error
+        self.left = self.times
+        return self._memory
+
+
+def test_a_task_waits_for_its_store_and_returns_no_row_without_a_claim(kinesis):
+    store = Failing(StoreUnavailableError("PutItem failed"), 3)
+    task = TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock, kinesis.clock.sleep)
+    assert sequences(task) == ["1", "2", "3"]
+    store.left = 0
+    assert ReadClaim.from_bytes(store.get(BATCH, "group-00000")).records == 3
+    assert len(kinesis.reads) == 1
+
+
+def test_a_task_whose_store_is_away_for_too_long_fails_and_names_it(kinesis):
+    store = Failing(StoreUnavailableError("PutItem at dynamodb://t/j failed"), 10**9)
+    with pytest.raises(
+        OutageError, match=r"^the store of claims is away since .*maxOutage \(600 s\): PutItem at dynamodb"
+    ):
+        TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock, kinesis.clock.sleep).rows()
+    assert kinesis.reads == []
+
+
+def test_a_task_that_may_not_use_its_store_fails_at_once(kinesis):
+    store = Failing(StateError("PutItem failed with AccessDeniedException"), 1)
+    with pytest.raises(StateError, match="AccessDenied"):
+        TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock, kinesis.clock.sleep).rows()
+
+
+def test_a_task_that_cannot_read_ends_with_a_claim_that_says_so(kinesis):
+    store = MemoryClaims(markers={("query", "token")})
+    kinesis.failure = TransientError("GetRecords", "ConnectionError", "refused")
+    assert sequences(TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock)) == []
+    claim = ReadClaim.from_bytes(store.get(BATCH, "group-00000")).shards["s/a"]
+    assert (claim.end, claim.failure) == (claim.start, "GetRecords failed with ConnectionError: refused")
+
+
+def test_a_replay_that_cannot_read_is_an_outage_and_no_data_loss(kinesis):
+    store = MemoryClaims(markers={("query", "token")})
+    assert sequences(TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock)) == ["1", "2", "3"]
+    kinesis.failure = TransientError("GetRecords", "ConnectionError", "refused")
+    with pytest.raises(OutageError, match=r"^Kinesis is away since .*: s/a: GetRecords failed"):
+        TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock).rows()
+
+
+def test_a_first_read_tries_failed_calls_again_until_its_window_ends():
+    properties = endless_retries(Properties({"flink.shard.getrecords.maxretries": "3"}))
+    assert GETRECORDS_RETRIES.policy(properties).max_retries > 10**6

@@ -44,13 +44,17 @@ class KinesisService:
         self._options = options
         self._names = stream_names(options.streams)
         self._factory = _publisher_factory(options.publisher, options.properties)
-        self._lister = lister = StreamLister(self._factory, options.properties, self._names, SystemClock())
+        # the planner warns of an outage once, and not of each try
+        self._lister = lister = StreamLister(
+            self._factory, options.properties, self._names, SystemClock(), retry_level=logging.INFO
+        )
         self._retention = RetentionCheck(
             lister.oldest_retained_ms, lister.oldest_record, self._factory.order_of, SystemClock()
         )
         self._listed: dict[str, list[Shard]] = {}
         self._arns: Mapping[str, str] | None = None
         self._discovers = False
+        self._undiscovered: set[str] = set()
         self._watch: NewDataWatch | None = None
 
     def list_shards(self, stream: str) -> list[Shard]:
@@ -146,12 +150,15 @@ class KinesisService:
     async def _list_again(self, name: str) -> None:
         try:
             await self._list(name)
+            self._undiscovered.discard(name)
         except RecordPublisherError as error:
-            LOG.warning(
+            LOG.log(
+                logging.INFO if name in self._undiscovered else logging.WARNING,
                 "discovery of %s failed; until it works, new shards are found only when their parents end: %s",
                 name,
                 error,
             )
+            self._undiscovered.add(name)
         except Exception:
             LOG.exception("discovery of %s failed", name)
 

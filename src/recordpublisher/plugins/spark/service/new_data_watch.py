@@ -17,6 +17,8 @@ from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
+from ..outages import is_outage
+
 LOG = logging.getLogger("recordpublisher.spark")
 MS_BETWEEN_CALLS = 10
 """The watch makes at most a hundred calls a second, whatever the number of shards."""
@@ -82,7 +84,9 @@ class NewDataWatch:
             while await publisher.run_observed(self._take) is RunResult.INCOMPLETE and not self._is_over.is_set():
                 pass
         except RecordPublisherError as error:
-            LOG.warning("%s cannot be watched and is read by a batch instead: %s", shard.key, error)
+            # the batch shows an outage, and the planner warns of it once
+            level = logging.INFO if is_outage(error) else logging.WARNING
+            LOG.log(level, "%s cannot be watched and is read by a batch instead: %s", shard.key, error)
         except Exception:
             LOG.exception("%s cannot be watched and is read by a batch instead", shard.key)
         self._finish()

@@ -15,8 +15,8 @@ from recordpublisher.publishers.shards import Shard
 class PlanningPort(Protocol):
     """Calls to Kinesis that planning needs.
 
-    An exception on the driver ends the query, so blocking calls have their own retries. They are made when a query starts, and when an
-    AvailableNow run would end; never in between.
+    Blocking calls are made when a query starts, and when an AvailableNow run would end; never in between. They have their own retries;
+    after these `QueryPlanner` waits for a service that is away, and every other error ends the query.
     """
 
     def list_shards(self, stream: str) -> list[Shard]:

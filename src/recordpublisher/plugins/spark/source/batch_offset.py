@@ -8,6 +8,7 @@ query shows the offset as `query.lastProgress["sources"][0]["endOffset"]`; the d
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,14 @@ VERSION = 2
 """Version 2 has other field names than 1, which is refused."""
 EMIT_NOTHING = -(2**62)
 """An emit limit below every record: the batch reads the first watermark of each shard and emits nothing."""
+
+UNLISTED = "unlisted"
+"""The plan of an offset whose shards are not known yet."""
+
+
+def random_id() -> str:
+    """A new id of a query or a plan."""
+    return uuid.uuid4().hex[:12]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +140,7 @@ class BatchOffset:
     - `records`: emitted by all earlier batches, including those of shards that are no longer in the offset.
     - `start`: where the job started; LATEST as the time of the start. A stream that is added later starts there too (S5).
     - `store_token`: the token in the claim store at the planning of the batch. A store without it has lost the batch's claims.
+    - `waits`: how many batches without tasks came since, in an AvailableNow run that waited for a service.
     """
 
     query: str
@@ -145,6 +155,17 @@ class BatchOffset:
     records: int = 0
     start: StartingPosition = field(default_factory=StartingPosition.trim_horizon)
     store_token: str = ""
+    waits: int = 0
+
+    @classmethod
+    def unlisted(cls, now_ms: int) -> BatchOffset:
+        """The first offset of a query that could not list its shards yet."""
+        return cls(random_id(), UNLISTED, 0, now_ms, {})
+
+    @property
+    def is_unlisted(self) -> bool:
+        """Whether the shards of the query are still to be listed."""
+        return self.plan == UNLISTED
 
     def to_json(self) -> dict[str, Any]:
         """A plain dict; equal offsets give equal JSON text."""
@@ -161,6 +182,7 @@ class BatchOffset:
             "records": self.records,
             "start": start_to_json(self.start),
             "storeToken": self.store_token,
+            "waits": self.waits or None,
             "shards": {key: entry.to_json() for key, entry in self.shards.items()},
         }
         return {name: value for name, value in entries.items() if value is not None}
@@ -198,5 +220,6 @@ class BatchOffset:
             records=plain.get("records", 0),
             start=start_from_json(plain["start"]),
             store_token=plain["storeToken"],
+            waits=plain.get("waits", 0),
             shards={key: ShardOffset.from_json(entry) for key, entry in plain["shards"].items()},
         )

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import time
-import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -19,11 +17,11 @@ from ..dropped_streams import dropped_streams
 from ..options import SparkOptions
 from ..service.planning_port import PlanningPort
 from .batch_alignment import AlignmentSettings
-from .batch_offset import BatchOffset, ShardOffset
+from .batch_offset import BatchOffset, ShardOffset, random_id
 from .batch_progress import progress_line
 from .last_batch_claims import BatchClaims, StoreVisibilityCheck, load_batch_claims
 from .next_offset import AvailableNow, PlanInputs, next_offset
-from .planning_pause import PlanningPause, found_nothing_new, next_batch_due_ms
+from .planning_pause import PlanningPause, UnansweredReads, found_nothing_new, next_batch_due_ms
 from .query_warnings import QueryWarnings
 from .read_task import TaskPlan
 from .reshards import children_of, new_shards, unread_shard
@@ -33,7 +31,7 @@ from .task_plans import task_plans
 
 LOG = logging.getLogger("recordpublisher.spark")
 POLL_SECONDS = 0.05
-"""How long to wait when there is nothing to plan; Spark itself calls again after 10 ms."""
+"""How long a look at the watch of a quiet stream may wait."""
 
 
 class NoBatchReason(Enum):
@@ -45,57 +43,59 @@ class NoBatchReason(Enum):
 
 @dataclass(slots=True)
 class BatchPlanner:
-    """Owns what the driver of a query keeps between batches. What must survive a restart is in the offsets."""
+    """Owns what the driver of a query keeps between batches. What must survive a restart is in the offsets.
+
+    A call that fails may be made again.
+    """
 
     options: SparkOptions
     service: PlanningPort
     store: ReadClaimStore
     clock: Clock = field(default_factory=SystemClock)
-    sleep: Callable[[float], None] = time.sleep
     last: BatchOffset | None = None
     """The last planned batch, for progress reports."""
-    _is_available_now: bool = False
+    is_available_now: bool = False
+    """Stop at the tips as of the first plan (Trigger.AvailableNow)."""
     _available_now: AvailableNow | None = None
     _finished: set[str] = field(default_factory=set)
     _lost: frozenset[str] | None = None
     _pause: PlanningPause | None = None
     _listed_at_batch: int = 0
+    _is_location_checked: bool = False
+    reads: UnansweredReads = field(init=False)
     _store_check: StoreVisibilityCheck = field(init=False)
     _warnings: QueryWarnings = field(init=False)
 
     def __post_init__(self) -> None:
+        self.reads = UnansweredReads(self.options, self.clock)
         self._store_check = StoreVisibilityCheck(self.store)
         self._warnings = QueryWarnings(self.options)
 
     def initial_offset(self) -> BatchOffset:
         """Where a new query starts: every listed shard. LATEST becomes the service's time before the listing (P3)."""
+        self._check_location()
         start = self._pinned(self.service.starting_position())
         shards = [shard for stream in self.options.streams for shard in self.service.list_shards(stream)]
-        offset = BatchOffset(_random_id(), "start", 0, self.clock.now_ms(), _unread_shards(shards, start))
+        offset = BatchOffset(random_id(), "start", 0, self.clock.now_ms(), _unread_shards(shards, start))
         return replace(offset, start=start)
 
-    def prepare_available_now(self) -> None:
-        """Stop at the tips as of now (Trigger.AvailableNow)."""
-        self._is_available_now = True
-
-    def next_offset(self, start: BatchOffset, limit: int | None) -> BatchOffset | None:
-        """The plan of the next batch; None when there is none now (Spark calls again) or, for AvailableNow, none any more."""
+    def next_offset(self, start: BatchOffset, limit: int | None) -> BatchOffset | NoBatchReason:
+        """The plan of the next batch, or why there is none. Raises: OutageError."""
+        if start.is_unlisted:
+            start = replace(self.initial_offset(), query=start.query)
         self._begin_run(start)
         if self._wait_in_pause(start):
-            return None
-        while (planned := self._plan(start, limit)) is NoBatchReason.NOT_YET:
-            self.sleep(POLL_SECONDS)
-            if self._available_now is None:
-                return None
-        return None if isinstance(planned, NoBatchReason) else planned
+            return NoBatchReason.NOT_YET
+        return self._plan(start, limit)
 
     def partitions(self, offset: BatchOffset) -> list[TaskPlan]:
-        """The tasks of a batch: a function of the offset, so that a replay finds its claims."""
-        is_replay = self.last is None or self.last.plan != offset.plan
-        lost_claims = is_replay and not self._store_check.is_planning_store(offset)
+        """The tasks of a batch: a function of the offset, so that a replay finds its claims. For a batch just planned it makes no call."""
+        token, lost_claims = offset.store_token, False
+        if self.last is None or self.last.plan != offset.plan:  # a replay
+            lost_claims = not self._store_check.is_planning_store(offset)
+            token = self._store_check.write_token(offset)
         if lost_claims:
             self._warnings.lost_claims(offset)
-        token = self._store_check.write_token(offset)
         return task_plans(offset, self.options, token, self.service.consumer_arns(), lost_claims)
 
     def commit(self, end: BatchOffset) -> None:
@@ -108,16 +108,23 @@ class BatchPlanner:
     # --- the start of a run ------------------------------------------------------------------------------------------------------
 
     def _begin_run(self, start: BatchOffset) -> None:
-        """At the first call of a run: check streams and retention, and note where an AvailableNow run ends."""
+        """At the first call of a run: check store, streams and retention, and note where an AvailableNow run ends."""
+        self._check_location()
         if self._lost is None:
             known = {entry.shard.stream for entry in start.shards.values()}
             self._warnings.dropped_streams(dropped_streams(known, self.options.streams))
             self._lost = self._check_retention(start) if start.batch > 0 else frozenset()
-        if self._is_available_now and self._available_now is None:
+        if self.is_available_now and self._available_now is None:
             self._list_all()  # existing shards belong to the run, even if the discovery has not found them yet
             # the service's time is truncated to whole seconds: records of this second belong to the run
             arrival_ms = max(self.service.server_time_ms(stream) for stream in self.options.streams) + 1000
             self._available_now = AvailableNow(arrival_ms, start.batch)
+
+    def _check_location(self) -> None:
+        """Raises: ConfigurationError when the location cannot hold claims."""
+        if not self._is_location_checked:
+            self.store.write_marker("location-check", "driver")
+            self._is_location_checked = True
 
     def _check_retention(self, start: BatchOffset) -> frozenset[str]:
         # the last batch may be read and claimed: check from where it ended
@@ -135,6 +142,7 @@ class BatchPlanner:
 
     def _plan(self, start: BatchOffset, limit: int | None) -> BatchOffset | NoBatchReason:
         claims = load_batch_claims(self.store, start)
+        self.reads.note(start, claims)
         if self._is_too_early(claims):
             return NoBatchReason.NOT_YET
         offset = self._without_dropped_streams(next_offset(start, claims.shards, self._inputs(start, limit)))
@@ -168,6 +176,7 @@ class BatchPlanner:
         self._finished |= start.shards.keys() - offset.shards.keys()
         planned = replace(offset, tasks=self.options.tasks_for(len(readable_shards(offset))))
         planned = replace(planned, store_token=self._store_check.write_token(planned))
+        self.service.consumer_arns()  # registers at the first call, so that `partitions` need not
         self._warnings.after_batch(start, planned, claims)
         LOG.info(progress_line(start, planned))
         self._pause = None
@@ -183,7 +192,7 @@ class BatchPlanner:
         listed = self.service.discovered_shards()
         found = new_shards(listed, start.shards, self._finished)
         return PlanInputs(
-            plan=_random_id(),
+            plan=random_id(),
             now_ms=self.clock.now_ms(),
             alignment=self._alignment(),
             limit=limit,
@@ -211,8 +220,8 @@ class BatchPlanner:
         )
 
     def _is_too_early(self, claims: BatchClaims) -> bool:
-        """Whether a fan-out read that ended early still keeps the next one from subscribing (F9)."""
-        return self.clock.now_ms() < claims.subscribed_ms + self.options.fan_out_window_ms
+        """Whether a fan-out read that ended early still keeps the next one from subscribing (F9), or an outage is waited out."""
+        return self.clock.now_ms() < max(claims.subscribed_ms + self.options.fan_out_window_ms, self.reads.retry_at_ms)
 
     def _is_run_finished(self, offset: BatchOffset, claims: BatchClaims) -> bool:
         """Whether an AvailableNow run has read everything, or its sink did not read the last batch."""
@@ -239,7 +248,3 @@ class BatchPlanner:
 
 def _unread_shards(shards: Iterable[Shard], start: StartingPosition) -> dict[str, ShardOffset]:
     return {shard.key: unread_shard(shard, start) for shard in shards}
-
-
-def _random_id() -> str:
-    return uuid.uuid4().hex[:12]

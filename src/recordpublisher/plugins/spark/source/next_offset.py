@@ -84,6 +84,7 @@ def next_offset(offset: BatchOffset, reads: Mapping[str, ShardReadRange], inputs
         emit_limit=emit_limit,
         records=offset.records + sum(read.records for read in reads.values()),
         shards=shards,
+        waits=0,
     )
 
 

@@ -1,17 +1,26 @@
-"""PlanningPause: a query on quiet shards plans no batch. The driver polls the shards until something arrives or a batch is due."""
+"""When no batch is planned for a while.
+
+PlanningPause: all shards are quiet, and the driver polls them until something arrives or a batch is due. UnansweredReads: Kinesis is away.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from recordpublisher.publishers.clock import Clock
+
+from ..options import SparkOptions
+from ..outages import Outage, OutageWatch
 from .batch_alignment import AlignmentSettings
 from .batch_offset import BatchOffset, ShardOffset
 from .last_batch_claims import BatchClaims
-from .shard_grouping import readable_shards
+from .shard_grouping import MAX_DOUBLINGS, readable_shards
 
 TIP_CONFIRMATION_MS = 3_600_000
 """How often the tip of a quiet shard is confirmed and stored. It must be far below the shortest retention (24 h): whether records were lost
 while the job was stopped is judged by the later one of last record and last tip (S5)."""
+
+NO_RESPONSE = "no response to any read, however long it was waited for"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +62,37 @@ def _idle_from_ms(entry: ShardOffset, idle_interval: int, offset: BatchOffset) -
 
 def _all_readable(offset: BatchOffset) -> list[ShardOffset]:
     return readable_shards(offset, limited=False)
+
+
+class UnansweredReads:
+    """Owns the shards whose reads fail, and when the next batch may try again.
+
+    A shard fails if its whole read got no response and its last call failed. While others are read, batches follow each other as usual.
+    """
+
+    def __init__(self, options: SparkOptions, clock: Clock) -> None:
+        self._watch = OutageWatch(options.max_outage_ms, clock)
+        self._clock = clock
+        self._noted_plan = ""
+        self.retry_at_ms = 0
+
+    @property
+    def outage(self) -> Outage | None:
+        """The shard that has failed for the longest."""
+        return self._watch.longest
+
+    def note(self, offset: BatchOffset, claims: BatchClaims) -> None:
+        """Note how the reads of an offset's batch ended; once for each batch. Raises: OutageError."""
+        if offset.plan == self._noted_plan:
+            return
+        self._noted_plan, pauses = offset.plan, []
+        has_response = any(read.had_response for read in claims.shards.values())
+        for key, read in claims.shards.items():
+            is_silent = not has_response and offset.shards[key].empty_windows >= MAX_DOUBLINGS
+            failure = read.failure or (NO_RESPONSE if is_silent else None)
+            if read.had_response:
+                self._watch.on_success(key)
+            elif failure is not None:
+                pauses.append(self._watch.on_failure(f"{key}: {failure}", key))
+        pause = max(pauses, default=0.0) if not has_response else 0.0
+        self.retry_at_ms = self._clock.now_ms() + round(pause * 1000)

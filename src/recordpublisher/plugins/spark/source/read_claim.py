@@ -33,6 +33,7 @@ class ShardReadRange:
     - `silent_ms`: observed silence (W3).
     - `behind_ms`: MillisBehindLatest of the last response.
     - `children`: the children that an ended shard named.
+    - `failure`: the error of the last call, if the read ended while it was tried again.
     """
 
     start: ShardState
@@ -48,6 +49,7 @@ class ShardReadRange:
     tip_seen_ms: tuple[int, int] | None = None
     behind_ms: int | None = None
     children: tuple[Shard, ...] = ()
+    failure: str | None = None
 
     @property
     def had_response(self) -> bool:
@@ -70,6 +72,7 @@ class ShardReadRange:
             "tipSeenMs": self.tip_seen_ms,
             "millisBehindLatest": self.behind_ms,
             "children": [shard_to_json(child) for child in self.children],
+            "failure": self.failure,
         }
 
     @classmethod
@@ -89,6 +92,7 @@ class ShardReadRange:
             tip_seen_ms=_first_and_last(entries["tipSeenMs"]),
             behind_ms=entries["millisBehindLatest"],
             children=tuple(shard_from_json(child) for child in entries["children"]),
+            failure=entries.get("failure"),
         )
 
 

@@ -6,21 +6,25 @@ If there is a claim already, of an earlier attempt or from before a restart, the
 from __future__ import annotations
 
 import logging
+import time
 import uuid
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
 
-from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, ShardOutcome
+from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, EndReason, ShardOutcome
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
 from recordpublisher.plugins.stores.read_claim_store import BatchId, ReadClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import DataLossError, StateError
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.retries import ALL_RETRIES, SQL_RETRIES
 from recordpublisher.publishers.shards import Shard
 
 from ..arrow_rows import ArrowRows
 from ..options import SparkOptions
+from ..outages import MAX_OUTAGE, OutageWatch, outage_error
 from ..python_worker import worker_loop
 from ..service.kinesis_service import task_properties
 from .batch_offset import ShardOffset
@@ -28,8 +32,10 @@ from .last_batch_claims import claim_name
 from .read_claim import ReadClaim, ShardReadRange
 
 LOG = logging.getLogger("recordpublisher.spark")
+T = TypeVar("T")
+ENDLESS = 2**31
 REPLAY_SECONDS = 600.0
-"""A replay that has not found its records by then fails its task, which Spark retries."""
+"""A replay that has not found its records by then fails its task, which Spark retries. Longer, if outages may last longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,7 @@ class TaskPlan:
       preempt the first (F9, F10).
     - `store_token`: the token that the task must find in the claim store.
     - `accepts_loss`: a replay continues without claimed records that are past retention (S5).
+    - `max_outage_ms`: how long the task waits for a service that is away.
     """
 
     batch: BatchId
@@ -52,6 +59,7 @@ class TaskPlan:
     store_token: str
     consumer_arns: Mapping[str, str]
     accepts_loss: bool = False
+    max_outage_ms: int = MAX_OUTAGE.default
 
     @property
     def name(self) -> str:
@@ -85,7 +93,7 @@ class ReadShards(Protocol):
 
 def shard_reader(options: SparkOptions, consumer_arns: Mapping[str, str]) -> ReadShards:
     """How a task reads: with the fetcher on the worker's loop, whose clients stay open from batch to batch."""
-    properties = task_properties(options.properties, consumer_arns)
+    properties = endless_retries(task_properties(options.properties, consumer_arns))
     job = tuple(sorted(properties.items()))
 
     def read(
@@ -100,23 +108,40 @@ def shard_reader(options: SparkOptions, consumer_arns: Mapping[str, str]) -> Rea
     return read
 
 
+def endless_retries(properties: Properties) -> Properties:
+    """The properties with which a read tries failed calls again until its window ends: what a task cannot read, a later one does."""
+    return properties.merged(
+        {retries.max_retries.key: ENDLESS for retries in ALL_RETRIES if retries is not SQL_RETRIES}
+    )
+
+
 @dataclass(slots=True)
 class TaskRead:
-    """Runs a plan with a claim store and a way to read."""
+    """Runs a plan with a claim store and a way to read.
+
+    It waits for a store of claims that is away, since no row may be returned without a claim. Kinesis is not waited for in a first read:
+    the task ends with what it has read and claimed. A replay waits, since it must return what is claimed.
+    """
 
     plan: TaskPlan
     store: ReadClaimStore
     read: ReadShards
     clock: Clock = SystemClock()  # noqa: RUF009 - has no state
+    sleep: Callable[[float], None] = time.sleep
+    _outages: OutageWatch = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._outages = OutageWatch(self.plan.max_outage_ms, self.clock)
 
     def rows(self) -> Iterator[Any]:
         """The rows as Arrow batches, the same for every attempt, action and restart.
 
         Raises: ConfigurationError when the driver's claim store is not visible here, StateError when a claim belongs to another plan,
-        DataLossError when claimed records are no longer in the stream.
+        DataLossError when claimed records are no longer in the stream, OutageError when a service was away for too long.
         """
-        self.store.check_marker(self.plan.batch.query, self.plan.store_token)
-        stored = self.store.get(self.plan.batch, self.plan.name)
+        plan = self.plan
+        self._stored(lambda: self.store.check_marker(plan.batch.query, plan.store_token))
+        stored = self._stored(lambda: self.store.get(plan.batch, plan.name))
         if stored is None:
             rows, claim, is_ours = self._read_and_claim()
             if is_ours:
@@ -136,13 +161,17 @@ class TaskRead:
         began_ms = self.clock.now_ms()
         result = self.read(plan.start_states, plan.bounds, rows, publisher)
         claim = self._claim_of(result, rows, subscribes, began_ms).to_bytes()
-        stored = self.store.put_if_absent(plan.batch, plan.name, claim)
+        stored = self._stored(lambda: self.store.put_if_absent(plan.batch, plan.name, claim))
         return rows, ReadClaim.from_bytes(stored), stored == claim
 
     def _reserve_subscription(self) -> bool:
         """Reserve the batch's one subscription to this task's shards; False when another attempt, action or run has it."""
-        token = uuid.uuid4().hex.encode()
-        return self.store.put_if_absent(self.plan.batch, f"{self.plan.name}.reader", token) == token
+        token, name = uuid.uuid4().hex.encode(), f"{self.plan.name}.reader"
+        return self._stored(lambda: self.store.put_if_absent(self.plan.batch, name, token)) == token
+
+    def _stored(self, call: Callable[[], T]) -> T:
+        """A call to the store of claims, which waits for a store that is away."""
+        return self._outages.wait_out(call, self.sleep)
 
     def _claim_of(self, result: BoundedResult, rows: ArrowRows, subscribed: bool, began_ms: int) -> ReadClaim:
         reads = {entry.key: _read_range(entry, result.shards[entry.key], rows, began_ms) for entry in self.plan.shards}
@@ -155,19 +184,24 @@ class TaskRead:
         starts = {shard: state for shard, state in self.plan.start_states.items() if shard.key in counts}
         rows = ArrowRows()
         if starts:
-            bounds = Bounds(max_time=REPLAY_SECONDS, shard_limits=counts, stop_at_tip=True)
-            self._read_again(starts, bounds, rows)
+            seconds = max(REPLAY_SECONDS, self.plan.max_outage_ms / 1000)
+            self._read_again(starts, Bounds(max_time=seconds, shard_limits=counts, stop_at_tip=True), rows)
         for key in counts:
             self._check_same_rows(key, claim.shards[key], rows)
         return rows
 
     def _read_again(self, starts: Mapping[Shard, ShardState], bounds: Bounds, rows: ArrowRows) -> None:
+        began_ms = self.clock.now_ms()
         try:
-            self.read(starts, bounds, rows, self.plan.replay_publisher, is_replay=True)
+            result = self.read(starts, bounds, rows, self.plan.replay_publisher, is_replay=True)
         except DataLossError as error:  # a whole shard is past retention
             if not self.plan.accepts_loss:
                 raise
             LOG.warning("%s; going on because flink.state.dataloss=CONTINUE", error)
+            return
+        for key, outcome in result.shards.items():
+            if outcome.failure is not None and result.reason is EndReason.MAX_TIME:
+                raise outage_error("Kinesis", began_ms, self.plan.max_outage_ms, f"{key}: {outcome.failure}")
 
     def _check_same_rows(self, key: str, claimed: ShardReadRange, rows: ArrowRows) -> None:
         """Compare the rows with the claim. When some are past retention and the job accepts that, keep the claimed ones that are left.
@@ -211,4 +245,5 @@ def _read_range(entry: ShardOffset, outcome: ShardOutcome, rows: ArrowRows, bega
         tip_seen_ms=outcome.tip_seen_ms,
         behind_ms=outcome.millis_behind_latest,
         children=outcome.children,
+        failure=None if outcome.failure is None else str(outcome.failure),
     )

@@ -22,6 +22,7 @@ from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 
+from ..outages import is_outage
 from ..service.planning_port import PlanningPort
 from .batch_offset import BatchOffset
 
@@ -38,7 +39,8 @@ def lost_shards(
 ) -> frozenset[str]:
     """The shards of the offset, by `Shard.key`, that have expired unread, for a job that goes on without them.
 
-    `streams` by name. Raises: DataLossError that names what is past retention, unless the job goes on (S5).
+    `streams` by name. Raises: DataLossError that names what is past retention, unless the job goes on (S5); the error of a service that is
+    away.
     """
     restored = RestoredState({key: entry.state for key, entry in offset.shards.items()})
     names = set(streams) & {entry.shard.stream for entry in offset.shards.values()}
@@ -51,7 +53,10 @@ def lost_shards(
         if not accepts_data_loss(properties):
             unfinished = [(shard, restored.shards[shard.key]) for shard in listed if shard.key in old]
             lost += [shard.key for shard, state in unfinished if _has_gap(service, shard, state)]
-    except RecordPublisherError as error:  # the tasks meet the same error and report it better
+    except RecordPublisherError as error:
+        if is_outage(error):
+            raise
+        # the tasks meet the same error and report it better
         LOG.warning("cannot check whether records are past retention: %s", error)
         return frozenset()
     if lost and not accepts_data_loss(properties):

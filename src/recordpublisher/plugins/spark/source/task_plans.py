@@ -40,6 +40,7 @@ def task_plans(
             store_token=store_token,
             consumer_arns=consumer_arns,
             accepts_loss=accepts_data_loss(options.properties),
+            max_outage_ms=options.max_outage_ms,
         )
         for number, group in enumerate(groups)
     ]

@@ -20,6 +20,7 @@ from recordpublisher.publishers.kinesis.ports import WritingPort
 from ..python_worker import WorkerLoop, log_to_stderr, worker_loop
 from .columns import columns_of
 from .dead_letters import check_folder, dead_letter_sink
+from .patient_port import PatientPort
 from .rejected_rows import RejectedRows
 from .row_conversion import RowsToRecords
 from .row_ids import BATCH, IdField, RowIds, scope_of
@@ -50,7 +51,7 @@ class RowWriter:
     def check(self) -> None:
         """Check dead-letter folder and target on the driver. Raises: ConfigurationError, StreamNotFoundError, FatalKinesisError."""
         check_folder(self._options.properties)
-        check_target(self._options, worker_loop(), self._connect)
+        check_target(self._options, worker_loop(), self._client)
 
     def write(self, iterator: Iterator[Any]) -> TaskCommitMessage:
         """Put the rows of one task. Raises: SinkError that names batch and task."""
@@ -83,7 +84,10 @@ class RowWriter:
         reports_failures = options.on_failure != "FAIL"
         return WriterPool(settings, self._connect, reports_failures=reports_failures)
 
-    def _connect(self, stream: str) -> KinesisClient:
+    def _connect(self, stream: str) -> PatientPort:
+        return PatientPort(self._client(stream), self._options.max_outage_ms)
+
+    def _client(self, stream: str) -> KinesisClient:
         return KinesisClient(self._options.properties, [stream])
 
 

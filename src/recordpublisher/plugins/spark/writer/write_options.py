@@ -9,9 +9,10 @@ from recordpublisher.plugins.sinks.kinesis.settings import Settings
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.property_types import optional_integer, text
-from recordpublisher.publishers.properties.table import SINK_STREAM
+from recordpublisher.publishers.properties.table import PUT_RETRIES, SINK_STREAM
 
 from ..options import STREAM, warn_of_unknown_options
+from ..outages import MAX_OUTAGE
 from .dead_letters import DEAD_LETTERS, ON_FAILURE, dead_letter_sink, with_dead_letters
 
 _GROUP = "Spark"
@@ -50,21 +51,23 @@ class WriteOptions:
     settings: Settings
     properties: Properties
     on_failure: str = ON_FAILURE.default
+    max_outage_ms: int = MAX_OUTAGE.default
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
         """From the options that Spark passes (keys lower-cased). Raises: ConfigurationError with option, value and what is valid (C2)."""
         properties = Properties(options)
         properties.check(plain_keys=False)
-        warn_of_unknown_options(properties, (STREAM, WRITE_TASKS, ID_FIELD, ON_FAILURE, DEAD_LETTERS))
+        warn_of_unknown_options(properties, (STREAM, WRITE_TASKS, ID_FIELD, ON_FAILURE, DEAD_LETTERS, MAX_OUTAGE))
         properties = with_dead_letters(properties)
         dead_letter_sink(properties)
         return cls(
             stream=_stream(properties),
             id_field=properties.value(ID_FIELD),
-            settings=_per_task(Settings.of(properties), properties.value(WRITE_TASKS)),
+            settings=_per_task(Settings.of(_with_retries(properties)), properties.value(WRITE_TASKS)),
             properties=properties,
             on_failure=properties.value(ON_FAILURE),
+            max_outage_ms=properties.value(MAX_OUTAGE),
         )
 
     def settings_per_stream(self) -> Settings:
@@ -88,6 +91,15 @@ def _stream(properties: Properties) -> str | None:
             "stream", name, "one stream, name or ARN; for several a column 'stream' without the option"
         )
     return None if name is None else name.strip()
+
+
+def _with_retries(properties: Properties) -> Properties:
+    """Unless their number is set, a refused record is put again for about as long as an outage may last."""
+    if properties.is_set(PUT_RETRIES.max_retries):
+        return properties
+    usual_pause_ms = PUT_RETRIES.policy(properties).max_ms / 2  # half of the largest, because of the jitter
+    retries = max(PUT_RETRIES.max_retries.default, round(properties.value(MAX_OUTAGE) / usual_pause_ms))
+    return properties.merged({PUT_RETRIES.max_retries.key: retries})
 
 
 def _per_task(settings: Settings, tasks: int | None) -> Settings:

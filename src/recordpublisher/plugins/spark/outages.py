@@ -1,0 +1,149 @@
+"""Outages: what is down and since when, what counts as an outage, and how it is waited out (option `maxOutage`)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from recordpublisher.publishers.clock import Clock, SystemClock
+from recordpublisher.publishers.errors import (
+    ConfigurationError,
+    KinesisError,
+    OutageError,
+    RecordPublisherError,
+    Remedy,
+    RetriesExhaustedError,
+    StoreUnavailableError,
+)
+from recordpublisher.publishers.properties.property_types import integer
+from recordpublisher.publishers.retry import RetryPolicy
+
+LOG = logging.getLogger("recordpublisher.spark")
+T = TypeVar("T")
+
+MAX_OUTAGE = integer(
+    "flink.spark.max.outage",
+    "For how long Kinesis, or the store of claims, may be away before the query fails: connection errors, throttling and errors of "
+    "the service itself (5xx). For mode BATCH and for writing. Option `maxOutage`.",
+    600_000,
+    0,
+    unit="ms",
+    group="Spark",
+    aliases=("maxOutage",),
+)
+PAUSES = RetryPolicy(max_retries=0, base_ms=500, max_ms=10_000, exponent=2.0)
+"""The pauses between two tries. Their number is not limited, the outage is."""
+
+
+def is_outage(error: BaseException | None) -> bool:
+    """Whether the error is of a service that is away, so that waiting may help.
+
+    Errors about exhausted retries, and about an endpoint or location that was never reached, count as their cause does.
+    """
+    if isinstance(error, KinesisError):
+        return error.remedy is Remedy.RETRY
+    if isinstance(error, RetriesExhaustedError | ConfigurationError):
+        return is_outage(error.__cause__)
+    return isinstance(error, StoreUnavailableError)
+
+
+def service_of(error: object) -> str:
+    """Which service an outage is of, as messages call it. The error itself names the call, and the place of a store."""
+    while isinstance(error, RetriesExhaustedError | ConfigurationError):
+        error = error.__cause__
+    return "the store of claims" if isinstance(error, StoreUnavailableError) else "Kinesis"
+
+
+@dataclass(slots=True)
+class Outage:
+    """Something that is down: since when, by the wall clock and the monotonic one; how many tries failed; the last error."""
+
+    service: str
+    since_ms: int
+    began: float
+    tries: int = 0
+    error: str = ""
+
+
+def outage_error(service: str, since_ms: int, max_ms: int, error: object) -> OutageError:
+    """The error that ends a job."""
+    return OutageError(
+        f"{service} is away since {utc(since_ms)}, for longer than maxOutage ({max_ms / 1000:g} s): {error}"
+    )
+
+
+def utc(epoch_ms: int) -> str:
+    """A time as messages show it."""
+    return datetime.fromtimestamp(epoch_ms / 1000, tz=UTC).isoformat(timespec="seconds")
+
+
+class OutageWatch:
+    """Owns the outages of one process. Each `key` fails and recovers by itself: a shard, for example.
+
+    A service is warned of once, when the first of its keys fails. Used by one thread at a time; others may read `longest`.
+    """
+
+    def __init__(self, max_ms: int, clock: Clock | None = None) -> None:
+        self._max_ms = max_ms
+        self._clock = clock or SystemClock()
+        self._down: dict[str, Outage] = {}
+
+    @property
+    def longest(self) -> Outage | None:
+        """The outage that began first."""
+        return min(tuple(self._down.values()), key=lambda outage: outage.began, default=None)
+
+    def on_failure(self, error: object, key: str = "") -> float:
+        """Note a failed try; returns the seconds to wait before the next one. Raises: OutageError after `max_ms`."""
+        now, service = self._clock.monotonic(), service_of(error)
+        is_known = any(each.service == service for each in self._down.values())
+        outage = self._down.setdefault(key, Outage(service, self._clock.now_ms(), now))
+        outage.service, outage.error, outage.tries = service, str(error), outage.tries + 1
+        if (now - outage.began) * 1000 >= self._max_ms:
+            raise outage_error(service, outage.since_ms, self._max_ms, error)
+        if not is_known:
+            text = "%s is away since %s, and is waited for up to %g s (maxOutage): %s"
+            LOG.warning(text, service, utc(outage.since_ms), self._max_ms / 1000, error)
+        return PAUSES.delay_seconds(outage.tries - 1)
+
+    def on_success(self, key: str = "") -> None:
+        """Note that a try has succeeded."""
+        outage = self._down.pop(key, None)
+        if outage is not None and not any(each.service == outage.service for each in self._down.values()):
+            LOG.warning("%s is back after %.0f s", outage.service, self._clock.monotonic() - outage.began)
+
+    def wait_out(self, call: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:
+        """Call until no outage keeps it from succeeding. Raises: OutageError; every error that is no outage, at once."""
+        while True:
+            try:
+                result = call()
+            except RecordPublisherError as error:
+                sleep(self._pause_after(error))
+            else:
+                self.on_success()
+                return result
+
+    async def wait_out_async(self, call: Callable[[], Awaitable[T]], key: str) -> T:
+        """`wait_out` on an event loop, for one of several kinds of calls."""
+        while True:
+            try:
+                result = await call()
+            except RecordPublisherError as error:
+                pause = self._pause_after(error, key)
+            else:
+                self.on_success(key)
+                return result
+            await asyncio.sleep(pause)
+
+    def _pause_after(self, error: RecordPublisherError, key: str = "") -> float:
+        if not is_outage(error):
+            raise error
+        try:
+            return self.on_failure(error, key)
+        except OutageError as ended:
+            raise ended from error

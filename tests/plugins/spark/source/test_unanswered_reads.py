@@ -1,0 +1,120 @@
+"""Batches whose reads fail: they return what was read, the next ones come later, and nothing is lost or repeated."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from recordpublisher.plugins.spark.source.read_claim import ReadClaim, ShardReadRange
+from recordpublisher.plugins.spark.source.shard_grouping import MAX_DOUBLINGS
+from recordpublisher.publishers.errors import OutageError, TransientError
+
+from fakes.spark_kinesis import SimulatedKinesis
+from fakes.spark_queries import query
+
+REFUSED = TransientError("GetRecords", "ConnectionError", "refused")
+
+
+@pytest.fixture
+def kinesis() -> SimulatedKinesis:
+    made = SimulatedKinesis()
+    made.add("a", [1, 2, 3])
+    made.add("b", [4])
+    return made
+
+
+def batches_for(job, seconds: int) -> int:
+    """How many batches are planned in this time."""
+    until, before = job.kinesis.clock.ms + seconds * 1000, len(job.log)
+    while job.kinesis.clock.ms < until:
+        job.batch()
+    return len(job.log) - before
+
+
+def run_on(job) -> None:
+    """Until nothing was planned for longer than any pause in an outage."""
+    job.run(5000, quiet_plans=400)
+
+
+def test_reads_go_on_after_an_outage_and_it_is_warned_of_once(kinesis, tmp_path, caplog):
+    job = query(kinesis, tmp_path)
+    job.batch()
+    kinesis.shards["s/a"].times.append(5)
+    kinesis.failure = REFUSED
+    assert batches_for(job, 300) > 1
+    outage = job.planner.figures()["outage"]
+    assert (outage["service"], outage["error"][-42:]) == (
+        "Kinesis",
+        "GetRecords failed with ConnectionError: refused"[-42:],
+    )
+    kinesis.failure = None
+    run_on(job)
+    assert job.planner.outage is None
+    assert sorted(job.delivered()) == sorted(job.expected())
+    assert [line[:15] for line in caplog.messages if line.startswith("Kinesis")] == [
+        "Kinesis is away",
+        "Kinesis is back",
+    ]
+
+
+def test_past_the_longest_outage_the_query_fails_with_call_and_shard(kinesis, tmp_path):
+    job = query(kinesis, tmp_path)
+    job.batch()
+    kinesis.failure = REFUSED
+    with pytest.raises(
+        OutageError, match=r"^Kinesis is away since .*, for longer than maxOutage \(600 s\): s/[ab]: GetRecords failed"
+    ):
+        batches_for(job, 700)
+
+
+def test_a_window_in_which_only_some_shards_fail_delays_no_batch(kinesis, tmp_path):
+    job = query(kinesis, tmp_path)
+    healthy = kinesis.read
+
+    def read(starts, bounds, sink, publisher, **more):
+        result = healthy(starts, bounds, sink, publisher, **more)
+        failed = {
+            key: replace(result.shards[key], failure=REFUSED, millis_behind_latest=None)
+            for key in result.shards
+            if key == "s/b"
+        }
+        return replace(result, shards={**result.shards, **failed})
+
+    kinesis.shards["s/b"].times.clear()
+    kinesis.read = read
+    job.batch()
+    job.kinesis.shards["s/a"].times.append(5)
+    before = kinesis.clock.ms
+    assert job.batch()
+    assert kinesis.clock.ms - before < 1000
+    assert job.planner.outage is not None
+
+
+def test_a_service_that_never_answers_is_an_outage_after_the_longest_window(kinesis, tmp_path):
+    job = query(kinesis, tmp_path)
+    kinesis.empty_seconds = {"s/a": 10**6, "s/b": 10**6}
+    kinesis.read = without_responses(kinesis.read)
+    for _ in range(MAX_DOUBLINGS + 1):
+        assert job.planner.outage is None
+        assert job.batch()
+    job.batch()
+    assert "no response" in job.planner.figures()["outage"]["error"]
+
+
+def without_responses(read):
+    def silent(*arguments, **more):
+        result = read(*arguments, **more)
+        return replace(
+            result, shards={key: replace(each, millis_behind_latest=None) for key, each in result.shards.items()}
+        )
+
+    return silent
+
+
+def test_a_claim_keeps_the_failure_of_its_read(kinesis, tmp_path):
+    job = query(kinesis, tmp_path)
+    job.batch()
+    state = job.last.shards["s/a"].state
+    claim = ReadClaim({"s/a": ShardReadRange(state, state, failure="GetRecords failed")})
+    assert ReadClaim.from_bytes(claim.to_bytes()) == claim

@@ -1,0 +1,173 @@
+"""What counts as an outage, how it is waited out, and what is said about it."""
+
+from __future__ import annotations
+
+import pytest
+
+from recordpublisher.plugins.spark.outages import OutageWatch, is_outage
+from recordpublisher.publishers.errors import (
+    ConfigurationError,
+    DataLossError,
+    FatalKinesisError,
+    OutageError,
+    ResourceNotFoundError,
+    RetriesExhaustedError,
+    StateError,
+    StoreUnavailableError,
+    StreamNotFoundError,
+    ThrottledError,
+    TransientError,
+)
+from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
+
+from fakes.spark_kinesis import NOW, ManualClock
+
+REFUSED = TransientError("ListShards", "ConnectionError", "refused")
+DENIED = FatalKinesisError("ListShards", "AccessDeniedException", "no")
+
+
+def caused(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        REFUSED,
+        ThrottledError("GetRecords", "LimitExceededException", "slower"),
+        StoreUnavailableError("PutObject failed"),
+        caused(RetriesExhaustedError("ten times"), REFUSED),
+        caused(ConfigurationError("aws.endpoint"), caused(RetriesExhaustedError("ten times"), REFUSED)),
+        caused(ConfigurationError("metadataLocation"), StoreUnavailableError("GetItem failed")),
+    ],
+)
+def test_the_network_throttling_and_errors_of_the_service_are_outages(error):
+    assert is_outage(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        DENIED,
+        FatalKinesisError("GetRecords", "InvalidArgumentException", "no"),
+        ResourceNotFoundError("GetRecords", "ResourceNotFoundException", "gone"),
+        StreamNotFoundError("s"),
+        ConfigurationError("aws.region"),
+        StateError("access denied"),
+        DataLossError("past retention"),
+        caused(ConfigurationError("metadataLocation"), StateError("access denied")),
+        caused(RetriesExhaustedError("a plugin's"), ValueError("other")),
+    ],
+)
+def test_access_denied_not_found_and_invalid_arguments_are_none(error):
+    assert not is_outage(error)
+
+
+def test_the_error_names_service_call_and_since_when_after_the_time_is_over():
+    clock = ManualClock()
+    watch = OutageWatch(60_000, clock)
+    watch.on_failure(REFUSED)
+    clock.ms += 59_999
+    watch.on_failure(REFUSED)
+    clock.ms += 1
+    with pytest.raises(OutageError) as caught:
+        watch.on_failure(REFUSED)
+    assert str(caught.value) == (
+        "Kinesis is away since 2027-01-15T08:00:00+00:00, for longer than maxOutage (60 s): "
+        "ListShards failed with ConnectionError: refused"
+    )
+
+
+def test_a_success_between_failures_begins_a_new_outage():
+    clock = ManualClock()
+    watch = OutageWatch(60_000, clock)
+    for _ in range(3):
+        watch.on_failure(REFUSED)
+        clock.ms += 50_000
+        watch.on_success()
+    assert watch.longest is None
+
+
+def test_each_key_fails_by_itself_and_the_longest_counts():
+    clock = ManualClock()
+    watch = OutageWatch(60_000, clock)
+    watch.on_failure(REFUSED, "a")
+    clock.ms += 30_000
+    watch.on_failure(REFUSED, "b")
+    assert watch.longest.since_ms == NOW
+    watch.on_success("a")
+    clock.ms += 30_000
+    watch.on_failure(REFUSED, "b")
+    assert watch.longest.since_ms == NOW + 30_000
+
+
+def test_a_service_is_warned_of_once_and_its_return_once(caplog):
+    watch = OutageWatch(60_000, ManualClock())
+    for key in "abab":
+        watch.on_failure(REFUSED, key)
+    watch.on_failure(StoreUnavailableError("PutObject at s3://b failed"), "claims")
+    for key in ("a", "b", "claims", "claims"):
+        watch.on_success(key)
+    assert [line.partition(" since")[0] for line in caplog.messages] == [
+        "Kinesis is away",
+        "the store of claims is away",
+        "Kinesis is back after 0 s",
+        "the store of claims is back after 0 s",
+    ]
+
+
+def test_without_a_tolerance_the_first_failure_ends_the_job():
+    with pytest.raises(OutageError):
+        OutageWatch(0, ManualClock()).on_failure(REFUSED)
+
+
+class Call:
+    """Fails with these errors, one after the other, then returns 7."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+
+    def __call__(self) -> int:
+        if self.errors:
+            raise self.errors.pop(0)
+        return 7
+
+    async def later(self) -> int:
+        return self()
+
+
+def test_a_call_is_made_again_until_it_succeeds_with_growing_pauses_up_to_a_cap():
+    clock, pauses = ManualClock(), []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        clock.sleep(seconds)
+
+    assert OutageWatch(10**9, clock).wait_out(Call(*[REFUSED] * 40), sleep) == 7
+    assert len(pauses) == 40
+    assert all(pause <= min(10, 0.5 * 2**number) for number, pause in enumerate(pauses))
+
+
+def test_an_error_that_is_no_outage_is_raised_at_once():
+    with pytest.raises(FatalKinesisError):
+        OutageWatch(60_000, clock := ManualClock()).wait_out(Call(DENIED), clock.sleep)
+    assert clock.ms == NOW
+
+
+def test_waiting_ends_when_the_time_is_over():
+    async def wait() -> float:
+        clock = VirtualClock()
+        began = clock.monotonic()
+        with pytest.raises(OutageError, match="Kinesis is away since"):
+            await OutageWatch(60_000, clock).wait_out_async(Call(*[REFUSED] * 10_000).later, "PutRecords")
+        return clock.monotonic() - began
+
+    assert 60 <= run_virtual(wait()) < 71
+
+
+def test_waiting_on_an_event_loop_returns_the_result():
+    async def wait() -> int:
+        return await OutageWatch(60_000, VirtualClock()).wait_out_async(Call(REFUSED, REFUSED).later, "PutRecords")
+
+    assert run_virtual(wait()) == 7

@@ -1,0 +1,206 @@
+"""Planning while Kinesis or the store of claims is away: the old offset, a warning, and nothing lost or repeated."""
+
+from __future__ import annotations
+
+import pytest
+
+from recordpublisher.plugins.spark.query_planner import ANSWER_SECONDS, NO_ANSWER_SECONDS
+from recordpublisher.publishers.errors import (
+    ConfigurationError,
+    FatalKinesisError,
+    OutageError,
+    RetriesExhaustedError,
+    StoreUnavailableError,
+    TransientError,
+)
+
+from fakes.spark_kinesis import MemoryClaims, SimulatedKinesis, SimulatedQuery
+from fakes.spark_queries import options
+
+REFUSED = TransientError("ListShards", "ConnectionError", "refused")
+STORE_AWAY = StoreUnavailableError("PutObject at s3://b failed")
+MAX_MS = 600_000
+
+
+@pytest.fixture
+def kinesis() -> SimulatedKinesis:
+    made = SimulatedKinesis()
+    made.add("a", [1, 2, 3])
+    made.add("b", [4])
+    return made
+
+
+@pytest.fixture
+def job(kinesis, tmp_path) -> SimulatedQuery:
+    return SimulatedQuery(kinesis, MemoryClaims(), options(tmp_path))
+
+
+def let_pass(job: SimulatedQuery, ms: int) -> None:
+    """Let Spark call again and again for this time."""
+    until = job.kinesis.clock.ms + ms
+    while job.kinesis.clock.ms < until:
+        job.batch()
+
+
+def run_on(job: SimulatedQuery) -> None:
+    """Until nothing was planned for longer than any pause in an outage."""
+    job.run(5000, quiet_plans=400)
+
+
+def seconds_of(job: SimulatedQuery, call) -> float:
+    before = job.kinesis.clock.ms
+    call()
+    return (job.kinesis.clock.ms - before) / 1000
+
+
+def away(caplog) -> list[str]:
+    return [line for line in caplog.messages if " is away " in line or " is back " in line]
+
+
+def test_a_store_that_is_away_keeps_the_old_offset_and_is_warned_of_once(job, caplog):
+    job.batch()
+    planned = len(job.log)
+    job.kinesis.shards["s/a"].times.append(5)
+    job.store.failure = STORE_AWAY
+    let_pass(job, 300_000)
+    assert len(job.log) == planned
+    assert job.planner.figures()["outage"]["error"] == "PutObject at s3://b failed"
+    job.store.failure = None
+    run_on(job)
+    assert sorted(job.delivered()) == sorted(job.expected())
+    assert "outage" not in job.planner.figures()
+    assert [line.partition(" since")[0][:30] for line in away(caplog)] == [
+        "the store of claims is away",
+        "the store of claims is back af",
+    ]
+
+
+def test_past_the_longest_outage_the_query_fails_and_names_it(job):
+    job.batch()
+    job.store.failure = STORE_AWAY
+    let_pass(job, MAX_MS - 20_000)
+    with pytest.raises(
+        OutageError, match=r"^the store of claims is away since 2027-.*maxOutage \(600 s\): PutObject at s3"
+    ):
+        let_pass(job, 60_000)
+
+
+def test_an_error_that_is_no_outage_ends_the_query_at_once(job):
+    job.batch()
+    job.store.failure = FatalKinesisError("GetItem", "AccessDeniedException", "no")
+    with pytest.raises(FatalKinesisError):
+        job.batch()
+
+
+def test_a_query_that_starts_while_kinesis_is_away_begins_later(job, kinesis):
+    kinesis.failure = REFUSED
+    let_pass(job, 30_000)
+    assert job.last.is_unlisted
+    assert len(job.log) == 1
+    kinesis.failure = None
+    run_on(job)
+    assert sorted(job.delivered()) == sorted(job.expected())
+
+
+def test_an_endpoint_that_was_never_reached_may_be_a_wrong_setting(job, kinesis):
+    kinesis.failure = ConfigurationError("aws.endpoint", "http://wrong")
+    kinesis.failure.__cause__ = RetriesExhaustedError("ListShards")
+    kinesis.failure.__cause__.__cause__ = REFUSED
+    with pytest.raises(ConfigurationError):
+        job.batch()
+
+
+def test_a_query_that_starts_again_while_kinesis_is_away_checks_retention_later(job, kinesis):
+    job.batch()
+    kinesis.clock.ms += 25 * 3_600_000
+    kinesis.failure = REFUSED
+    job.restart()
+    planned = len(job.log)
+    let_pass(job, 30_000)
+    assert len(job.log) == planned
+    kinesis.failure = None
+    run_on(job)
+    assert sorted(job.delivered()) == sorted(job.expected())
+
+
+def test_the_tasks_of_a_batch_just_planned_need_no_service(job):
+    job.batch()
+    job.kinesis.shards["s/a"].times.append(5)
+    planned = job.planner.next_offset(job.last, None)
+    job.store.failure = STORE_AWAY
+    assert job.planner.partitions(planned)
+
+
+def test_a_batch_from_before_a_restart_waits_for_the_store(job):
+    job.batch()
+    job.restart()
+    job.store.failure = STORE_AWAY
+    waits = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 5:
+            job.store.failure = None
+
+    job.planner.sleep = sleep
+    assert job.planner.partitions(job.last)
+    assert len(waits) == 5
+
+
+def test_an_available_now_run_does_not_end_while_a_service_is_away(job, kinesis):
+    kinesis.failure = REFUSED
+    job.planner.prepare_available_now()
+    for _ in range(5):
+        assert seconds_of(job, job.batch) <= ANSWER_SECONDS + 1
+    assert job.last.waits == 5
+    kinesis.failure = None
+    while job.batch():
+        pass
+    assert sorted(job.delivered()) == sorted(job.expected())
+
+
+def test_an_available_now_run_ends_with_an_error_after_the_longest_outage(job, kinesis):
+    kinesis.failure = REFUSED
+    job.planner.prepare_available_now()
+    with pytest.raises(OutageError, match="Kinesis is away since"):
+        let_pass(job, MAX_MS + 20_000)
+
+
+def test_an_available_now_run_that_begins_again_after_a_wait_reads_the_rest_once(job):
+    job.planner.prepare_available_now()
+    job.batch()
+    job.store.failure = STORE_AWAY
+    waiting = job.planner.next_offset(job.last, None)
+    assert job.planner.partitions(waiting) == []
+    assert (waiting.waits, waiting.plan) == (1, job.last.plan)
+    job.log.append(waiting.to_json())
+    job.store.failure = None
+    job.restart()
+    job.planner.prepare_available_now()
+    job.kinesis.shards["s/a"].times.append(9)
+    while job.batch():
+        pass
+    assert sorted(job.delivered()) == sorted(job.expected())
+
+
+class NoAnswer:
+    """Calls that never end. Waiting for them takes the given time."""
+
+    def __init__(self, clock) -> None:
+        self.clock = clock
+
+    def result(self, name, call, seconds):
+        self.clock.sleep(seconds)
+        raise TimeoutError
+
+
+def test_a_call_without_an_answer_keeps_nobody_waiting_and_counts_as_an_outage(job):
+    job.batch()
+    job.planner.calls = NoAnswer(job.kinesis.clock)
+    began = job.kinesis.clock.ms
+    while job.kinesis.clock.ms < began + NO_ANSWER_SECONDS * 1000:
+        assert job.planner.outage is None
+        assert seconds_of(job, job.batch) < 5
+    assert "no answer" in job.planner.figures()["outage"]["error"]
+    with pytest.raises(OutageError, match="no answer"):
+        let_pass(job, 2 * MAX_MS)

@@ -1,0 +1,67 @@
+"""A writer whose service is away waits, and fails after `maxOutage`; refused records are put again for about as long."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from recordpublisher.plugins.spark.writer.patient_port import PatientPort
+from recordpublisher.plugins.spark.writer.write_options import WriteOptions
+from recordpublisher.publishers.errors import FatalKinesisError, OutageError, TransientError
+from recordpublisher.publishers.kinesis.ports import PutEntry
+from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
+
+from fakes.writable_stream import FakeKinesis
+
+REFUSED = TransientError("PutRecords", "ConnectionError", "refused")
+ENTRIES = [PutEntry(b"x", "k")]
+
+
+def test_a_put_waits_until_the_service_is_back():
+    fake = FakeKinesis()
+    fake.fail = REFUSED
+
+    async def put():
+        port = PatientPort(fake, 600_000, VirtualClock())
+        asyncio.get_running_loop().call_later(300, setattr, fake, "fail", None)
+        return await port.put_records("out", ENTRIES)
+
+    assert run_virtual(put()).failed == 0
+    assert len(fake.user_records()) == 1
+
+
+def test_past_the_longest_outage_it_fails_and_names_service_and_call():
+    fake = FakeKinesis()
+    fake.fail = REFUSED
+
+    async def put():
+        await PatientPort(fake, 600_000, VirtualClock()).put_records("out", ENTRIES)
+
+    with pytest.raises(OutageError, match=r"^Kinesis is away since .*maxOutage \(600 s\): PutRecords failed with Conn"):
+        run_virtual(put())
+
+
+def test_an_error_that_is_no_outage_is_raised_at_once():
+    fake = FakeKinesis()
+    fake.fail = FatalKinesisError("PutRecords", "AccessDeniedException", "no")
+
+    async def put():
+        with pytest.raises(FatalKinesisError):
+            await PatientPort(fake, 600_000, VirtualClock()).put_records("out", ENTRIES)
+
+    run_virtual(put())
+    assert len(fake.calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "retries"),
+    [
+        ({}, 600),
+        ({"maxoutage": "1200000"}, 1200),
+        ({"maxoutage": "1000"}, 50),
+        ({"flink.sink.kinesis.putrecords.maxretries": "3"}, 3),
+    ],
+)
+def test_refused_records_are_put_again_for_about_the_longest_outage(options, retries):
+    assert WriteOptions.parse({"stream": "out", **options}).settings.retries.max_retries == retries
