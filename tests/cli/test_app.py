@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+import recordpublisher as rp
+
 from processes.command_line import command, process_environment
 
 PAIR = "valid: KEY=VALUE, for example aws.region=eu-west-1"
@@ -51,6 +53,14 @@ def test_every_command_takes_the_options_of_all(name):
 
     assert "-v, --verbose" in usage
     assert "--debug" in usage
+
+
+def test_the_version_is_shown_without_a_command():
+    assert command("--version").stdout.startswith(f"recordpublisher {rp.__version__}, Python 3.")
+
+
+def test_h_is_help():
+    assert command("tail", "-h").stdout == command("tail", "--help").stdout
 
 
 def test_help_lists_the_commands():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import platform
+from importlib.metadata import version as installed_version
 from typing import Annotated
 
 import typer
@@ -18,6 +20,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("demo")(demo.demo)
 app.command("local")(local.local)
@@ -29,11 +32,20 @@ app.command("plugins")(plugins.plugins)
 app.command("properties")(properties.properties)
 
 
+def _print_version(given: bool) -> None:
+    if given:
+        typer.echo(f"recordpublisher {installed_version('recordpublisher')}, Python {platform.python_version()}")
+        raise typer.Exit
+
+
 @app.callback()
 def prepare(
     context: typer.Context,
     debug: Annotated[bool, typer.Option("--debug", help=DEBUG_HELP)] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help=VERBOSE_HELP)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Show the version and exit.")
+    ] = False,
 ) -> None:
     """Send logs and warnings to stderr, so that stdout holds results only."""
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING, force=True)

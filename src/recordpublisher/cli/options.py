@@ -1,4 +1,4 @@
-"""Options that several commands share: the job's properties."""
+"""Options that several commands share: the job's properties, and how to reach the service."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.password_masking import MASK
+from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import Properties, is_secret
 
 Pairs = Annotated[
@@ -19,11 +20,26 @@ PropertiesFile = Annotated[
     Path | None, typer.Option("--properties", metavar="FILE", help="A Java properties file with the job's properties.")
 ]
 
+Region = Annotated[str | None, typer.Option("--region", metavar="NAME", help="The AWS region (aws.region).")]
+Endpoint = Annotated[str | None, typer.Option("--endpoint", metavar="URL", help="Another endpoint (aws.endpoint).")]
+Profile = Annotated[str | None, typer.Option("--profile", metavar="NAME", help="A profile of the AWS configuration.")]
 
-def read_properties(file: Path | None, pairs: list[str] | None) -> Properties:
-    """The file's properties, overridden by the pairs. Raises: ConfigurationError."""
+
+def read_properties(
+    file: Path | None,
+    pairs: list[str] | None,
+    region: str | None = None,
+    endpoint: str | None = None,
+    profile: str | None = None,
+) -> Properties:
+    """The file's properties, overridden by the pairs and these by the options. Raises: ConfigurationError."""
     given = Properties() if file is None else Properties.from_file(file)
-    return given.merged(dict(_split(pair) for pair in pairs or ()))
+    options = {table.REGION.key: region, table.ENDPOINT.key: endpoint, table.PROFILE_NAME.key: profile}
+    if profile is not None:
+        options[table.CREDENTIALS_PROVIDER.key] = "PROFILE"
+    return given.merged(dict(_split(pair) for pair in pairs or ())).merged(
+        {key: value for key, value in options.items() if value is not None}
+    )
 
 
 def _split(pair: str) -> tuple[str, str]:

@@ -18,7 +18,7 @@ EFO = {"flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "
 @pytest.fixture(scope="module")
 def endpoint():
     """A stream of two shards with ten flights, and the keys that it accepts."""
-    with serve_in_thread(streams={"flights": 2}, credentials={"me": "s3cr3t"}) as served:
+    with serve_in_thread(streams={"flights": 2, "returns": 1}, credentials={"me": "s3cr3t"}) as served:
         for number in range(10):
             served.call(served.endpoint.stream("flights").put, b"flight %d" % number, str(number))
         yield served
@@ -58,6 +58,25 @@ def test_a_limit_ends_the_command(endpoint):
 
     assert (done.returncode, done.stderr) == (0, "")
     assert len(done.stdout.splitlines()) == 3
+
+
+def test_only_records_that_match_are_printed_and_counted(endpoint):
+    done = tail(endpoint, "--from", "TRIM_HORIZON", "--key", "[3-9]", "--grep", "flight [5-9]", "-n", "5")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(json.loads(line)["data"] for line in done.stdout.splitlines()) == [
+        f"flight {n}" for n in range(5, 10)
+    ]
+
+
+def test_several_streams_until_a_time(endpoint):
+    endpoint.call(endpoint.endpoint.stream("returns").put, b'{"id": 1}', "a")
+    reached = command("tail", "flights", "returns", *pairs(endpoint), "--until", "2100-01-01T00:00:00Z")
+    early = command("tail", "returns", *pairs(endpoint), "--until", "2020-01-01T00:00:00Z")
+
+    assert (reached.returncode, reached.stderr, len(reached.stdout.splitlines())) == (0, "", 11)
+    assert '"data":{"id":1}' in reached.stdout
+    assert (early.returncode, early.stderr, early.stdout) == (0, "", "")
 
 
 def test_a_closed_pipe_ends_the_command_without_an_error(endpoint):
@@ -147,4 +166,4 @@ def test_an_unknown_stream_is_reported_with_the_existing_ones(endpoint):
     done = tail(endpoint, stream="fligths")
 
     assert done.returncode == 1
-    assert done.stderr == "recordpublisher: stream 'fligths' does not exist; existing streams: flights\n"
+    assert done.stderr == "recordpublisher: stream 'fligths' does not exist; existing streams: flights, returns\n"

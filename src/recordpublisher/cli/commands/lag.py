@@ -17,7 +17,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import ALARM_INTERVAL, CHECKPOINT_INTERVAL, SINK, STATE_URI
 
 from ..execution import ALARM, print_error, run_until_signal
-from ..options import Pairs, PropertiesFile, read_properties
+from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, read_properties
 from ..verbosity import Debug, Verbose
 
 MIN_GRACE_SECONDS = 30.0
@@ -46,6 +46,9 @@ def lag(
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each shard.")] = False,
+    region: Region = None,
+    endpoint: Endpoint = None,
+    profile: Profile = None,
     verbose: Verbose = False,
     debug: Debug = False,
 ) -> None:
@@ -53,7 +56,7 @@ def lag(
 
     It takes at most two small reads for each shard, however far behind it is. Without stored positions only the column IDLE is known.
     """
-    properties = read_properties(file, pairs)
+    properties = read_properties(file, pairs, region, endpoint, profile)
     if state is not None:
         properties = properties.merged({STATE_URI.key: state})
     if check and grace is None:

@@ -16,7 +16,7 @@ from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import exit_code, one_line
-from ..options import Pairs, read_properties
+from ..options import Endpoint, Pairs, Profile, Region, read_properties
 from ..run_logs import LogFormat, configure_logging, log, progress_shown
 from ..verbosity import Debug, Verbose, verbosity_options
 
@@ -25,6 +25,9 @@ def run(
     context: typer.Context,
     job: Annotated[Path, typer.Argument(metavar="JOB.properties", help="The job's properties.")],
     pairs: Pairs = None,
+    region: Region = None,
+    endpoint: Endpoint = None,
+    profile: Profile = None,
     parallelism: Annotated[int, typer.Option(min=1, help="Subtasks; more than one run as processes.")] = 1,
     log_format: Annotated[LogFormat, typer.Option(help="Format of log lines on stderr.")] = LogFormat.TEXT,
     subtask: Annotated[int | None, typer.Option(hidden=True, help="Run this subtask, for a supervisor.")] = None,
@@ -46,7 +49,7 @@ def run(
         if subtask is not None:
             _run_as_subtask(subtask, parallelism, metrics_folder)
         else:
-            properties = read_properties(job, pairs)
+            properties = read_properties(job, pairs, region, endpoint, profile)
             options = ["--log-format", log_format.value, *verbosity_options(context)]
             asyncio.run(_run(properties, job, parallelism, options, console))
     except RecordPublisherError as error:

@@ -1,0 +1,46 @@
+"""Where `tail` starts and ends: `--from`, `--since` and `--until` as properties and epoch ms."""
+
+from __future__ import annotations
+
+import re
+
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.initial_position import initial_timestamp_ms
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import INITIAL_POSITION, INITIAL_TIMESTAMP
+
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION = re.compile(r"(\d{1,9})\s*(ms|s|m|h|d)")
+_TIME = "2026-11-22T06:00:00Z (UTC without a zone), or epoch seconds"
+
+
+def start_properties(start: str | None, since: str | None, now_ms: int) -> dict[str, str]:
+    """The properties of `--from` or `--since`; none without both. Raises: ConfigurationError."""
+    if since is not None:
+        if start is not None:
+            raise ConfigurationError("--since", since, "without --from", reason="both say where to start")
+        return _at(now_ms - _duration_ms(since))
+    if start is None:
+        return {}
+    if start.upper() in ("TRIM_HORIZON", "LATEST"):
+        return {INITIAL_POSITION.key: start.upper()}
+    return _at(time_ms("--from", start, f"TRIM_HORIZON, LATEST, or a time: {_TIME}"))
+
+
+def time_ms(option: str, given: str, valid: str = _TIME) -> int:
+    """A point in time, epoch ms. Raises: ConfigurationError that names the option."""
+    try:
+        return initial_timestamp_ms(Properties({INITIAL_TIMESTAMP.key: given}))
+    except ConfigurationError as error:
+        raise ConfigurationError(option, given, valid) from error
+
+
+def _duration_ms(given: str) -> int:
+    found = _DURATION.fullmatch(given.strip())
+    if not found:
+        raise ConfigurationError("--since", given, "a number with ms, s, m, h or d, for example 10m")
+    return int(found[1]) * _UNITS_MS[found[2]]
+
+
+def _at(ms: int) -> dict[str, str]:
+    return {INITIAL_POSITION.key: "AT_TIMESTAMP", INITIAL_TIMESTAMP.key: f"{max(ms, 0) / 1000:.3f}"}
