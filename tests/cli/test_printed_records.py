@@ -10,13 +10,26 @@ from recordpublisher.cli.printed_records import is_chosen, json_line, pattern
 from fakes.batches import batch
 
 
-def record(data=b"text", key="key"):
+def record(data=b"text"):
     (made,) = batch(data)
     return made
 
 
 def printed(data):
     return json.loads(json_line(record(data)))["data"]
+
+
+def test_a_line_has_every_field_of_a_record():
+    assert json.loads(json_line(record(b"hello"))) == {
+        "stream": "orders",
+        "shardId": "shardId-0",
+        "sequenceNumber": "1",
+        "subSequenceNumber": -1,
+        "partitionKey": "key",
+        "approximateArrivalTimestamp": "2023-11-14T22:13:20.500+00:00",
+        "eventTime": 1_700_000_000_500,
+        "data": "hello",
+    }
 
 
 @pytest.mark.parametrize("data", [b'{"id": 1, "big": 123456789012345678901234567890}', b' [1, {"a": "\xc3\xa9"}]\n'])
@@ -28,15 +41,16 @@ def test_an_object_or_array_is_printed_as_json(data):
 
 @pytest.mark.parametrize(
     "data",
-    [b"text", b"5", b'"quoted"', b"{broken", b'{"a": 1} {"b": 2}', b"[" * 5_000, b""],
-    ids=["text", "number", "string", "broken", "two", "deep", "empty"],
+    [b"text", "é 😀\n".encode(), b"5", b'"quoted"', b"{broken", b'{"a": 1} {"b": 2}', b"[" * 5_000, b""],
+    ids=["text", "unicode", "number", "string", "broken", "two", "deep", "empty"],
 )
 def test_anything_else_is_printed_as_text(data):
     assert printed(data) == data.decode()
 
 
-def test_bytes_that_are_no_text_are_printed_as_base64():
-    assert printed(b"{\xff}") == "e/99"
+def test_bytes_that_are_no_text_are_marked_as_base64():
+    fields = json.loads(json_line(record(b"{\xff}")))
+    assert (fields["data"], fields["base64"]) == ("e/99", True)
 
 
 @pytest.mark.parametrize(
