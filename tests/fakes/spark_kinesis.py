@@ -92,6 +92,8 @@ class SimulatedKinesis:
     oldest_ms: int | None = None
     watched: Mapping[Shard, ShardState] | None = None
     empty_seconds: dict[str, int] = field(default_factory=dict)
+    kept_ms: int | None = None
+    """The stream's retention."""
     unlisted: list[Collection[str]] = field(default_factory=list)
     """What each of the next listings lacks."""
     does_not_tell: bool = False
@@ -136,6 +138,9 @@ class SimulatedKinesis:
 
     def oldest_retained_ms(self, stream: str) -> int | None:
         return self.oldest_ms
+
+    def retention_ms(self, stream: str) -> int | None:
+        return self.kept_ms
 
     def gap_after(self, shard: Shard, state: ShardState, seen_ms: int) -> Gap:
         if self.oldest_ms is None or seen_ms >= self.oldest_ms:

@@ -6,6 +6,7 @@ import pytest
 
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
+from recordpublisher.fetcher.shards.retention_check import RetentionCheck
 from recordpublisher.publishers.errors import (
     ConfigurationError,
     DataLossError,
@@ -13,7 +14,7 @@ from recordpublisher.publishers.errors import (
     StreamNotFoundError,
 )
 from recordpublisher.publishers.shard_probe import OldestRecord
-from recordpublisher.testing.virtual_time import EPOCH_MS, run_virtual
+from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
 
@@ -71,7 +72,8 @@ async def opened_late(source, sink, properties=None, **parts):
         return OldestRecord("9", EPOCH_MS + 7_200_000)
 
     await asyncio.sleep(25 * 3_600)
-    return await opened(source, sink, properties, oldest_retained=day, oldest_record=later, **parts)
+    retention = RetentionCheck(day, later, source.order_of, VirtualClock())
+    return await opened(source, sink, properties, retention=retention, **parts)
 
 
 def test_a_position_past_retention_fails_with_the_gap_named():  # S5

@@ -14,6 +14,7 @@ from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
+from recordpublisher.fetcher.shards.retention_check import RetentionCheck
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.plugins.host.manager import load_registry
@@ -155,8 +156,7 @@ def fetcher_over(
             start=initial_position(given),
             streams=(STREAM,),
             pin_latest=lister.server_time_ms,
-            oldest_retained=lister.oldest_retained_ms,
-            oldest_record=lister.oldest_record,
+            retention=RetentionCheck(lister.oldest_retained_ms, lister.oldest_record, factory.order_of, clock),
             use_continuations=factory.resumes_by_continuation,
             **more,
         )

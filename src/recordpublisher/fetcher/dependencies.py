@@ -10,7 +10,7 @@ from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shard_metrics import ShardMetrics
-from recordpublisher.publishers.shard_probe import OldestRecord, TipDistance
+from recordpublisher.publishers.shard_probe import TipDistance
 from recordpublisher.publishers.shards import Shard
 
 from .alarms import AlarmListener
@@ -30,8 +30,7 @@ class FetcherDependencies:
 
     - `pin_latest`: returns the server's time (epoch ms) for a LATEST start (P3).
     - `use_continuations`: True for publishers that resume by ContinuationSequenceNumber (F6).
-    - `oldest_retained`: returns the arrival time (epoch ms) before which a stream has dropped its records (S5); None: unknown.
-    - `oldest_record`: the oldest record that a shard still has (S5). Without it no gap is looked for; None: the source does not tell.
+    - `retention`: looks for records that passed the retention unread (S5); None: the source does not tell what it still has.
     - `tip`: whether a shard has records after a position; `retention_ms`: how long a stream keeps its records. Both may be None or
       return None: unknown. For metrics and alarms (A1, A2).
     - `shard_exists`: whether the source still has a shard that a listing lacks (S2, S5). Without it, or None: judged by several listings.
@@ -52,8 +51,7 @@ class FetcherDependencies:
     streams: tuple[str, ...]
     pin_latest: Callable[[str], Awaitable[int]]
     use_continuations: bool = False
-    oldest_retained: Callable[[str], Awaitable[int | None]] | None = None
-    oldest_record: Callable[[Shard], Awaitable[OldestRecord | None]] | None = None
+    retention: RetentionCheck | None = None
     tip: Callable[[Shard, StartingPosition], Awaitable[TipDistance | None]] | None = None
     retention_ms: Callable[[str], Awaitable[int | None]] | None = None
     shard_exists: ShardExists | None = None
@@ -68,12 +66,6 @@ class FetcherDependencies:
     def is_ours(self, shard: Shard) -> bool:
         """Whether this subtask reads the shard (S9)."""
         return self.assigner(shard, self.parallelism) == self.subtask
-
-    def retention_check(self) -> RetentionCheck | None:
-        """Looks for records that passed the retention unread; None for a source that does not tell what it still has (S5)."""
-        if self.oldest_retained is None or self.oldest_record is None:
-            return None
-        return RetentionCheck(self.oldest_retained, self.oldest_record, self.factory.order_of, self.clock)
 
     def sink_context(self, request_checkpoint: Callable[[], None]) -> SinkContext:
         """What the sink receives when it is opened."""

@@ -55,7 +55,7 @@ class ShardLifecycle:
             clock,
             self.suspension,
         )
-        self.retention = dependencies.retention_check()
+        self.retention = dependencies.retention
         gaps = RetentionGaps(self.retention, self.suspension, clock, settings.continue_on_data_loss)
         self.queues = ShardQueues(
             MemoryBudget(settings.budget),

@@ -37,7 +37,7 @@ class SubtaskFetcher:
         self._table = shards.table
         self._snapshotter = Snapshotter(dependencies, shards.table, shards.emitter, shards.bad_records)
         self._alarm_monitor = AlarmMonitor(dependencies, shards.table, shards.alignment, shards.emitter)
-        self._retention = RetentionPeriods(dependencies)
+        self._retention = RetentionPeriods(dependencies.retention_ms, dependencies.streams, dependencies.subtask)
         self._view = SubtaskView(
             shards.table,
             dependencies.tracker,

@@ -35,8 +35,9 @@ class Service:
             raise self.oldest
         return None if self.oldest == "own source" else self.oldest
 
-    async def gap(self, hours_ago, position=POSITION):
-        return await self.check.gap_after(shard(), position, NOW_MS - round(hours_ago * HOUR_MS))
+    async def gap(self, hours_ago, position=POSITION, hole_ms=0):
+        seen_ms = NOW_MS - round(hours_ago * HOUR_MS)
+        return await self.check.gap_after(shard(), position, seen_ms, seen_ms + hole_ms)
 
 
 @pytest.mark.parametrize(("hours_ago", "may_be"), [(0, False), (22.9, False), (23.1, True), (None, False)])
@@ -118,3 +119,14 @@ async def test_the_retention_is_asked_again_after_five_minutes_since_it_can_be_c
     service.clock.seconds += 301
 
     assert await service.gap(30) is Gap.LOST
+
+
+@pytest.mark.parametrize(("seconds", "gap"), [(0, Gap.NONE), (11, Gap.LOST)])
+async def test_a_reader_that_finds_no_records_of_hours_asks_for_the_retention_anew_every_ten_seconds(seconds, gap):
+    """The retention may have been shortened: what was read from the cache would hide the gap."""
+    service = Service(168)
+    await service.gap(30)
+    service.retention_hours = 24
+    service.clock.seconds += seconds
+
+    assert await service.gap(30, hole_ms=6 * HOUR_MS) is gap

@@ -9,6 +9,7 @@ from ..coordination.watermark_tracker import WatermarkTracker
 from ..pipeline.emitter import Emitter
 from ..pipeline.shard_queues import ShardQueues
 from ..pipeline.suspension import SuspensionDetector
+from ..shards.retention_check import time_to_loss_ms
 from ..shards.shard_entry import ShardEntry
 from ..shards.shard_table import ShardTable
 from ..watermarks.alignment import Alignment
@@ -57,16 +58,8 @@ class ShardView:
 
     @property
     def time_to_retention_loss_ms(self) -> int | None:
-        """Time left until a record that was not emitted may be past retention (S5).
-
-        Counted from the last emitted record's arrival or the last read at the tip, whichever is later; else from a start by timestamp.
-        """
-        state = self.entry.snapshot_state
-        known = [moment for moment in (state.arrival_ms, state.tip_ms) if moment is not None]
-        safe_until = max(known) if known else state.start.timestamp_ms
-        if self.retention_ms is None or safe_until is None or state.ended:
-            return None
-        return safe_until + self.retention_ms - self.now_ms
+        """Time left until a record that was not emitted may be past retention (S5)."""
+        return time_to_loss_ms(self.entry.snapshot_state, self.retention_ms, self.now_ms)
 
 
 @dataclass(frozen=True, slots=True)

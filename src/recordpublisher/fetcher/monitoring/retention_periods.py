@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-
-from ..dependencies import FetcherDependencies
+from collections.abc import Awaitable, Callable, Collection
 
 log = logging.getLogger("recordpublisher.fetcher")
 
@@ -17,8 +16,13 @@ SPREAD_SECONDS = 0.1
 class RetentionPeriods:
     """Owns the retention of each stream; None where it is not known."""
 
-    def __init__(self, dependencies: FetcherDependencies) -> None:
-        self._dependencies = dependencies
+    def __init__(
+        self, retention_ms: Callable[[str], Awaitable[int | None]] | None, streams: Collection[str], subtask: int = 0
+    ) -> None:
+        """`retention_ms` requests that of a stream; None: the source does not tell."""
+        self._retention_ms = retention_ms
+        self._streams = streams
+        self._subtask = subtask
         self._known: dict[str, int | None] = {}
 
     def of(self, stream: str) -> int | None:
@@ -27,13 +31,13 @@ class RetentionPeriods:
 
     async def run(self) -> None:
         """Request it now and then once an hour, since it can be changed."""
-        if self._dependencies.retention_ms is None:
+        if self._retention_ms is None:
             return
-        await asyncio.sleep(self._dependencies.subtask * SPREAD_SECONDS)
+        await asyncio.sleep(self._subtask * SPREAD_SECONDS)
         while True:
-            for stream in self._dependencies.streams:
+            for stream in self._streams:
                 try:
-                    self._known[stream] = await self._dependencies.retention_ms(stream)
+                    self._known[stream] = await self._retention_ms(stream)
                 except Exception:
                     log.exception("the retention of %s cannot be read, the job continues", stream)
             await asyncio.sleep(HOUR_SECONDS)

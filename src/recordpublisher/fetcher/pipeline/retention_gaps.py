@@ -56,7 +56,8 @@ class RetentionGaps:
         assert seen_ms is not None
         if await self._was_read_before_suspension(entry, batch):
             return  # it shows nothing of the time since; the next read does
-        gap = await self._check.gap_after(entry.shard, progress.position, seen_ms)
+        next_ms = to_millis(batch.records[0].arrival) if batch.records else self._clock.now_ms()
+        gap = await self._check.gap_after(entry.shard, progress.position, seen_ms, next_ms)
         if gap is Gap.LOST and not _has_records(batch):
             gap = Gap.NOT_CHECKED  # the record came after this empty read
         if gap is Gap.LOST:

@@ -14,6 +14,8 @@ from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.shard_probe import OldestRecord
 from recordpublisher.publishers.shards import Shard
 
+from .shard_state import ShardState
+
 log = logging.getLogger("recordpublisher.fetcher")
 
 SHORTEST_RETENTION_MS = 24 * 3_600_000
@@ -24,6 +26,8 @@ CACHE_SECONDS = 300.0
 """How long a stream's retention is cached: it can be changed."""
 STILL_THERE_SECONDS = 10.0
 """How long the sight of a record that is older than the stream's retention is used: the service may drop it at any time."""
+HOLE_MS = 60_000
+"""A reader that finds no records of so long a time asks for the stream's retention anew: it may have been shortened since it was cached."""
 PARALLEL_CHECKS = 8
 DATE_STEP_MS = 1_000
 """The service's time is cut to whole seconds."""
@@ -43,6 +47,18 @@ def may_have_gap(seen_ms: int | None, now_ms: int) -> bool:
     `seen_ms`: the arrival of the last record read, or the last read at the shard's tip, whichever is later (epoch ms).
     """
     return seen_ms is not None and seen_ms < now_ms - SHORTEST_RETENTION_MS + CLOCK_ERROR_MS
+
+
+def time_to_loss_ms(state: ShardState, retention_ms: int | None, now_ms: int) -> int | None:
+    """Time left until a record behind the state may be past retention (S5); None where that is not known, and for an ended shard.
+
+    Counted from the last record's arrival or the last read at the tip, whichever is later; else from a start by timestamp.
+    """
+    known = [moment for moment in (state.arrival_ms, state.tip_ms) if moment is not None]
+    safe_until = max(known) if known else state.start.timestamp_ms
+    if retention_ms is None or safe_until is None or state.ended:
+        return None
+    return safe_until + retention_ms - now_ms
 
 
 class RetentionCheck:
@@ -67,11 +83,11 @@ class RetentionCheck:
         self._still_there: dict[str, _CachedTime] = {}
         self._slots = asyncio.Semaphore(PARALLEL_CHECKS)
 
-    async def oldest_retained_ms(self, stream: str) -> int | None:
+    async def oldest_retained_ms(self, stream: str, cache_seconds: float = CACHE_SECONDS) -> int | None:
         """The arrival time before which the stream has dropped its records (epoch ms); None if not known."""
         now_ms = self._clock.now_ms()
         cached = self._retained.get(stream)
-        if cached is None or not cached.is_fresh(now_ms):
+        if cached is None or not cached.is_fresh(now_ms, cache_seconds):
             try:
                 cached = _CachedTime(await self._oldest_retained(stream), now_ms)
             except RecordPublisherError as error:
@@ -80,14 +96,18 @@ class RetentionCheck:
             self._retained[stream] = cached
         return cached.as_of(now_ms)
 
-    async def gap_after(self, shard: Shard, position: SequenceNumber | None, seen_ms: int) -> Gap:
+    async def gap_after(
+        self, shard: Shard, position: SequenceNumber | None, seen_ms: int, next_ms: int | None = None
+    ) -> Gap:
         """Whether records after `position` (None: the shard's beginning) were lost; `seen_ms` as in `may_have_gap`.
+
+        `next_ms`: when the next record arrived that a read found, or the time of the read if it found none; None: not read yet.
 
         Two steps: the position is older than the retention, if that is known; and the oldest record of the shard is a later one.
         A shard without records tells nothing: records may have come and gone.
         """
         async with self._slots:
-            if await self._is_retained(shard, seen_ms):
+            if await self._is_retained(shard, seen_ms, next_ms):
                 return Gap.NONE
             try:
                 oldest = await self._oldest_record(shard)
@@ -103,9 +123,11 @@ class RetentionCheck:
             return Gap.NONE
         return Gap.LOST
 
-    async def _is_retained(self, shard: Shard, seen_ms: int) -> bool:
+    async def _is_retained(self, shard: Shard, seen_ms: int, next_ms: int | None) -> bool:
         """Whether everything that arrived from `seen_ms` on is still there, as far as is known."""
-        now_ms, oldest_ms = self._clock.now_ms(), await self.oldest_retained_ms(shard.stream)
+        has_hole = next_ms is not None and next_ms - seen_ms > HOLE_MS
+        cache_seconds = STILL_THERE_SECONDS if has_hole else CACHE_SECONDS
+        now_ms, oldest_ms = self._clock.now_ms(), await self.oldest_retained_ms(shard.stream, cache_seconds)
         sure_ms = now_ms - SHORTEST_RETENTION_MS if oldest_ms is None else oldest_ms + DATE_STEP_MS
         if seen_ms >= sure_ms:
             return True

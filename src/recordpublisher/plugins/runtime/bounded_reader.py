@@ -67,9 +67,7 @@ class BoundedReader:
         self._streams.update({shard.stream: shard.stream_arn or shard.stream for shard in shards})
         parts = self._parts(shards, sink, frozenset(shard.key for shard in shards))
         if not is_replay:
-            parts = replace(
-                parts, oldest_retained=self._retention.oldest_retained_ms, oldest_record=self._lister.oldest_record
-            )
+            parts = replace(parts, retention=self._retention)
         fetcher = SubtaskFetcher(parts)
         await fetcher.open()
         try:

@@ -17,6 +17,7 @@ from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
+from recordpublisher.fetcher.shards.retention_check import RetentionCheck
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.publishers.clock import Clock, SystemClock
@@ -118,8 +119,7 @@ class DataFetcher:
                 start=initial_position(given),
                 streams=tuple(names),
                 pin_latest=lister.server_time_ms,
-                oldest_retained=lister.oldest_retained_ms,
-                oldest_record=lister.oldest_record,
+                retention=RetentionCheck(lister.oldest_retained_ms, lister.oldest_record, factory.order_of, clock),
                 tip=lister.tip,
                 retention_ms=lister.retention_ms,
                 shard_exists=lister.shard_exists,

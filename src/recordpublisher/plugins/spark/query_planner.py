@@ -13,7 +13,6 @@ from .background_call import BackgroundCall, PatientCalls
 from .outages import Outage, OutageWatch, is_outage, utc
 from .source.batch_offset import BatchOffset
 from .source.batch_planner import POLL_SECONDS, BatchPlanner, NoBatchReason
-from .source.batch_progress import progress_figures
 from .source.read_task import TaskPlan
 
 ANSWER_SECONDS = 4.0
@@ -96,7 +95,7 @@ class QueryPlanner:
 
     def figures(self) -> dict[str, Any] | None:
         """Figures of the last plan, and the outage if there is one; None before the first plan."""
-        figures = {} if self.planner.last is None else progress_figures(self.planner.last)
+        figures = self.planner.progress() or {}
         if (outage := self.outage) is not None:
             figures["outage"] = {
                 "service": outage.service,

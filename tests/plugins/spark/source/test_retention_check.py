@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from recordpublisher.plugins.spark.source.query_warnings import QueryWarnings
+from recordpublisher.plugins.spark.source.retention_check import RetentionLeft
 from recordpublisher.publishers.errors import DataLossError
 
 from fakes.spark_kinesis import NOW, SimulatedKinesis, SimulatedQuery
-from fakes.spark_queries import query
+from fakes.spark_queries import options, query
 
 CONTINUE = {"flink.state.dataloss": "CONTINUE"}
 DAY_AND_HOUR_MS = 25 * 3_600_000
@@ -101,6 +103,44 @@ def test_a_shard_that_the_service_does_not_find_is_lost(kinesis, tmp_path, does_
     del kinesis.shards["s/a"]
     with pytest.raises(DataLossError, match="past retention and lost: s/a after 2"):
         job.batch()
+
+
+def fall_behind(kinesis: SimulatedKinesis, job: SimulatedQuery, hours: float) -> int:
+    """Records arrived, and the query plans its next batch so many hours after it last was at the tip. Returns the time left, in ms."""
+    at_tip_ms = next(iter(job.last.shards.values())).state.tip_ms
+    kinesis.shards["s/a"].times.append(len(kinesis.shards["s/a"].times))
+    kinesis.clock.ms = at_tip_ms + round(hours * 3_600_000)
+    assert job.batch()
+    return job.planner.figures()["timeToRetentionLossMs"]
+
+
+def test_progress_has_the_time_until_the_worst_shard_loses_records(kinesis, tmp_path):
+    job = query(kinesis, tmp_path)
+    assert job.planner.figures() is None
+    job.run(3)
+    assert job.planner.figures()["timeToRetentionLossMs"] is None  # the retention is not known
+
+    kinesis.kept_ms = 24 * 3_600_000
+    job.run(3)
+    assert fall_behind(kinesis, job, 10) == 14 * 3_600_000
+
+
+def test_a_query_that_is_far_behind_warns(kinesis, tmp_path, caplog):
+    kinesis.kept_ms = 24 * 3_600_000
+    job = query(kinesis, tmp_path)
+    job.run(3)
+    fall_behind(kinesis, job, 20)
+    assert "records of s/a are lost in 4.0 h unless they are read before: the stream keeps them for 24 h" in caplog.text
+
+
+def test_the_warning_comes_from_four_fifths_of_the_retention_on_and_again_only_after_the_query_caught_up(
+    tmp_path, caplog
+):
+    warnings, counts = QueryWarnings(options(tmp_path)), []
+    for left in (None, 21, 19, 10, -5, 90, 19):  # percent of the retention
+        warnings.retention_left(None if left is None else RetentionLeft("s/a", left, 100))
+        counts.append(caplog.text.count("are lost in"))
+    assert counts == [0, 0, 1, 1, 1, 1, 2]
 
 
 def test_a_restart_is_not_looked_into_twice(kinesis, tmp_path):

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from recordpublisher.fetcher.checkpoints.restored_listing import list_restored
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
+from recordpublisher.fetcher.monitoring.retention_periods import RetentionPeriods
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.missing_shards import MissingShards
 from recordpublisher.fetcher.shards.retention_check import Gap, RetentionCheck
@@ -51,6 +52,7 @@ class KinesisService:
         self._retention = RetentionCheck(
             lister.oldest_retained_ms, lister.oldest_record, self._factory.order_of, SystemClock()
         )
+        self._retention_periods = RetentionPeriods(lister.retention_ms, tuple(self._names))
         self._listed: dict[str, list[Shard]] = {}
         self._arns: Mapping[str, str] | None = None
         self._discovers = False
@@ -81,6 +83,10 @@ class KinesisService:
         """The arrival time before which records are past retention, epoch ms; None when the service does not tell."""
         return worker_loop().run(self._retention.oldest_retained_ms(stream_name(stream)))
 
+    def retention_ms(self, stream: str) -> int | None:
+        """As last requested in the background."""
+        return self._retention_periods.of(stream)
+
     def gap_after(self, shard: Shard, state: ShardState, seen_ms: int) -> Gap:
         """Whether records behind a state were lost (S5)."""
         return worker_loop().run(self._retention.gap_after(shard, state.position, seen_ms))
@@ -101,6 +107,7 @@ class KinesisService:
         if not self._discovers:
             self._discovers = True
             worker_loop().start(self._discover())
+            worker_loop().start(self._retention_periods.run())
         return [shard for shards in list(self._listed.values()) for shard in shards]
 
     def watch(self, shards: Mapping[Shard, ShardState]) -> None:

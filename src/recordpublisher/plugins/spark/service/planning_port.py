@@ -37,6 +37,10 @@ class PlanningPort(Protocol):
         """The arrival time before which records are past retention, epoch ms; None when the service does not tell (S5)."""
         ...
 
+    def retention_ms(self, stream: str) -> int | None:
+        """How long a stream (name) keeps its records, as the background discovery last saw it; None while not known. Never blocks."""
+        ...
+
     def gap_after(self, shard: Shard, state: ShardState, seen_ms: int) -> Gap:
         """Whether records behind a state were lost; `seen_ms` as in `fetcher.shards.retention_check.may_have_gap` (S5)."""
         ...

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Any
 
 from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
@@ -18,14 +19,14 @@ from ..options import SparkOptions
 from ..service.planning_port import PlanningPort
 from .batch_alignment import AlignmentSettings
 from .batch_offset import BatchOffset, ShardOffset, random_id
-from .batch_progress import progress_line
+from .batch_progress import progress_figures, progress_line
 from .last_batch_claims import BatchClaims, StoreVisibilityCheck, load_batch_claims
 from .next_offset import AvailableNow, PlanInputs, next_offset
 from .planning_pause import PlanningPause, UnansweredReads, found_nothing_new, next_batch_due_ms
 from .query_warnings import QueryWarnings
 from .read_task import TaskPlan
 from .reshards import children_of, new_shards, unread_shard
-from .retention_check import lost_shards
+from .retention_check import RetentionLeft, least_retention_left, lost_shards
 from .shard_grouping import readable_shards
 from .task_plans import task_plans
 
@@ -98,6 +99,13 @@ class BatchPlanner:
             self._warnings.lost_claims(offset)
         return task_plans(offset, self.options, token, self.service.consumer_arns(), lost_claims)
 
+    def progress(self) -> dict[str, Any] | None:
+        """The figures of the last plan; None before the first one."""
+        if self.last is None:
+            return None
+        worst = self._least_retention_left(self.last)
+        return {**progress_figures(self.last), "timeToRetentionLossMs": None if worst is None else worst.left_ms}
+
     def commit(self, end: BatchOffset) -> None:
         """Spark has committed a batch: remove the claims of batches long before it. An error is logged; the next commit tries again."""
         try:
@@ -130,6 +138,9 @@ class BatchPlanner:
         # the last batch may be read and claimed: check from where it ended
         reached = next_offset(start, load_batch_claims(self.store, start).shards, self._inputs(start, None))
         return lost_shards(reached, self._stream_names(), self.service, self.options.properties, self.clock.now_ms())
+
+    def _least_retention_left(self, offset: BatchOffset) -> RetentionLeft | None:
+        return least_retention_left(offset, self.service.retention_ms, self.clock.now_ms())
 
     # --- each plan ---------------------------------------------------------------------------------------------------------------
 
@@ -178,6 +189,7 @@ class BatchPlanner:
         planned = replace(planned, store_token=self._store_check.write_token(planned))
         self.service.consumer_arns()  # registers at the first call, so that `partitions` need not
         self._warnings.after_batch(start, planned, claims)
+        self._warnings.retention_left(self._least_retention_left(planned))
         LOG.info(progress_line(start, planned))
         self._pause = None
         self.service.stop_watching()

@@ -9,8 +9,12 @@ from ..options import SparkOptions
 from .batch_alignment import AlignmentSettings
 from .batch_offset import BatchOffset
 from .last_batch_claims import BatchClaims
+from .retention_check import RetentionLeft
 
 LOG = logging.getLogger("recordpublisher.spark")
+HOUR_MS = 3_600_000
+WARN_FROM_RETENTION_PART = 0.8
+"""How old the oldest unread record may be without a warning, as a part of the retention."""
 WARM_UP_BATCHES = 3
 """The first batches start workers and clients, so their times are not representative."""
 
@@ -21,6 +25,7 @@ class QueryWarnings:
     def __init__(self, options: SparkOptions) -> None:
         self._options = options
         self._given: set[str] = set()
+        self._is_near_loss = False
 
     def after_batch(self, start: BatchOffset, offset: BatchOffset, claims: BatchClaims) -> None:
         """Warn about the batch of `start`, once `offset` is planned."""
@@ -30,6 +35,14 @@ class QueryWarnings:
         if start.batch > WARM_UP_BATCHES:
             self._short_lookahead(start, offset)
             self._tasks_one_after_the_other(start, claims)
+
+    def retention_left(self, worst: RetentionLeft | None) -> None:
+        """Warn when the query falls so far behind that records may pass their stream's retention unread; again only after it caught up."""
+        is_near = worst is not None and worst.left_ms < (1 - WARN_FROM_RETENTION_PART) * worst.retention_ms
+        if worst is not None and is_near and not self._is_near_loss:
+            text = "records of %s are lost in %.1f h unless they are read before: the stream keeps them for %.0f h"
+            LOG.warning(text, worst.shard, worst.left_ms / HOUR_MS, worst.retention_ms / HOUR_MS)
+        self._is_near_loss = is_near
 
     def dropped_streams(self, streams: Collection[str]) -> None:
         """Warn of streams of the checkpoint that are no longer among the options."""

@@ -1,11 +1,13 @@
-"""At the start of a query: whether records passed the stream's retention while no query ran (S5).
+"""Records near their stream's retention, or past it (S5).
 
-While it runs, the fetchers of its tasks look at each read."""
+At the start of a query: whether records passed it while no query ran. While it runs, the fetchers of its tasks look at each read, and the
+driver tells how far the worst shard is from a loss."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from recordpublisher.fetcher.checkpoints.restore import (
     data_loss_error,
@@ -15,7 +17,7 @@ from recordpublisher.fetcher.checkpoints.restore import (
     shards_with_unread_children,
 )
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
-from recordpublisher.fetcher.shards.retention_check import Gap
+from recordpublisher.fetcher.shards.retention_check import Gap, time_to_loss_ms
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.properties import table
@@ -64,6 +66,27 @@ def lost_shards(
     if lost:
         LOG.error("%s; going on because flink.state.dataloss=CONTINUE", data_loss_error(lost, restored))
     return frozenset(missing)
+
+
+class RetentionLeft(NamedTuple):
+    """The shard, by `Shard.key`, whose unread records are nearest to their stream's retention, and the time left. Both in ms."""
+
+    shard: str
+    left_ms: int
+    retention_ms: int
+
+
+def least_retention_left(
+    offset: BatchOffset, retention_ms: Callable[[str], int | None], now_ms: int
+) -> RetentionLeft | None:
+    """Of the offset's shards the one nearest to a loss, as a part of its retention; None while no retention is known."""
+    left = [
+        RetentionLeft(entry.key, left_ms, period_ms)
+        for entry in offset.shards.values()
+        if (period_ms := retention_ms(entry.shard.stream)) is not None
+        and (left_ms := time_to_loss_ms(entry.state, period_ms, now_ms)) is not None
+    ]
+    return min(left, key=lambda each: each.left_ms / each.retention_ms, default=None)
 
 
 def _has_gap(service: PlanningPort, shard: Shard, state: ShardState) -> bool:
