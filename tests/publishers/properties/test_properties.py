@@ -187,3 +187,19 @@ def test_properties_can_be_pickled():
     properties = Properties({"AWS.Region": "x"})
 
     assert pickle.loads(pickle.dumps(properties)) == properties
+
+
+def test_two_spellings_of_a_property_with_different_values_are_an_error():
+    given = Properties({table.REGISTRATION.key: "EAGER", "flink.stream.efo.registrar": "NONE"})
+    with pytest.raises(ConfigurationError, match="are two spellings of it and have different values"):
+        given.value(table.REGISTRATION)
+
+
+def test_two_spellings_with_the_same_value_are_none():
+    given = Properties({table.REGISTRATION.key: "EAGER", "flink.stream.efo.registrar": "eager"})
+    assert given.value(table.REGISTRATION) == "EAGER"
+
+
+def test_merged_replaces_a_property_in_whichever_spelling_it_was_given():
+    given = Properties({"flink.stream.efo.registrar": "EAGER"}).merged({table.REGISTRATION.key: "NONE"})
+    assert given.value(table.REGISTRATION) == "NONE"

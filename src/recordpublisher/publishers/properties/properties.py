@@ -94,10 +94,22 @@ class Properties(Mapping[str, str]):
         return f"Properties({shown})"
 
     def value(self, declared: Property[T]) -> T:
-        """The typed value of a declared property, or its default. Raises: ConfigurationError with key, value and what is valid."""
-        key, text = self._find(declared)
-        if text is None:
+        """The typed value of a declared property, or its default.
+
+        Raises: ConfigurationError with key, value and what is valid, or when two spellings of the property have different values.
+        """
+        given = self._spellings(declared)
+        if not given:
             return declared.default
+        values = [self._parsed(declared, key) for key in given]
+        for key, value in zip(given, values, strict=True):
+            if value != values[0]:
+                reason = f"'{given[0]}' and '{key}' are two spellings of it and have different values"
+                raise ConfigurationError(declared.key, reason=reason, valid="one of them")
+        return values[0]
+
+    def _parsed(self, declared: Property[T], key: str) -> T:
+        text = self._values[key.lower()]
         try:
             return declared.parse(text.strip())
         except (ValueError, OverflowError) as error:
@@ -107,7 +119,7 @@ class Properties(Mapping[str, str]):
 
     def is_set(self, declared: Property[Any]) -> bool:
         """Whether the property was given, by its key or an older spelling."""
-        return self._find(declared)[1] is not None
+        return bool(self._spellings(declared))
 
     def with_prefix(self, declared: Property[T]) -> dict[str, str]:
         """The given keys under a prefix property, without the prefix and in lower case, with their text."""
@@ -115,8 +127,9 @@ class Properties(Mapping[str, str]):
         return {key[len(prefix) :]: value for key, value in self._values.items() if key.startswith(prefix)}
 
     def merged(self, mapping: Mapping[str, object]) -> Properties:
-        """These properties with `mapping` over them."""
-        kept = {key: value for key, value in self._given.items() if key.lower() not in {k.lower() for k in mapping}}
+        """These properties with `mapping` over them: over every spelling of its properties."""
+        replaced = {spelling.lower() for key in mapping for spelling in _all_spellings(key)}
+        kept = {key: value for key, value in self._given.items() if key.lower() not in replaced}
         return Properties({**kept, **mapping})
 
     def check(self, plain_keys: bool = True) -> None:
@@ -142,12 +155,14 @@ class Properties(Mapping[str, str]):
 
         return cls(read_properties_file(Path(path)))
 
-    def _find(self, declared: Property[Any]) -> tuple[str, str | None]:
-        for key in (declared.key, *declared.aliases):
-            text = self._values.get(key.lower())
-            if text is not None:
-                return key, text
-        return declared.key, None
+    def _spellings(self, declared: Property[Any]) -> list[str]:
+        """Those of a property's spellings that were given."""
+        return [key for key in (declared.key, *declared.aliases) if key.lower() in self._values]
+
+
+def _all_spellings(key: str) -> tuple[str, ...]:
+    declared = _DECLARED.get(key.lower())
+    return (key,) if declared is None else (key, declared.key, *declared.aliases)
 
 
 def is_secret(key: str) -> bool:

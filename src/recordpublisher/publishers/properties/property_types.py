@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, overload
 
 from .properties import Property, declare
+from .units import EXAMPLES, parse_with_unit
 
 NO_MAXIMUM = 2**62
 
@@ -41,16 +42,21 @@ def integer(
     minimum: int = 0,
     maximum: int = NO_MAXIMUM,
     also: tuple[int, ...] = (),
+    unit: str = "",
     **more: Any,
 ) -> Property[int]:
-    """A whole number in a range; `also` are further values with a special meaning (-1: off)."""
+    """A whole number in a range; `also` are further values with a special meaning (-1: off).
+
+    With the unit ms, s or bytes, a duration (`10s`) or size (`64mb`) is taken too.
+    """
     return declare(
         Property(
             key,
-            _range_parser(minimum, maximum, also),
+            _range_parser(minimum, maximum, also, unit),
             default,
-            _describe_range("a whole number", minimum, maximum, also),
+            _describe_range("a whole number", minimum, maximum, also, unit),
             sentence,
+            unit=unit,
             type_name="int",
             **more,
         )
@@ -58,16 +64,17 @@ def integer(
 
 
 def optional_integer(
-    key: str, sentence: str, minimum: int = 0, maximum: int = NO_MAXIMUM, **more: Any
+    key: str, sentence: str, minimum: int = 0, maximum: int = NO_MAXIMUM, unit: str = "", **more: Any
 ) -> Property[int | None]:
-    """A whole number in a range; not set has a special meaning."""
+    """As `integer`; not set has a special meaning."""
     return declare(
         Property(
             key,
-            _range_parser(minimum, maximum, ()),
+            _range_parser(minimum, maximum, (), unit),
             None,
-            _describe_range("a whole number", minimum, maximum, ()),
+            _describe_range("a whole number", minimum, maximum, (), unit),
             sentence,
+            unit=unit,
             type_name="int",
             **more,
         )
@@ -112,9 +119,10 @@ def _parse_not_empty(given: str) -> str:
     return given
 
 
-def _range_parser(minimum: int, maximum: int, also: tuple[int, ...]) -> Callable[[str], int]:
+def _range_parser(minimum: int, maximum: int, also: tuple[int, ...], unit: str) -> Callable[[str], int]:
     def parse(given: str) -> int:
-        value = int(_plain_digits(given))
+        with_unit = parse_with_unit(given, unit)
+        value = int(_plain_digits(given)) if with_unit is None else with_unit
         if value not in also and not minimum <= value <= maximum:
             raise ValueError(given)
         return value
@@ -129,6 +137,7 @@ def _plain_digits(given: str) -> str:
     return given
 
 
-def _describe_range(kind: str, minimum: int, maximum: int, also: tuple[int, ...]) -> str:
+def _describe_range(kind: str, minimum: int, maximum: int, also: tuple[int, ...], unit: str) -> str:
     words = f"{kind} of at least {minimum}" if maximum >= NO_MAXIMUM else f"{kind} from {minimum} to {maximum}"
-    return words + "".join(f", or {value}" for value in also)
+    others = [*map(str, also), *([EXAMPLES[unit]] if unit in EXAMPLES else [])]
+    return words + "".join(f", or {other}" for other in others)

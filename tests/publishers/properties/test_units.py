@@ -1,0 +1,75 @@
+"""Every property of a time or a size takes a unit, and its errors say so."""
+
+import pytest
+
+import recordpublisher.plugins.spark.options
+import recordpublisher.plugins.spark.writer.write_options  # noqa: F401 - declares properties, as `options` does
+from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.properties import Properties, declared_properties
+from recordpublisher.publishers.properties.units import parse_with_unit
+
+load_registry()
+NUMBERS = [each for each in declared_properties() if each.type_name in ("int", "double")]
+
+
+@pytest.mark.parametrize(
+    ("given", "unit", "value"),
+    [
+        ("10s", "ms", 10_000),
+        ("5 minutes", "ms", 300_000),
+        ("1.5 h", "ms", 5_400_000),
+        ("2D", "s", 172_800),
+        ("250 ms", "ms", 250),
+        ("2000ms", "s", 2),
+        ("64mb", "bytes", 64 * 2**20),
+        ("1 GiB", "bytes", 2**30),
+        ("0.5k", "bytes", 512),
+    ],
+)
+def test_a_number_with_a_unit_is_converted_to_that_of_the_property(given, unit, value):
+    assert parse_with_unit(given, unit) == value
+
+
+@pytest.mark.parametrize(
+    ("given", "unit"),
+    [
+        ("10", "ms"),
+        ("10 parsecs", "ms"),
+        ("10 mb", "ms"),
+        ("10 s", "bytes"),
+        ("500ms", "s"),
+        ("-1s", "ms"),
+        ("1_0s", "ms"),
+        ("\u0661s", "ms"),
+        ("10s", "records"),
+        ("s", "ms"),
+        ("1e3s", "ms"),
+    ],
+)
+def test_anything_else_is_not(given, unit):
+    assert parse_with_unit(given, unit) is None
+
+
+@pytest.mark.parametrize("declared", [each for each in NUMBERS if each.unit in ("ms", "s")], ids=lambda each: each.key)
+def test_every_property_of_a_time_takes_a_duration(declared):
+    seconds = {"ms": 60_000, "s": 60}[declared.unit]
+    assert Properties({declared.key: "1 minute"}).value(declared) == seconds
+
+
+@pytest.mark.parametrize("declared", [each for each in NUMBERS if each.unit == "bytes"], ids=lambda each: each.key)
+def test_every_property_of_a_size_takes_one(declared):
+    assert Properties({declared.key: "64kb"}).value(declared) == 64 * 1024
+
+
+def test_every_property_that_is_named_by_a_time_or_a_size_has_its_unit():
+    words = ("millis", "interval", "timeout", "backoff.base", "backoff.max", "bytes", "maxsize")
+    named = [each for each in NUMBERS if each.key.lower().endswith(words)]
+    assert [each.key for each in named if each.unit not in ("ms", "s", "bytes")] == []
+
+
+def test_the_range_is_that_of_the_converted_value_and_the_error_names_both_spellings():
+    key = "flink.spark.window.millis"
+    declared = next(each for each in NUMBERS if each.key == key)
+    with pytest.raises(ConfigurationError, match="a whole number of at least 10, or a duration such as 10s"):
+        Properties({key: "5ms"}).value(declared)
