@@ -20,6 +20,7 @@ import recordpublisher as rp
 from recordpublisher.cli.app import app
 from recordpublisher.fetcher.monitoring.metric_definitions import SHARD_METRICS, SUBTASK_METRICS
 from recordpublisher.plugins.metrics.exported_metrics import EXPORTED_SHARD_METRICS, EXPORTED_SUBTASK_METRICS
+from recordpublisher.plugins.spark.peers.option_table import PEERS, PeerOption
 from recordpublisher.publishers import errors
 from recordpublisher.publishers.kinesis import error_mapping as advice
 from recordpublisher.publishers.kinesis import error_mapping as translation
@@ -76,6 +77,7 @@ def pages() -> dict[str, str]:
         "command-line.md": _command_line_page(),
         "conformance.md": _conformance_page(),
         "metrics.md": _metrics_page(),
+        "spark-options.md": _spark_options_page(),
     }
 
 
@@ -248,6 +250,36 @@ job](../how-to/watch-a-job.md). Spark shows its own in `query.lastProgress`: see
 
 Prometheus gets the same values in seconds and bytes, with the labels `subtask`, and `stream` and `shard` for a shard. A text becomes
 a label of a metric that is always 1. See [Export metrics](../how-to/export-metrics.md)."""
+
+
+def _spark_options_page() -> str:
+    tables = [
+        f"## {name}\n\n| theirs | ours | values | their default, where it differs |\n|---|---|---|---|\n"
+        + "\n".join(map(_spark_option_row, options))
+        for name, options in PEERS.items()
+    ]
+    note = NOTE.replace("docstrings", "table of options")
+    return "\n\n".join(["# Options of other connectors for Spark", note, SPARK_OPTIONS_WORDS, *tables]) + "\n"
+
+
+def _spark_option_row(option: PeerOption) -> str:
+    if option.refused:
+        return f"| `{option.key}` | refused | {option.refused} | |"
+    values = ", ".join(f"{theirs}: {ours}" for theirs, ours in option.values.items())
+    unit = f"in {option.unit}" if option.unit else ""
+    ours = ", ".join([f"`{option.ours}`", *(f"`{key}={value}`" for key, value in option.also.items())])
+    return f"| `{option.key}` | {ours} | {values or unit} | {option.default} |"
+
+
+SPARK_OPTIONS_WORDS = """`format("kinesis")` takes the options of three other connectors, by the keys and for the values of their
+documentation, compared without case. An option that has no equal here is an error that says what to use instead. If ours is given too, or
+another spelling of it, both must have the same value. An endpoint of AWS also sets the region, if that is not given. A time for the start
+(`AT_TIMESTAMP 2023-08-30T19:00:05Z`) becomes `flink.stream.initpos.timestamp`; a start for each shard is refused.
+
+Where a default of theirs means something else than ours, ours holds, and a warning names both.
+
+How to move a job: [from awslabs](../how-to/migrate-from-awslabs.md), [from qubole](../how-to/migrate-from-qubole.md),
+[from Databricks](../how-to/migrate-from-databricks.md)."""
 
 
 def _command_line_page() -> str:

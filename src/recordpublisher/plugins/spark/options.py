@@ -22,6 +22,7 @@ from recordpublisher.publishers.properties.property_types import choice, integer
 from ..stores.by_location import read_claim_store_of, write_once_store_of
 from .continuous_options import CONTINUOUS_PROPERTIES, ContinuousSettings
 from .outages import MAX_OUTAGE
+from .peers.translation import own_options
 
 _GROUP = "Spark"
 SPARK_OPTIONS = ("path", "checkpointlocation")
@@ -170,7 +171,7 @@ class SparkOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SparkOptions:
         """From the options that Spark passes (keys lower-cased). Raises: ConfigurationError with option, value and what is valid (C2)."""
-        properties = Properties(options)
+        properties = own_options(options, has_default=(table.ON_DATA_LOSS,))
         properties.check(plain_keys=False)
         warn_of_unknown_options(properties, _READ_OPTIONS)
         return cls(
@@ -220,12 +221,15 @@ class SparkOptions:
 
 
 def _streams(properties: Properties) -> tuple[str, ...]:
-    given = properties.value(STREAMS) or properties.value(STREAM)
+    one, several = properties.value(STREAM), properties.value(STREAMS)
+    given = several or one
     names = tuple(name.strip() for name in (given or "").split(",") if name.strip())
     if not names:
         raise ConfigurationError("stream", None, "a stream's name or ARN; several, comma-separated, as 'streams'")
     if len(set(names)) < len(names):
         raise ConfigurationError("streams", given, "every stream once")
+    if one and several and one != several:
+        raise ConfigurationError("streams", several, "one of 'stream' and 'streams'", reason=f"'stream' is {one!r}")
     return names
 
 

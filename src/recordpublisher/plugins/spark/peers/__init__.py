@@ -1,0 +1,1 @@
+"""Options as other Kinesis connectors for Spark spell them. Start at `option_table.py`."""

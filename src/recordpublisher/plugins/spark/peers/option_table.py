@@ -1,0 +1,144 @@
+"""The options of other connectors, and ours: the table by which they are translated, and which the documentation shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class PeerOption:
+    """One option of another connector: taken as our property `ours`, or refused with the reason.
+
+    - `values`: theirs (lower case) to ours, where they differ; others are refused.
+    - `unit`: the unit of their plain numbers, where it differs from ours.
+    - `also`: what the option implies.
+    - `default`: their default, where it means something else than ours.
+    """
+
+    key: str
+    ours: str = ""
+    values: Mapping[str, str] = field(default_factory=dict)
+    unit: str = ""
+    also: Mapping[str, str] = field(default_factory=dict)
+    default: str = ""
+    refused: str = ""
+
+
+START = {"latest": "LATEST", "trim_horizon": "TRIM_HORIZON", "earliest": "TRIM_HORIZON"}
+LOSS = {"true": "FAIL", "false": "CONTINUE"}
+ROLE = {"aws.credentials.provider": "ASSUME_ROLE"}
+ACCESS_KEY, SECRET_KEY = "aws.credentials.provider.basic.accesskeyid", "aws.credentials.provider.basic.secretkey"
+ROLE_ARN, ROLE_SESSION = "aws.credentials.provider.role.arn", "aws.credentials.provider.role.sessionname"
+STREAM, START_AT, PUBLISHER = "flink.spark.stream", "flink.stream.initpos", "flink.stream.recordpublisher"
+WINDOW, PER_READ = "flink.spark.window.millis", "flink.shard.getrecords.maxrecordcount"
+DISCOVERY = "flink.shard.discovery.intervalmillis"
+
+PER_SHARD_LIMIT = (
+    "there is no limit for each shard: use 'maxRecordsPerBatch' for a batch or 'maxRecordsPerTask' for a task"
+)
+METADATA = "the metadata of other connectors is not read: use 'metadataLocation' with a new place"
+RETRIES = "each call has its own retries: use 'flink.shard.getrecords.maxretries', '.backoff.base' and '.backoff.max'"
+PAUSE = "use 'flink.shard.getrecords.intervalmillis'"
+QUIET = "not needed: a quiet stream runs no batches ('probeInterval')"
+CREDENTIALS = "use 'aws.credentials.provider'"
+PREFETCH = "nothing is fetched ahead: use 'maxBytesPerBatch' or 'maxBytesPerTask'"
+FLUSH = "not needed: a batch ends when every record was acknowledged"
+
+AWSLABS = (
+    PeerOption("kinesis.endpointUrl", "aws.endpoint"),
+    PeerOption("kinesis.region", "aws.region"),
+    PeerOption("kinesis.kinesisRegion", "aws.region"),
+    PeerOption("kinesis.streamName", STREAM),
+    PeerOption("kinesis.consumerType", PUBLISHER, {"getrecords": "POLLING", "subscribetoshard": "EFO"}),
+    PeerOption("kinesis.consumerName", "flink.stream.efo.consumername"),
+    PeerOption("kinesis.failOnDataLoss", "flink.state.dataloss", LOSS, default="false"),
+    PeerOption("kinesis.maxFetchRecordsPerShard", refused=PER_SHARD_LIMIT),
+    PeerOption("kinesis.maxFetchTimePerShardSec", WINDOW, unit="s"),
+    PeerOption("kinesis.startingPosition", START_AT, START),
+    PeerOption("kinesis.describeShardInterval", DISCOVERY),
+    PeerOption("kinesis.minBatchesToRetain", "flink.spark.claims.batches"),
+    PeerOption("kinesis.checkNewRecordThreads", refused=QUIET),
+    PeerOption("kinesis.metadataCommitterType", refused=METADATA),
+    PeerOption("kinesis.metadataPath", refused=METADATA),
+    PeerOption("kinesis.metadataNumRetries", refused=METADATA),
+    PeerOption("kinesis.metadataRetryIntervalsMs", refused=METADATA),
+    PeerOption("kinesis.metadataMaxRetryIntervalMs", refused=METADATA),
+    PeerOption("kinesis.dynamodb.tableName", refused=METADATA),
+    PeerOption("kinesis.clientNumRetries", refused=RETRIES),
+    PeerOption("kinesis.clientRetryIntervalsMs", refused=RETRIES),
+    PeerOption("kinesis.clientMaxRetryIntervalMs", refused=RETRIES),
+    PeerOption("kinesis.stsRoleArn", ROLE_ARN, also=ROLE),
+    PeerOption("kinesis.stsSessionName", ROLE_SESSION),
+    PeerOption("kinesis.stsEndpointUrl", "aws.credentials.provider.role.stsendpoint"),
+    PeerOption("kinesis.awsAccessKeyId", ACCESS_KEY),
+    PeerOption("kinesis.awsSecretKey", SECRET_KEY),
+    PeerOption("kinesis.credentialProviderClass", refused=CREDENTIALS),
+    PeerOption("kinesis.credentialProviderParam", refused=CREDENTIALS),
+    PeerOption("kinesis.subscribeToShard.timeoutSec", refused="use 'flink.spark.efo.window.millis'"),
+    PeerOption("kinesis.subscribeToShard.maxRetries", "flink.shard.subscribetoshard.maxretries"),
+    PeerOption("kinesis.getRecords.numberOfRecordsPerFetch", PER_READ),
+    PeerOption("kinesis.getRecords.fetchIntervalMs", "flink.shard.getrecords.intervalmillis"),
+    PeerOption("kinesis.sink.flushWaitTimeMs", refused=FLUSH),
+    PeerOption("kinesis.sink.recordMaxBufferedTimeMs", "RecordMaxBufferedTime"),
+    PeerOption("kinesis.sink.maxConnections", "MaxConnections"),
+    PeerOption("kinesis.sink.aggregationEnabled", "AggregationEnabled", default="true"),
+    PeerOption(
+        "kinesis.sink.recordTtl",
+        refused="no record is dropped for its age: use 'flink.sink.kinesis.putrecords.maxretries'",
+    ),
+)
+QUBOLE = (
+    PeerOption("streamName", STREAM),
+    PeerOption("endpointUrl", "aws.endpoint"),
+    PeerOption("awsAccessKeyId", ACCESS_KEY),
+    PeerOption("awsSecretKey", SECRET_KEY),
+    PeerOption("awsSTSRoleARN", ROLE_ARN, also=ROLE),
+    PeerOption("awsSTSSessionName", ROLE_SESSION),
+    PeerOption("awsUseInstanceProfile", refused=CREDENTIALS),
+    PeerOption("startingPosition", START_AT, START),
+    PeerOption("failondataloss", "flink.state.dataloss", LOSS),
+    PeerOption("kinesis.executor.maxFetchTimeInMs", WINDOW),
+    PeerOption("kinesis.executor.maxFetchRecordsPerShard", refused=PER_SHARD_LIMIT),
+    PeerOption("kinesis.executor.maxRecordPerRead", PER_READ),
+    PeerOption("kinesis.executor.addIdleTimeBetweenReads", refused=PAUSE),
+    PeerOption("kinesis.executor.idleTimeBetweenReadsInMs", refused=PAUSE),
+    PeerOption("kinesis.client.describeShardInterval", DISCOVERY),
+    PeerOption("kinesis.client.numRetries", refused=RETRIES),
+    PeerOption("kinesis.client.retryIntervalMs", refused=RETRIES),
+    PeerOption("kinesis.client.maxRetryIntervalMs", refused=RETRIES),
+    PeerOption("kinesis.client.avoidEmptyBatches", refused=QUIET),
+    PeerOption("kinesis.executor.recordMaxBufferedTime", "RecordMaxBufferedTime"),
+    PeerOption("kinesis.executor.maxConnections", "MaxConnections"),
+    PeerOption("kinesis.executor.aggregationEnabled", "AggregationEnabled", default="true"),
+    PeerOption("kniesis.executor.flushwaittimemillis", refused=FLUSH),
+)
+DATABRICKS = (
+    PeerOption("streamName", STREAM),
+    PeerOption("streamARN", STREAM),
+    PeerOption("region", "aws.region"),
+    PeerOption("initialPosition", START_AT, START),
+    PeerOption("consumerMode", PUBLISHER, {"polling": "POLLING", "efo": "EFO"}),
+    PeerOption("consumerName", "flink.stream.efo.consumername"),
+    PeerOption("consumerNamePrefix", refused="a consumer is not named by the query's id: use 'consumerName', one for each query"),
+    PeerOption("requireConsumerDeregistration", refused="Spark does not tell when a query ends: call rp.spark.deregister_consumers"),
+    PeerOption("maxRecordsPerFetch", PER_READ),
+    PeerOption("maxFetchRate", refused="the limits of the service are kept without it: use 'flink.shard.getrecords.intervalmillis'"),
+    PeerOption("maxFetchDuration", WINDOW),
+    PeerOption("fetchBufferSize", refused=PREFETCH),
+    PeerOption("shardsPerTask", "flink.spark.shards.per.task"),
+    PeerOption("shardFetchInterval", DISCOVERY),
+    PeerOption("awsAccessKey", ACCESS_KEY),
+    PeerOption("awsSecretKey", SECRET_KEY),
+    PeerOption("roleArn", ROLE_ARN, also=ROLE),
+    PeerOption("roleExternalId", "aws.credentials.provider.role.externalid"),
+    PeerOption("roleSessionName", ROLE_SESSION),
+    PeerOption("stsEndpoint", "aws.credentials.provider.role.stsendpoint"),
+    PeerOption("serviceCredential", refused=CREDENTIALS),
+)  # fmt: skip
+PEERS: Mapping[str, tuple[PeerOption, ...]] = {
+    "awslabs spark-sql-kinesis-connector 2.0.0": AWSLABS,
+    "qubole kinesis-sql 1.2.0": QUBOLE,
+    "Databricks Runtime 13.3": DATABRICKS,
+}
+"""By name and version of the documentation that the keys are from."""

@@ -1,0 +1,113 @@
+"""own_options: options in the spelling of another connector become ours, with the meaning that they have there (C1)."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.properties import Properties, Property, declared_properties
+
+from .option_table import PEERS, START, PeerOption
+
+_BY_KEY = {option.key.lower(): option for options in PEERS.values() for option in options}
+"""Where two connectors have the same key, it means the same in both."""
+_AWS_ENDPOINT = re.compile(r"https?://kinesis(?:-fips)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/?")
+
+
+def own_options(options: Mapping[str, str], has_default: Collection[Property[Any]]) -> Properties:
+    """The options with our keys. `has_default`: properties whose default matters to the job; one that differs from theirs warns.
+
+    Raises: ConfigurationError for an option that has no equal here, a value that it does not have there, and one with two values.
+    """
+    given = Properties(options)
+    own = given
+    spelled: dict[str, str] = {}  # by our key: the spelling that gave its value
+    for key in given:
+        option = _BY_KEY.get(key.lower())
+        if option is None or key.lower() in _own_spellings(option):
+            continue
+        if option.refused:
+            raise ConfigurationError(option.key, reason=option.refused)
+        for ours, value in _translated(option, given[key].strip()).items():
+            declared = _declared(ours)
+            _check_same(given, option.key, declared, value)
+            if ours in spelled and declared.parse(own[ours]) != declared.parse(value):
+                raise _two_values(option.key, spelled[ours], declared)
+            spelled[ours] = option.key
+            own = own.merged({ours: value})
+        own = Properties({name: text for name, text in own.items() if name.lower() != key.lower()})
+    own = _with_implied(own, [_BY_KEY[key.lower()] for key in given if key.lower() in _BY_KEY])
+    _warn_of_defaults(given, own, has_default)
+    return own
+
+
+def _translated(option: PeerOption, value: str) -> dict[str, str]:
+    """Our properties for a value of theirs. Raises: ConfigurationError."""
+    if option.values is START and value.upper().startswith("AT_TIMESTAMP "):
+        return {option.ours: "AT_TIMESTAMP", table.INITIAL_TIMESTAMP.key: value.partition(" ")[2].strip()}
+    if option.values:
+        ours = option.values.get(value.lower())
+        if ours is None:
+            valid = ", ".join(option.values)
+            reason = f"for a start at a time use '{table.INITIAL_POSITION.key}'" if option.values is START else ""
+            raise ConfigurationError(option.key, value, valid, reason=reason)
+        return {option.ours: ours}
+    value = f"{value}{option.unit}" if value.isdecimal() else value
+    declared = _declared(option.ours)
+    try:
+        Properties({declared.key: value}).value(declared)
+    except ConfigurationError as error:
+        raise ConfigurationError(option.key, error.value, error.valid) from None
+    return {option.ours: value}
+
+
+def _check_same(given: Properties, key: str, declared: Property[Any], value: str) -> None:
+    """Raises: ConfigurationError when our own spelling is given too, with another value."""
+    own = next(
+        (name for name in (declared.key, *declared.aliases) if name in given and name.lower() != key.lower()), None
+    )
+    if own is not None and given.value(declared) != declared.parse(value):
+        raise _two_values(key, own, declared)
+
+
+def _two_values(key: str, other: str, declared: Property[Any]) -> ConfigurationError:
+    return ConfigurationError(
+        declared.key, reason=f"'{key}' and '{other}' both set it, to different values", valid="one of them"
+    )
+
+
+def _with_implied(own: Properties, options: Collection[PeerOption]) -> Properties:
+    implied = {key: value for option in options for key, value in option.also.items() if key not in own}
+    endpoint = own.get(table.ENDPOINT.key)
+    region = _AWS_ENDPOINT.fullmatch(endpoint) if options and endpoint else None
+    if region and table.REGION.key not in own:
+        implied[table.REGION.key] = region[1]
+    return own.merged(implied)
+
+
+def _warn_of_defaults(given: Properties, own: Properties, has_default: Collection[Property[Any]]) -> None:
+    """Warn of each default that differs from that of the connector whose options were given."""
+    keys = {key.lower() for key in given}
+    for name, options in PEERS.items():
+        others = {each.key.lower() for peer, them in PEERS.items() if peer != name for each in them}
+        if not keys & ({each.key.lower() for each in options} - others):
+            continue
+        for option in filter(lambda each: each.default, options):
+            declared = _declared(option.ours)
+            if declared in has_default and not own.is_set(declared):
+                theirs = f"'{option.key}' is {option.default} by default in {name}"
+                warnings.warn(
+                    f"{theirs}; here '{declared.key}' is {declared.default}: set it", UserWarning, stacklevel=4
+                )
+
+
+def _own_spellings(option: PeerOption) -> set[str]:
+    return {name.lower() for name in _declared(option.ours).aliases} if option.ours else set()
+
+
+def _declared(key: str) -> Property[Any]:
+    return next(each for each in declared_properties() if each.key == key)

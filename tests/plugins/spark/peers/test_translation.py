@@ -1,0 +1,187 @@
+"""Options of other connectors: taken with the meaning that they have there, or refused with ours by name."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+from recordpublisher.plugins.spark.options import SparkOptions
+from recordpublisher.plugins.spark.peers.option_table import PEERS
+from recordpublisher.plugins.spark.peers.translation import own_options
+from recordpublisher.plugins.spark.writer.write_options import WriteOptions
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.initial_position import initial_position
+from recordpublisher.publishers.positions import PositionType
+from recordpublisher.publishers.properties.properties import declared_properties
+from recordpublisher.publishers.properties.table import AGGREGATION_ENABLED, ON_DATA_LOSS
+
+AWSLABS, QUBOLE, DATABRICKS = PEERS
+README_KEYS = {
+    AWSLABS: """
+        kinesis.endpointUrl kinesis.region kinesis.streamName kinesis.consumerType kinesis.failOnDataLoss kinesis.maxFetchRecordsPerShard
+        kinesis.maxFetchTimePerShardSec kinesis.startingPosition kinesis.describeShardInterval kinesis.minBatchesToRetain
+        kinesis.checkNewRecordThreads kinesis.metadataCommitterType kinesis.metadataPath kinesis.metadataNumRetries
+        kinesis.metadataRetryIntervalsMs kinesis.metadataMaxRetryIntervalMs kinesis.clientNumRetries kinesis.clientRetryIntervalsMs
+        kinesis.clientMaxRetryIntervalMs kinesis.consumerName kinesis.stsRoleArn kinesis.stsSessionName kinesis.stsEndpointUrl
+        kinesis.awsAccessKeyId kinesis.awsSecretKey kinesis.kinesisRegion kinesis.credentialProviderClass
+        kinesis.credentialProviderParam kinesis.dynamodb.tableName kinesis.subscribeToShard.timeoutSec
+        kinesis.subscribeToShard.maxRetries kinesis.getRecords.numberOfRecordsPerFetch kinesis.getRecords.fetchIntervalMs
+        kinesis.sink.flushWaitTimeMs kinesis.sink.recordMaxBufferedTimeMs kinesis.sink.maxConnections kinesis.sink.aggregationEnabled
+        kinesis.sink.recordTtl""",
+    QUBOLE: """
+        streamName endpointUrl awsAccessKeyId awsSecretKey awsSTSRoleARN awsSTSSessionName awsUseInstanceProfile startingPosition
+        failondataloss kinesis.executor.maxFetchTimeInMs kinesis.executor.maxFetchRecordsPerShard kinesis.executor.maxRecordPerRead
+        kinesis.executor.addIdleTimeBetweenReads kinesis.executor.idleTimeBetweenReadsInMs kinesis.client.describeShardInterval
+        kinesis.client.numRetries kinesis.client.retryIntervalMs kinesis.client.maxRetryIntervalMs kinesis.client.avoidEmptyBatches
+        kinesis.executor.recordMaxBufferedTime kinesis.executor.maxConnections kinesis.executor.aggregationEnabled
+        kniesis.executor.flushwaittimemillis""",
+    DATABRICKS: """
+        streamName streamARN region initialPosition consumerMode consumerName consumerNamePrefix requireConsumerDeregistration
+        maxRecordsPerFetch maxFetchRate maxFetchDuration fetchBufferSize shardsPerTask shardFetchInterval awsAccessKey awsSecretKey
+        roleArn roleExternalId roleSessionName stsEndpoint serviceCredential""",
+}
+"""The keys of each connector's documentation, in the version that its name has here. One of them is misspelled there, too."""
+OPTIONS = [(name, option) for name, options in PEERS.items() for option in options]
+
+
+def read_options(**given: str) -> SparkOptions:
+    return SparkOptions.parse({"metadatalocation": "/claims", **{key.lower(): value for key, value in given.items()}})
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_every_documented_key_is_in_the_table(name):
+    assert sorted(option.key for option in PEERS[name]) == sorted(README_KEYS[name].split())
+
+
+@pytest.mark.parametrize(("name", "option"), OPTIONS, ids=lambda each: getattr(each, "key", each))
+def test_every_option_is_a_declared_property_of_ours_or_is_refused_with_a_reason(name, option):
+    declared = {each.key for each in declared_properties()}
+    assert {option.ours, *option.also} <= declared if option.ours else option.refused
+    assert bool(option.ours) != bool(option.refused)
+
+
+@pytest.mark.parametrize("option", [option for _, option in OPTIONS if option.refused], ids=lambda each: each.key)
+def test_a_refused_option_is_an_error_with_its_reason(option):
+    with pytest.raises(ConfigurationError) as raised:
+        own_options({option.key.lower(): "1"}, ())
+    assert (raised.value.key, raised.value.reason) == (option.key, option.refused)
+
+
+def test_a_key_of_two_connectors_means_the_same_in_both():
+    first = {option.key.lower(): option for _, option in OPTIONS}
+    assert [
+        each
+        for _, each in OPTIONS
+        if (first[each.key.lower()].ours, first[each.key.lower()].values) != (each.ours, each.values)
+    ] == []
+
+
+def test_a_job_of_awslabs_reads_what_it_read_there():
+    options = SparkOptions.parse(
+        {
+            "metadatalocation": "/claims",
+            "kinesis.streamname": "orders",
+            "kinesis.endpointurl": "https://kinesis.us-east-2.amazonaws.com",
+            "kinesis.consumertype": "SubscribeToShard",
+            "kinesis.consumername": "reports",
+            "kinesis.startingposition": "AT_TIMESTAMP 2023-08-30T19:00:05-08:00",
+            "kinesis.failondataloss": "false",
+            "kinesis.maxfetchtimepershardsec": "10",
+            "kinesis.describeshardinterval": "50s",
+            "kinesis.stsrolearn": "arn:aws:iam::1:role/r",
+        }
+    )
+    assert (options.streams, options.publisher, options.window_ms) == (("orders",), "EFO", 10_000)
+    start = initial_position(options.properties)
+    assert (start.type, start.timestamp_ms) == (PositionType.AT_TIMESTAMP, 1_693_450_805_000)
+    expected = {
+        "aws.region": "us-east-2",
+        "flink.stream.efo.consumername": "reports",
+        "flink.state.dataloss": "CONTINUE",
+        "flink.shard.discovery.intervalmillis": "50s",
+        "aws.credentials.provider": "ASSUME_ROLE",
+    }
+    assert {key: options.properties[key] for key in expected} == expected
+
+
+def test_a_job_of_databricks_reads_its_streams_from_where_it_did():
+    options = read_options(
+        streamName="orders,clicks", initialPosition="earliest", consumerMode="polling", shardsPerTask="5"
+    )
+    assert (options.streams, options.publisher, options.shards_per_task) == (("orders", "clicks"), "POLLING", 5)
+    assert initial_position(options.properties).type is PositionType.TRIM_HORIZON
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            {"startingPosition": '{"shardId-000000000000": {}}'},
+            "use 'flink.stream.initpos'; valid: latest, trim_horizon",
+        ),
+        (
+            {"kinesis.consumerType": "Push"},
+            "'kinesis.consumerType' has the value 'Push'; valid: getrecords, subscribetoshard",
+        ),
+        (
+            {"kinesis.maxFetchTimePerShardSec": "soon"},
+            "'kinesis.maxFetchTimePerShardSec' has the value 'soon'; valid: a whole number",
+        ),
+        (
+            {"failOnDataLoss": "true", "flink.state.dataloss": "CONTINUE"},
+            "'failondataloss' and 'flink.state.dataloss' both set it",
+        ),
+        (
+            {"consumerMode": "efo", "kinesis.consumerType": "GetRecords"},
+            "both set it, to different values; valid: one of them",
+        ),
+        ({"stream": "orders", "streamName": "clicks"}, "'streamName' and 'stream' both set it"),
+        ({"streams": "orders,clicks", "stream": "orders"}, "one of 'stream' and 'streams'"),
+    ],
+)
+def test_wrong_values_and_two_values_of_one_property_are_errors(given, words):
+    with pytest.raises(ConfigurationError, match=words):
+        read_options(**{"stream": "orders", **given} if "streamName" not in given else given)
+
+
+def test_two_spellings_with_one_value_are_no_error():
+    given = {"stream": "orders", "streamName": "orders", "maxFetchDuration": "10s", "maxFetchTime": "10000"}
+    assert read_options(**given).window_ms == 10_000
+
+
+def test_errors_do_not_show_secrets():
+    with pytest.raises(ConfigurationError) as raised:
+        read_options(
+            stream="orders", awsAccessKey="AKIAONE", **{"aws.credentials.provider.basic.accesskeyid": "AKIATWO"}
+        )
+    assert "AKIA" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("parse", "given", "key", "ours"),
+    [
+        (
+            SparkOptions.parse,
+            {"kinesis.streamname": "orders", "metadatalocation": "/c"},
+            "kinesis.failOnDataLoss",
+            ON_DATA_LOSS.key,
+        ),
+        (
+            WriteOptions.parse,
+            {"kinesis.streamname": "orders"},
+            "kinesis.sink.aggregationEnabled",
+            AGGREGATION_ENABLED.key,
+        ),
+    ],
+)
+def test_a_default_that_differs_is_named_with_ours_unless_the_option_is_set(parse, given, key, ours):
+    with pytest.warns(UserWarning, match=rf"'{key}' is \w+ by default in awslabs .* here '{ours}' is"):
+        parse(given)
+    with warnings.catch_warnings(action="error"):
+        parse({**given, key.lower(): "true"})
+
+
+def test_our_own_options_warn_of_nothing():
+    with warnings.catch_warnings(action="error"):
+        read_options(stream="orders", maxFetchTime="2s")
