@@ -45,7 +45,6 @@ KINESALITE_RULES = (
     Rule(r"LimitExceededException for large ShardCount", "an account's quota of shards"),
     Rule(r"retention period greater than 168", "the limit of 7 days before 2020"),
     Rule(r"for no StreamName", "StreamName, which is optional since 2022 (StreamARN)"),
-    Rule(r"StreamSummaries", "a field of ListStreams since 2022"),
     Rule(
         r"SequenceNumberForOrdering (all 0|if 8)|should safely put concurrent|with mixed values",
         "the inner form of AWS's sequence numbers, which is not documented",

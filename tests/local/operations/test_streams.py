@@ -1,7 +1,10 @@
+import json
+
 import pytest
 
 from recordpublisher.local import Delays, ManualClock
 from recordpublisher.local.api_errors import ApiError
+from recordpublisher.local.operations.table import OPERATIONS
 from recordpublisher.local.streams.account import Account
 
 ARN = "arn:aws:kinesis:us-east-1:000000000000:stream/orders"
@@ -84,6 +87,15 @@ def test_a_creating_stream_is_listed_but_cannot_be_used(clock: ManualClock):
         account.find_usable("orders")
     clock.advance(50)
     account.find_usable("orders")
+
+
+def test_a_stream_that_is_deleted_while_it_is_created_never_shows_shards(clock: ManualClock):
+    account = Account(clock, "us-east-1", Delays(create_stream=50, delete_stream=100), None)
+    account.create_stream("orders", 1)
+    OPERATIONS["DeleteStream"](account, b'{"StreamName":"orders"}')
+    clock.advance(60)
+    described = json.loads(OPERATIONS["DescribeStream"](account, b'{"StreamName":"orders"}'))["StreamDescription"]
+    assert (described["StreamStatus"], described["Shards"]) == ("DELETING", [])
 
 
 def test_the_retention_period_is_changed_within_its_bounds(call):

@@ -43,8 +43,8 @@ def describe_stream(account: Account, request: requests.DescribeStream) -> objec
     """Describe a stream and at most 100 of its shards."""
     stream = account.find(request.stream_name, request.stream_arn)
     shards = [s for s in filter_shards(stream, None) if s.id > (request.exclusive_start_shard_id or "")]
-    page = shards[: min(request.limit, MAX_SHARDS_PER_PAGE)] if stream.status != "CREATING" else []
-    more = len(page) < len(shards) and stream.status != "CREATING"
+    page = shards[: min(request.limit, MAX_SHARDS_PER_PAGE)] if stream.shows_shards else []
+    more = len(page) < len(shards) and stream.shows_shards
     described = {**_common(stream), "Shards": [shard.describe() for shard in page], "HasMoreShards": more}
     return {"StreamDescription": described}
 

@@ -3,6 +3,7 @@
 from base64 import b64encode
 from bisect import bisect_right
 from collections.abc import Sequence
+from math import inf
 
 import msgspec
 
@@ -36,6 +37,7 @@ class Stream:
         self._starts: list[int] = []
         self._next_index = 0
         self._busy_until = self.created_ms + creating_ms
+        self._shards_from: float = self._busy_until
         self._busy_status = "CREATING"
         self.add_shards([(hash_range, ()) for hash_range in uniform_ranges(shard_count)])
 
@@ -48,7 +50,14 @@ class Stream:
 
     def set_busy(self, status: str, duration_ms: int) -> None:
         """Show `status` for a while before the stream is ACTIVE again (DELETING: gone)."""
+        if self.status == "CREATING":
+            self._shards_from = inf
         self._busy_status, self._busy_until = status, self.clock.now_ms() + duration_ms
+
+    @property
+    def shows_shards(self) -> bool:
+        """Whether its shards were created: never, when it is deleted before."""
+        return self.clock.now_ms() >= self._shards_from
 
     @property
     def is_gone(self) -> bool:
