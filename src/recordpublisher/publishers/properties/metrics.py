@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
-from .property_types import text
+from .property_types import boolean, integer, text
 
 _GROUP = "Metrics"
 
 METRICS_EXPORTERS = text(
     "flink.metrics.exporters",
-    "Where metrics go, comma-separated: prometheus (a page to scrape, with health), or a plugin's names.",
+    "Where metrics go, comma-separated: prometheus (a page to scrape, with health), cloudwatch (log lines), or a plugin's names.",
     group=_GROUP,
 )
 PROMETHEUS_ADDRESS = text(
     "flink.metrics.prometheus.address",
     "host:port of the pages /metrics, /healthz and /readyz; only programs of this machine reach the default. Port 0: any free port.",
     "127.0.0.1:9249",
+    group=_GROUP,
+)
+METRICS_INTERVAL = integer(
+    "flink.metrics.interval",
+    "How often an exporter that sends metrics does so: cloudwatch.",
+    60_000,
+    1000,
+    unit="ms",
+    group=_GROUP,
+)
+CLOUDWATCH_FILE = text(
+    "flink.metrics.cloudwatch.file",
+    "The file to which lines in CloudWatch's embedded metric format are appended; - is stdout.",
+    "-",
+    group=_GROUP,
+)
+CLOUDWATCH_NAMESPACE = text(
+    "flink.metrics.cloudwatch.namespace", "The namespace of the metrics in CloudWatch.", "recordpublisher", group=_GROUP
+)
+CLOUDWATCH_SHARDS = boolean(
+    "flink.metrics.cloudwatch.shards",
+    "Whether the metrics of each shard are written too; CloudWatch bills each metric of each shard.",
+    False,
     group=_GROUP,
 )

@@ -1,0 +1,97 @@
+"""CloudWatchExporter: log lines in CloudWatch's embedded metric format (EMF), to stdout or a file.
+
+CloudWatch makes metrics of such lines where they reach CloudWatch Logs: from Lambda, ECS or the CloudWatch agent. No call is made here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from recordpublisher.fetcher.monitoring.metric_definitions import SHARD_METRICS, SUBTASK_METRICS, Metric, MetricType
+from recordpublisher.fetcher.monitoring.metrics_exporter import SubtaskMetrics
+from recordpublisher.publishers.clock import Clock, SystemClock
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import (
+    CLOUDWATCH_FILE,
+    CLOUDWATCH_NAMESPACE,
+    CLOUDWATCH_SHARDS,
+    JOB_NAME,
+)
+
+from .periodic_exporter import PeriodicExporter
+
+_UNITS = {"ms": "Milliseconds", "bytes": "Bytes", "epoch ms": "None"}
+
+
+class CloudWatchExporter(PeriodicExporter):
+    """Writes a line for each subtask, and for each shard if `flink.metrics.cloudwatch.shards` is set: each shard's metrics are billed.
+
+    Owns the last value of each counter: CloudWatch adds up, so a line has what was counted since the line before.
+    """
+
+    def __init__(self, properties: Properties, clock: Clock | None = None) -> None:
+        super().__init__(properties)
+        self._file = properties.value(CLOUDWATCH_FILE)
+        self._namespace = properties.value(CLOUDWATCH_NAMESPACE)
+        self._with_shards = properties.value(CLOUDWATCH_SHARDS)
+        self._job = properties.value(JOB_NAME) or "recordpublisher"
+        self._clock = clock or SystemClock()
+        self._counted: dict[tuple[str, ...], int] = {}
+
+    async def send(self, subtasks: list[SubtaskMetrics]) -> None:
+        """Write the lines of this moment. Raises: OSError."""
+        lines = b"".join(msgspec.json.encode(line) + b"\n" for each in subtasks for line in self._lines_of(each))
+        await asyncio.to_thread(self._write, lines)
+
+    def _lines_of(self, subtask: SubtaskMetrics) -> Iterable[dict[str, Any]]:
+        own = {"Job": self._job, "Subtask": str(subtask.subtask)}
+        yield self._line(own, SUBTASK_METRICS, subtask.values)
+        if self._with_shards:
+            for key, values in subtask.shards.items():
+                stream, _, shard = key.rpartition("/")
+                yield self._line({"Job": self._job, "Stream": stream, "Shard": shard}, SHARD_METRICS, values)
+
+    def _line(
+        self, dimensions: dict[str, str], table: Iterable[Metric[Any]], values: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """One log line: metrics with their units, and texts as plain fields."""
+        known = [metric for metric in table if _is_known(metric, values.get(metric.name))]
+        numbers = [metric for metric in known if metric.type is not MetricType.TEXT]
+        directive = {
+            "Namespace": self._namespace,
+            "Dimensions": [list(dimensions)],
+            "Metrics": [{"Name": one.name, "Unit": _UNITS.get(one.unit, "Count")} for one in numbers],
+        }
+        fields = {metric.name: self._field(metric, values[metric.name], dimensions) for metric in known}
+        return {
+            "_aws": {"Timestamp": self._clock.now_ms(), "CloudWatchMetrics": [directive]},
+            **dimensions,
+            **fields,
+        }
+
+    def _field(self, metric: Metric[Any], value: Any, dimensions: dict[str, str]) -> Any:
+        if metric.type is MetricType.TEXT:
+            return value
+        if metric.type is not MetricType.COUNTER:
+            return int(value)
+        key = (*dimensions.values(), metric.name)
+        before, self._counted[key] = self._counted.get(key, 0), value
+        return value - before if value >= before else value  # a shard that comes back to this subtask counts from 0
+
+    def _write(self, lines: bytes) -> None:
+        if self._file == "-":
+            sys.stdout.buffer.write(lines)
+            sys.stdout.buffer.flush()
+        else:  # opened each time: another program may have moved the file away
+            with Path(self._file).open("ab") as file:
+                file.write(lines)
+
+
+def _is_known(metric: Metric[Any], value: Any) -> bool:
+    return value is not None and not (metric.name == "millisBehindLatest" and value < 0)

@@ -1,0 +1,121 @@
+"""`flink.metrics.exporters=cloudwatch`: lines in the embedded metric format."""
+
+import asyncio
+import json
+
+import pytest
+
+from recordpublisher.plugins.metrics.cloudwatch import CloudWatchExporter
+from recordpublisher.plugins.metrics.export import FetchersHere, exporters_opened
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, run_virtual
+
+from fakes.monitoring.measured_fetcher import METRICS, MeasuredFetcher
+
+
+class FixedClock(VirtualClock):
+    def now_ms(self):
+        return EPOCH_MS
+
+
+def with_records(records):
+    return {**METRICS, "subtask": {**METRICS["subtask"], "records": records}}
+
+
+def written(tmp_path, *counts, **properties):
+    """The lines of a job whose subtask has these counts of records, one in each interval, then the last once more."""
+    file = tmp_path / "metrics.log"
+    given = {"flink.metrics.cloudwatch.file": str(file), "flink.job.name": "orders", **properties}
+
+    async def run():
+        fetcher = MeasuredFetcher(3)
+        exporter = CloudWatchExporter(Properties(given), FixedClock())
+        async with exporters_opened([exporter], FetchersHere([fetcher])):
+            for count in counts:
+                fetcher.given = with_records(count)
+                await exporter.send(await FetchersHere([fetcher]).metrics())
+
+    asyncio.run(run())
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def metrics_of(line):
+    (directive,) = line["_aws"]["CloudWatchMetrics"]
+    return {metric["Name"]: (line[metric["Name"]], metric["Unit"]) for metric in directive["Metrics"]}
+
+
+def test_a_line_has_the_metrics_of_a_subtask_with_units_and_dimensions(tmp_path):
+    line, _ = written(tmp_path, 4)
+    (directive,) = line["_aws"]["CloudWatchMetrics"]
+
+    assert line["_aws"]["Timestamp"] == EPOCH_MS
+    assert (directive["Namespace"], directive["Dimensions"]) == ("recordpublisher", [["Job", "Subtask"]])
+    assert (line["Job"], line["Subtask"]) == ("orders", "3")
+    assert metrics_of(line)["records"] == (4, "Count")
+    assert metrics_of(line)["loopLagMs"] == (0, "Milliseconds")
+    assert metrics_of(line)["budgetUsedBytes"] == (0, "Bytes")
+    assert len(directive["Metrics"]) <= 100, "CloudWatch's limit"
+
+
+def test_a_text_is_a_field_and_no_metric(tmp_path):
+    line, *_ = written(tmp_path, 4, **{"flink.metrics.cloudwatch.shards": True})[1:]
+
+    assert line["stage"] == "READING"
+    assert "stage" not in metrics_of(line)
+
+
+def test_a_counter_is_what_was_counted_since_the_line_before(tmp_path):
+    lines = written(tmp_path, 4, 10, 3)
+
+    assert [line["records"] for line in lines] == [4, 6, 3, 0]
+
+
+def test_shards_have_lines_only_if_it_is_asked_for(tmp_path):
+    (tmp_path / "all").mkdir()
+    without = written(tmp_path, 4)
+    every = written(tmp_path / "all", 4, **{"flink.metrics.cloudwatch.shards": True})
+
+    assert [line.get("Shard") for line in without] == [None, None]
+    assert [line.get("Shard") for line in every] == [None, "a", "b"] * 2
+    assert metrics_of(every[1])["records"] == (2, "Count")
+    assert every[1]["_aws"]["CloudWatchMetrics"][0]["Dimensions"] == [["Job", "Stream", "Shard"]]
+
+
+def test_lines_go_to_stdout_unless_a_file_is_named(capfdbinary):
+    async def run():
+        async with exporters_opened([CloudWatchExporter(Properties())], FetchersHere([MeasuredFetcher()])):
+            pass
+
+    asyncio.run(run())
+
+    assert json.loads(capfdbinary.readouterr().out)["records"] == 4
+
+
+def test_metrics_are_written_after_each_interval(tmp_path):
+    class Counting(CloudWatchExporter):
+        sent = 0
+
+        async def send(self, subtasks):
+            self.sent += 1
+
+    async def run():
+        exporter = Counting(Properties({"flink.metrics.interval": 10_000}))
+        async with exporters_opened([exporter], FetchersHere([MeasuredFetcher()])):
+            await asyncio.sleep(35)
+        return exporter.sent
+
+    assert run_virtual(run()) == 4
+
+
+async def test_a_file_that_cannot_be_written_is_a_warning(tmp_path, caplog):
+    properties = Properties({"flink.metrics.cloudwatch.file": str(tmp_path / "missing" / "metrics.log")})
+    async with exporters_opened([CloudWatchExporter(properties)], FetchersHere([MeasuredFetcher()])):
+        pass
+
+    assert "metrics were not sent: FileNotFoundError" in caplog.text
+
+
+def test_a_wrong_setting_is_named():
+    with pytest.raises(ConfigurationError, match=r"flink.metrics.interval.*100.*at least 1000"):
+        CloudWatchExporter(Properties({"flink.metrics.interval": 100}))
