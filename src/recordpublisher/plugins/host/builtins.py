@@ -76,6 +76,7 @@ def recordpublisher_register_shard_assigners(registry: Registrar[Any]) -> None:
 
 @hookimpl
 def recordpublisher_register_metrics_exporters(registry: Registrar[MetricsExporter]) -> None:
-    """A page for Prometheus, log lines for CloudWatch."""
+    """A page for Prometheus, log lines for CloudWatch, OTLP."""
     registry.add("prometheus", f"{PROJECT}.plugins.metrics.prometheus.exporter:PrometheusExporter")
     registry.add("cloudwatch", f"{PROJECT}.plugins.metrics.cloudwatch:CloudWatchExporter")
+    registry.add("opentelemetry", f"{PROJECT}.plugins.metrics.opentelemetry:OpenTelemetryExporter")

@@ -47,6 +47,22 @@ class ExportedMetric:
         endings = {MetricType.COUNTER: ["total"], MetricType.TEXT: ["info"]}
         return "_".join(parts + endings.get(self.type, []))
 
+    @property
+    def opentelemetry_name(self) -> str:
+        """The name by OpenTelemetry's conventions, without unit; the standard one where there is one."""
+        if (self.scope, self.source) == ("shard", "records"):
+            return "messaging.client.consumed.messages"
+        ending = "_timestamp" if self.unit == "timestamp_seconds" else ""
+        is_duration = self.type is MetricType.COUNTER and self.unit == "seconds"
+        return f"recordpublisher.{self.scope}.{self.stem}{'_time' if is_duration else ending}"
+
+    @property
+    def opentelemetry_unit(self) -> str:
+        """The unit by UCUM."""
+        if (self.scope, self.source) == ("shard", "records"):
+            return "{message}"
+        return {"seconds": "s", "timestamp_seconds": "s", "bytes": "By"}.get(self.unit, "1")
+
     def number(self, value: Any) -> int | float | None:
         """A value in the exported unit; None: not known. Not for texts."""
         if value is None or (self.source == "millisBehindLatest" and value < 0):

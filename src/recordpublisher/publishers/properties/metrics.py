@@ -8,7 +8,8 @@ _GROUP = "Metrics"
 
 METRICS_EXPORTERS = text(
     "flink.metrics.exporters",
-    "Where metrics go, comma-separated: prometheus (a page to scrape, with health), cloudwatch (log lines), or a plugin's names.",
+    "Where metrics go, comma-separated: prometheus (a page to scrape, with health), cloudwatch (log lines), opentelemetry (OTLP), "
+    "or a plugin's names.",
     group=_GROUP,
 )
 PROMETHEUS_ADDRESS = text(
@@ -19,7 +20,7 @@ PROMETHEUS_ADDRESS = text(
 )
 METRICS_INTERVAL = integer(
     "flink.metrics.interval",
-    "How often an exporter that sends metrics does so: cloudwatch.",
+    "How often an exporter that sends metrics does so: cloudwatch, opentelemetry.",
     60_000,
     1000,
     unit="ms",
@@ -38,5 +39,10 @@ CLOUDWATCH_SHARDS = boolean(
     "flink.metrics.cloudwatch.shards",
     "Whether the metrics of each shard are written too; CloudWatch bills each metric of each shard.",
     False,
+    group=_GROUP,
+)
+OPENTELEMETRY_ENDPOINT = text(
+    "flink.metrics.opentelemetry.endpoint",
+    "The URL to which metrics are posted by OTLP over HTTP; without it, what OTEL_EXPORTER_OTLP_ENDPOINT and the like say.",
     group=_GROUP,
 )

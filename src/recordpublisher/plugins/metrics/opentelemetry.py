@@ -1,0 +1,125 @@
+"""OpenTelemetryExporter: sends the metrics over OTLP (HTTP) with the official SDK, extra `opentelemetry`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+from recordpublisher.fetcher.monitoring.metric_definitions import MetricType
+from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsSource, SubtaskMetrics
+from recordpublisher.publishers.clock import Clock, SystemClock
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import JOB_NAME, OPENTELEMETRY_ENDPOINT
+
+from .exported_metrics import EXPORTED_SHARD_METRICS, EXPORTED_SUBTASK_METRICS, ExportedMetric
+from .periodic_exporter import PeriodicExporter
+
+try:
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+    from opentelemetry.sdk.metrics.export import (
+        AggregationTemporality,
+        Gauge,
+        Metric,
+        MetricExportResult,
+        MetricsData,
+        NumberDataPoint,
+        ResourceMetrics,
+        ScopeMetrics,
+        Sum,
+    )
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+except ImportError as error:
+    raise ImportError(
+        "the opentelemetry exporter needs the extra 'opentelemetry': pip install 'recordpublisher[opentelemetry]'"
+    ) from error
+
+Row = tuple[dict[str, str | int], dict[str, Any]]
+"""The attributes of a subtask or shard, and its metrics."""
+
+SYSTEM = "aws_kinesis"
+"""The value of `messaging.system`; the conventions name none for Kinesis."""
+
+
+class OpenTelemetryExporter(PeriodicExporter):
+    """Sends to `flink.metrics.opentelemetry.endpoint`, or to where the SDK's environment variables (`OTEL_EXPORTER_OTLP_...`) say.
+
+    It hands the SDK's exporter finished data, without the SDK's instruments: these drop what exceeds 2,000 series of a metric, and
+    keep shards that have ended. Raises: ConfigurationError.
+    """
+
+    def __init__(self, properties: Properties, clock: Clock | None = None) -> None:
+        super().__init__(properties)
+        endpoint, job = properties.value(OPENTELEMETRY_ENDPOINT), properties.value(JOB_NAME)
+        if endpoint is not None and not endpoint.startswith(("http://", "https://")):
+            raise ConfigurationError(
+                OPENTELEMETRY_ENDPOINT.key, endpoint, "a URL, for example http://localhost:4318/v1/metrics"
+            )
+        self._exporter = OTLPMetricExporter(endpoint=endpoint)
+        self._resource = Resource.create({} if job is None else {"service.name": job})
+        self._clock = clock or SystemClock()
+
+    async def open(self, source: MetricsSource) -> None:
+        """Start to send; counters count from here."""
+        self._started_ms = self._clock.now_ms()
+        await super().open(source)
+
+    async def send(self, subtasks: list[SubtaskMetrics]) -> None:
+        """Send the metrics of this moment. Raises: OSError when the collector did not take them."""
+        if (
+            subtasks
+            and await asyncio.to_thread(self._exporter.export, self._data(subtasks)) is not MetricExportResult.SUCCESS
+        ):
+            raise ConnectionError("the collector did not take them; the log of opentelemetry says why")
+
+    async def close(self) -> None:
+        """Send a last time, then close the connection."""
+        await super().close()
+        await asyncio.to_thread(self._exporter.shutdown)
+
+    def _data(self, subtasks: list[SubtaskMetrics]) -> MetricsData:
+        of_subtasks: list[Row] = [({"recordpublisher.subtask": each.subtask}, each.values) for each in subtasks]
+        of_shards = [row for each in subtasks for row in _shard_rows(each)]
+        tables = ((EXPORTED_SUBTASK_METRICS, of_subtasks), (EXPORTED_SHARD_METRICS, of_shards))
+        metrics = [self._metric(metric, rows) for exported, rows in tables for metric in exported]
+        scope = ScopeMetrics(InstrumentationScope("recordpublisher"), metrics, "")
+        return MetricsData([ResourceMetrics(self._resource, [scope], "")])
+
+    def _metric(self, metric: ExportedMetric, rows: list[Row]) -> Metric:
+        now = self._clock.now_ms() * 1_000_000
+        points = [
+            NumberDataPoint(attributes, self._started_ms * 1_000_000, now, value)
+            for attributes, value in _values(metric, rows)
+        ]
+        if metric.type is MetricType.COUNTER:
+            return self._named(metric, Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic=True))
+        return self._named(metric, Gauge(points))
+
+    def _named(self, metric: ExportedMetric, data: Sum | Gauge) -> Metric:
+        return Metric(metric.opentelemetry_name, metric.description, metric.opentelemetry_unit, data)
+
+
+def _shard_rows(subtask: SubtaskMetrics) -> Iterator[Row]:
+    for key, values in subtask.shards.items():
+        stream, _, shard = key.rpartition("/")
+        attributes: dict[str, str | int] = {
+            "messaging.system": SYSTEM,
+            "messaging.operation.name": "poll",
+            "messaging.destination.name": stream,
+            "messaging.destination.partition.id": shard,
+            "recordpublisher.subtask": subtask.subtask,
+        }
+        yield attributes, values
+
+
+def _values(metric: ExportedMetric, rows: list[Row]) -> Iterator[tuple[dict[str, str | int], int | float]]:
+    """What is known; a text is an attribute of a 1."""
+    for attributes, values in rows:
+        value = values.get(metric.source)
+        if metric.type is MetricType.TEXT:
+            if value is not None:
+                yield {**attributes, f"recordpublisher.{metric.stem}": value}, 1
+        elif (number := metric.number(value)) is not None:
+            yield attributes, number

@@ -1,0 +1,132 @@
+"""`flink.metrics.exporters=opentelemetry`: a collector receives the metrics by OTLP."""
+
+import gzip
+import sys
+
+import pytest
+from aiohttp import web
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+
+from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.metrics.export import FetchersHere, exporters_opened
+from recordpublisher.plugins.metrics.exported_metrics import EXPORTED_SHARD_METRICS, EXPORTED_SUBTASK_METRICS
+from recordpublisher.plugins.metrics.opentelemetry import OpenTelemetryExporter
+from recordpublisher.publishers.errors import ConfigurationError, PluginError
+from recordpublisher.publishers.properties.properties import Properties
+
+from fakes.monitoring.measured_fetcher import MeasuredFetcher
+
+ENDPOINT = "flink.metrics.opentelemetry.endpoint"
+
+
+class Collector:
+    """Owns what was received; refuses it with `status` if that is not 200."""
+
+    def __init__(self):
+        self.received = []
+        self.status = 200
+
+    async def take(self, request):
+        body = await request.read()
+        body = gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body
+        self.received.append(ExportMetricsServiceRequest.FromString(body))
+        return web.Response(status=self.status)
+
+    @property
+    def metrics(self):
+        (of_resource,) = self.received[-1].resource_metrics
+        return {metric.name: metric for scope in of_resource.scope_metrics for metric in scope.metrics}
+
+    @property
+    def resource(self):
+        return attributes(self.received[-1].resource_metrics[0].resource)
+
+
+def attributes(given):
+    return {each.key: each.value.string_value or each.value.int_value for each in given.attributes}
+
+
+@pytest.fixture
+async def collector():
+    collector = Collector()
+    runner = web.ServerRunner(web.Server(collector.take))
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    collector.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1/metrics"
+    yield collector
+    await runner.cleanup()
+
+
+async def export(collector, *fetchers):
+    """One export, that of the end."""
+    exporter = OpenTelemetryExporter(Properties({ENDPOINT: collector.url, "flink.job.name": "orders"}))
+    async with exporters_opened([exporter], FetchersHere(fetchers)):
+        pass
+
+
+async def test_records_have_the_name_and_the_attributes_of_the_conventions(collector):
+    await export(collector, MeasuredFetcher(3))
+    metric = collector.metrics["messaging.client.consumed.messages"]
+
+    assert metric.unit == "{message}"
+    assert metric.sum.is_monotonic
+    assert [(point.as_int, attributes(point)) for point in metric.sum.data_points] == [
+        (
+            2,
+            {
+                "messaging.system": "aws_kinesis",
+                "messaging.operation.name": "poll",
+                "messaging.destination.name": "s",
+                "messaging.destination.partition.id": shard,
+                "recordpublisher.subtask": 3,
+            },
+        )
+        for shard in "ab"
+    ]
+
+
+async def test_gauges_are_in_base_units(collector):
+    await export(collector, MeasuredFetcher())
+    metric = collector.metrics["recordpublisher.shard.watermark_timestamp"]
+
+    assert metric.unit == "s"
+    assert [point.as_double for point in metric.gauge.data_points] == [1_700_000_000.5] * 2
+
+
+async def test_the_job_is_the_service(collector):
+    await export(collector, MeasuredFetcher())
+
+    assert collector.resource["service.name"] == "orders"
+
+
+async def test_a_collector_that_refuses_is_a_warning_and_the_job_goes_on(collector, caplog):
+    collector.status = 400
+    await export(collector, MeasuredFetcher())
+
+    assert "metrics were not sent: ConnectionError: the collector did not take them" in caplog.text
+
+
+async def test_nothing_is_sent_when_no_subtask_responds(collector):
+    await export(collector)
+
+    assert collector.received == []
+
+
+def test_every_metric_has_a_name_of_its_own():
+    every = [one.opentelemetry_name for one in (*EXPORTED_SUBTASK_METRICS, *EXPORTED_SHARD_METRICS)]
+
+    assert len(set(every)) == len(every)
+
+
+def test_an_endpoint_that_is_no_url_is_named():
+    with pytest.raises(ConfigurationError, match=rf"{ENDPOINT}.*localhost:4318.*http://"):
+        OpenTelemetryExporter(Properties({ENDPOINT: "localhost:4318"}))
+
+
+def test_without_the_extra_the_error_names_it(monkeypatch):
+    monkeypatch.delitem(sys.modules, OpenTelemetryExporter.__module__)
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
+
+    with pytest.raises(PluginError, match=r"pip install 'recordpublisher\[opentelemetry\]'"):
+        load_registry().metrics_exporters.get("opentelemetry", "")
