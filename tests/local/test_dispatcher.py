@@ -126,6 +126,15 @@ def test_a_proxy_returns_an_html_page():
     with_faults("page", scenario)
 
 
+def test_incomplete_listings_lack_other_shards_in_turn():
+    async def scenario(service):
+        split(service.stream, service.stream.shard(FIRST), 2**127)
+        listings = [(await service.call("ListShards", StreamName="orders"))["Shards"] for _ in range(5)]
+        return ["".join(shard["ShardId"][-1] for shard in listing) for listing in listings]
+
+    assert with_faults("incomplete*4", scenario) == ["0", "12", "12", "0", "012"]
+
+
 def test_a_stale_listing_shows_the_stream_as_it_was():
     async def scenario(service):
         await asyncio.sleep(100)

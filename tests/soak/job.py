@@ -157,6 +157,8 @@ def fetcher_over(
             streams=(STREAM,),
             pin_latest=lister.server_time_ms,
             retention=RetentionCheck(lister.oldest_retained_ms, lister.oldest_record, factory.order_of, clock),
+            shard_exists=lister.shard_exists,
+            is_endless=lister.is_endless,
             use_continuations=factory.resumes_by_continuation,
             **more,
         )

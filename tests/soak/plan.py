@@ -71,7 +71,7 @@ def plan_of(seed: int, publisher: str | None = None) -> Plan:
         records=rng.randint(100, 500),
         seconds=seconds,
         reshards=_reshards(rng, seconds),
-        rules=_rules(rng, first),
+        rules=_with_or_without_missing_shards(Random(seed + 3), _rules(rng, first)),
         job_runs=tuple(job_runs),
         initial_position=rng.choice(["TRIM_HORIZON", "TRIM_HORIZON", "LATEST"]),
         interval_ms=rng.choice([0, 200, 1_000]),
@@ -91,9 +91,10 @@ def plan_of(seed: int, publisher: str | None = None) -> Plan:
 def _rules(rng: Random, publisher: str) -> tuple[FaultRule, ...]:
     """Every kind at some rate, a few of them often."""
     common, rare = (0.15, 0.05) if publisher == EFO else (0.06, 0.015)
-    often = set(rng.sample(list(FaultKind), 4))
+    kinds = [kind for kind in FaultKind if kind is not FaultKind.INCOMPLETE]
+    often = set(rng.sample(kinds, 4))
     rules = []
-    for kind in FaultKind:
+    for kind in kinds:
         rate = common if kind in often else rare
         if kind in FRAME_KINDS:
             rate = rate * 1.5
@@ -103,6 +104,17 @@ def _rules(rng: Random, publisher: str) -> tuple[FaultRule, ...]:
         rules.append(FaultRule(kind, None, rate, seconds=seconds))
     rng.shuffle(rules)
     return tuple(rules)
+
+
+def _with_or_without_missing_shards(rng: Random, rules: tuple[FaultRule, ...]) -> tuple[FaultRule, ...]:
+    """In half of the plans listings lack shards. Then no shard that exists is not found: one that is neither listed nor found has expired.
+
+    Drawn by itself, so that the other parameters of a seed stay what they are.
+    """
+    if rng.random() < 0.5:
+        return rules
+    kept = tuple(rule for rule in rules if rule.kind is not FaultKind.MISSING)
+    return (*kept, FaultRule(FaultKind.INCOMPLETE, None, rng.choice([0.1, 0.3, 0.6])))
 
 
 def _reshards(rng: Random, seconds: float) -> tuple[float, ...]:

@@ -41,6 +41,7 @@ RULES: dict[str, Callable[[], Patches]] = {
     "S3 ChildShards are used at once": without_fetcher.child_shards_are_used_at_once,
     "S2 parents before children": without_fetcher.parents_come_before_children,
     "S5 a waiting shard does not mean that its parents are finished": without_fetcher.a_waiting_shard_does_not_mean_finished_parents,
+    "S2 a shard that a listing lacks is asked for": without_fetcher.a_shard_that_a_listing_lacks_is_asked_for,
     "S3 a shard found later is read from its beginning": without_fetcher.found_shards_are_read_from_their_beginning,
     "S3 other subtasks discover children by listing": without_fetcher.other_subtasks_discover_children_by_listing,
     "P3 LATEST is pinned once for the job": without_fetcher.latest_is_pinned_once_for_the_job,

@@ -52,6 +52,7 @@ def test_two_dozen_seeds_over_real_sockets():
         "F5 a silent subscription is closed",
         "F4 a lost consumer is registered again",
         "S2 parents before children",
+        "S2 a shard that a listing lacks is asked for",
     ],
 )
 def test_a_removed_rule_makes_a_seed_fail(rule: str):

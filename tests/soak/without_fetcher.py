@@ -12,6 +12,7 @@ from recordpublisher.fetcher.checkpoints import restore, restored_listing
 from recordpublisher.fetcher.shard_lifecycle import ShardLifecycle
 from recordpublisher.fetcher.shards import shard_entry, shard_table
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
+from recordpublisher.fetcher.shards.missing_shards import MissingShards
 from recordpublisher.fetcher.shards.owned_shards import OwnedShards
 from recordpublisher.publishers.positions import StartingPosition
 
@@ -74,6 +75,10 @@ def found_shards_are_read_from_their_beginning() -> Patches:
             add_new(self, shards)
 
     return [replace_attribute(OwnedShards, "add_new", from_the_tip)]
+
+
+def a_shard_that_a_listing_lacks_is_asked_for() -> Patches:
+    return [replace_attribute(MissingShards, "is_expired", lambda self, key: True)]
 
 
 def an_old_listing_is_requested_again_at_the_start() -> Patches:

@@ -93,6 +93,8 @@ class RequestDispatcher:
                 await asyncio.sleep(drawn.seconds)
             case FaultKind.STALE:
                 self._faults.listing_age_ms = milliseconds
+            case FaultKind.INCOMPLETE:
+                self._faults.is_listing_incomplete = True
             case FaultKind.SKEW:
                 self._account.clock.step(milliseconds)
                 self._account.subscriptions.wake_all()

@@ -42,6 +42,8 @@ class Faults:
     def __init__(self) -> None:
         self.iterator_generation = 0
         self.listing_age_ms = 0
+        self.is_listing_incomplete = False
+        self.incomplete_listings = 0
         self._random_faults = RandomFaults()
         self._calls: dict[str, deque[ApiError | None]] = {}
         self._entries: deque[str] = deque()

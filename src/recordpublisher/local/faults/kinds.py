@@ -17,6 +17,7 @@ class FaultKind(StrEnum):
     MISSING = "missing"
     EXPIRE = "expire"
     STALE = "stale"
+    INCOMPLETE = "incomplete"
     SKEW = "skew"
     DELETING = "deleting"
     PARTIAL = "partial"
@@ -42,6 +43,7 @@ DESCRIPTIONS = {
     FaultKind.MISSING: "a shard that exists is not found",
     FaultKind.EXPIRE: "a shard iterator is refused as expired",
     FaultKind.STALE: "ListShards shows an old state of the stream (default: up to 8 s old)",
+    FaultKind.INCOMPLETE: "ListShards lacks shards: in turn open children, closed shards, every third",
     FaultKind.SKEW: "the endpoint's clock jumps ahead, by up to the rule's seconds (default 200)",
     FaultKind.DELETING: "a consumer that does not exist is described as DELETING (default 4 s)",
     FaultKind.PARTIAL: "a record of PutRecords is refused, the others are stored",
@@ -77,6 +79,7 @@ OPERATIONS_BY_KIND: dict[FaultKind, frozenset[str]] = {
     FaultKind.MISSING: frozenset({"GetShardIterator", "SubscribeToShard"}),
     FaultKind.EXPIRE: frozenset({"GetRecords"}),
     FaultKind.STALE: frozenset({"ListShards"}),
+    FaultKind.INCOMPLETE: frozenset({"ListShards"}),
     FaultKind.SKEW: frozenset({"GetRecords", "ListShards"}),
     FaultKind.DELETING: frozenset({"DescribeStreamConsumer"}),
 }

@@ -11,6 +11,7 @@ from ..api_errors import ApiError, invalid_argument, invalid_input
 from ..streams.account import Account
 from ..streams.resharding import merge, split
 from ..streams.resharding import update_shard_count as change_shard_count
+from ..streams.shard import Shard
 from ..streams.shard_filter import filter_shards
 from ..streams.stream import Stream
 
@@ -37,6 +38,7 @@ def list_shards(account: Account, request: requests.ListShards) -> object:
     shards = [s for s in filter_shards(stream, kind, shard_id, timestamp_ms) if s.id > page.after]
     as_of = _as_of(account)
     shards = [shard for shard in shards if shard.epoch <= as_of or not shard.parents]
+    shards = _kept(account, shards)
     found = shards[: request.max_results]
     response: dict[str, object] = {"Shards": [shard.describe(as_of) for shard in found]}
     if len(found) < len(shards):
@@ -50,6 +52,21 @@ def _as_of(account: Account) -> float:
     """The time that the listing shows, epoch ms: infinity, unless a fault makes it an old one."""
     age, account.faults.listing_age_ms = account.faults.listing_age_ms, 0
     return account.clock.now_ms() - age if age else inf
+
+
+def _kept(account: Account, shards: list[Shard]) -> list[Shard]:
+    """All of the shards, unless a fault makes the listing lack some."""
+    faults = account.faults
+    if not faults.is_listing_incomplete:
+        return shards
+    number, faults.is_listing_incomplete = faults.incomplete_listings, False
+    faults.incomplete_listings += 1
+    match number % 3:
+        case 0:
+            return [shard for shard in shards if not (shard.is_open and shard.parents)]
+        case 1:
+            return [shard for shard in shards if shard.is_open]
+    return [shard for place, shard in enumerate(shards, number // 3) if place % 3]
 
 
 def _page(account: Account, request: requests.ListShards) -> ShardPage:
