@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import initial_timestamp_ms
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import INITIAL_POSITION, INITIAL_TIMESTAMP
+from recordpublisher.publishers.properties.units import parse_with_unit
 
-_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_DURATION = re.compile(r"(\d{1,9})\s*(ms|s|m|h|d)")
 _TIME = "2026-11-22T06:00:00Z (UTC without a zone), or epoch seconds"
 
 
@@ -36,10 +33,10 @@ def time_ms(option: str, given: str, valid: str = _TIME) -> int:
 
 
 def _duration_ms(given: str) -> int:
-    found = _DURATION.fullmatch(given.strip())
-    if not found:
-        raise ConfigurationError("--since", given, "a number with ms, s, m, h or d, for example 10m")
-    return int(found[1]) * _UNITS_MS[found[2]]
+    found = parse_with_unit(given.strip(), "ms")
+    if found is None:
+        raise ConfigurationError("--since", given, "a duration such as 10m, 2h or 1d")
+    return found
 
 
 def _at(ms: int) -> dict[str, str]:
