@@ -122,12 +122,17 @@ def test_a_subtask_that_joins_again_keeps_the_global_watermark_from_rising_until
     assert (made.global_watermark, made.lowest_subtask) == (5, 1)
 
 
-def test_finished_shards_beyond_the_limit_are_dropped(monkeypatch):
+def test_finished_shards_beyond_the_limit_are_dropped_with_one_warning(monkeypatch, caplog):
     monkeypatch.setattr(watermark_group, "MAX_FINISHED_CHARACTERS", 7)
     made = group(1)
     made.finished_shards.add(["s/a", "s/b", "s/c", "s/a"])
+    made.finished_shards.add(["s/c", "s/d"])
 
     assert set(made.finished_shards) == {"s/a", "s/b"}
+    assert [message for message in caplog.messages if "limit of 7 characters" in message] == [
+        "the keys of 2 finished shards fill their limit of 7 characters: "
+        "the end of 's/c' is not passed on to other subtasks, nor are later ones"
+    ]
 
 
 def test_a_value_known_to_a_subtask_only_raises_the_global_watermark():

@@ -5,6 +5,7 @@ It has no clock and no sockets: its caller passes the time. The in-process track
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 
 from ..min_heap import IndexedMinHeap
@@ -13,17 +14,20 @@ from .active_minimum import ActiveMinimum
 from .subtask_liveness import GroupTimeouts, SubtaskLiveness
 from .watermark_tracker import SubtaskStatus
 
+log = logging.getLogger("recordpublisher.tracker")
+
 MAX_FINISHED_CHARACTERS = 8 * 2**20
 """Total length of the keys of finished shards that one generation keeps: a few hundred thousand shards."""
 
 
 class FinishedShards:
-    """The keys (`Shard.key`) of shards whose end is checkpointed (S2), and who announced them. Those beyond the size limit are dropped."""
+    """The keys (`Shard.key`) of shards whose end is checkpointed (S2), and who announced them. One warning when some do not fit."""
 
     def __init__(self) -> None:
         self._subtask_of: dict[str, int] = {}
         self._keys_of: dict[int, set[str]] = {}
         self._free_characters = MAX_FINISHED_CHARACTERS
+        self._has_warned = False
 
     def __contains__(self, shard: str) -> bool:
         return shard in self._subtask_of
@@ -40,6 +44,7 @@ class FinishedShards:
         for shard in shards:
             before = self._subtask_of.get(shard)
             if before is None and len(shard) > self._free_characters:
+                self._warn_once(shard)
                 continue
             if before is None:
                 self._free_characters -= len(shard)
@@ -47,6 +52,15 @@ class FinishedShards:
                 self._keys_of[before].discard(shard)
             self._subtask_of[shard] = subtask
             self._keys_of.setdefault(subtask, set()).add(shard)
+
+    def _warn_once(self, shard: str) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            log.warning(
+                "the keys of %d finished shards fill their limit of %d characters: "
+                "the end of %r is not passed on to other subtasks, nor are later ones",
+                *(len(self._subtask_of), MAX_FINISHED_CHARACTERS, shard),
+            )
 
     def forget(self, subtask: int) -> None:
         """Forget what a subtask announced."""
