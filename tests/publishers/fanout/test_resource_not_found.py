@@ -54,6 +54,16 @@ def test_a_missing_shard_is_data_loss():
         resolved(ScriptedPorts(), lambda ports: ports.shards.clear())
 
 
+def test_a_listing_that_lacks_the_shard_is_no_data_loss_when_the_consumer_is_gone():
+    """The service did not find the consumer. That says nothing about the shard, and a listing may lack one that exists."""
+
+    def lose_both(ports):
+        ports.consumers.remove("app")
+        ports.shards.clear()
+
+    assert resolved(ScriptedPorts(), lose_both) == [True]
+
+
 def test_a_shard_that_is_newer_than_the_listing_is_waited_for():
     """ChildShards may name a child before every host of the service knows it, also those of ListShards."""
     ports = ScriptedPorts()

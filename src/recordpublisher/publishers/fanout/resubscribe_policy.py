@@ -174,10 +174,13 @@ class ResourceNotFoundResolver:
     async def resolve(self, shard: Shard, arn: str) -> bool:
         """Return True when the consumer was gone and is registered again; False when stream, shard and consumer all exist.
 
-        Raises: StreamNotFoundError, DataLossError when the shard is no longer listed, ConsumerError when registration is NONE.
+        A listing may lack a shard that exists: the shard is gone when the consumer exists, so that the service did not find the shard.
+        Raises: StreamNotFoundError, DataLossError when the shard is gone, ConsumerError when registration is NONE.
         """
         if self._registrar.arn(shard.stream) != arn:  # another shard's reader has registered it already
             return True
-        if not await call_with_retries(lambda: is_shard_listed(self._listing, shard), self._policy):
+        is_listed = await call_with_retries(lambda: is_shard_listed(self._listing, shard), self._policy)
+        was_consumer_gone = await self._registrar.reregister_if_gone(shard.stream, arn)
+        if not is_listed and not was_consumer_gone:
             raise DataLossError(f"{shard.key} is gone: it is past the stream's retention and was not read to its end")
-        return await self._registrar.reregister_if_gone(shard.stream, arn)
+        return was_consumer_gone
