@@ -44,7 +44,8 @@ class MemoryTransport:
         with translate_errors(api):
             async with asyncio.timeout(self._deadline):
                 response = await _as_sdk_errors(api, self._dispatcher.call(api, body))
-            decoded = RESPONSE_DECODERS.get(f"{api}Output", msgspec.json.decode)(response)
+            decoder = RESPONSE_DECODERS.get(f"{api}Output", msgspec.json.decode)
+            decoded = decoder(response) if response else {}  # without output, as of DeregisterStreamConsumer
         date = formatdate(self._account.clock.now_ms() / 1000, usegmt=True)
         return {**decoded, "ResponseMetadata": {"HTTPHeaders": {"date": date}}}
 
