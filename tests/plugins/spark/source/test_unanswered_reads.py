@@ -59,6 +59,17 @@ def test_reads_go_on_after_an_outage_and_it_is_warned_of_once(kinesis, tmp_path,
     ]
 
 
+def test_the_next_batch_waits_for_the_pause_after_failed_reads(kinesis, tmp_path):
+    job = query(kinesis, tmp_path)
+    job.batch()
+    kinesis.shards["s/a"].times.append(5)
+    job.planner.planner.reads.note = lambda offset, claims: None
+    job.planner.planner.reads.retry_at_ms = kinesis.clock.ms + 5_000
+    assert not job.batch()
+    kinesis.clock.ms += 5_000
+    assert job.batch()
+
+
 def test_past_the_longest_outage_the_query_fails_with_call_and_shard(kinesis, tmp_path):
     job = query(kinesis, tmp_path)
     job.batch()
