@@ -19,11 +19,12 @@ demo: $(STAMP)  ## a year of flights through Kinesis and Spark, live: PUBLISHER=
 test: $(STAMP) servers  ## the suite without slow tests and long runs; three parts in parallel, since they mostly wait
 	+$(MAKE) --no-print-directory -j 3 test-below test-above test-beside
 
+# nice: Spark gives a new Python process ten seconds to connect, however busy the machine is
 test-below: $(STAMP)  ## publishers, consumer, fetcher
-	$(BIN)/pytest -m "not (slow or $(LONG) or spark or servers)" $(BELOW)
+	nice -n 5 $(BIN)/pytest -m "not (slow or $(LONG) or spark or servers)" $(BELOW)
 
 test-above: $(STAMP)  ## plugins, docs and the rest
-	$(BIN)/pytest -p no:cacheprovider -m "not (slow or $(LONG) or spark or servers)" $(BELOW:%=--ignore=%) tests
+	nice -n 5 $(BIN)/pytest -p no:cacheprovider -m "not (slow or $(LONG) or spark or servers)" $(BELOW:%=--ignore=%) tests
 
 test-beside: $(STAMP) servers  ## what needs Spark or foreign servers
 	$(BIN)/pytest -p no:cacheprovider -m "(spark or servers) and not (slow or $(LONG))"
@@ -39,7 +40,6 @@ sinks-soak: $(STAMP)  ## the same, 60 rounds (ten minutes)
 
 leaks: $(STAMP)  ## tests of connections, each of which fails if it leaves one open (about eight minutes)
 	RECORDPUBLISHER_LEAKS=1 $(BIN)/pytest -p no:cacheprovider -m "not (slow or $(LONG) or spark or servers)" $(CONNECTIONS)
-
 
 simulation: $(STAMP)  ## random schedules on virtual time: SCHEDULES=2000 of them, from number FIRST; SEED=123 runs one again
 	$(BIN)/pytest -q -m simulation tests/simulation/test_simulation.py

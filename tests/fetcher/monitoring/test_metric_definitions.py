@@ -52,7 +52,8 @@ def test_every_counter_of_a_publisher_is_shown():
 
 
 def _words():
-    return [field.name.split("_") for field in fields(ShardMetrics)]
+    no_number = {"last_failure"}  # an error, for the outcome of a bounded run
+    return [field.name.split("_") for field in fields(ShardMetrics) if field.name not in no_number]
 
 
 def test_numbers_have_units_and_flags_have_none():
