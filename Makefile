@@ -19,9 +19,9 @@ demo: $(STAMP)  ## a year of flights through Kinesis and Spark, live: PUBLISHER=
 test: $(STAMP) servers  ## the suite without slow tests and long runs; three parts in parallel, since they mostly wait
 	+$(MAKE) --no-print-directory -j 3 test-below test-above test-beside
 
-# nice: Spark gives a new Python process ten seconds to connect, however busy the machine is
+# nice: Spark gives a new Python process ten seconds to connect, however busy the machine is. The longest part comes next.
 test-below: $(STAMP)  ## publishers, consumer, fetcher
-	nice -n 5 $(BIN)/pytest -m "not (slow or $(LONG) or spark or servers)" $(BELOW)
+	nice -n 10 $(BIN)/pytest -m "not (slow or $(LONG) or spark or servers)" $(BELOW)
 
 test-above: $(STAMP)  ## plugins, docs and the rest
 	nice -n 5 $(BIN)/pytest -p no:cacheprovider -m "not (slow or $(LONG) or spark or servers)" $(BELOW:%=--ignore=%) tests

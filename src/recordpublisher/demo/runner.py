@@ -20,7 +20,7 @@ from .spark_job import LOOKAHEAD_DAYS, OUT_OF_ORDERNESS_MS
 
 STREAM = "flights"
 TOTAL = 336_776
-STALL_TIMEOUT_SECONDS = 90.0
+STALL_TIMEOUT_SECONDS = 240.0
 """The demo fails when no new row has arrived for this long; starting Java on a loaded machine may take most of it."""
 
 
