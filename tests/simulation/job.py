@@ -69,7 +69,7 @@ class Job:
             self._shared = InProcessTracker(parallelism=job_run.parallelism, clock=clock, timeout_ms=10_000)
         if not job_run.keeps_tracker:
             self._server = TrackerServer(self._simulator, self._network)
-        self._checker.start_run(job_run, self._checkpoints.counts(self._stream))
+        self._checker.start_run(job_run, self._checkpoints.counts(self._stream), self._server.is_disturbed)
         self._network.loss, self._network.max_delay = job_run.loss, job_run.max_delay
         for number in range(job_run.parallelism):
             self._start(number, job_run)

@@ -70,6 +70,11 @@ class TrackerServer:
     def coordinator(self) -> Coordinator:
         return self._coordinator
 
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether it is suspended or down now."""
+        return self._simulator.now < max(self._suspended_until, self._down_until)
+
     def suspend(self, seconds: float) -> None:
         self._suspended_until = max(self._suspended_until, self._simulator.now + seconds)
 
@@ -101,7 +106,7 @@ class TrackerServer:
 
     def _notify(self) -> None:
         self._is_due = False
-        if self._simulator.now < max(self._suspended_until, self._down_until):
+        if self.is_disturbed:
             return
         for subtask, response in self._coordinator.take_notifications():
             if subtask in self._replies:
@@ -111,7 +116,7 @@ class TrackerServer:
         self._network.carry(lambda: reply(response))
 
     def _maintain(self) -> None:
-        if self._simulator.now >= max(self._suspended_until, self._down_until):
+        if not self.is_disturbed:
             self._coordinator.expire(self._simulator.now * 1000)
             self._notify()
         self._simulator.after(MAINTENANCE_SECONDS, self._maintain)

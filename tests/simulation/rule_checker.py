@@ -44,7 +44,7 @@ class RuleChecker:
         self._highest: int | None = None
         self._remaining = stream.total
         self._late_of: dict[str, int] = {}
-        self._job_run: JobRun | None = None
+        self._may_cause_late_records = True
         self._excluded: set[str] = set()
 
     @property
@@ -73,9 +73,12 @@ class RuleChecker:
 
     # --- checks -------------------------------------------------------------------------------------------------------------
 
-    def start_run(self, job_run: JobRun, counts: dict[str, int]) -> None:
-        """A run starts; `counts`: how many records of each shard were read before."""
-        self._job_run = job_run
+    def start_run(self, job_run: JobRun, counts: dict[str, int], is_tracker_disturbed: bool = False) -> None:
+        """A run starts; `counts`: how many records of each shard were read before.
+
+        `is_tracker_disturbed`: the tracker is still suspended or down by a fault of the run before.
+        """
+        self._may_cause_late_records = is_tracker_disturbed or not job_run.is_faultless
         self._sink_watermarks.clear()
         self._late_of.clear()
         self._rewind(self.stream.shards, counts)
@@ -99,8 +102,7 @@ class RuleChecker:
 
     def check_write(self, batch: RecordBatch, value: int | None) -> None:
         """A sink received a batch; `value` is the global watermark that its subtask knew."""
-        job_run, stream, key = self._job_run, self.stream, batch.shard.key
-        assert job_run is not None
+        stream, key = self.stream, batch.shard.key
         size, done = stream.plan.aggregate, self._done.get(key, 0)
         indexes = [int(each.sequence_number) * size + max(each.sub_sequence_number, 0) for each in batch.records]
         last = indexes[-1] + 1
@@ -108,7 +110,7 @@ class RuleChecker:
         self.expect(indexes == expected, "S1", f"{key}: {done} were written, now {indexes}")
         for parent in stream.parents(key):
             self.expect(not self._unwritten(parent), "S2", f"{key} was written before its parent {parent}")
-        self._check_lateness(key, indexes, value, job_run)
+        self._check_lateness(key, indexes, value)
         self.trace = zlib.crc32(f"{key} {done} {last} {value}".encode(), self.trace)
         if key not in self._excluded:
             self._remaining -= len(indexes)
@@ -181,7 +183,7 @@ class RuleChecker:
     def _unwritten(self, key: str) -> list[int]:
         return self.stream[key].usable_between(self._done.get(key, 0))
 
-    def _check_lateness(self, key: str, indexes: list[int], value: int | None, job_run: JobRun) -> None:
+    def _check_lateness(self, key: str, indexes: list[int], value: int | None) -> None:
         stream = self.stream
         own = stream.watermark(key, indexes[0])
         if value is None or (own is not None and own >= value):
@@ -192,7 +194,7 @@ class RuleChecker:
                 self._late_of[key] = self._late_of.get(key, 0) + 1
                 self.late += 1
                 is_found_late = stream.plan.inconsistent_listings
-                may_be = not job_run.is_faultless or is_found_late or key in stream.merged
+                may_be = self._may_cause_late_records or is_found_late or key in stream.merged
                 self.expect(
                     may_be,
                     "W13",
