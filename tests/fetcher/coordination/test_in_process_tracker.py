@@ -157,3 +157,12 @@ async def test_the_lowest_subtask_has_no_watermark_or_the_lowest_one():  # W10
     assert tracker.lowest_subtask() == 1
     tracker.report(SubtaskReport(0, ACTIVE, None))
     assert tracker.lowest_subtask() == 0
+
+
+async def test_a_rescaled_job_does_not_wait_for_subtasks_of_the_old_parallelism():
+    tracker = await joined(1, parallelism=3)  # it does not leave, and subtasks 0 and 2 never join
+    for subtask in (0, 1):
+        await tracker.open(subtask, 2)
+        tracker.report(SubtaskReport(subtask, ACTIVE, 70))
+
+    assert tracker.current() == 70

@@ -34,11 +34,12 @@ class InProcessTracker(WatermarkTracker):
     async def open(self, subtask: int, parallelism: int) -> None:
         """Join. An expected subtask that has not reported keeps the global watermark from rising (W6).
 
-        When no subtask is connected, one that joins again or with another parallelism opens a new, empty generation.
+        A new, empty generation is opened by a subtask with another parallelism, and by one that joins again when none is connected.
         """
         group = self._group
         group.expire(self._now())
-        if group.liveness.is_empty() and (group.liveness.has_joined(subtask) or parallelism != group.parallelism):
+        is_restart = group.liveness.is_empty() and group.liveness.has_joined(subtask)
+        if is_restart or parallelism != group.parallelism:
             self._open_generation(parallelism)
         self._last_reports.pop(subtask, None)
         self._group.join(subtask, self._now())
