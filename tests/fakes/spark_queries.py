@@ -26,3 +26,11 @@ def query(kinesis: SimulatedKinesis, tmp_path: Path, **kwargs: object) -> Simula
 def spread(job: SimulatedQuery) -> int:
     times = [[row[2] for row in rows] for rows in job.rows.values()]
     return max((max(each) - min(each) for each in times if each), default=0)
+
+
+def two_shards() -> SimulatedKinesis:
+    """A stream of two shards, with three records and one."""
+    made = SimulatedKinesis()
+    made.add("a", [1, 2, 3])
+    made.add("b", [4])
+    return made

@@ -15,7 +15,7 @@ from recordpublisher.publishers.errors import (
 )
 
 from fakes.spark_kinesis import MemoryClaims, SimulatedKinesis, SimulatedQuery
-from fakes.spark_queries import options
+from fakes.spark_queries import options, two_shards
 
 REFUSED = TransientError("ListShards", "ConnectionError", "refused")
 STORE_AWAY = StoreUnavailableError("PutObject at s3://b failed")
@@ -24,10 +24,7 @@ MAX_MS = 600_000
 
 @pytest.fixture
 def kinesis() -> SimulatedKinesis:
-    made = SimulatedKinesis()
-    made.add("a", [1, 2, 3])
-    made.add("b", [4])
-    return made
+    return two_shards()
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from recordpublisher.publishers.properties.table import (
     JOB_NAME,
 )
 
+from .exported_metrics import is_known
 from .periodic_exporter import PeriodicExporter
 
 _UNITS = {"ms": "Milliseconds", "bytes": "Bytes", "epoch ms": "None"}
@@ -61,7 +62,7 @@ class CloudWatchExporter(PeriodicExporter):
         self, dimensions: dict[str, str], table: Iterable[Metric[Any]], values: Mapping[str, Any]
     ) -> dict[str, Any]:
         """One log line: metrics with their units, and texts as plain fields."""
-        known = [metric for metric in table if _is_known(metric, values.get(metric.name))]
+        known = [metric for metric in table if is_known(metric.name, values.get(metric.name))]
         numbers = [metric for metric in known if metric.type is not MetricType.TEXT]
         directive = {
             "Namespace": self._namespace,
@@ -91,7 +92,3 @@ class CloudWatchExporter(PeriodicExporter):
         else:  # opened each time: another program may have moved the file away
             with Path(self._file).open("ab") as file:
                 file.write(lines)
-
-
-def _is_known(metric: Metric[Any], value: Any) -> bool:
-    return value is not None and not (metric.name == "millisBehindLatest" and value < 0)

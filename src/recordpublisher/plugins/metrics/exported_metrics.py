@@ -65,9 +65,14 @@ class ExportedMetric:
 
     def number(self, value: Any) -> int | float | None:
         """A value in the exported unit; None: not known. Not for texts."""
-        if value is None or (self.source == "millisBehindLatest" and value < 0):
+        if not is_known(self.source, value):
             return None
         return int(value) if self.divisor == 1 else value / self.divisor
+
+
+def is_known(name: str, value: Any) -> bool:
+    """Whether a value of `fetcher.metrics()` is known: `millisBehindLatest` is -1 before the first read, as in Flink."""
+    return value is not None and not (name == "millisBehindLatest" and value < 0)
 
 
 def _exported(scope: Scope, metric: Metric[Any]) -> ExportedMetric:

@@ -11,17 +11,14 @@ from recordpublisher.plugins.spark.source.shard_grouping import MAX_DOUBLINGS
 from recordpublisher.publishers.errors import OutageError, TransientError
 
 from fakes.spark_kinesis import SimulatedKinesis
-from fakes.spark_queries import query
+from fakes.spark_queries import query, two_shards
 
 REFUSED = TransientError("GetRecords", "ConnectionError", "refused")
 
 
 @pytest.fixture
 def kinesis() -> SimulatedKinesis:
-    made = SimulatedKinesis()
-    made.add("a", [1, 2, 3])
-    made.add("b", [4])
-    return made
+    return two_shards()
 
 
 def batches_for(job, seconds: int) -> int:
