@@ -5,8 +5,10 @@ import subprocess
 import sys
 
 import pytest
+import typer
 
 import recordpublisher as rp
+from recordpublisher.cli.app import app
 
 from processes.command_line import command, process_environment
 
@@ -47,9 +49,15 @@ def test_debug_is_understood_after_the_command_too():
     assert "Traceback" in command("tail", "x", "-p", "foo", "--debug").stderr
 
 
-@pytest.mark.parametrize("name", ["demo", "lag", "local", "plugins", "properties", "run", "tail", "tracker"])
-def test_every_command_takes_the_options_of_all(name):
-    usage = command(name, "--help").stdout
+def leaves(command):
+    """The commands at or below one, without the groups."""
+    below = getattr(command, "commands", {}).values()
+    return [leaf for one in below for leaf in leaves(one)] or [command]
+
+
+@pytest.mark.parametrize("one", leaves(typer.main.get_command(app)), ids=lambda one: one.name)
+def test_every_command_takes_the_options_of_all(one):
+    usage = one.get_help(one.context_class(one))
 
     assert "-v, --verbose" in usage
     assert "--debug" in usage

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from .commands import demo, lag, local, plugins, properties, run, tail, tracker
+from .commands import demo, describe, lag, list_streams, local, plugins, properties, run, tail, tracker
 from .execution import Commands, show_warnings_in_one_line
 from .verbosity import DEBUG_HELP, VERBOSE_HELP, set_verbosity
 
@@ -24,6 +24,8 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("local")(local.local)
+app.command("list")(list_streams.list_streams)
+app.command("describe")(describe.describe)
 app.command("tail")(tail.tail)
 app.command("run")(run.run)
 app.command("lag")(lag.lag)

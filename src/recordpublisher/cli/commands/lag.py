@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from recordpublisher.plugins.lag.shard_lag import ShardLag
@@ -18,6 +17,7 @@ from recordpublisher.publishers.properties.table import ALARM_INTERVAL, CHECKPOI
 
 from ..execution import ALARM, print_error, run_until_signal
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, read_properties
+from ..output import aligned, json_text
 from ..verbosity import Debug, Verbose
 
 MIN_GRACE_SECONDS = 30.0
@@ -66,7 +66,7 @@ def lag(
         valid = "together with --state, or with the properties of a job that stores its positions"
         raise ConfigurationError("--check", None, valid, reason="it needs the stored positions")
     lags = run_until_signal(_read_lags(stream, properties, positions, grace if check else None)) or []
-    typer.echo(_json_lines(lags) if as_json else table(lags))
+    typer.echo("\n".join(json_text(asdict(each)) for each in lags) if as_json else table(lags))
     alarms = [each for each in lags if each.alarm]
     for each in alarms:
         print_error(f"ALARM {each.shard}: {each.alarm}")
@@ -122,28 +122,13 @@ def _check_folder(properties: Properties) -> None:
         )
 
 
-def _json_lines(lags: list[ShardLag]) -> str:
-    return "\n".join(
-        msgspec.json.encode({_camel(name): value for name, value in asdict(each).items()}).decode() for each in lags
-    )
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)
-
-
 HEAD = ("SHARD", "SUBTASK", "LAG", "UNREAD", "IDLE", "LOST IN", "")
 UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
 
 
 def table(lags: Sequence[ShardLag]) -> str:
     """One line for each shard, columns aligned."""
-    rows = [HEAD, *map(_row, lags)]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(HEAD))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+    return aligned([HEAD, *map(_row, lags)])
 
 
 def _row(lag: ShardLag) -> tuple[str, ...]:

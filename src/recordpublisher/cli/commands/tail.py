@@ -52,7 +52,7 @@ def tail(
 
     Starts where --from, --since or flink.stream.initpos says; without them at the end with --follow, else at the oldest record.
 
-    Example: recordpublisher tail orders --since 10m --grep '"status":"failed"'
+    Example: recordpublisher tail orders --since 10m --grep '"status":"failed"' -n 10
     """
     properties = read_properties(file, pairs, region, endpoint, profile)
     properties = properties.merged(start_properties(start, since, time.time_ns() // 1_000_000))

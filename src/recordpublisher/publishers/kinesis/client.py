@@ -98,13 +98,13 @@ class KinesisClient:
         except ResourceNotFoundError:
             return None
         with reject_malformed("DescribeStreamConsumer"):
-            return _to_description(response["ConsumerDescription"])
+            return to_description(response["ConsumerDescription"])
 
     async def register_consumer(self, stream_arn: str, name: str) -> ConsumerDescription:
         """Register a consumer; it is CREATING for some seconds."""
         response = await self._call("RegisterStreamConsumer", StreamARN=stream_arn, ConsumerName=name)
         with reject_malformed("RegisterStreamConsumer"):
-            return _to_description(response["Consumer"])
+            return to_description(response["Consumer"])
 
     async def deregister_consumer(self, consumer_arn: str) -> None:
         """Deregister a consumer; it is DELETING for some seconds."""
@@ -221,7 +221,8 @@ def _start_parameters(position: StartingPosition, *, type_key: str, sequence_key
     return start
 
 
-def _to_description(described: dict[str, Any]) -> ConsumerDescription:
+def to_description(described: dict[str, Any]) -> ConsumerDescription:
+    """A consumer of its description. Raises: KeyError or TypeError for one that is not as documented."""
     return ConsumerDescription(
         *(_require_text(described[key]) for key in ("ConsumerName", "ConsumerARN", "ConsumerStatus"))
     )

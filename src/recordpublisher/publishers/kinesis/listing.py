@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -41,15 +42,19 @@ async def _first_page(transport: Transport, stream: dict[str, str], after: str |
 
 async def list_all_streams(transport: Transport) -> list[str]:
     """List the names of all streams."""
-    names: list[str] = []
+    with reject_malformed("ListStreams"):
+        return [name async for page in list_stream_pages(transport) for name in page["StreamNames"]]
+
+
+async def list_stream_pages(transport: Transport) -> AsyncIterator[dict[str, Any]]:
+    """Every page of ListStreams."""
     page = await transport.call("ListStreams")
     while True:
-        with reject_malformed("ListStreams"):
-            found = page["StreamNames"]
-            names += found
+        yield page
+        found = page["StreamNames"]
         if not found or not page.get("HasMoreStreams"):
-            return names
-        page = await transport.call("ListStreams", ExclusiveStartStreamName=names[-1])
+            return
+        page = await transport.call("ListStreams", ExclusiveStartStreamName=found[-1])
 
 
 def parse_shard(described: dict[str, Any], stream: str, stream_arn: str | None) -> Shard:

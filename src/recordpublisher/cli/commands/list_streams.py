@@ -1,0 +1,47 @@
+"""`recordpublisher list`: the streams of the account in a region."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, read_properties
+from ..output import aligned, json_text, time_text
+from ..service_calls import ask_service
+from ..verbosity import Debug, Verbose
+
+if TYPE_CHECKING:
+    from recordpublisher.publishers.kinesis.management.descriptions import ListedStream
+
+
+def list_streams(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each stream.")] = False,
+    pairs: Pairs = None,
+    file: PropertiesFile = None,
+    region: Region = None,
+    endpoint: Endpoint = None,
+    profile: Profile = None,
+    verbose: Verbose = False,
+    debug: Debug = False,
+) -> None:
+    """List the streams of the account in a region.
+
+    Example: recordpublisher list --region eu-west-1
+    """
+    properties = read_properties(file, pairs, region, endpoint, profile)
+    streams = ask_service(properties, lambda service: service.listed_streams()) or []
+    if not as_json:
+        typer.echo(table(streams))
+        return
+    for each in streams:
+        typer.echo(json_text({**asdict(each), "created": time_text(each.created)}))
+
+
+HEAD = ("STREAM", "STATUS", "MODE", "CREATED")
+
+
+def table(streams: list[ListedStream]) -> str:
+    """One line for each stream, columns aligned."""
+    return aligned([HEAD, *((each.name, each.status, each.mode, time_text(each.created)) for each in streams)])
