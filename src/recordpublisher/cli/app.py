@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from .commands import demo, describe, lag, list_streams, local, plugins, properties, run, tail, tracker
+from .commands import demo, describe, lag, list_streams, local, plugins, properties, put, run, tail, tracker
 from .execution import Commands, show_warnings_in_one_line
 from .verbosity import DEBUG_HELP, VERBOSE_HELP, set_verbosity
 
@@ -26,6 +26,7 @@ app.command("demo")(demo.demo)
 app.command("local")(local.local)
 app.command("list")(list_streams.list_streams)
 app.command("describe")(describe.describe)
+app.command("put")(put.put)
 app.command("tail")(tail.tail)
 app.command("run")(run.run)
 app.command("lag")(lag.lag)

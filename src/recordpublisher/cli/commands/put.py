@@ -1,0 +1,152 @@
+"""`recordpublisher put`: lines of files or stdin as records of a stream."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from recordpublisher.publishers.clock import Clock, SystemClock
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import AGGREGATION_ENABLED
+
+from ..execution import FAILED, print_error, run_until_signal
+from ..line_records import PartitionKey, blocks_of_lines, partition_key
+from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, read_properties
+from ..verbosity import Debug, Verbose
+
+if TYPE_CHECKING:
+    from recordpublisher.plugins.sinks.kinesis.sink import KinesisSink
+
+PROGRESS_SECONDS = 10.0
+SHOWN_BYTES = 80
+
+
+def put(
+    stream: Annotated[str, typer.Argument(help="The stream's name or ARN.", metavar="STREAM")],
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="FILE", help="Files; `-` or none: standard input."),
+    ] = None,
+    key: Annotated[str | None, typer.Option(help="The partition key of every record; default: a random one.")] = None,
+    key_field: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Lines are JSON objects, and this field is the partition key.")
+    ] = None,
+    rate: Annotated[float | None, typer.Option(min=0.001, help="At most so many records a second.")] = None,
+    aggregate: Annotated[
+        bool, typer.Option("--aggregate", help="Put KPL aggregates: many lines in one Kinesis record.")
+    ] = False,
+    pairs: Pairs = None,
+    file: PropertiesFile = None,
+    region: Region = None,
+    endpoint: Endpoint = None,
+    profile: Profile = None,
+    verbose: Verbose = False,
+    debug: Debug = False,
+) -> None:
+    """Put each line of files or of standard input into a stream; empty lines are left out.
+
+    Waits while the stream does not take more, and repeats refused records. The count goes to stderr, and each record that
+    could not be put is named there; then the exit code is 1. Ctrl-C ends the reading; what was read is put.
+
+    Example: recordpublisher put orders orders.jsonl --key-field customer --rate 500
+
+    Example: recordpublisher put orders --key test --aggregate -
+    """
+    if key is not None and key_field is not None:
+        raise ConfigurationError("--key-field", key_field, "without --key", reason="both are the partition key")
+    properties = read_properties(file, pairs, region, endpoint, profile)
+    if aggregate:
+        properties = properties.merged({AGGREGATION_ENABLED.key: "true"})
+    putting = Putting(partition_key(key, key_field), rate)
+    run_until_signal(putting.run(stream, properties, files or [Path("-")]))
+    if putting.failed:
+        raise typer.Exit(FAILED)
+
+
+class Putting:
+    """Puts lines until the files end. Owns the count of records that were not put."""
+
+    def __init__(self, key_of: PartitionKey, rate: float | None, clock: Clock | None = None) -> None:
+        self._key_of = key_of
+        self._clock = clock or SystemClock()
+        self._pace = None if rate is None else Pace(rate, self._clock)
+        self.failed = 0
+
+    async def run(self, stream: str, properties: Properties, files: list[Path]) -> None:
+        """Put every line. Raises: as KinesisSink; OSError."""
+        from recordpublisher.plugins.sinks.kinesis.sink import KinesisSink
+
+        sink = KinesisSink(
+            stream,
+            properties,
+            fail_on_error=False,
+            on_failure=lambda failed: self._report(failed.data, f"{failed.error_code}: {failed.error_message}"),
+            clock=self._clock,
+        )
+        async with sink, self._counted(sink), aclosing(blocks_of_lines(files)) as blocks:
+            async for lines in blocks:
+                for line in lines:
+                    await self._put(sink, line)
+
+    async def _put(self, sink: KinesisSink, line: bytes) -> None:
+        try:
+            key = self._key_of(line)
+        except ValueError as error:
+            self._report(line, str(error))
+            return
+        if self._pace is not None:
+            await self._pace.wait_for_turn()
+        await sink.put(line, key)
+
+    def _report(self, line: bytes, reason: str) -> None:
+        self.failed += 1
+        shown = line[:SHOWN_BYTES].decode(errors="replace") + "..." * (len(line) > SHOWN_BYTES)
+        print_error(f"not put: {shown!r}: {reason}")
+
+    @asynccontextmanager
+    async def _counted(self, sink: KinesisSink) -> AsyncIterator[None]:
+        """Print count and rate on stderr, now and then, and at the end when every record is acknowledged."""
+        start = self._clock.monotonic()
+
+        def print_count() -> None:
+            put, seconds = sink.metrics()["numRecordsOut"], self._clock.monotonic() - start
+            failed = f", {self.failed:,} not put" if self.failed else ""
+            print_error(f"put {put:,} records in {seconds:.1f} s ({put / max(seconds, 0.001):,.0f} a second){failed}")
+
+        async def keep_printing() -> None:
+            while True:
+                await asyncio.sleep(PROGRESS_SECONDS)
+                print_count()
+
+        printing = asyncio.ensure_future(keep_printing())
+        try:
+            yield
+        finally:
+            printing.cancel()
+            try:
+                await sink.flush()
+            finally:
+                print_count()
+
+
+class Pace:
+    """Lets records go one by one, `rate` of them a second. Time lost to waiting is caught up on for one second at most."""
+
+    def __init__(self, rate: float, clock: Clock) -> None:
+        self._interval = 1 / rate
+        self._clock = clock
+        self._next = clock.monotonic()
+
+    async def wait_for_turn(self) -> None:
+        """Return when the next record may go."""
+        now = self._clock.monotonic()
+        self._next = max(self._next, now - 1.0)
+        if self._next > now:
+            await asyncio.sleep(self._next - now)
+        self._next += self._interval
