@@ -81,6 +81,8 @@ class Kinesis:
             **self.served.endpoint.properties(),
             **more,
         }
+        if "metadataRoot" in more:
+            del given["metadataLocation"]
         return {key: str(value) for key, value in given.items()}
 
     def load(self, spark: Any, folder: Path, **more: object) -> Any:

@@ -96,11 +96,14 @@ def test_available_now_stops_at_the_tip_and_the_next_run_continues_there(spark, 
     stream = kinesis("now", 3)
     for count in (500, 300):
         stream.put(count)
-        query = to_parquet(stream.load(spark, tmp_path, maxRecordsPerBatch=200), tmp_path, **NOW)
+        frame = stream.load(spark, tmp_path, maxRecordsPerBatch=200, metadataRoot=tmp_path / "root")
+        query = to_parquet(frame, tmp_path, **NOW)
         query.awaitTermination()
         assert rows_so_far(query) == count
         assert all(progress["numInputRows"] <= 200 for progress in query.recentProgress)
     assert numbers(spark, tmp_path) == list(range(800))
+    assert len(list((tmp_path / "root").glob("*/0*"))) > 1
+    assert len({claims.parent for claims in (tmp_path / "root").glob("*/0*")}) == 1  # the second run found its id again
 
 
 def test_two_actions_on_one_batch_see_the_same_rows_while_more_arrive(spark, kinesis, tmp_path):
@@ -150,7 +153,10 @@ def test_nothing_is_lost_when_the_claims_are(spark, kinesis, tmp_path):
     to_parquet(stream.load(spark, tmp_path), tmp_path, **NOW).awaitTermination()
     shutil.rmtree(tmp_path / "metadata")
     stream.put(500)
-    to_parquet(stream.load(spark, tmp_path), tmp_path, **NOW).awaitTermination()
+    with pytest.raises(Exception, match=r"metadataLocation .* has no claims of this query"):
+        to_parquet(stream.load(spark, tmp_path), tmp_path, **NOW).awaitTermination()
+    assert numbers(spark, tmp_path) == list(range(500))
+    to_parquet(stream.load(spark, tmp_path, onMetadataLoss="REPLAY"), tmp_path, **NOW).awaitTermination()
     assert set(numbers(spark, tmp_path)) == set(range(1000))
 
 
@@ -166,7 +172,8 @@ def test_nothing_is_lost_with_the_claims_of_a_batch_that_only_the_sink_has_commi
             raise RuntimeError("after the sink has the batch")
 
     def run(dies):
-        writer = stream.load(spark, tmp_path).writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        frame = stream.load(spark, tmp_path, onMetadataLoss="REPLAY")
+        writer = frame.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
         return writer.foreachBatch(lambda frame, batch: take(frame, batch, dies)).trigger(**NOW).start()
 
     with pytest.raises(Exception, match="after the sink has the batch"):
@@ -207,7 +214,10 @@ def test_event_times_of_a_batch_lie_within_the_lookahead(spark, kinesis, tmp_pat
         ({"flink.stream.recordpublisher": "CARRIER_PIGEON"}, "no publisher of that name is installed"),
         ({"flink.stream.recordpublisher": "EFO"}, "flink.stream.efo.consumername"),
         ({"flink.shard.getrecords.maxrecordcount": "many"}, "has the value 'many'"),
-        ({"metadataLocation": "hdfs://host/claims"}, "dynamodb://table/job"),
+        (
+            {"metadataLocation": "hdfs://host/claims"},
+            "there is no client of HDFS here; valid: a folder, s3://bucket/prefix",
+        ),
         ({"mode": "realtime"}, "setting 'mode' has the value 'realtime'; valid: BATCH, CONTINUOUS"),
         ({"mode": "continuous", "metadataLocation": "dynamodb://table/job"}, "a folder or s3://bucket/prefix"),
         ({"stream": ","}, "setting 'stream' is not set"),

@@ -60,8 +60,33 @@ def test_modes_are_compared_without_case_and_have_their_options():
 
 
 def test_c2_a_missing_metadata_location_is_named():
-    with pytest.raises(ConfigurationError, match="'metadataLocation' is not set"):
+    with pytest.raises(ConfigurationError, match=r"'metadataLocation' is not set; valid: .* 'metadataRoot'"):
         SparkOptions.parse({"stream": "orders"})
+
+
+def test_a_root_of_all_queries_replaces_the_place_of_one():
+    options = SparkOptions.parse({"stream": "orders", "metadataroot": "/claims", "onmetadataloss": "replay"})
+    assert (options.metadata_location, options.metadata_key, options.replays_lost_claims) == (
+        "/claims",
+        "metadataRoot",
+        True,
+    )
+    assert not SparkOptions.parse(GIVEN).replays_lost_claims
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"metadataroot": "/all"}, "'metadataRoot' has the value '/all'; 'metadataLocation' is '/claims'; valid: one"),
+        ({"metadataroot": "hdfs://a/b", "metadatalocation": ""}, "'metadataRoot' has .* no client of HDFS .*s3://"),
+        ({"metadataroot": "/all", "metadatalocation": "", "mode": "CONTINUOUS"}, "needs a place of its own"),
+        ({"onmetadataloss": "ignore"}, "valid: FAIL, REPLAY"),
+    ],
+)
+def test_c2_the_place_of_claims_is_checked(changed, words):
+    given = {key: value for key, value in {**GIVEN, **changed}.items() if value}
+    with pytest.raises(ConfigurationError, match=words):
+        SparkOptions.parse(given)
 
 
 def test_c1_an_unknown_option_is_a_warning_with_the_nearest_one():

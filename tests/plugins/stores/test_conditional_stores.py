@@ -166,8 +166,13 @@ async def _done(store, step, known, value):
     [
         ("/a/b", "FILE"),
         ("a:b/c", "FILE"),
+        ("C:/a", "FILE"),
         ("file:///a", "FILE"),
+        ("file:/a", "FILE"),
         ("s3://b/p", "S3"),
+        ("s3a://b/p", "S3"),
+        ("S3N://b/p", "S3"),
+        ("dbfs:/a", "dbfs"),
         ("dynamodb://t/j", "DYNAMODB"),
         ("sqlite:////a.db", "SQL"),
         ("postgresql+psycopg://h/d", "SQL"),
@@ -184,3 +189,24 @@ def test_an_error_about_a_location_says_what_is_valid_and_hides_the_password():
     ) as raised:
         conditional_store_of("redis://me:hunter2@host", "uri", Properties())
     assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.parametrize("location", ["file:/a%20b/c", "file:///a%20b/c", "file://localhost/a%20b/c", "/a b/c"])
+def test_a_folder_may_be_a_uri(location):
+    assert conditional_store_of(location, "uri", Properties()).place == "/a b/c"
+
+
+@pytest.mark.parametrize(
+    ("location", "reason"),
+    [
+        ("hdfs://host/a", "there is no client of HDFS here; valid: a folder, s3://bucket/prefix"),
+        ("hdfs:/a", "there is no client of HDFS"),
+        ("dbfs:/a", "DBFS does not promise that a rename is atomic"),
+        ("gs://bucket/a", "valid: a folder, s3://bucket/prefix"),
+        ("file://a/b", "'a' would be a host: file: has one slash or three"),
+        ("s3:/bucket/a", "valid: s3://bucket/prefix"),
+    ],
+)
+def test_a_location_that_cannot_be_used_is_refused_with_the_reason(location, reason):
+    with pytest.raises(ConfigurationError, match=reason):
+        conditional_store_of(location, "uri", Properties({"aws.region": "us-east-1"}))

@@ -11,8 +11,8 @@ from recordpublisher.plugins.stores.read_claim_store import BatchId
 
 LOCATIONS = {
     "folder": "{folder}/claims",
-    "file": "file://{folder}/claims",
-    "s3": "s3://bucket/{name}/claims",
+    "file": "file:{folder}/claims",
+    "s3": "s3a://bucket/{name}/claims",
     "dynamodb": "dynamodb://claims/{name}",
 }
 BATCH = BatchId("query", 7, "plan")

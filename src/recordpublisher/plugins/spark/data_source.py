@@ -14,7 +14,6 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from recordpublisher.publishers.errors import ConfigurationError
 
-from ..stores.by_location import read_claim_store_of
 from .options import SparkOptions
 from .python_worker import log_to_stderr, worker_loop
 from .source.batch_offset import BatchOffset
@@ -142,8 +141,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         from .source.read_task import TaskRead, shard_reader
 
         plan = partition.plan
-        store = read_claim_store_of(self._options.metadata_location, self._options.properties)
-        return TaskRead(plan, store, shard_reader(self._options, plan.consumer_arns)).rows()
+        return TaskRead(plan, self._options.claim_store(), shard_reader(self._options, plan.consumer_arns)).rows()
 
     def _planning(self) -> QueryPlanner:
         if self._planner is None:
@@ -152,6 +150,6 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
             from .source.batch_planner import BatchPlanner
 
             log_to_stderr()
-            store = read_claim_store_of(self._options.metadata_location, self._options.properties)
-            self._planner = QueryPlanner(BatchPlanner(self._options, KinesisService(self._options), store))
+            service, store = KinesisService(self._options), self._options.claim_store()
+            self._planner = QueryPlanner(BatchPlanner(self._options, service, store))
         return self._planner

@@ -19,8 +19,10 @@ from recordpublisher.publishers.properties.properties import (
 )
 from recordpublisher.publishers.properties.property_types import choice, integer, optional_integer, text
 
-from ..stores.by_location import read_claim_store_of, write_once_store_of
+from ..stores.by_location import read_claim_store_of
+from ..stores.read_claim_store import ReadClaimStore
 from .continuous_options import CONTINUOUS_PROPERTIES, ContinuousSettings
+from .metadata_options import METADATA_PROPERTIES, ON_METADATA_LOSS, metadata_key, metadata_place
 from .outages import MAX_OUTAGE
 from .peers.translation import own_options
 
@@ -36,13 +38,6 @@ STREAMS = text(
     "Streams, comma-separated, names or ARNs. Option `streams`.",
     group=_GROUP,
     aliases=("streams",),
-)
-METADATA_LOCATION = text(
-    "flink.spark.metadata.location",
-    "Where claims are kept, or the write-ahead log (mode CONTINUOUS), one place for each query: a folder seen by the driver and every "
-    "executor, s3://bucket/prefix or, for claims, dynamodb://table/job. Option `metadataLocation`.",
-    group=_GROUP,
-    aliases=("metadataLocation",),
 )
 MODE = choice(
     "flink.spark.mode",
@@ -142,14 +137,17 @@ BATCHES_TO_RETAIN = integer(
     aliases=("minBatchesToRetain",),
 )
 _READ_OPTIONS: tuple[Property[object], ...] = (
-    STREAM, STREAMS, METADATA_LOCATION, MODE, SHARDS_PER_TASK, MAX_TASKS, MAX_RECORDS, MAX_BATCH_BYTES, MAX_BYTES, MAX_TASK_RECORDS, WINDOW,
-    FAN_OUT_WINDOW, PROBE_INTERVAL, BATCHES_TO_RETAIN, MAX_OUTAGE, *CONTINUOUS_PROPERTIES,
+    STREAM, STREAMS, *METADATA_PROPERTIES, MODE, SHARDS_PER_TASK, MAX_TASKS, MAX_RECORDS, MAX_BATCH_BYTES, MAX_BYTES, MAX_TASK_RECORDS,
+    WINDOW, FAN_OUT_WINDOW, PROBE_INTERVAL, BATCHES_TO_RETAIN, MAX_OUTAGE, *CONTINUOUS_PROPERTIES,
 )  # type: ignore[assignment]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
-    """A job's options, typed and checked; everything else is in `properties`."""
+    """A job's options, typed and checked; everything else is in `properties`.
+
+    `metadata_location` is `metadataRoot` where that is given: claims lie under the query's id in both.
+    """
 
     streams: tuple[str, ...]
     metadata_location: str
@@ -176,7 +174,7 @@ class SparkOptions:
         warn_of_unknown_options(properties, _READ_OPTIONS)
         return cls(
             streams=_streams(properties),
-            metadata_location=_metadata_location(properties),
+            metadata_location=metadata_place(properties, is_batch=properties.value(MODE) == "BATCH"),
             properties=properties,
             shards_per_task=properties.value(SHARDS_PER_TASK),
             max_tasks=properties.value(MAX_TASKS),
@@ -208,6 +206,20 @@ class SparkOptions:
         """Whether a fetcher reads into a write-ahead log, and the query takes files from it."""
         return self.mode == "CONTINUOUS"
 
+    @property
+    def metadata_key(self) -> str:
+        """The option that `metadata_location` comes from."""
+        return metadata_key(self.properties)
+
+    @property
+    def replays_lost_claims(self) -> bool:
+        """Whether a query whose claims are lost goes on."""
+        return self.properties.value(ON_METADATA_LOSS) == "REPLAY"
+
+    def claim_store(self) -> ReadClaimStore:
+        """The store of claims."""
+        return read_claim_store_of(self.metadata_location, self.properties, self.metadata_key)
+
     def task_bytes(self, tasks: int) -> int:
         """The payload that each of `tasks` tasks may collect."""
         return min(self.max_bytes, max(1, (self.max_batch_bytes or self.max_bytes * tasks) // tasks))
@@ -231,23 +243,6 @@ def _streams(properties: Properties) -> tuple[str, ...]:
     if one and several and one != several:
         raise ConfigurationError("streams", several, "one of 'stream' and 'streams'", reason=f"'stream' is {one!r}")
     return names
-
-
-def _metadata_location(properties: Properties) -> str:
-    is_batch = properties.value(MODE) == "BATCH"
-    place = "a folder that the driver and every executor see, s3://bucket/prefix"
-    valid = f"{place} or dynamodb://table/job (one for each query)" if is_batch else f"{place} (one for each query)"
-    location = properties.value(METADATA_LOCATION)
-    if location is None:
-        raise ConfigurationError("metadataLocation", None, valid)
-    if is_batch:  # fails here for a wrong location, before anything runs
-        read_claim_store_of(location, properties)
-    elif location.startswith("dynamodb:"):
-        reason = "DynamoDB can hold the claims of mode BATCH only"
-        raise ConfigurationError("metadataLocation", location, "a folder or s3://bucket/prefix", reason=reason)
-    else:
-        write_once_store_of(location, "metadataLocation", properties)
-    return location
 
 
 def warn_of_unknown_options(properties: Properties, ours: Sequence[Property[Any]]) -> None:

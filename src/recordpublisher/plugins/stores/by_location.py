@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import unquote, urlsplit
 
 from recordpublisher.publishers.errors import ConfigurationError
@@ -9,11 +10,13 @@ from recordpublisher.publishers.properties.properties import Properties
 
 from .conditional_store import ConditionalStore
 from .folder import FolderStore
-from .read_claim_store import KEY as CLAIMS_KEY
 from .read_claim_store import ReadClaimStore
 from .write_once_store import WriteOnceStore
 
-_BACK_ENDS = {"": "FILE", "file": "FILE", "s3": "S3", "dynamodb": "DYNAMODB"}
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):/", re.IGNORECASE)
+"""At least two letters: `C:/` is a drive."""
+_BACK_ENDS = {"": "FILE", "file": "FILE", "dynamodb": "DYNAMODB"}
+_BACK_ENDS |= dict.fromkeys(("s3", "s3a", "s3n"), "S3")
 _BACK_ENDS |= dict.fromkeys(("sqlite", "postgresql", "postgres"), "SQL")
 _FORMS = {
     "FILE": "a folder",
@@ -21,13 +24,18 @@ _FORMS = {
     "DYNAMODB": "dynamodb://table/job",
     "SQL": "postgresql://user@host/database or sqlite:////path/file.db",
 }
+_REFUSED = {
+    "hdfs": "there is no client of HDFS here",
+    "dbfs": "DBFS does not promise that a rename is atomic, and conditional writes to a folder need that",
+}
 
 
 def back_end_of(location: str) -> str:
     """FILE, S3, DYNAMODB or SQL; for any other scheme the scheme itself. A location without a scheme is a path."""
     if location.startswith("file:"):
         return "FILE"
-    scheme = location.partition("://")[0].partition("+")[0].lower() if "://" in location else ""
+    found = _SCHEME.match(location)
+    scheme = "" if found is None else found[1].partition("+")[0].lower()
     return _BACK_ENDS.get(scheme, scheme)
 
 
@@ -39,7 +47,8 @@ def conditional_store_of(
     back_end = back_end_of(location)
     if back_end not in back_ends:
         forms = [_FORMS[each] for each in back_ends]
-        raise ConfigurationError(key, location, f"{', '.join(forms[:-1])} or {forms[-1]}")
+        valid = f"{', '.join(forms[:-1])} or {forms[-1]}"
+        raise ConfigurationError(key, location, valid, reason=_REFUSED.get(back_end, ""))
     if back_end == "S3":
         from .s3 import S3Store
 
@@ -52,19 +61,30 @@ def conditional_store_of(
         from .sql.sql_store import SqlStore
 
         return SqlStore(location, key, job, properties)
-    return FolderStore(unquote(urlsplit(location).path) if location.startswith("file:") else location)
+    return FolderStore(_path_of(location, key))
 
 
-def read_claim_store_of(location: str, properties: Properties) -> ReadClaimStore:
-    """The claim store at a location. Raises: ConfigurationError."""
+def _path_of(location: str, key: str) -> str:
+    """The path of a folder; `file:/a` and `file:///a` are `/a`. Raises: ConfigurationError."""
+    if not location.startswith("file:"):
+        return location
+    parts = urlsplit(location)
+    if parts.netloc not in ("", "localhost"):
+        reason = f"{parts.netloc!r} would be a host: file: has one slash or three"
+        raise ConfigurationError(key, location, "file:///path", reason=reason)
+    return unquote(parts.path)
+
+
+def read_claim_store_of(location: str, properties: Properties, key: str = "metadataLocation") -> ReadClaimStore:
+    """The claim store at a location, the value of the option `key`. Raises: ConfigurationError."""
 
     def open_store() -> ConditionalStore:
-        return conditional_store_of(location, CLAIMS_KEY, properties, ("FILE", "S3", "DYNAMODB"))
+        return conditional_store_of(location, key, properties, ("FILE", "S3", "DYNAMODB"))
 
     store = open_store()  # a wrong location fails here
     if isinstance(store, FolderStore):
-        return ReadClaimStore(lambda: FolderStore(store.place, in_thread=False), needs_loop=False)
-    return ReadClaimStore(open_store)
+        return ReadClaimStore(lambda: FolderStore(store.place, in_thread=False), key, needs_loop=False)
+    return ReadClaimStore(open_store, key)
 
 
 def write_once_store_of(location: str, key: str, properties: Properties) -> WriteOnceStore:

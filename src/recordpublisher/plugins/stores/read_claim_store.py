@@ -12,7 +12,6 @@ from recordpublisher.publishers.kinesis import run_sync
 from .conditional_store import ConditionalStore, ConflictError
 
 T = TypeVar("T")
-KEY = "metadataLocation"
 _VALID = "one place that the driver and every executor can read and write"
 
 
@@ -41,9 +40,18 @@ class ReadClaimStore:
     never awaits anything (`needs_loop` is false) is called without an event loop.
     """
 
-    def __init__(self, open_store: Callable[[], ConditionalStore], *, needs_loop: bool = True) -> None:
+    def __init__(
+        self, open_store: Callable[[], ConditionalStore], key: str = "metadataLocation", *, needs_loop: bool = True
+    ) -> None:
+        """`key`: the option that names the place."""
         self._open_store = open_store
+        self.key = key
         self._run: Callable[[Coroutine[Any, Any, Any]], Any] = run_sync if needs_loop else _run_without_loop
+
+    @property
+    def place(self) -> str:
+        """The location, as messages name it."""
+        return self._open_store().place
 
     def put_if_absent(self, batch: BatchId, name: str, claim: bytes) -> bytes:
         """Store a claim durably unless there is one; returns the stored claim: this one, or the earlier one."""
@@ -73,13 +81,13 @@ class ReadClaimStore:
             self._call(lambda store: _put_if_absent(store, _marker_name(query, token), token.encode()))
         except Exception as error:
             reason = f"claims cannot be stored there: {error}"
-            raise ConfigurationError(KEY, self._open_store().place, _VALID, reason=reason) from error
+            raise ConfigurationError(self.key, self.place, _VALID, reason=reason) from error
 
     def check_marker(self, query: str, token: str) -> None:
         """Raises: ConfigurationError when there is no such marker: this process uses another store than the driver."""
         if self._call(lambda store: store.get(_marker_name(query, token))) is None:
             reason = "a task cannot see what the driver wrote there"
-            raise ConfigurationError(KEY, self._open_store().place, _VALID, reason=reason)
+            raise ConfigurationError(self.key, self.place, _VALID, reason=reason)
 
     def _call(self, work: Callable[[ConditionalStore], Coroutine[Any, Any, T]]) -> T:
         async def run() -> T:

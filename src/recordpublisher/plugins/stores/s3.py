@@ -13,6 +13,8 @@ from recordpublisher.publishers.properties.properties import Properties
 from .aws_client import AwsService, ConditionFailedError, NotFoundError
 from .conditional_store import ConditionalStore, ConflictError, VersionedValue, new_version, pause
 
+SCHEMES = ("s3", "s3a", "s3n")
+"""The second and third are Hadoop's names for the same."""
 _WRITE_ID = "write-id"
 _CONCURRENCY = 16
 _ATTEMPTS = 10
@@ -30,7 +32,7 @@ class S3Store(ConditionalStore):
     def __init__(self, uri: str, key: str, properties: Properties) -> None:
         """`key` is the property that has the URI. Raises: ConfigurationError."""
         parts = urlsplit(uri)
-        if parts.scheme != "s3" or not parts.netloc or parts.query:
+        if parts.scheme not in SCHEMES or not parts.netloc or parts.query:
             raise ConfigurationError(key, uri, "s3://bucket/prefix")
         self.place = uri
         self._bucket = parts.netloc

@@ -94,7 +94,7 @@ def test_w8_event_times_of_a_batch_lie_within_lookahead_and_out_of_orderness_wha
 @given(worlds(), st.one_of(st.none(), st.integers(3, 20)), st.randoms(use_true_random=False))
 def test_nothing_is_lost_when_all_claims_are_lost_at_any_time(kinesis, limit, chance: random.Random):
     store = MemoryClaims()
-    job = SimulatedQuery(kinesis, store, options(Path("memory"), max_records=limit))
+    job = SimulatedQuery(kinesis, store, options(Path("memory"), max_records=limit, onMetadataLoss="REPLAY"))
     taken: dict[int, list[tuple[str, str, int]]] = {}
     for _ in range(60):
         job.batch()

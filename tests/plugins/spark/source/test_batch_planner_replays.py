@@ -13,6 +13,8 @@ from recordpublisher.publishers.errors import StateError
 from fakes.spark_kinesis import SimulatedKinesis
 from fakes.spark_queries import FAN_OUT, query
 
+REPLAY = {"onMetadataLoss": "REPLAY"}
+
 
 @pytest.fixture
 def kinesis() -> SimulatedKinesis:
@@ -52,7 +54,7 @@ def test_f9_a_fan_out_batch_is_planned_when_the_last_window_is_over(kinesis, tmp
 def test_shards_with_lost_claims_are_read_again_and_nothing_is_lost(kinesis, tmp_path, caplog):
     kinesis.add("a", [1, 2, 3])
     kinesis.add("b", [4, 5])
-    job = query(kinesis, tmp_path)
+    job = query(kinesis, tmp_path, **REPLAY)
     job.batch()
     shutil.rmtree(tmp_path)
     job.restart()
@@ -60,6 +62,47 @@ def test_shards_with_lost_claims_are_read_again_and_nothing_is_lost(kinesis, tmp
         job.run()
     assert set(job.delivered()) == job.expected()
     assert "claims of batch 1 are missing" in caplog.text
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_query_whose_claims_are_lost_is_refused_and_repeats_no_row(kinesis, tmp_path, is_committed):
+    kinesis.add("a", [1, 2, 3])
+    job = query(kinesis, tmp_path)
+    job.batch()
+    shutil.rmtree(tmp_path)
+    job.restart()
+    with pytest.raises(StateError, match=r"metadataLocation .* has no claims of this query.*onMetadataLoss=REPLAY"):
+        job.batch() if is_committed else job.run_again()
+    assert sorted(job.delivered()) == sorted(job.expected())
+
+
+def test_claims_that_are_lost_under_a_running_query_end_it(kinesis, tmp_path):
+    kinesis.add("a", [1, 2, 3])
+    job = query(kinesis, tmp_path)
+    job.batch()
+    shutil.rmtree(tmp_path)
+    with pytest.raises(StateError, match="has no claims of this query"):
+        job.batch()
+
+
+def test_queries_that_share_a_root_have_a_folder_each(kinesis, tmp_path):
+    kinesis.add("a", [1, 2, 3])
+    jobs = [query(kinesis, tmp_path), query(kinesis, tmp_path)]
+    for job in jobs:
+        job.run()
+        assert sorted(job.delivered()) == sorted(job.expected())
+    folders = {path.name for path in tmp_path.iterdir()}
+    assert folders == {"location-check", *(job.last.query for job in jobs)}
+
+
+def test_a_planner_that_dies_before_its_first_offset_is_logged_leaves_no_claim(kinesis, tmp_path):
+    kinesis.add("a", [1, 2, 3])
+    job = query(kinesis, tmp_path)
+    planned = job.planner.next_offset(job.planner.initial_offset(), None)
+    assert [path.name for path in (tmp_path / planned.query).iterdir()] == [f"marker-{planned.store_token}.versions"]
+    job.restart()
+    job.run()
+    assert sorted(job.delivered()) == sorted(job.expected())
 
 
 def test_claims_of_a_deleted_checkpoint_are_ignored(kinesis, tmp_path):
@@ -108,7 +151,7 @@ def test_after_lost_claims_a_batch_that_the_sink_may_have_runs_empty_and_its_rec
     kinesis, tmp_path, caplog
 ):
     kinesis.add("a", [1, 2])
-    job = query(kinesis, tmp_path)
+    job = query(kinesis, tmp_path, **REPLAY)
     job.batch()
     # the sink has committed the batch and Spark has not: it runs again, and the sink ignores it
     taken = job.rows[1]
@@ -126,7 +169,7 @@ def test_after_lost_claims_a_batch_that_the_sink_may_have_runs_empty_and_its_rec
 
 def test_lost_claims_of_a_batch_that_the_sink_does_not_have_repeat_no_row(kinesis, tmp_path):
     kinesis.add("a", [1, 2])
-    job = query(kinesis, tmp_path)
+    job = query(kinesis, tmp_path, **REPLAY)
     job.batch()
     shutil.rmtree(tmp_path)
     job.restart()

@@ -20,7 +20,7 @@ from ..service.planning_port import PlanningPort
 from .batch_alignment import AlignmentSettings
 from .batch_offset import BatchOffset, ShardOffset, random_id
 from .batch_progress import progress_figures, progress_line
-from .last_batch_claims import BatchClaims, StoreVisibilityCheck, load_batch_claims
+from .last_batch_claims import BatchClaims, StoreVisibilityCheck, load_batch_claims, lost_claims_error
 from .next_offset import AvailableNow, PlanInputs, next_offset
 from .planning_pause import PlanningPause, UnansweredReads, found_nothing_new, next_batch_due_ms
 from .query_warnings import QueryWarnings
@@ -90,10 +90,13 @@ class BatchPlanner:
         return self._plan(start, limit)
 
     def partitions(self, offset: BatchOffset) -> list[TaskPlan]:
-        """The tasks of a batch: a function of the offset, so that a replay finds its claims. For a batch just planned it makes no call."""
+        """The tasks of a batch: a function of the offset, so that a replay finds its claims. For a batch just planned it makes no call.
+
+        Raises: StateError when the claims of a batch that is run again are lost.
+        """
         token, lost_claims = offset.store_token, False
         if self.last is None or self.last.plan != offset.plan:  # a replay
-            lost_claims = not self._store_check.is_planning_store(offset)
+            lost_claims = self._are_claims_lost(offset)
             token = self._store_check.write_token(offset)
         if lost_claims:
             self._warnings.lost_claims(offset)
@@ -136,11 +139,27 @@ class BatchPlanner:
 
     def _check_retention(self, start: BatchOffset) -> frozenset[str]:
         # the last batch may be read and claimed: check from where it ended
-        reached = next_offset(start, load_batch_claims(self.store, start).shards, self._inputs(start, None))
+        reached = next_offset(start, self._load_claims(start).shards, self._inputs(start, None))
         return lost_shards(reached, self._stream_names(), self.service, self.options.properties, self.clock.now_ms())
 
     def _least_retention_left(self, offset: BatchOffset) -> RetentionLeft | None:
         return least_retention_left(offset, self.service.retention_ms, self.clock.now_ms())
+
+    # --- claims ------------------------------------------------------------------------------------------------------------------
+
+    def _load_claims(self, offset: BatchOffset) -> BatchClaims:
+        """The claims of a batch; a task that the sink did not read has none. Raises: StateError when they are lost."""
+        claims = load_batch_claims(self.store, offset)
+        if claims.missing:
+            self._are_claims_lost(offset)
+        return claims
+
+    def _are_claims_lost(self, offset: BatchOffset) -> bool:
+        """Whether the store is not the one that the batch was planned with. Raises: StateError unless `onMetadataLoss` is REPLAY."""
+        is_lost = not self._store_check.is_planning_store(offset)
+        if is_lost and not self.options.replays_lost_claims:
+            raise lost_claims_error(self.store, offset)
+        return is_lost
 
     # --- each plan ---------------------------------------------------------------------------------------------------------------
 
@@ -152,7 +171,7 @@ class BatchPlanner:
         return not self.service.wait_for_new_data(POLL_SECONDS)
 
     def _plan(self, start: BatchOffset, limit: int | None) -> BatchOffset | NoBatchReason:
-        claims = load_batch_claims(self.store, start)
+        claims = self._load_claims(start)
         self.reads.note(start, claims)
         if self._is_too_early(claims):
             return NoBatchReason.NOT_YET

@@ -6,7 +6,7 @@ import uuid
 from dataclasses import dataclass, field
 
 from recordpublisher.plugins.stores.read_claim_store import BatchId, ReadClaimStore
-from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError, StateError
 
 from .batch_offset import BatchOffset, ShardOffset
 from .read_claim import ReadClaim, ShardReadRange
@@ -74,6 +74,15 @@ def _claim_of(group: list[ShardOffset], stored: bytes | None) -> ReadClaim | Non
     claim = ReadClaim.from_bytes(stored)
     starts = {entry.key: entry.state for entry in group}
     return claim if {key: read.start for key, read in claim.shards.items()} == starts else None
+
+
+def lost_claims_error(store: ReadClaimStore, offset: BatchOffset) -> StateError:
+    """The error that ends a query whose store is not the one that the offset's batch was planned with."""
+    return StateError(
+        f"{store.key} {store.place} has no claims of this query ({offset.query}), which is at batch {offset.batch}: they were deleted, or "
+        f"are elsewhere. Use the place of before; or set onMetadataLoss=REPLAY: nothing is lost, but the records of that batch come again, "
+        "also those that the sink has"
+    )
 
 
 class StoreVisibilityCheck:
