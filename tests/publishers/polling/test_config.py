@@ -26,9 +26,20 @@ def test_c1_every_value_can_be_set():
     assert config.get_iterator.max_retries == 9
 
 
+def test_the_interval_at_the_tip_is_the_interval_unless_a_longer_one_is_set():
+    def seconds(**intervals):
+        keys = {"every": "flink.shard.getrecords.intervalmillis", "tip": "flink.shard.getrecords.tip.intervalmillis"}
+        config = PollingConfig.of(Properties({keys[name]: value for name, value in intervals.items()}))
+        return config.tip_interval_seconds
+
+    assert (seconds(), seconds(every=700), seconds(tip="2s"), seconds(every=3000, tip=500)) == (0.2, 0.7, 2.0, 3.0)
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
+        ("flink.shard.getrecords.tip.intervalmillis", "199"),
+        ("flink.shard.getrecords.tip.intervalmillis", "5001"),
         ("flink.shard.getrecords.maxrecordcount", "0"),
         ("flink.shard.getrecords.maxrecordcount", "10001"),
         ("flink.shard.getrecords.intervalmillis", "-1"),

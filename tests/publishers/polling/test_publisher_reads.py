@@ -28,6 +28,19 @@ def test_r1_the_interval_is_measured_from_loop_to_loop():
     assert [round(b - a, 3) for a, b in zip(fake.read_at, fake.read_at[1:], strict=False)] == [1.0, 1.0, 1.0]
 
 
+def test_at_the_tip_reads_are_further_apart_until_a_record_arrives():
+    class Arrivals(Reader):
+        async def __call__(self, batch):
+            if len(self.batches) == 2:
+                fake.add(b"1", b"2")
+            return await super().__call__(batch)
+
+    fake = FakeShard()
+    fake.page = 1
+    read(fake, Arrivals(stop_after=6), **{"tip.intervalmillis": 2000})
+    assert [round(b - a, 3) for a, b in zip(fake.read_at, fake.read_at[1:], strict=False)] == [2.0, 2.0, 2.0, 0.2, 0.2]
+
+
 def test_r1_five_calls_a_second_are_never_exceeded():
     fake = FakeShard()
     _, result = read(fake, Reader(stop_after=20), intervalmillis=0)

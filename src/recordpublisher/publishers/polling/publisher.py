@@ -97,7 +97,9 @@ class PollingRecordPublisher(RecordPublisher):
         batches = self._deaggregator.batches(response, _position_after(response), self._position)
         size, next_iterator = self._size, response.next_iterator
         read_bytes = batches.raw_bytes + key_bytes_of(response.records)
-        self._next_read_at = next_read_at(self._read_at, self._responded_at, self._config.interval_seconds, read_bytes)
+        is_empty_at_tip = not response.records and response.millis_behind_latest == 0
+        interval = self._config.tip_interval_seconds if is_empty_at_tip else self._config.interval_seconds
+        self._next_read_at = next_read_at(self._read_at, self._responded_at, interval, read_bytes)
         del response
         async for batch in batches:
             self._size = size.after(batches.raw_count, read_bytes, batches.held_bytes)

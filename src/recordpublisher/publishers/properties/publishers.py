@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .property_types import boolean, choice, integer, prefix, text
+from .property_types import boolean, choice, integer, optional_integer, prefix, text
 
 # which publisher, from where
 RECORD_PUBLISHER = text(
@@ -118,6 +118,15 @@ GETRECORDS_INTERVAL = integer(
     200,
     0,
     299_999,
+    unit="ms",
+    group="Polling",
+)
+TIP_INTERVAL = optional_integer(
+    "flink.shard.getrecords.tip.intervalmillis",
+    "Interval after an empty read at the shard's tip, until a record arrives: leaves reads of a quiet shard to other readers. Not set: "
+    "flink.shard.getrecords.intervalmillis. More than 5 s between reads would not count in full as idle time (W3).",
+    200,
+    5_000,
     unit="ms",
     group="Polling",
 )
