@@ -1,16 +1,13 @@
-"""Every example of a command's help runs, and does what the help says."""
+"""Every example of a command's help runs."""
 
-import json
 import re
-import subprocess
-import sys
 
 import pytest
 import typer
 
 from recordpublisher.cli.app import app
 
-from processes.command_line import ROOT, process_environment
+from processes.command_line import json_results
 
 
 def examples():
@@ -22,6 +19,7 @@ def examples():
 
 
 EXAMPLES = [*examples()]
+SERVICE_COMMANDS = ("list", "describe", "create", "split", "merge", "consumers", "put", "tail")
 
 
 @pytest.fixture(scope="module")
@@ -29,26 +27,15 @@ def results(tmp_path_factory):
     """Exit code, stdout and stderr of each example. One process runs them all: most of its time it would load the SDK."""
     folder = tmp_path_factory.mktemp("examples")
     (folder / "orders.jsonl").write_text('{"customer":7}\n{"customer":8}\n')
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "tests/processes/command_examples.py")],
-        cwd=folder,
-        env=process_environment(AWS_REGION="us-east-1"),
-        input=json.dumps(EXAMPLES),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    return dict(zip(EXAMPLES, map(json.loads, done.stdout.splitlines()), strict=True))
+    return dict(zip(EXAMPLES, json_results("command_examples", EXAMPLES, folder), strict=True))
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_an_example_runs(results, example):
-    code, out, errors = results[example]
+    code, _, errors = results[example]
 
     assert code == 0, errors
-    assert out or errors
 
 
 def test_the_commands_that_reach_the_service_have_examples():
-    assert {example.split()[1] for example in EXAMPLES} >= {"list", "describe", "put", "tail"}
+    assert {example.split()[1] for example in EXAMPLES} >= set(SERVICE_COMMANDS)

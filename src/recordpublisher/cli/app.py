@@ -9,7 +9,22 @@ from typing import Annotated
 
 import typer
 
-from .commands import demo, describe, lag, list_streams, local, plugins, properties, put, run, tail, tracker
+from .commands import (
+    consumers,
+    create,
+    demo,
+    describe,
+    lag,
+    list_streams,
+    local,
+    plugins,
+    properties,
+    put,
+    reshard,
+    run,
+    tail,
+    tracker,
+)
 from .execution import Commands, show_warnings_in_one_line
 from .verbosity import DEBUG_HELP, VERBOSE_HELP, set_verbosity
 
@@ -26,6 +41,10 @@ app.command("demo")(demo.demo)
 app.command("local")(local.local)
 app.command("list")(list_streams.list_streams)
 app.command("describe")(describe.describe)
+app.command("create")(create.create)
+app.command("split")(reshard.split)
+app.command("merge")(reshard.merge)
+app.add_typer(consumers.consumers, name="consumers")
 app.command("put")(put.put)
 app.command("tail")(tail.tail)
 app.command("run")(run.run)

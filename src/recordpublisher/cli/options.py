@@ -24,6 +24,9 @@ Region = Annotated[str | None, typer.Option("--region", metavar="NAME", help="Th
 Endpoint = Annotated[str | None, typer.Option("--endpoint", metavar="URL", help="Another endpoint (aws.endpoint).")]
 Profile = Annotated[str | None, typer.Option("--profile", metavar="NAME", help="A profile of the AWS configuration.")]
 
+StreamName = Annotated[str, typer.Argument(help="The stream's name or ARN.", metavar="STREAM")]
+Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the stream is ACTIVE.")]
+
 
 def read_properties(
     file: Path | None,

@@ -20,16 +20,25 @@ T = TypeVar("T")
 def ask_service(
     properties: Properties, question: Callable[[ManagementClient], Awaitable[T]], stream: str | None = None
 ) -> T | None:
-    """Ask the service something, with the retries of ListShards; None when a signal ended the command.
+    """Ask the service something, with the retries of ListShards; otherwise as `call_service`."""
+    policy = LIST_SHARDS_RETRIES.policy(properties)
+    return call_service(properties, lambda service: call_with_retries(lambda: question(service), policy), stream)
+
+
+def call_service(
+    properties: Properties, work: Callable[[ManagementClient], Awaitable[T]], stream: str | None = None
+) -> T | None:
+    """Do something with a client of the service; None when a signal ended the command. Nothing is retried: a change that was made,
+    but whose response was lost, would fail the second time.
 
     An ARN of `stream` may give the region. Raises: ConfigurationError, RecordPublisherError.
     """
     properties.check()
-    return run_until_signal(_ask(properties, question, [] if stream is None else [stream]))
+    return run_until_signal(_call(properties, work, [] if stream is None else [stream]))
 
 
-async def _ask(properties: Properties, question: Callable[[ManagementClient], Awaitable[T]], streams: list[str]) -> T:
+async def _call(properties: Properties, work: Callable[[ManagementClient], Awaitable[T]], streams: list[str]) -> T:
     from recordpublisher.publishers.kinesis.management.client import ManagementClient  # brings the AWS SDK
 
     async with ManagementClient(properties, streams) as client:
-        return await call_with_retries(lambda: question(client), LIST_SHARDS_RETRIES.policy(properties))
+        return await work(client)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, read_properties
+from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, StreamName, read_properties
 from ..output import aligned, json_text, time_text
 from ..service_calls import ask_service
 from ..shard_tree import shard_tree
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def describe(
-    stream: Annotated[str, typer.Argument(help="The stream's name or ARN.", metavar="STREAM")],
+    stream: StreamName,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object; hash keys are text.")] = False,
     pairs: Pairs = None,
     file: PropertiesFile = None,

@@ -17,7 +17,7 @@ from recordpublisher.publishers.properties.table import AGGREGATION_ENABLED
 
 from ..execution import FAILED, print_error, run_until_signal
 from ..line_records import PartitionKey, blocks_of_lines, partition_key
-from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, read_properties
+from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, StreamName, read_properties
 from ..verbosity import Debug, Verbose
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ SHOWN_BYTES = 80
 
 
 def put(
-    stream: Annotated[str, typer.Argument(help="The stream's name or ARN.", metavar="STREAM")],
+    stream: StreamName,
     files: Annotated[
         list[Path] | None,
         typer.Argument(metavar="FILE", help="Files; `-` or none: standard input."),

@@ -2,10 +2,12 @@
 
 import pytest
 
-from recordpublisher.local import LocalKinesis
-from recordpublisher.publishers.errors import StreamNotFoundError
+from recordpublisher.local import Account, Delays, LocalKinesis, MemoryTransport
+from recordpublisher.publishers.errors import RecordPublisherError, StreamNotFoundError
 from recordpublisher.publishers.kinesis.management.client import ManagementClient
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import DESCRIBE_STREAM_RETRIES
+from recordpublisher.testing import VirtualClock, run_virtual
 
 
 @pytest.fixture
@@ -64,3 +66,27 @@ async def test_consumers_are_listed_over_all_pages():
 async def test_the_error_for_an_unknown_stream_names_the_existing_ones(client):
     with pytest.raises(StreamNotFoundError, match="existing streams: orders"):
         await client.describe("order")
+
+
+def test_a_new_stream_is_waited_for():
+    async def create():
+        account = Account(VirtualClock(), "us-east-1", Delays(create_stream=20_000), None)
+        client = ManagementClient(Properties(), transport=MemoryTransport(account))
+        await client.create_stream("events", 3)
+        assert account.find("events").status == "CREATING"
+        await client.wait_until_active("events", DESCRIBE_STREAM_RETRIES.policy(Properties()), VirtualClock())
+        assert account.find("events").status == "ACTIVE"
+        assert len(account.find("events").open_shards) == 3
+
+    run_virtual(create())
+
+
+def test_a_stream_that_does_not_become_active_is_an_error():
+    async def create():
+        account = Account(VirtualClock(), "us-east-1", Delays(create_stream=3_600_000), None)
+        client = ManagementClient(Properties(), transport=MemoryTransport(account))
+        await client.create_stream("events", None)
+        await client.wait_until_active("events", DESCRIBE_STREAM_RETRIES.policy(Properties()), VirtualClock())
+
+    with pytest.raises(RecordPublisherError, match="stream events is CREATING, not ACTIVE, after 600 s"):
+        run_virtual(create())

@@ -1,12 +1,23 @@
-"""ManagementClient: a KinesisClient with the calls that list and describe streams."""
+"""ManagementClient: a KinesisClient with the calls that list, describe, create and reshard streams."""
 
 from __future__ import annotations
+
+import asyncio
+import itertools
+
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import RecordPublisherError
+from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
+from recordpublisher.publishers.shards import Shard
 
 from ..client import KinesisClient, to_description
 from ..error_mapping import reject_malformed
 from ..listing import list_stream_pages
 from ..ports import ConsumerDescription
 from .descriptions import ListedStream, StreamDescription
+
+ACTIVE_TIMEOUT_SECONDS = 600.0
+"""A new stream takes about ten seconds, a split or merge about thirty."""
 
 
 class ManagementClient(KinesisClient):
@@ -40,3 +51,40 @@ class ManagementClient(KinesisClient):
             if not page.get("NextToken"):
                 return consumers
             token = {"NextToken": page["NextToken"]}
+
+    async def create_stream(self, name: str, shards: int | None) -> None:
+        """Create a stream with so many shards, or in on-demand mode (None). It is CREATING for some seconds."""
+        mode = {"StreamMode": "ON_DEMAND" if shards is None else "PROVISIONED"}
+        count = {} if shards is None else {"ShardCount": shards}
+        await self._call("CreateStream", StreamName=name, StreamModeDetails=mode, **count)
+
+    async def split_shard(self, shard: Shard, hash_key: int) -> None:
+        """Split a shard in two; the second child begins at the hash key. The stream is UPDATING for some seconds."""
+        await self._call(
+            "SplitShard",
+            **self._parameter_of(shard),
+            ShardToSplit=shard.shard_id,
+            NewStartingHashKey=str(hash_key),
+        )
+
+    async def merge_shards(self, shard: Shard, adjacent: Shard) -> None:
+        """Merge a shard and the one whose hash range follows. The stream is UPDATING for some seconds."""
+        await self._call(
+            "MergeShards",
+            **self._parameter_of(shard),
+            ShardToMerge=shard.shard_id,
+            AdjacentShardToMerge=adjacent.shard_id,
+        )
+
+    async def wait_until_active(self, stream: str, retries: RetryPolicy, clock: Clock) -> None:
+        """Return when the stream is ACTIVE; asks again after the delays of `retries`. Raises: RecordPublisherError after ten minutes."""
+        deadline = clock.monotonic() + ACTIVE_TIMEOUT_SECONDS
+        for attempt in itertools.count():
+            summary = await call_with_retries(lambda: self._describe_stream(stream), retries)
+            if summary.get("StreamStatus") == "ACTIVE":
+                return
+            if clock.monotonic() > deadline:
+                raise RecordPublisherError(
+                    f"stream {stream} is {summary.get('StreamStatus')}, not ACTIVE, after {ACTIVE_TIMEOUT_SECONDS:g} s"
+                )
+            await asyncio.sleep(retries.delay_seconds(attempt))

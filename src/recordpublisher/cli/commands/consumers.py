@@ -1,0 +1,110 @@
+"""`recordpublisher consumers`: the consumers of enhanced fan-out that are registered with a stream."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from recordpublisher.publishers.clock import SystemClock
+from recordpublisher.publishers.errors import ConsumerError
+from recordpublisher.publishers.properties.table import CONSUMER_NAME, REGISTRATION
+
+from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, StreamName, read_properties
+from ..output import aligned, json_text
+from ..service_calls import ask_service, call_service
+from ..verbosity import Debug, Verbose
+
+if TYPE_CHECKING:
+    from recordpublisher.publishers.kinesis.management.client import ManagementClient
+    from recordpublisher.publishers.kinesis.ports import ConsumerDescription
+
+consumers = typer.Typer(
+    help="List, register and deregister the consumers of enhanced fan-out.", no_args_is_help=True, rich_markup_mode=None
+)
+Name = Annotated[str, typer.Argument(help="The consumer's name.", metavar="NAME")]
+
+
+@consumers.command("list")
+def list_consumers(
+    stream: StreamName,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each consumer.")] = False,
+    pairs: Pairs = None,
+    file: PropertiesFile = None,
+    region: Region = None,
+    endpoint: Endpoint = None,
+    profile: Profile = None,
+    verbose: Verbose = False,
+    debug: Debug = False,
+) -> None:
+    """List the consumers that are registered with a stream.
+
+    Example: recordpublisher consumers list orders
+    """
+
+    async def ask(service: ManagementClient) -> list[ConsumerDescription]:
+        return await service.list_consumers(await service.stream_arn(stream))
+
+    found = ask_service(read_properties(file, pairs, region, endpoint, profile), ask, stream) or []
+    if not as_json:
+        typer.echo(aligned([("CONSUMER", "STATUS", "ARN"), *((each.name, each.status, each.arn) for each in found)]))
+        return
+    for each in found:
+        typer.echo(json_text(asdict(each)))
+
+
+@consumers.command("register")
+def register(
+    stream: StreamName,
+    name: Name,
+    pairs: Pairs = None,
+    file: PropertiesFile = None,
+    region: Region = None,
+    endpoint: Endpoint = None,
+    profile: Profile = None,
+    verbose: Verbose = False,
+    debug: Debug = False,
+) -> None:
+    """Register a consumer, unless it is, and print its ARN when it is ACTIVE. AWS charges for it until it is deregistered.
+
+    Example: recordpublisher consumers register orders billing
+    """
+    properties = read_properties(file, pairs, region, endpoint, profile)
+
+    async def change(service: ManagementClient) -> str:
+        # imported here, since it imports the AWS SDK, which other commands do without
+        from recordpublisher.publishers.fanout.config import FanOutConfig
+        from recordpublisher.publishers.fanout.registration.registration_calls import RegistrationCalls
+
+        config = FanOutConfig.of(properties.merged({CONSUMER_NAME.key: name, REGISTRATION.key: "LAZY"}))
+        calls = RegistrationCalls(service, config, SystemClock())
+        return await calls.ensure_active(await calls.stream_arn(stream), name, lambda: True)
+
+    typer.echo(call_service(properties, change, stream))
+
+
+@consumers.command("deregister")
+def deregister(
+    stream: StreamName,
+    name: Name,
+    pairs: Pairs = None,
+    file: PropertiesFile = None,
+    region: Region = None,
+    endpoint: Endpoint = None,
+    profile: Profile = None,
+    verbose: Verbose = False,
+    debug: Debug = False,
+) -> None:
+    """Deregister a consumer. Jobs that read with it lose it.
+
+    Example: recordpublisher consumers deregister orders billing
+    """
+
+    async def change(service: ManagementClient) -> None:
+        registered = {each.name: each.arn for each in await service.list_consumers(await service.stream_arn(stream))}
+        if name not in registered:
+            raise ConsumerError(f"{stream} has no consumer '{name}'; its consumers: {', '.join(registered) or 'none'}")
+        await service.deregister_consumer(registered[name])
+
+    call_service(read_properties(file, pairs, region, endpoint, profile), change, stream)

@@ -1,0 +1,53 @@
+"""`recordpublisher create`: a new stream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from recordpublisher.publishers.clock import SystemClock
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.table import DESCRIBE_STREAM_RETRIES
+
+from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, Wait, read_properties
+from ..service_calls import call_service
+from ..verbosity import Debug, Verbose
+
+if TYPE_CHECKING:
+    from recordpublisher.publishers.kinesis.management.client import ManagementClient
+
+
+def create(
+    name: Annotated[str, typer.Argument(help="The name of the new stream.", metavar="STREAM")],
+    shards: Annotated[int | None, typer.Option(min=1, help="So many shards, in provisioned mode.")] = None,
+    on_demand: Annotated[
+        bool, typer.Option("--on-demand", help="On-demand mode: the service decides how many shards.")
+    ] = False,
+    wait: Wait = True,
+    pairs: Pairs = None,
+    file: PropertiesFile = None,
+    region: Region = None,
+    endpoint: Endpoint = None,
+    profile: Profile = None,
+    verbose: Verbose = False,
+    debug: Debug = False,
+) -> None:
+    """Create a stream, and print its ARN when it is ACTIVE.
+
+    Example: recordpublisher create events --shards 4
+
+    Example: recordpublisher create events --on-demand --no-wait
+    """
+    if (shards is not None) == on_demand:
+        raise ConfigurationError("--shards", shards, "a number of shards, or --on-demand in its place")
+    properties = read_properties(file, pairs, region, endpoint, profile)
+    retries = DESCRIBE_STREAM_RETRIES.policy(properties)
+
+    async def make(service: ManagementClient) -> str:
+        await service.create_stream(name, shards)
+        if wait:
+            await service.wait_until_active(name, retries, SystemClock())
+        return await service.stream_arn(name)
+
+    typer.echo(call_service(properties, make))

@@ -1,0 +1,93 @@
+"""`recordpublisher create`, `split` and `merge` against the embedded endpoint."""
+
+import pytest
+
+from recordpublisher.local import serve_in_thread
+
+from processes.command_line import several_commands
+
+FIRST, SECOND, *CHILDREN = (f"shardId-{number:012}" for number in range(6))
+
+
+@pytest.fixture(scope="module")
+def done():
+    """What each command did, by its words; one after the other on the stream `orders` of two shards."""
+    commands = [
+        "create events --shards 3",
+        "create alerts --on-demand --no-wait",
+        "create events --shards 3",
+        "create more",
+        "create more --on-demand --shards 2",
+        f"split orders {FIRST}",
+        f"split orders {FIRST} --at 7",
+        f"split orders {SECOND} --at {3 * 2**126}",
+        f"split orders {SECOND} --at half",
+        f"merge orders {CHILDREN[3]} {CHILDREN[0]}",
+        f"merge orders {CHILDREN[2]} {CHILDREN[1]}",
+    ]
+    with serve_in_thread(streams={"orders": 2}) as served:
+        results = several_commands(served, *map(str.split, commands))
+        yield served, [*zip(commands, results, strict=True)]
+
+
+def result(done, words, place=0):
+    return [each for command, each in done[1] if command.startswith(words)][place]
+
+
+def test_create_makes_a_stream_and_prints_its_arn(done):
+    created = result(done, "create events")
+
+    assert (created.returncode, created.stderr) == (0, "")
+    assert created.stdout == "arn:aws:kinesis:us-east-1:000000000000:stream/events\n"
+    assert len(done[0].endpoint.stream("events").open_shards) == 3
+
+
+def test_create_on_demand(done):
+    assert result(done, "create alerts").returncode == 0
+    assert done[0].endpoint.stream("alerts").mode == "ON_DEMAND"
+
+
+def test_a_stream_that_exists_is_an_error(done):
+    again = result(done, "create events", 1)
+
+    assert (again.returncode, again.stdout) == (1, "")
+    assert "Stream events under account 000000000000 already exists." in again.stderr
+
+
+@pytest.mark.parametrize("words", ["create more", "create more --on-demand"])
+def test_create_needs_a_number_of_shards_or_on_demand(done, words):
+    wrong = result(done, words)
+
+    assert wrong.returncode == 2
+    assert "valid: a number of shards, or --on-demand in its place" in wrong.stderr
+
+
+def test_split_halves_a_shard_and_prints_its_children(done):
+    split = result(done, f"split orders {FIRST}")
+
+    assert (split.returncode, split.stdout, split.stderr) == (0, f"{CHILDREN[0]}\n{CHILDREN[1]}\n", "")
+    assert done[0].endpoint.stream("orders").shards[CHILDREN[1]].hash_range.start == 2**126
+
+
+def test_split_at_a_hash_key(done):
+    assert result(done, f"split orders {SECOND}").stdout.split() == CHILDREN[2:4]
+    assert done[0].endpoint.stream("orders").shards[CHILDREN[3]].hash_range.start == 3 * 2**126
+
+
+def test_a_hash_key_is_a_number(done):
+    assert "option '--at' has the value 'half'" in result(done, f"split orders {SECOND}", 1).stderr
+
+
+def test_a_closed_shard_is_an_error_that_names_the_open_ones(done):
+    closed = result(done, f"split orders {FIRST}", 1)
+
+    assert closed.returncode == 2
+    assert f"valid: an open shard of the stream: {SECOND}, {CHILDREN[0]}, {CHILDREN[1]}" in closed.stderr
+
+
+def test_merge_takes_two_adjacent_shards_in_any_order(done):
+    apart, merged = result(done, "merge"), result(done, "merge", 1)
+
+    assert apart.returncode == 2
+    assert f"valid: the open shard before or after {CHILDREN[3]} by hash keys" in apart.stderr
+    assert (merged.returncode, merged.stdout) == (0, "shardId-000000000006\n")
