@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 import msgspec
@@ -17,6 +17,8 @@ EARLIEST_MS = -62_135_596_800_000
 """0001-01-01T00:00:00Z."""
 LATEST_MS = 253_402_300_799_999
 """9999-12-31T23:59:59.999Z."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 class TimestampAssigner(Protocol):
@@ -50,7 +52,7 @@ class FunctionTimestamps:
 
 
 class JsonFieldTimestamps:
-    """A top-level field of JSON records. A number is epoch ms; a text is ISO-8601, in UTC if it has no time zone."""
+    """A top-level field of JSON records. A number is epoch ms; a text is ISO-8601, in UTC if it has no time zone, rounded down to ms."""
 
     def __init__(self, field: str) -> None:
         self._field = field
@@ -94,4 +96,4 @@ def _millis(at: float | str) -> int:
     if not isinstance(at, str):
         return round(at)
     parsed = datetime.fromisoformat(at)
-    return round((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000)
+    return ((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)) - _EPOCH) // _MILLISECOND
