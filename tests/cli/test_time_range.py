@@ -3,7 +3,7 @@
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.cli.time_range import start_properties, time_ms
+from recordpublisher.cli.time_range import given_sequence_number, start_properties, time_ms
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.positions import StartingPosition
 
@@ -54,3 +54,13 @@ def test_what_cannot_be_used_names_the_option(option, start, since):
 def test_the_end_names_its_option_too():
     with pytest.raises(rp.ConfigurationError, match="--until"):
         time_ms("--until", "tomorrow")
+
+
+def test_a_sequence_number_is_no_time():
+    sequence_number = "49017953680501650000000000000000000001795369627343000002"
+
+    assert given_sequence_number(sequence_number) == sequence_number
+    assert start_properties(sequence_number, None, NOW_MS) == {}
+    assert given_sequence_number("1700000000") is given_sequence_number("LATEST") is None
+    with pytest.raises(rp.ConfigurationError, match="both say where to start"):
+        start_properties(sequence_number, "10m", NOW_MS)

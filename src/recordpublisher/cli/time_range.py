@@ -9,19 +9,25 @@ from recordpublisher.publishers.properties.table import INITIAL_POSITION, INITIA
 from recordpublisher.publishers.properties.units import parse_with_unit
 
 _TIME = "2026-11-22T06:00:00Z (UTC without a zone), or epoch seconds"
+_MAX_TIME_DIGITS = 20
+
+
+def given_sequence_number(start: str | None) -> str | None:
+    """`--from` if it is a sequence number: those of Kinesis have 56 digits, epoch seconds have ten."""
+    return start if start is not None and start.isdecimal() and len(start) > _MAX_TIME_DIGITS else None
 
 
 def start_properties(start: str | None, since: str | None, now_ms: int) -> dict[str, str]:
-    """The properties of `--from` or `--since`; none without both. Raises: ConfigurationError."""
+    """The properties of `--from` or `--since`; none without both, and for a sequence number. Raises: ConfigurationError."""
     if since is not None:
         if start is not None:
             raise ConfigurationError("--since", since, "without --from", reason="both say where to start")
         return _at(now_ms - _duration_ms(since))
-    if start is None:
+    if start is None or given_sequence_number(start) is not None:
         return {}
     if start.upper() in ("TRIM_HORIZON", "LATEST"):
         return {INITIAL_POSITION.key: start.upper()}
-    return _at(time_ms("--from", start, f"TRIM_HORIZON, LATEST, or a time: {_TIME}"))
+    return _at(time_ms("--from", start, f"TRIM_HORIZON, LATEST, a sequence number, or a time: {_TIME}"))
 
 
 def time_ms(option: str, given: str, valid: str = _TIME) -> int:

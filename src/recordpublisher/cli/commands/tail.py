@@ -12,16 +12,18 @@ from typing import Annotated
 
 import typer
 
+from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
 
 from ..execution import run_until_signal
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, read_properties
 from ..printed_records import is_chosen, json_line, pattern
-from ..time_range import start_properties, time_ms
+from ..time_range import given_sequence_number, start_properties, time_ms
 from ..verbosity import Debug, Verbose
 
-_FROM = "TRIM_HORIZON, LATEST, or a time: 2026-11-22T06:00:00Z or epoch seconds."
+_FROM = "TRIM_HORIZON, LATEST, a time (2026-11-22T06:00:00Z or epoch seconds), or with one --shard a sequence number."
 _UNTIL = "Stop at records from this time on (by default their arrival) or at the tip; so without --follow."
 
 
@@ -30,6 +32,10 @@ def tail(
     start: Annotated[str | None, typer.Option("--from", metavar="START", help=_FROM)] = None,
     since: Annotated[str | None, typer.Option(metavar="AGE", help="Start this long ago: 30s, 10m, 2h, 1d.")] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help=_UNTIL)] = None,
+    shards: Annotated[
+        list[str] | None,
+        typer.Option("--shard", metavar="ID", help="Only this shard of the one stream; may be repeated."),
+    ] = None,
     key: Annotated[str | None, typer.Option(metavar="REGEX", help="Only records with such a partition key.")] = None,
     grep: Annotated[str | None, typer.Option(metavar="REGEX", help="Only records with such a payload.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Stop after this many records.")] = None,
@@ -53,39 +59,62 @@ def tail(
     Starts where --from, --since or flink.stream.initpos says; without them at the end with --follow, else at the oldest record.
 
     Example: recordpublisher tail orders --since 10m --grep '"status":"failed"' -n 10
+
+    Example: recordpublisher tail orders --shard shardId-000000000000 --no-follow
     """
+    sequence_number = given_sequence_number(start)
+    if shards and len(streams) > 1:
+        raise ConfigurationError("--shard", shards[0], "with one stream")
+    if sequence_number is not None and len(shards or ()) != 1:
+        raise ConfigurationError("--from", start, "with one --shard", reason="a sequence number is of one shard")
     properties = read_properties(file, pairs, region, endpoint, profile)
     properties = properties.merged(start_properties(start, since, time.time_ns() // 1_000_000))
     end = None if until is None else time_ms("--until", until)
+    bounds = Bounds(until_event_time=end, stop_at_tip=not follow or end is not None)
     patterns = pattern("--key", key), pattern("--grep", grep)
-
-    def is_printed(record: Record) -> bool:
-        return is_chosen(record, *patterns)
-
-    run_until_signal(
-        _print_records(streams, properties, is_printed, limit, stop_at_tip=not follow or end is not None, until_ms=end)
-    )
+    printer = _Printer(lambda record: is_chosen(record, *patterns), limit)
+    if shards:
+        run_until_signal(_print_shards(streams[0], shards, sequence_number, properties, bounds, printer))
+    else:
+        run_until_signal(_print_streams(streams, properties, bounds, printer))
 
 
-async def _print_records(
-    streams: list[str],
-    properties: Properties,
-    is_printed: Callable[[Record], bool],
-    limit: int | None,
-    stop_at_tip: bool,
-    until_ms: int | None,
-) -> None:
+async def _print_streams(streams: list[str], properties: Properties, bounds: Bounds, printer: _Printer) -> None:
     # imported here, since it imports the AWS SDK, which other commands do without
     from recordpublisher.plugins.runtime.streaming import stream
 
-    left = sys.maxsize if limit is None else limit
-    reading = stream(streams, properties, stop_at_tip=stop_at_tip, until_event_time=until_ms)
+    reading = stream(streams, properties, stop_at_tip=bounds.stop_at_tip, until_event_time=bounds.until_event_time)
     async with aclosing(reading) as batches:
         async for batch in batches:
-            # in a thread: a reader that stops (`| less`) must not stop the loop
-            left -= await asyncio.to_thread(_print, batch, is_printed, left)
-            if not left:
+            if not await printer.print(batch):
                 break
+
+
+async def _print_shards(
+    stream: str,
+    shards: list[str],
+    sequence_number: str | None,
+    properties: Properties,
+    bounds: Bounds,
+    printer: _Printer,
+) -> None:
+    from ..chosen_shards import read_chosen_shards  # brings the AWS SDK
+
+    await read_chosen_shards(stream, shards, sequence_number, properties, bounds, printer.print)
+
+
+class _Printer:
+    """Prints records. Owns how many are still wanted."""
+
+    def __init__(self, is_printed: Callable[[Record], bool], limit: int | None) -> None:
+        self._is_printed = is_printed
+        self._left = sys.maxsize if limit is None else limit
+
+    async def print(self, batch: RecordBatch) -> bool:
+        """Print the chosen records of a batch; False when no more are wanted."""
+        # in a thread: a reader that stops (`| less`) must not stop the loop
+        self._left -= await asyncio.to_thread(_print, batch, self._is_printed, self._left)
+        return self._left > 0
 
 
 def _print(batch: RecordBatch, is_printed: Callable[[Record], bool], most: int) -> int:

@@ -1,0 +1,88 @@
+"""`tail --shard`: reads chosen shards of one stream, without their parents and children."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.sink import Sink
+from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.initial_position import initial_position
+from recordpublisher.publishers.kinesis import KinesisClient
+from recordpublisher.publishers.positions import PositionType, StartingPosition
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import INITIAL_POSITION, LIST_SHARDS_RETRIES
+from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.retry import call_with_retries
+from recordpublisher.publishers.shards import Shard
+
+SHOWN_SHARDS = 10
+
+
+async def read_chosen_shards(
+    stream: str,
+    shard_ids: Sequence[str],
+    sequence_number: str | None,
+    properties: Properties,
+    bounds: Bounds,
+    take: Callable[[RecordBatch], Awaitable[bool]],
+) -> None:
+    """Pass the batches of the shards to `take` until it returns False, a bound is met, or the shards end.
+
+    Starts at the sequence number; without one where `flink.stream.initpos` says. Raises: ConfigurationError for an unknown shard; as
+    `rp.stream`.
+    """
+    properties.check()
+    policy = LIST_SHARDS_RETRIES.policy(properties)
+    async with KinesisClient(properties, [stream]) as client:
+        listed = await call_with_retries(lambda: client.list_shards(stream), policy)
+        start = _start(sequence_number, properties, bounds)
+        if start.type is PositionType.LATEST:  # a repeated read would start at a later tip (P3)
+            start = StartingPosition.at_timestamp(
+                await call_with_retries(lambda: client.server_time_ms(stream), policy)
+            )
+    states = {_find(each, listed): ShardState(start) for each in shard_ids}
+    # a run with a limit for each shard ends with these shards; without one it waits for their children
+    bounds = replace(bounds, shard_limits=dict.fromkeys((shard.key for shard in states), sys.maxsize))
+    reader = BoundedReader(properties)
+    try:
+        with contextlib.suppress(_EnoughError):
+            await reader.read(states, _TakingSink(take), bounds)
+    finally:
+        await reader.close()
+
+
+def _start(sequence_number: str | None, properties: Properties, bounds: Bounds) -> StartingPosition:
+    if sequence_number is not None:
+        return StartingPosition(PositionType.AT_SEQUENCE_NUMBER, sequence_number)
+    if bounds.stop_at_tip and not properties.is_set(
+        INITIAL_POSITION
+    ):  # from the tip to the tip there is nothing to read
+        return StartingPosition.trim_horizon()
+    return initial_position(properties)
+
+
+def _find(shard_id: str, listed: Sequence[Shard]) -> Shard:
+    for shard in listed:
+        if shard.shard_id == shard_id:
+            return shard
+    others = ", ".join(shard.shard_id for shard in listed[:SHOWN_SHARDS]) + ", ..." * (len(listed) > SHOWN_SHARDS)
+    raise ConfigurationError("--shard", shard_id, f"a shard of the stream: {others}")
+
+
+class _TakingSink(Sink):
+    def __init__(self, take: Callable[[RecordBatch], Awaitable[bool]]) -> None:
+        self._take = take
+
+    async def write(self, batch: RecordBatch) -> None:
+        if not await self._take(batch):
+            raise _EnoughError
+
+
+class _EnoughError(Exception):
+    """No more batches are wanted."""
