@@ -1,12 +1,13 @@
 """A response with very many sub-records becomes several batches, each made when the one before was taken (P2, P6, F1)."""
 
 import asyncio
+import hashlib
 from itertools import pairwise
 
 import pytest
 
 from recordpublisher.publishers.aggregation.deaggregation import MAX_BATCH_BYTES, Deaggregator
-from recordpublisher.publishers.aggregation.loop_yielder import STEP
+from recordpublisher.publishers.aggregation.loop_yielder import STEP, STEP_BYTES
 from recordpublisher.publishers.kinesis.ports import ReadResponse
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RECORD_OVERHEAD_BYTES, UserRecord
@@ -28,6 +29,11 @@ MANY = 3 * STEPS_OF_A_BATCH * STEP + 5
 
 def record(sequence, message):
     return UserRecord(sealed(message), sequence, 1.5, "outer")
+
+
+def part_of(size):
+    part = b"\x08\x00\x1a" + varint(size) + bytes(size)
+    return b"\x1a" + varint(len(part)) + part
 
 
 def long_record(sequence="49", count=MANY):
@@ -128,16 +134,22 @@ async def test_s4_a_long_aggregate_with_an_error_at_its_end_is_a_plain_record(me
     assert batch.sub_sequence_numbers == [-1]
 
 
-class Turns:
-    """Counts the turns that another task gets."""
+async def turns_while(reading):
+    """How many turns another task gets until the reading is done."""
+    turns = 0
 
-    def __init__(self):
-        self.count = 0
-
-    async def run(self):
+    async def other():
+        nonlocal turns
         while True:
-            self.count += 1
+            turns += 1
             await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    await asyncio.sleep(0)
+    before = turns
+    await reading
+    task.cancel()
+    return turns - before
 
 
 KEYS = KEY * 3 * STEP
@@ -150,13 +162,24 @@ HASH_KEYS = b"".join(b"\x12" + varint(len(text)) + text for text in [b"7"] * 3 *
     ids=["keys", "hash-keys", "sub-records"],
 )
 async def test_f1_long_tables_and_long_aggregates_are_handled_in_steps(message, turns):
-    others = Turns()
-    task = asyncio.create_task(others.run())
-    await asyncio.sleep(0)
-    before = others.count
-    await read(record("1", message), shard=Shard("orders", "shardId-2", hash_range=HashRange(1, MAX_HASH_KEY)))
-    task.cancel()
-    assert others.count - before >= turns
+    almost_all = Shard("orders", "shardId-2", hash_range=HashRange(1, MAX_HASH_KEY))
+    assert await turns_while(read(record("1", message), shard=almost_all)) >= turns
+
+
+async def test_f1_few_large_sub_records_are_handled_in_steps_too():
+    records = [record(str(number), KEY + part_of(STEP_BYTES)) for number in range(6)]
+    assert await turns_while(read(*records)) >= 6
+
+
+@pytest.mark.parametrize("count", [STEP, STEP + 3], ids=["short", "long"])
+async def test_s4_each_key_of_a_long_table_decides(count):
+    keys = [b"%d" % number for number in range(count)]
+    parts = b"".join(
+        b"\x1a" + varint(len(part)) + part for part in (b"\x08" + varint(at) + b"\x1a\x00" for at in range(count))
+    )
+    half = Shard("orders", "shardId-2", hash_range=HashRange(0, MAX_HASH_KEY // 2))
+    (batch,) = await read(record("1", b"".join(b"\x0a" + varint(len(key)) + key for key in keys) + parts), shard=half)
+    assert batch.partition_keys == [key.decode() for key in keys if hashlib.md5(key).digest()[0] < 128]
 
 
 async def test_the_batches_are_in_order():

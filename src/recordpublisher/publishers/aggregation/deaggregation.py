@@ -10,7 +10,7 @@ from ..positions import SequenceNumber, StartingPosition
 from ..records import RECORD_OVERHEAD_BYTES, RecordBatch, UserRecord
 from ..shard_metrics import ShardMetrics
 from ..shards import HashRange, Shard
-from .kpl_format import MAGIC, Aggregate, parse_aggregate
+from .kpl_format import MAGIC, LongAggregate, SubRecords, parse_aggregate
 from .loop_yielder import STEP, LoopYielder
 from .owned_keys import OwnedKeys
 from .record_distribution import ForeignSubRecords
@@ -36,73 +36,72 @@ class Deaggregator:
         metrics: ShardMetrics,
         foreign_sub_records: Callable[[float, bool], Awaitable[ForeignSubRecords]] = _drop_foreign,
     ) -> None:
-        self._shard = shard
+        self.shard = shard
+        self.metrics = metrics
+        self.yielder = LoopYielder()
         self._takes_all = shard.hash_range == HashRange()
-        self._metrics = metrics
+        self._keys = OwnedKeys(shard.hash_range)
         self._foreign_sub_records = foreign_sub_records
-        self._yielder = LoopYielder()
 
     def batches(
         self, response: ReadResponse, read_position: SequenceNumber | None, start: StartingPosition
     ) -> ResponseBatches:
         """The batches of a response that was read from `start`; `read_position` is the position after it. Counts the response."""
-        batches = ResponseBatches(self, self._shard, self._metrics, response, read_position, start.skip_through)
-        self._metrics.count_response(batches.raw_count, batches.raw_bytes, response.millis_behind_latest)
+        batches = ResponseBatches(self, response, read_position, start.skip_through)
+        self.metrics.count_response(batches.raw_count, batches.raw_bytes, response.millis_behind_latest)
         return batches
 
-    async def open(self, record: UserRecord, done: SequenceNumber | None) -> OpenAggregate | None:
-        """The aggregate in a record, behind the position `done`. None: it is a plain record."""
-        aggregate = await parse_aggregate(record.data)
-        if aggregate is None:
+    async def open(
+        self, aggregate: LongAggregate, record: UserRecord, done: SequenceNumber | None
+    ) -> OpenAggregate | None:
+        """A long aggregate, behind the position `done`. None: the record is a plain one."""
+        if not await aggregate.is_valid():
             return None
-        keys = None if self._takes_all else await OwnedKeys.of(aggregate, self._shard.hash_range)
+        is_misplaced = self.owned(aggregate.read(0, 1)) is not None
         first = done.sub_sequence + 1 if done is not None and done.sequence == record.sequence_number else 0
-        return OpenAggregate(record, aggregate, keys, min(first, aggregate.length))
+        return OpenAggregate(record, aggregate, is_misplaced, min(first, aggregate.length))
 
     async def read_step(self, opened: OpenAggregate) -> list[UserRecord]:
-        """The user records among an aggregate's next `STEP` sub-records. Long work yields to the event loop.
-
-        Sub-sequence numbers count dropped sub-records too, so they are the same for every reader.
-        """
+        """The user records among a long aggregate's next `STEP` sub-records. Yields to the event loop."""
         first, parts = opened.done, opened.aggregate.read(opened.done, opened.done + STEP)
-        owned = None if opened.keys is None else opened.keys.owned(parts)
-        if owned is not None and await self._keeps_foreign(opened, owned.count(False)):
-            owned = None
+        owned = self.owned(parts)
+        if owned is not None:
+            if opened.decision is None:
+                opened.decision = await self.decide(opened.record, opened.is_misplaced)
+            owned = self.kept(owned, opened.decision)
         opened.done += len(parts.data)
-        if self._yielder.is_due(len(parts.data)):
-            await asyncio.sleep(0)
-        return opened.aggregate.user_records(parts, opened.record, first, owned)
+        await asyncio.sleep(0)
+        return parts.user_records(opened.record, first, owned)
 
-    async def _keeps_foreign(self, opened: OpenAggregate, count: int) -> bool:
-        """Whether so many foreign sub-records are kept. Where keys decide, the KPL sends them again, to their own shard."""
-        if opened.decision is None:
-            opened.decision = await self._foreign_sub_records(opened.record.arrival * 1000, opened.is_misplaced)
-        if opened.decision is ForeignSubRecords.DROP:
-            self._metrics.foreign_sub_records += count
-            return False
-        self._takes_all = opened.decision is ForeignSubRecords.KEEP
-        if opened.decision is ForeignSubRecords.KEEP_UNCHECKED:
-            self._metrics.unchecked_sub_records += count
-        return True
+    def owned(self, parts: SubRecords) -> list[bool] | None:
+        """For each of the sub-records, whether its hash key belongs to the shard; None when all do."""
+        return None if self._takes_all else self._keys.owned(parts)
+
+    async def decide(self, record: UserRecord, is_misplaced: bool) -> ForeignSubRecords:
+        """What happens to foreign sub-records of a record. `is_misplaced`: the first one is foreign, whose hash key producers give to
+        the whole record."""
+        return await self._foreign_sub_records(record.arrival * 1000, is_misplaced)
+
+    def kept(self, owned: list[bool], decision: ForeignSubRecords) -> list[bool] | None:
+        """Which sub-records are kept; None: all. Where keys decide, the KPL sends foreign ones again, to their own shard."""
+        if decision is ForeignSubRecords.DROP:
+            self.metrics.foreign_sub_records += owned.count(False)
+            return owned
+        self._takes_all = decision is ForeignSubRecords.KEEP
+        if decision is ForeignSubRecords.KEEP_UNCHECKED:
+            self.metrics.unchecked_sub_records += owned.count(False)
+        return None
 
 
 class OpenAggregate:
-    """An aggregate that is being expanded. Owns how many of its sub-records are `done`, and what was decided about foreign ones.
+    """A long aggregate that is being expanded. Owns how many of its sub-records are `done`, and what was decided about foreign ones."""
 
-    `keys` None: no sub-record is foreign.
-    """
-
-    def __init__(self, record: UserRecord, aggregate: Aggregate, keys: OwnedKeys | None, done: int) -> None:
+    def __init__(self, record: UserRecord, aggregate: LongAggregate, is_misplaced: bool, done: int) -> None:
         self.record = record
         self.aggregate = aggregate
-        self.keys = keys
+        self.is_misplaced = is_misplaced
         self.done = done
         self.decision: ForeignSubRecords | None = None
-
-    @property
-    def is_misplaced(self) -> bool:
-        """Whether the first sub-record is foreign, whose hash key producers give to the whole record."""
-        return self.keys is not None and self.keys.owned(self.aggregate.read(0, 1)) is not None
 
     @property
     def is_done(self) -> bool:
@@ -116,9 +115,8 @@ class OpenAggregate:
 
     @property
     def position(self) -> SequenceNumber:
-        """The position after what is done (P2)."""
-        sequence = self.record.sequence_number
-        return SequenceNumber(sequence) if self.is_done else SequenceNumber(sequence, self.done - 1)
+        """The position after what is done, while more is to come (P2)."""
+        return SequenceNumber(self.record.sequence_number, self.done - 1)
 
 
 class ResponseBatches:
@@ -131,8 +129,6 @@ class ResponseBatches:
     def __init__(
         self,
         deaggregator: Deaggregator,
-        shard: Shard,
-        metrics: ShardMetrics,
         response: ReadResponse,
         read_position: SequenceNumber | None,
         done: SequenceNumber | None,
@@ -145,8 +141,6 @@ class ResponseBatches:
         raw = response.records
         has_aggregates = any([record.data.startswith(MAGIC) for record in raw if record.data >= MAGIC])  # noqa: C419 - a list is faster
         self._deaggregator = deaggregator
-        self._shard = shard
-        self._metrics = metrics
         self._plain = None if has_aggregates else raw
         self._reversed = raw[::-1] if has_aggregates else []  # taken from its end, so that what was expanded is freed
         self._opened: OpenAggregate | None = None
@@ -172,41 +166,59 @@ class ResponseBatches:
             batch = self._last_batch(records_after(self._plain, self._done), self.raw_count, self.raw_bytes)
             self._plain = None
         self.held_bytes += batch.held_bytes
-        self._metrics.number_of_deaggregated_records += len(batch)
+        self._deaggregator.metrics.number_of_deaggregated_records += len(batch)
         return batch
 
     async def _expand(self) -> RecordBatch:
-        """The next batch of user records. A Kinesis record counts in the batch in which it begins."""
+        """The next batch of user records. A Kinesis record counts in the batch in which it begins.
+
+        A short aggregate is one step of a plain function, only a long one takes several. Sub-sequence numbers count dropped sub-records
+        too, so they are the same for every reader.
+        """
         records: list[UserRecord] = []
         raw_count = raw_bytes = 0
-        raw, done, opened = self._reversed, self._done, self._opened
-        while opened is not None or raw:
-            if opened is None:
+        raw, done, deaggregator = self._reversed, self._done, self._deaggregator
+        while raw or self._opened is not None:
+            if self._opened is None:
                 record = raw.pop()
                 raw_count += 1
-                if record.data.startswith(MAGIC):
-                    opened = await self._deaggregator.open(record, done)
-                if opened is None:
-                    raw_bytes += len(record.data)
-                    if done is None or record.sequence_number != done.sequence:
-                        records.append(record)
-                    continue
-            current, bytes_before = opened, opened.done_bytes
-            records += await self._deaggregator.read_step(opened)
-            raw_bytes += opened.done_bytes - bytes_before
-            if opened.is_done:
-                opened = None
+                aggregate = parse_aggregate(record.data)
+                if isinstance(aggregate, LongAggregate):
+                    self._opened = await deaggregator.open(aggregate, record, done)
+            if (opened := self._opened) is not None:
+                record, bytes_before = opened.record, opened.done_bytes
+                records += await self._read_step(opened)
+                raw_bytes += opened.done_bytes - bytes_before
+            elif isinstance(aggregate, SubRecords):
+                owned = deaggregator.owned(aggregate)
+                if owned is not None:
+                    owned = deaggregator.kept(owned, await deaggregator.decide(record, not owned[0]))
+                records += records_after(aggregate.user_records(record, 0, owned), done)
+                raw_bytes += len(record.data)
+                if deaggregator.yielder.is_due(len(aggregate.data), len(record.data)):
+                    await asyncio.sleep(0)
+            else:
+                raw_bytes += len(record.data)
+                if done is None or record.sequence_number != done.sequence:
+                    records.append(record)
+                continue
             is_full = raw_bytes + RECORD_OVERHEAD_BYTES * len(records) >= MAX_BATCH_BYTES
-            if is_full and records and (opened is not None or raw):
-                self._opened = opened
+            if is_full and records and (self._opened is not None or raw):
                 behind = self._millis_behind_latest or None  # not 0: more is to come
-                return RecordBatch(self._shard, records, behind, current.position, (), raw_count, raw_bytes)
+                position = SequenceNumber(record.sequence_number) if self._opened is None else self._opened.position
+                return RecordBatch(deaggregator.shard, records, behind, position, (), raw_count, raw_bytes)
         return self._last_batch(records, raw_count, raw_bytes)
+
+    async def _read_step(self, opened: OpenAggregate) -> list[UserRecord]:
+        records = await self._deaggregator.read_step(opened)
+        if opened.is_done:
+            self._opened = None
+        return records
 
     def _last_batch(self, records: list[UserRecord], raw_count: int, raw_bytes: int) -> RecordBatch:
         self._is_last_made = True
         return RecordBatch(
-            self._shard,
+            self._deaggregator.shard,
             records,
             self._millis_behind_latest,
             self._read_position,

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
 from itertools import compress, repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
@@ -17,58 +17,89 @@ from .loop_yielder import STEP, in_steps
 
 MAGIC = b"\xf3\x89\x9a\xc2"
 _DIGEST_BYTES = 16
+Columns = tuple[list[bytes], list[int], Sequence[int | None] | None]
+"""Data, key indexes and explicit hash key indexes of sub-records."""
 
 
-class SubRecords(NamedTuple):
-    """Consecutive sub-records as columns. `hash_key_indexes` is None where none of the aggregate has an explicit hash key."""
+class SubRecords:
+    """Consecutive sub-records of an aggregate as columns, and the two key tables that the indexes refer to.
 
-    data: list[bytes]
-    key_indexes: list[int]
-    hash_key_indexes: Sequence[int | None] | None
-
-    def slice(self, first: int, stop: int) -> SubRecords:
-        """The sub-records from `first` up to, not including, `stop`."""
-        if first == 0 and stop >= len(self.data):
-            return self
-        data, key_indexes, indexes = self
-        return SubRecords(data[first:stop], key_indexes[first:stop], None if indexes is None else indexes[first:stop])
-
-
-class Aggregate(NamedTuple):
-    """An AggregatedRecord: its two key tables, and its sub-records, which are read in slices (there may be millions).
-
-    `read(first, stop)` returns the sub-records from `first` up to, not including, `stop`; their indexes refer to the tables.
+    `hash_key_indexes` is None where none of the aggregate has an explicit hash key.
     """
 
-    length: int
-    read: Callable[[int, int], SubRecords]
-    partition_keys: list[str]
-    explicit_hash_keys: list[str]
+    __slots__ = ("data", "explicit_hash_keys", "hash_key_indexes", "key_indexes", "partition_keys")
 
-    def user_records(
-        self, parts: SubRecords, record: UserRecord, first: int, owned: Sequence[bool] | None = None
-    ) -> list[UserRecord]:
-        """Those of the sub-records that are `owned` (None: all) as user records. `first`: the sub-sequence number of the first one.
+    def __init__(self, columns: Columns, partition_keys: list[str], explicit_hash_keys: list[str]) -> None:
+        self.data, self.key_indexes, self.hash_key_indexes = columns
+        self.partition_keys = partition_keys
+        self.explicit_hash_keys = explicit_hash_keys
+
+    def user_records(self, record: UserRecord, first: int, owned: Sequence[bool] | None = None) -> list[UserRecord]:
+        """Those that are `owned` (None: all) as user records. `first`: the sub-sequence number of the first one.
 
         They share sequence number and arrival. Their sub-sequence numbers count sub-records that are not owned, too.
         """
-        keys, hash_keys, indexes = self.partition_keys, self.explicit_hash_keys, parts.hash_key_indexes
+        keys, hash_keys, indexes = self.partition_keys, self.explicit_hash_keys, self.hash_key_indexes
         records = map(
             UserRecord,
-            parts.data,
+            self.data,
             repeat(record.sequence_number),
             repeat(record.arrival),
-            [keys[index] for index in parts.key_indexes],
+            [keys[index] for index in self.key_indexes],
             repeat(None) if indexes is None else [None if at is None else hash_keys[at] for at in indexes],
-            range(first, first + len(parts.data)),
+            range(first, first + len(self.data)),
         )
         return list(records if owned is None else compress(records, owned))
 
+    def has_all_keys(self) -> bool:
+        """Whether every index is within its table. An explicit hash key index without a table is ignored."""
+        if max(self.key_indexes, default=-1) >= len(self.partition_keys):
+            return False
+        if self.hash_key_indexes is None:
+            return True
+        explicit = [index for index in self.hash_key_indexes if index is not None]
+        return max(explicit, default=-1) < len(self.explicit_hash_keys)
 
-async def parse_aggregate(data: bytes) -> Aggregate | None:
+
+class LongAggregate:
+    """An aggregate that takes more than one step. Its sub-records are read in slices: there may be millions."""
+
+    def __init__(
+        self,
+        length: int,
+        read: Callable[[int, int], Columns],
+        key_table: Sequence[bytes],
+        hash_key_table: Sequence[bytes],
+    ) -> None:
+        self.length = length
+        self._read = read
+        self._key_table = key_table
+        self._hash_key_table = hash_key_table
+        self._keys: list[str] = []
+        self._hash_keys: list[str] = []
+
+    def read(self, first: int, stop: int) -> SubRecords:
+        """The sub-records from `first` up to, not including, `stop`. Only after `is_valid`."""
+        return SubRecords(self._read(first, stop), self._keys, self._hash_keys)
+
+    async def is_valid(self) -> bool:
+        """Decode the keys and check every index, step by step. False: a key is not UTF-8, or an index is outside its table."""
+        try:
+            self._keys = await in_steps(_texts, self._key_table)
+            self._hash_keys = await in_steps(_texts, self._hash_key_table)
+        except UnicodeDecodeError:
+            return False
+        for first in range(0, self.length, STEP):
+            if not self.read(first, first + STEP).has_all_keys():
+                return False
+            await asyncio.sleep(0)
+        return True
+
+
+def parse_aggregate(data: bytes) -> SubRecords | LongAggregate | None:
     """Parse the aggregate in a record's data. None: magic, digest or message is wrong, so it is a plain record (S4, as in the KCL).
 
-    What protobuf does is one step, everything else is done in steps of `STEP`.
+    A short aggregate is returned as all its sub-records. A long one is not checked yet: only protobuf has parsed it, in one step.
     """
     if not data.startswith(MAGIC) or len(data) < len(MAGIC) + _DIGEST_BYTES:
         return None
@@ -81,11 +112,12 @@ async def parse_aggregate(data: bytes) -> Aggregate | None:
             return None
         length, read, whole = parsed
         table, hash_table = whole.partition_key_table, whole.explicit_hash_key_table
-        keys = _texts(table[:]) if len(table) <= STEP else await in_steps(_texts, table)
-        hash_keys = _texts(hash_table[:]) if len(hash_table) <= STEP else await in_steps(_texts, hash_table)
+        if max(length, len(table), len(hash_table)) > STEP:
+            return LongAggregate(length, read, table, hash_table)
+        whole_aggregate = SubRecords(read(0, length), _texts(table), _texts(hash_table) if hash_table else [])
     except (DecodeError, UnicodeDecodeError):
         return None
-    return await _checked(length, read, keys, hash_keys)
+    return whole_aggregate if whole_aggregate.has_all_keys() else None
 
 
 def encode_aggregate(parts: Sequence[tuple[str, str | None, bytes]]) -> bytes:
@@ -115,30 +147,8 @@ def hash_key_of(partition_key: str, explicit_hash_key: str | None) -> int:
     return int.from_bytes(hashlib.md5(partition_key.encode(), usedforsecurity=False).digest(), "big")
 
 
-async def _checked(
-    length: int, read: Callable[[int, int], SubRecords], keys: list[str], hash_keys: list[str]
-) -> Aggregate | None:
-    """The aggregate; None when an index is outside its table. A short one is read at once: it is cheaper to slice lists."""
-    if length <= STEP:
-        parts = read(0, length)
-        return Aggregate(length, parts.slice, keys, hash_keys) if _indexes_fit(parts, keys, hash_keys) else None
-    for first in range(0, length, STEP):
-        if not _indexes_fit(read(first, first + STEP), keys, hash_keys):
-            return None
-        await asyncio.sleep(0)
-    return Aggregate(length, read, keys, hash_keys)
-
-
-def _indexes_fit(parts: SubRecords, keys: Sequence[str], hash_keys: Sequence[str]) -> bool:
-    """Whether every index is within its table. An explicit hash key index without a table is ignored."""
-    if max(parts.key_indexes, default=-1) >= len(keys):
-        return False
-    explicit = [index for index in parts.hash_key_indexes or () if index is not None]
-    return max(explicit, default=-1) < len(hash_keys)
-
-
-_Parsed = tuple[int, Callable[[int, int], SubRecords], Any]
-"""The number of sub-records, how to read them, and the message with the key tables."""
+_Parsed = tuple[int, Callable[[int, int], Columns], Any]
+"""The number of sub-records, how to read some of them, and the message with the key tables."""
 
 
 def _columns(message: bytes) -> _Parsed | None:
@@ -153,8 +163,8 @@ def _columns(message: bytes) -> _Parsed | None:
         return None
     explicit = hash_keys if hash_keys and whole.explicit_hash_key_table else None
 
-    def read(first: int, stop: int) -> SubRecords:
-        return SubRecords(data[first:stop], keys[first:stop], None if explicit is None else explicit[first:stop])
+    def read(first: int, stop: int) -> Columns:
+        return data[first:stop], keys[first:stop], None if explicit is None else explicit[first:stop]
 
     return length, read, whole
 
@@ -166,9 +176,9 @@ def _columns_one_by_one(message: bytes) -> _Parsed | None:
         return None
     has_hash_keys = bool(whole.explicit_hash_key_table)
 
-    def read(first: int, stop: int) -> SubRecords:
+    def read(first: int, stop: int) -> Columns:
         parts = whole.records[first:stop]
-        return SubRecords(
+        return (
             [part.data for part in parts],
             [part.partition_key_index for part in parts],
             [_hash_key_index(part) for part in parts] if has_hash_keys else None,

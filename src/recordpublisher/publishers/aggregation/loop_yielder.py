@@ -8,6 +8,8 @@ from typing import TypeVar
 
 STEP = 4096
 """Sub-records, or keys, that are handled in one step: about 2 ms."""
+STEP_BYTES = 2**20
+"""Bytes of messages that are verified and parsed in one step: about as long."""
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -16,14 +18,14 @@ class LoopYielder:
     """Owns how much was done since the event loop last ran other tasks."""
 
     def __init__(self) -> None:
-        self._done = 0
+        self._steps = 0.0
 
-    def is_due(self, items: int) -> bool:
-        """`items` more were handled: whether it is time to yield. The caller then awaits `asyncio.sleep(0)`."""
-        self._done += items
-        if self._done < STEP:
+    def is_due(self, items: int, size: int) -> bool:
+        """`items` more of together `size` bytes were handled: whether it is time to yield. The caller then awaits `asyncio.sleep(0)`."""
+        self._steps += items / STEP + size / STEP_BYTES
+        if self._steps < 1:
             return False
-        self._done = 0
+        self._steps = 0.0
         return True
 
 
