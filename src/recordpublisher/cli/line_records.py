@@ -27,13 +27,17 @@ async def blocks_of_lines(files: Sequence[Path]) -> AsyncGenerator[list[bytes]]:
     """
     for file in files:
         with FileIO(sys.stdin.fileno(), closefd=False) if str(file) == "-" else FileIO(file) as opened:
-            rest = b""
+            rest = bytearray()  # grows in place: a long line comes in many blocks
             while block := await _read(opened):
-                *lines, rest = (rest + block).split(b"\n")
+                ended, newline, begun = block.rpartition(b"\n")
+                if newline:
+                    rest += ended
+                    yield _non_empty(bytes(rest).split(b"\n"))
+                    rest.clear()
+                rest += begun
                 if len(rest) > MAX_LINE_BYTES:
                     raise RecordPublisherError(f"{file}: a line has more than {MAX_LINE_BYTES:,} bytes")
-                yield _non_empty(lines)
-            yield _non_empty([rest])
+            yield _non_empty([bytes(rest)])
 
 
 def _non_empty(lines: list[bytes]) -> list[bytes]:

@@ -1,12 +1,25 @@
-"""What commands print on stdout: aligned columns, times and JSON."""
+"""What commands print on stdout: aligned columns, colours, times and JSON."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+import typer
+
+
+def styled(text: str, colour: str | None = None, bold: bool = False) -> str:
+    """Text for `typer.echo`, which leaves the style out where stdout is no terminal. `NO_COLOR` leaves it out everywhere."""
+    return text if os.environ.get("NO_COLOR") else typer.style(text, fg=colour, bold=bold or None)
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A bold head and one line for each row, columns aligned."""
+    first, *others = aligned([head, *rows]).split("\n")
+    return "\n".join([styled(first, bold=True), *others])
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:

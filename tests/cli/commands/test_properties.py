@@ -1,6 +1,14 @@
 """`recordpublisher properties`."""
 
-from processes.command_line import ROOT, command
+import json
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from processes.command_line import ROOT, command, process_environment
 
 
 def test_the_reference_page_is_current():
@@ -24,3 +32,62 @@ def test_the_list_shows_defaults_and_valid_values():
     assert "  flink.shard.getrecords.maxrecordcount\n" in listed
     assert "default: 10000 records; valid: a whole number from 1 to 10000" in listed
     assert "flink.stream.efo.consumerarn.<name>" in listed
+
+
+def test_a_word_chooses_properties_by_key_or_meaning():
+    listed = [json.loads(line) for line in command("properties", "MaxRecordCount", "--json").stdout.splitlines()]
+
+    assert "flink.shard.getrecords.maxrecordcount" in [one["key"] for one in listed]
+    assert all("maxrecordcount" in json.dumps(one).lower() for one in listed)
+
+
+def test_json_has_a_line_for_each_property():
+    listed = [json.loads(line) for line in command("properties", "--json").stdout.splitlines()]
+
+    assert len(listed) > 100
+    assert {one["key"]: one for one in listed}["flink.shard.subscribetoshard.maxretries"] == {
+        "key": "flink.shard.subscribetoshard.maxretries",
+        "aliases": [],
+        "group": "Retries",
+        "meaning": "Failures of SubscribeToShard in a row, without progress between them, before the job fails.",
+        "default": 5,
+        "unit": "",
+        "valid": "a whole number of at least 0",
+        "connectorDefault": "10",
+    }
+
+
+def test_a_word_of_no_property_is_an_error():
+    done = command("properties", "nonsense")
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "recordpublisher: no property has 'nonsense' in its key, group or meaning\n"
+
+
+@pytest.mark.parametrize(("no_colour", "is_styled"), [("", True), ("1", False)])
+def test_a_terminal_gets_styles_unless_no_color_is_set(no_colour, is_styled):
+    ours, theirs = pty.openpty()
+    show = [sys.executable, "-m", "recordpublisher", "properties", "lookahead"]
+    with subprocess.Popen(show, stdout=theirs, env=process_environment(NO_COLOR=no_colour)) as process:
+        os.close(theirs)
+        shown = read_all(ours)
+
+    assert process.returncode == 0
+    assert b"flink.watermark.lookahead.millis" in shown
+    assert (b"\x1b[1mflink.watermark" in shown) is is_styled
+
+
+def read_all(terminal):
+    """What a process writes to a terminal until it ends."""
+    shown = b""
+    try:
+        while block := os.read(terminal, 65_536):
+            shown += block
+    except OSError:  # Linux: the last process has closed it
+        pass
+    os.close(terminal)
+    return shown
+
+
+def test_a_pipe_gets_no_styles():
+    assert "\x1b" not in command("properties", "lookahead").stdout

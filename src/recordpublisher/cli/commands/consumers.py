@@ -12,7 +12,7 @@ from recordpublisher.publishers.errors import ConsumerError
 from recordpublisher.publishers.properties.table import CONSUMER_NAME, REGISTRATION
 
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, StreamName, read_properties
-from ..output import aligned, json_text
+from ..output import json_text, table
 from ..service_calls import ask_service, call_service
 from ..verbosity import Debug, Verbose
 
@@ -48,7 +48,7 @@ def list_consumers(
 
     found = ask_service(read_properties(file, pairs, region, endpoint, profile), ask, stream) or []
     if not as_json:
-        typer.echo(aligned([("CONSUMER", "STATUS", "ARN"), *((each.name, each.status, each.arn) for each in found)]))
+        typer.echo(table(("CONSUMER", "STATUS", "ARN"), [(each.name, each.status, each.arn) for each in found]))
         return
     for each in found:
         typer.echo(json_text(asdict(each)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +16,7 @@ from recordpublisher.publishers.properties.table import ALARM_INTERVAL, CHECKPOI
 
 from ..execution import ALARM, print_error, run_until_signal
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, read_properties
-from ..output import aligned, json_text
+from ..output import json_text, styled, table
 from ..verbosity import Debug, Verbose
 
 MIN_GRACE_SECONDS = 30.0
@@ -66,7 +65,7 @@ def lag(
         valid = "together with --state, or with the properties of a job that stores its positions"
         raise ConfigurationError("--check", None, valid, reason="it needs the stored positions")
     lags = run_until_signal(_read_lags(stream, properties, positions, grace if check else None)) or []
-    typer.echo("\n".join(json_text(asdict(each)) for each in lags) if as_json else table(lags))
+    typer.echo("\n".join(json_text(asdict(each)) for each in lags) if as_json else table(HEAD, [*map(_row, lags)]))
     alarms = [each for each in lags if each.alarm]
     for each in alarms:
         print_error(f"ALARM {each.shard}: {each.alarm}")
@@ -126,14 +125,9 @@ HEAD = ("SHARD", "SUBTASK", "LAG", "UNREAD", "IDLE", "LOST IN", "")
 UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
 
 
-def table(lags: Sequence[ShardLag]) -> str:
-    """One line for each shard, columns aligned."""
-    return aligned([HEAD, *map(_row, lags)])
-
-
 def _row(lag: ShardLag) -> tuple[str, ...]:
     subtask = "-" if lag.subtask is None else str(lag.subtask)
-    alarm = "ALARM" if lag.alarm else ""
+    alarm = styled("ALARM", "red") if lag.alarm else ""
     return (lag.shard, subtask, duration(lag.lag_ms), _yes_no(lag.unread), _idle(lag), duration(lag.loss_ms), alarm)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, read_properties
-from ..output import aligned, json_text, time_text
+from ..output import json_text, table, time_text
 from ..service_calls import ask_service
 from ..verbosity import Debug, Verbose
 
@@ -33,15 +33,13 @@ def list_streams(
     properties = read_properties(file, pairs, region, endpoint, profile)
     streams = ask_service(properties, lambda service: service.listed_streams()) or []
     if not as_json:
-        typer.echo(table(streams))
+        typer.echo(as_table(streams))
         return
     for each in streams:
         typer.echo(json_text({**asdict(each), "created": time_text(each.created)}))
 
 
-HEAD = ("STREAM", "STATUS", "MODE", "CREATED")
-
-
-def table(streams: list[ListedStream]) -> str:
-    """One line for each stream, columns aligned."""
-    return aligned([HEAD, *((each.name, each.status, each.mode, time_text(each.created)) for each in streams)])
+def as_table(streams: list[ListedStream]) -> str:
+    """One line for each stream."""
+    rows = [(each.name, each.status, each.mode, time_text(each.created)) for each in streams]
+    return table(("STREAM", "STATUS", "MODE", "CREATED"), rows)

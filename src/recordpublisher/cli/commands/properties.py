@@ -9,25 +9,58 @@ from typing import Annotated, Any
 import typer
 
 from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.publishers.errors import PluginError
+from recordpublisher.publishers.errors import PluginError, RecordPublisherError
 from recordpublisher.publishers.properties import table as property_table  # noqa: F401 - declares properties
 from recordpublisher.publishers.properties.properties import Property, declared_properties
 
+from ..output import json_text, styled
 from ..verbosity import Debug, Verbose
 
 
 def properties(
+    word: Annotated[
+        str | None, typer.Argument(metavar="WORD", help="Only properties with this in their key, group or meaning.")
+    ] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the reference page instead.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each property.")] = False,
     verbose: Verbose = False,
     debug: Debug = False,
 ) -> None:
-    """List every property, also of installed plugins: key, default, valid values, meaning."""
+    """List every property, also of installed plugins: key, default, valid values, meaning.
+
+    Example: recordpublisher properties watermark
+    """
     _import_declarations()
+    found = [one for one in declared_properties() if word is None or _contains(one, word.lower())]
+    if not found:
+        raise RecordPublisherError(f"no property has {word!r} in its key, group or meaning")
     if markdown:
-        typer.echo(reference_page(declared_properties()), nl=False)
+        typer.echo(reference_page(found), nl=False)
         return
-    for group, members in grouped(declared_properties()).items():
+    if as_json:
+        for one in found:
+            typer.echo(json_text(_fields(one)))
+        return
+    for group, members in grouped(found).items():
         typer.echo("\n".join([group, *map(_paragraph, members)]))
+
+
+def _contains(declared: Property[Any], word: str) -> bool:
+    texts = (declared.spelling, *declared.aliases, declared.group, declared.sentence)
+    return any(word in text.lower() for text in texts)
+
+
+def _fields(declared: Property[Any]) -> dict[str, Any]:
+    return {
+        "key": declared.spelling,
+        "aliases": declared.aliases,
+        "group": declared.group,
+        "meaning": declared.sentence,
+        "default": declared.default,
+        "unit": declared.unit,
+        "valid": declared.valid,
+        "connector_default": declared.connector or None,
+    }
 
 
 def _import_declarations() -> None:
@@ -42,7 +75,8 @@ def _import_declarations() -> None:
 
 
 def _paragraph(declared: Property[Any]) -> str:
-    return f"  {declared.spelling}\n      {declared.sentence}\n      default: {default_text(declared)}; valid: {valid_text(declared)}"
+    key = styled(declared.spelling, bold=True)
+    return f"  {key}\n      {declared.sentence}\n      default: {default_text(declared)}; valid: {valid_text(declared)}"
 
 
 _INTRODUCTION = """# Properties
