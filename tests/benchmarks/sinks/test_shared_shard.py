@@ -12,6 +12,8 @@ from benchmarks.processes import ENVIRONMENT, HERE, limited_endpoint
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(300)]
 
 RATE, WARM_UP, SECONDS = 1_000, 18, 12
+BACK_OFF_SECONDS = 30
+"""Measured beside producers that back off: their pauses are up to 5 s long."""
 SECTION = "shared shard"
 OURS = "clients/shared_shard_client.py"
 
@@ -26,15 +28,15 @@ def start(stack, script, *arguments):
     return process
 
 
-def put_beside(kind="", others=0, ordering="NONE", keys=500, percent_refused=0):
+def put_beside(kind="", others=0, ordering="NONE", keys=500, percent_refused=0, seconds=SECONDS):
     """Our records a second, and percent refused. `kind` of the others: fixed or exponential (boto3), sink, or nothing."""
     with limited_endpoint(percent_refused) as url, ExitStack() as stack:
         for number in range(others):
             if kind == "sink":
-                start(stack, OURS, url, ordering, SECONDS, keys, WARM_UP)
+                start(stack, OURS, url, ordering, seconds, keys, WARM_UP)
             else:
-                start(stack, "clients/greedy_client.py", url, kind, WARM_UP + SECONDS + 10, number)
-        printed, _ = start(stack, OURS, url, ordering, SECONDS, keys, WARM_UP).communicate(timeout=120)
+                start(stack, "clients/greedy_client.py", url, kind, WARM_UP + seconds + 10, number)
+        printed, _ = start(stack, OURS, url, ordering, seconds, keys, WARM_UP).communicate(timeout=120)
     return map(float, printed.split())
 
 
@@ -50,11 +52,14 @@ def test_beside_boto3_producers_that_do_not_back_off(others, ordering, table):
     add_rows(table, f"{ordering}, beside {others} that do not back off", taken, RATE / (others + 1), refused, 60)
 
 
-@pytest.mark.parametrize(("kind", "name"), [("sink", "other sinks"), ("exponential", "boto3, exponential backoff")])
-@pytest.mark.parametrize("others", [1, 3])
+@pytest.mark.parametrize(
+    ("others", "kind", "name"),
+    [(number, "sink", "other sinks") for number in (1, 3, 7)]
+    + [(number, "exponential", "boto3, exponential backoff") for number in (1, 3)],
+)
 def test_beside_producers_that_back_off(others, kind, name, table):
     """80 to 110 % is the goal."""
-    taken, refused = put_beside(kind, others)
+    taken, refused = put_beside(kind, others, seconds=BACK_OFF_SECONDS)
     add_rows(table, f"NONE, beside {others}, {name}", taken, RATE / (others + 1), refused, 80)
 
 

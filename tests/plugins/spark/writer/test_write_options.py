@@ -7,8 +7,7 @@ import warnings
 
 import pytest
 
-from recordpublisher.plugins.sinks.kinesis.congestion_window import MAX_WINDOW
-from recordpublisher.plugins.spark.writer.write_options import INITIAL_WINDOW, QUEUE_BYTES_PER_STREAM, WriteOptions
+from recordpublisher.plugins.spark.writer.write_options import INITIAL_FRACTION, QUEUE_BYTES_PER_STREAM, WriteOptions
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import UnknownPropertyWarning
 
@@ -21,8 +20,8 @@ def test_write_tasks_divides_the_rate_of_a_shard():
 
 
 def test_without_write_tasks_a_task_begins_slowly():
-    assert WriteOptions.parse({"stream": "out"}).settings.initial_window == INITIAL_WINDOW
-    assert WriteOptions.parse({"stream": "out", "writetasks": "8"}).settings.initial_window == MAX_WINDOW
+    assert WriteOptions.parse({"stream": "out"}).settings.initial_fraction == INITIAL_FRACTION
+    assert WriteOptions.parse({"stream": "out", "writetasks": "8"}).settings.initial_fraction == 1
 
 
 def test_properties_of_the_sink_apply_and_sparks_own_options_are_no_warning():

@@ -1,4 +1,4 @@
-"""ShardRateLimit: the most that one shard may be sent. What other writers leave of it is found by `congestion_window.py`."""
+"""ShardRateLimit: the most that one shard may be sent. How much of it other writers leave is found by `adaptive_rate.py`."""
 
 from __future__ import annotations
 
@@ -12,23 +12,12 @@ MAX_CREDIT_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class ShardRateLimit:
-    """Records and bytes per second that one shard may be sent: the service's limits times `RateLimit`; and the initial window."""
+    """Records and bytes per second that one shard may be sent: the service's limits times `RateLimit`; and the part of them used first."""
 
     records_per_second: float
     bytes_per_second: float
-    initial_window: int = 5_000
-    """Of the congestion window: records in flight at the start."""
+    initial_fraction: float = 1.0
 
-    @property
-    def burst_records(self) -> int:
-        """Records that may be sent to the shard at once."""
-        return max(1, int(self.records_per_second * BURST_SECONDS))
-
-    @property
-    def burst_bytes(self) -> int:
-        """Bytes that may be sent to the shard at once; a larger record goes alone."""
-        return int(self.bytes_per_second * BURST_SECONDS)
-
-    def pause_seconds(self, records: int, size: int, window: float) -> float:
-        """How long the shard pauses after this many records and bytes."""
-        return max(records / self.records_per_second, size / self.bytes_per_second, BURST_SECONDS * records / window)
+    def seconds_for(self, records: int, size: int) -> float:
+        """How long the shard needs for this many records and bytes at its rate limit."""
+        return max(records / self.records_per_second, size / self.bytes_per_second)

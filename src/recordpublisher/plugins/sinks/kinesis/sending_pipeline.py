@@ -115,7 +115,7 @@ class SendingPipeline:
         settings = self._settings
         aggregates = settings.aggregates
         aggregator = KplAggregator(settings.aggregate_count, settings.aggregate_bytes) if aggregates else None
-        rate_limit = ShardRateLimit(settings.records_per_second, settings.bytes_per_second, settings.initial_window)
+        rate_limit = ShardRateLimit(settings.records_per_second, settings.bytes_per_second, settings.initial_fraction)
         self._queues = ShardQueues(shard_map, rate_limit, aggregator)
         self._outstanding.update_limits(shard_map.open_count)
         self._order = KeyOrder(aggregator) if settings.keeps_key_order else None

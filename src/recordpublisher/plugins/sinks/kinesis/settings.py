@@ -10,7 +10,6 @@ from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.retry import RetryPolicy
 
-from .congestion_window import MAX_WINDOW
 from .statistics import SinkStatistics
 
 QueueLimit = int | Callable[[SinkStatistics], int]
@@ -39,8 +38,8 @@ class Settings:
     records_per_second: float
     bytes_per_second: float
     connections: int
-    initial_window: int = MAX_WINDOW
-    """Records in flight to a shard at the start; smaller for one of several writers."""
+    initial_fraction: float = 1.0
+    """Part of the rate limit with which a shard is begun; smaller for one of several writers."""
 
     @classmethod
     def of(

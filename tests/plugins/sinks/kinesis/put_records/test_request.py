@@ -57,13 +57,14 @@ def test_a_paused_shard_is_checked_when_its_pause_ends():
     assert isinstance(take_next_request([queue], 3.0, LIMITS), Request)
 
 
-def test_a_shard_with_a_full_window_waits_for_a_completion():
-    queue = a_queue(20)
-    queue.window.size = 5
-    assert counts(take_next_request([queue], 0.2, LIMITS)) == [5]
-    queue.next_send_at = 0.0
+def test_a_shard_with_three_bursts_in_flight_waits_for_a_completion():
+    queue = a_queue(20, rate_limit=ShardRateLimit(20, 2**20))
+    for _ in range(3):
+        assert counts(take_next_request([queue], 0.2, LIMITS)) == [5]
+        queue.next_send_at = 0.0
     assert take_next_request([queue], 0.2, LIMITS) == NEVER
-    queue.mark_completed(5, 0.0, 0.2)
+    queue.mark_completed(5, 0.25, 0.2)
+    queue.next_send_at = 0.0
     assert counts(take_next_request([queue], 0.2, LIMITS)) == [5]
 
 

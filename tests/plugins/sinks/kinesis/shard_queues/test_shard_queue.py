@@ -22,9 +22,9 @@ def a_queue():
 
 
 def send(queue, now):
-    """Send what may be sent now; returns the records and the pause of each call."""
+    """Send what may be sent now; returns the records of each call, and the seconds that the shard needs for them."""
     calls = []
-    while queue.records and queue.send_allowance > 0 and queue.next_send_at <= now:
+    while queue.records and queue.may_send and queue.next_send_at <= now:
         taken = queue.take(LIMIT, 2**20, is_due=True)
         calls.append((len(taken[0]), queue.mark_sent(taken, now)))
     return calls
@@ -32,8 +32,8 @@ def send(queue, now):
 
 def test_unused_time_may_be_caught_up_on_within_a_bound():
     queue = a_queue()
-    for records, pause in send(queue, 60.0):
-        queue.mark_completed(records, pause, 60.0)
+    for records, needed in send(queue, 60.0):
+        queue.mark_completed(records, needed, 60.0)
     assert queue.next_send_at == pytest.approx(60 + BURST / LIMIT)
     taken = queue.take(100, 2**20, is_due=True)
     queue.mark_sent(taken, 60.4)
@@ -70,6 +70,6 @@ def test_a_shard_never_gets_more_than_its_limits_however_long_calls_are_delayed(
             assert level >= -1e-6
             awaiting_result, in_transit = awaiting_result + in_transit, []
         if results_arrive:
-            for records, pause in awaiting_result:
-                queue.mark_completed(records, pause, now)
+            for records, needed in awaiting_result:
+                queue.mark_completed(records, needed, now)
             awaiting_result = []

@@ -85,12 +85,12 @@ class CompletionHandler:
     def _adapt_rate(self, batch: ShardBatch, outcome: PutOutcome) -> None:
         queue = batch.queue
         now = self._clock.monotonic()
-        queue.mark_completed(len(batch.records), batch.pause_seconds, now)
+        queue.mark_completed(len(batch.records), batch.limit_seconds, now)
         if outcome.acknowledged:
             queue.consecutive_failures = 0
-        queue.adapt_window(len(batch.records), outcome.throttles, now)
+        queue.adapt_rate(batch.limit_seconds, outcome.throttles / len(batch.records), now)
         failed = len(outcome.to_retry) + len(outcome.given_up)
-        # A shard that takes some records and throttles others is slowed down by its window alone.
+        # A shard that takes some records and throttles others is slowed down by its rate alone.
         if failed > outcome.throttles or (failed and not outcome.acknowledged):
             backoff = self._retries.delay_seconds(queue.consecutive_failures)
             queue.next_send_at = max(queue.next_send_at, now + backoff)

@@ -26,11 +26,11 @@ class RequestLimits:
 
 @dataclass(frozen=True, slots=True)
 class ShardBatch:
-    """One shard's records in a call, and the seconds by which they delay the shard's next send."""
+    """One shard's records in a call, and the seconds that the shard needs for them at its rate limit."""
 
     queue: ShardQueue
     records: list[PendingRecord]
-    pause_seconds: float
+    limit_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def take_next_request(queues: Iterable[ShardQueue], now: float, limits: RequestL
 
 def _ready(queues: Iterable[ShardQueue], now: float) -> tuple[list[ShardQueue], float]:
     """The queues that may send now, and when the next of the others may."""
-    waiting = [queue for queue in queues if queue.records and queue.send_allowance > 0]
+    waiting = [queue for queue in queues if queue.records and queue.may_send]
     ready = [queue for queue in waiting if queue.next_send_at <= now + COALESCE_SECONDS]
     later = [queue.next_send_at for queue in waiting if queue.next_send_at > now + COALESCE_SECONDS]
     return ready, min(later, default=NEVER)
@@ -67,7 +67,7 @@ def _ready(queues: Iterable[ShardQueue], now: float) -> tuple[list[ShardQueue], 
 def _fills_a_call(ready: list[ShardQueue], limits: RequestLimits) -> bool:
     return (
         sum([queue.sendable_estimate for queue in ready]) >= limits.records
-        or sum([min(queue.queued_bytes, queue.rate_limit.burst_bytes) for queue in ready]) >= limits.bytes
+        or sum([min(queue.queued_bytes, queue.burst_bytes) for queue in ready]) >= limits.bytes
     )
 
 

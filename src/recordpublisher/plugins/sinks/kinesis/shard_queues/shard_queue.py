@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from recordpublisher.publishers.shards import HashRange, Shard
 
-from ..congestion_window import CongestionWindow
+from ..adaptive_rate import AdaptiveRate
 from ..pending_record import PendingRecord
 from ..rate_control import BURST_SECONDS, MAX_CREDIT_SECONDS, ShardRateLimit
 from .kpl_aggregator import KplAggregator
@@ -18,40 +18,42 @@ RecordsAndBytes = tuple[list[PendingRecord], int]
 
 
 class ShardQueue:
-    """Owns one shard's queue, its records in flight, its congestion window and the time of its next send."""
+    """Owns one shard's queue, its records in flight, its rate and the time of its next send."""
 
     def __init__(self, shard: Shard, rate_limit: ShardRateLimit) -> None:
         self.shard = shard
         self.rate_limit = rate_limit
         self.known_shards: Mapping[str, HashRange] | None = None
         """Where keys do not decide: the listed shards, each of which may take a record. None: only `shard` may."""
-        self.window = CongestionWindow(rate_limit.initial_window)
+        self.rate = AdaptiveRate(rate_limit.initial_fraction)
         self.records: deque[PendingRecord] = deque()
         self.queued_bytes = 0
         self.in_flight = 0
         self.next_send_at = 0.0
         """Nothing is sent before this time (the clock's seconds), because of the rate limit or a backoff."""
         self._in_flight_seconds = 0.0
-        """Sum of the pauses of the calls in flight: the time the shard needs for them at its rate limit."""
-        self._burst_seconds = BURST_SECONDS
-        """One call sends as much as is allowed in this time."""
+        """The time the shard needs for the calls in flight at its rate limit."""
+        self._burst_limit_seconds = self.rate.fraction * BURST_SECONDS
+        """One call sends as much as the shard takes in this time at its rate limit."""
         self.waiting_since = 0.0
         """When the oldest queued record began to linger."""
         self.consecutive_failures = 0
         """Calls in a row from which the shard took nothing."""
 
     @property
-    def send_allowance(self) -> int:
-        """Kinesis records that the window and the records in flight allow to be sent now."""
-        return int(self.window.size) - self.in_flight if self._in_flight_seconds <= MAX_CREDIT_SECONDS else 0
+    def may_send(self) -> bool:
+        """Whether the calls in flight leave room for another one."""
+        return self._in_flight_seconds <= MAX_CREDIT_SECONDS
 
     @property
     def burst_records(self) -> int:
         """Kinesis records that one call may carry: a quarter second's worth, or less while the shard refuses records."""
-        if self._burst_seconds == BURST_SECONDS:
-            return self.rate_limit.burst_records
-        allowed = min(self.rate_limit.burst_records, self.window.size)
-        return max(1, int(allowed * self._burst_seconds / BURST_SECONDS))
+        return max(1, int(self.rate_limit.records_per_second * self._burst_limit_seconds))
+
+    @property
+    def burst_bytes(self) -> int:
+        """Bytes that one call may carry; a larger record goes alone."""
+        return int(self.rate_limit.bytes_per_second * self._burst_limit_seconds)
 
     def add(self, record: PendingRecord, now: float) -> None:
         """Queue a record."""
@@ -81,15 +83,15 @@ class ShardQueue:
     @property
     def sendable_estimate(self) -> int:
         """About how many Kinesis records could be sent now."""
-        return min(len(self.records), self.send_allowance, self.burst_records)
+        return min(len(self.records), self.burst_records)
 
     def take(self, max_records: int, max_bytes: int, *, is_due: bool) -> RecordsAndBytes:
         """Remove and return Kinesis records up to the limits; a record larger than `max_bytes` alone.
 
         `is_due`: the linger has passed, so aggregates that are not full go too.
         """
-        max_records = min(max_records, self.send_allowance, self.burst_records)
-        max_bytes = min(max_bytes, self.rate_limit.burst_bytes)
+        max_records = min(max_records, self.burst_records)
+        max_bytes = min(max_bytes, self.burst_bytes)
         taken: list[PendingRecord] = []
         size = 0
         queued = self.records
@@ -101,28 +103,29 @@ class ShardQueue:
         return taken, size
 
     def mark_sent(self, taken: RecordsAndBytes, now: float) -> float:
-        """Count records as in flight; returns the seconds by which they delay the next send. What is left begins a new linger,
+        """Count records as in flight; returns the seconds the shard needs for them at its rate limit. What is left begins a new linger,
         unless it is enough for a call and only the limits held it back."""
         records, size = len(taken[0]), taken[1]
-        pause = self.rate_limit.pause_seconds(records, size, self.window.size)
+        seconds = self.rate_limit.seconds_for(records, size)
         self._limit_credit(now)
-        self.next_send_at += pause
-        self._in_flight_seconds += pause
+        self.next_send_at += seconds / self.rate.fraction
+        self._in_flight_seconds += seconds
         self.in_flight += records
         if not self.has_full_record:
             self.waiting_since = now
-        return pause
+        return seconds
 
-    def mark_completed(self, records: int, pause: float, now: float) -> None:
+    def mark_completed(self, records: int, seconds: float, now: float) -> None:
         """Count records of an ended call as no longer in flight."""
         self._limit_credit(now)
         self.in_flight -= records
-        self._in_flight_seconds = self._in_flight_seconds - pause if self.in_flight else 0.0  # drops rounding errors
+        self._in_flight_seconds = self._in_flight_seconds - seconds if self.in_flight else 0.0  # drops rounding errors
 
-    def adapt_window(self, sent: int, refused: int, now: float) -> None:
-        """Adapt the window, and the size of calls, to the results of a call: records sent, and those of them that were throttled."""
-        self.window.add_results(sent, refused, now)
-        self._burst_seconds = self.window.burst_seconds(now)
+    def adapt_rate(self, seconds: float, refused_share: float, now: float) -> None:
+        """Adapt the rate, and the size of calls, to the results of a call: what `mark_sent` returned for it, and the part of its
+        records that was throttled."""
+        self.rate.add_results(seconds, seconds * refused_share, now)
+        self._burst_limit_seconds = self.rate.fraction * self.rate.burst_seconds(now)
 
     def _limit_credit(self, now: float) -> None:
         """Let unused time count at most as MAX_CREDIT_SECONDS, and less while calls are in flight.
@@ -159,8 +162,8 @@ class AggregatingShardQueue(ShardQueue):
 
     def take(self, max_records: int, max_bytes: int, *, is_due: bool) -> RecordsAndBytes:
         """Remove user records and return them as Kinesis records up to the limits; partly filled ones only if `is_due`."""
-        max_records = min(max_records, self.send_allowance, self.burst_records)
-        max_bytes = min(max_bytes, self.rate_limit.burst_bytes)
+        max_records = min(max_records, self.burst_records)
+        max_bytes = min(max_bytes, self.burst_bytes)
         taken: list[PendingRecord] = []
         size = 0
         while self.records and len(taken) < max_records and (is_due or self.has_full_record):

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 
 from recordpublisher.publishers.shards import Shard
 
-from ..congestion_window import MAX_WINDOW
 from ..pending_record import PendingRecord
 from ..rate_control import ShardRateLimit
 from .kpl_aggregator import KplAggregator, split_aggregate
@@ -81,5 +80,6 @@ class ShardQueues:
         # ANY_SHARD represents all open shards of the stream, so it gets the sum of their limits
         shards = self.map.open_count if shard.shard_id == ANY_SHARD else 1
         limit = self._rate_limit
-        window = min(MAX_WINDOW, limit.initial_window * shards)
-        return ShardRateLimit(limit.records_per_second * shards, limit.bytes_per_second * shards, window)
+        return ShardRateLimit(
+            limit.records_per_second * shards, limit.bytes_per_second * shards, limit.initial_fraction
+        )
