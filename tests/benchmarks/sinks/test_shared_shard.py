@@ -12,7 +12,7 @@ from benchmarks.processes import ENVIRONMENT, HERE, limited_endpoint
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(300)]
 
 RATE, WARM_UP, SECONDS = 1_000, 18, 12
-BACK_OFF_SECONDS = 30
+BACK_OFF_SECONDS = 60
 """Measured beside producers that back off: their pauses are up to 5 s long."""
 SECTION = "shared shard"
 OURS = "clients/shared_shard_client.py"
@@ -36,7 +36,7 @@ def put_beside(kind="", others=0, ordering="NONE", keys=500, percent_refused=0, 
                 start(stack, OURS, url, ordering, seconds, keys, WARM_UP)
             else:
                 start(stack, "clients/greedy_client.py", url, kind, WARM_UP + seconds + 10, number)
-        printed, _ = start(stack, OURS, url, ordering, seconds, keys, WARM_UP).communicate(timeout=120)
+        printed, _ = start(stack, OURS, url, ordering, seconds, keys, WARM_UP).communicate(timeout=200)
     return map(float, printed.split())
 
 

@@ -38,6 +38,9 @@ class SharedShard:
     def call_at(self, at: float, action: Callable[[], None]) -> None:
         heapq.heappush(self._due, (at, next(self._numbers), action))
 
+    def latency(self) -> float:
+        return LATENCY * self.random.uniform(0.5, 1.5)
+
     def run_until(self, end: float) -> None:
         while self._due[0][0] <= end:
             self.now, _, action = heapq.heappop(self._due)
@@ -67,8 +70,7 @@ class Boto3Producer:
         taken = self._shard.put(500)
         self.taken += taken
         self._failures = self._failures + 1 if taken < 500 else 0
-        pause = 1.5 * LATENCY * self._shard.random.uniform(0.5, 1.5)
-        self._shard.call_at(self._shard.now + pause + self._backoff(), self._put)
+        self._shard.call_at(self._shard.now + 1.5 * self._shard.latency() + self._backoff(), self._put)
 
     def _backoff(self) -> float:
         if not self._failures or not self._backs_off:
@@ -92,8 +94,7 @@ class ModelledSink:
             per_second = LIMIT * self.rate.fraction
             records = max(1, int(per_second * self.rate.burst_seconds(now)))
             self._next_send_at = max(self._next_send_at, now - MAX_CREDIT_SECONDS) + records / per_second
-            arrival = now + LATENCY * self._shard.random.uniform(0.5, 1.5)
-            self._shard.call_at(arrival, lambda: self._arrive(records))
+            self._shard.call_at(now + self._shard.latency(), lambda: self._arrive(records))
         self._shard.call_at(max(now, self._next_send_at), self._send)
 
     def _arrive(self, records: int) -> None:
@@ -116,6 +117,7 @@ class Result:
 
 
 def result_of(seed: int, sinks: int = 1, boto3: int = 0, *, back_off: bool = False, refused: float = 0.0) -> Result:
+    random.seed(seed)  # the sizes of calls
     shard = SharedShard(seed, refused)
     modelled = [ModelledSink(shard) for _ in range(sinks)]
     producers = [*modelled, *(Boto3Producer(shard, backs_off=back_off) for _ in range(boto3))]
@@ -140,9 +142,11 @@ def test_beside_producers_that_do_not_back_off_a_sink_gets_60_percent_of_a_fair_
 
 
 @pytest.mark.parametrize("others", [1, 3])
-def test_beside_producers_that_back_off_a_sink_gets_about_a_fair_share(others):
+def test_beside_producers_that_back_off_exponentially_a_sink_gets_a_fair_share_at_least_and_less_than_twice_that(
+    others,
+):
     """The mean of some runs: few refusals are seen, so that a single run swings widely (docs/decisions/kinesis-sink.md)."""
-    assert 0.7 <= mean(result_of(seed, boto3=others, back_off=True).shares[0] for seed in range(10)) <= 1.3
+    assert 0.9 <= mean(result_of(seed, boto3=others, back_off=True).shares[0] for seed in range(10)) < 2
 
 
 def test_records_refused_at_random_do_not_lower_the_rate():

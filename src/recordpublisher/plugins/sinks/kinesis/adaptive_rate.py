@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
 from .rate_control import BURST_SECONDS
 
 INCREASE = 0.032
 """Growth of the rate in a second, as a part of the rate limit."""
-DECREASE = 3.0
-"""A refused record lowers the rate by this many records a second. With the growth above a rate is stable where 1.1 % of the rate limit
-are refused, whatever the rate: 11 of 1,000 records/s."""
+DECREASE = 2.1
+"""A refused record lowers the rate by this many records a second. With the growth above a rate is stable where 1.5 % of the rate limit
+are refused, whatever the rate: 15 of 1,000 records/s."""
 MAX_DECREASE = 0.5
 """One call lowers the rate to half at most."""
 MIN_RATE = 0.001
@@ -22,11 +24,15 @@ REFUSALS_MEMORY = 3.0
 """They are averaged over what the shard takes in three seconds."""
 TOLERATED_SHARE = 0.05
 FREQUENT_DECREASE = 1.2
-"""While refusals are frequent this part of the records sent may be refused without slowing down, and those above it count two fifths."""
+"""While refusals are frequent this part of the records sent may be refused without slowing down, and those above it count four
+sevenths."""
 RARE_BURST = 0.025
 """Calls while refusals are rare, in seconds of the rate limit: 25 records."""
 FREQUENT_BURST_SECONDS = 0.04
 """Time between calls while refusals are frequent: what others take between two such calls is little."""
+BURST_JITTER = 0.5
+"""Each of these calls is up to this part smaller or larger, so that sinks with the same rate do not always follow each other in the same
+order: the last one would be refused most."""
 
 
 class AdaptiveRate:
@@ -53,12 +59,13 @@ class AdaptiveRate:
         return self._refusing_calls > FREQUENT_REFUSALS
 
     def burst_seconds(self, now: float) -> float:
-        """One call sends what the rate allows in this time."""
+        """One call sends what the rate allows in this time, a random one while the shard refuses records."""
         if self._is_uncontested(now):
             return BURST_SECONDS
-        if self.has_frequent_refusals:
-            return FREQUENT_BURST_SECONDS
-        return min(BURST_SECONDS, max(FREQUENT_BURST_SECONDS, RARE_BURST / self.fraction))
+        seconds = FREQUENT_BURST_SECONDS
+        if not self.has_frequent_refusals:
+            seconds = max(seconds, RARE_BURST / self.fraction)
+        return min(BURST_SECONDS, seconds * random.uniform(1 - BURST_JITTER, 1 + BURST_JITTER))  # noqa: S311 - jitter
 
     def add_results(self, sent: float, refused: float, now: float) -> None:
         """Adapt the rate to the results of a call: what was sent, and how much of it the shard refused."""
