@@ -39,3 +39,9 @@ def throughput_exceeded(message: str) -> ApiError:
 def invalid_input(message: str) -> ApiError:
     """A field is missing, too long, too big or not one of the allowed values."""
     return ApiError("ValidationException", f"1 validation error detected: {message}")
+
+
+def check_dry_run(is_dry_run: bool) -> None:
+    """Raise DryRunOperationException for a call that would have been carried out, if it was only a question."""
+    if is_dry_run:
+        raise ApiError("DryRunOperationException", "The request would have succeeded, but the DryRun parameter is set.")

@@ -124,12 +124,14 @@ class PutRecord(StreamRequest, frozen=True, kw_only=True):
     partition_key: PartitionKey | None = None
     explicit_hash_key: HashKey | None = None
     sequence_number_for_ordering: Number | None = None
+    dry_run: bool = False
 
 
 class PutRecords(StreamRequest, frozen=True, kw_only=True):
     """Up to 500 records to put."""
 
     records: Annotated[list[Entry], Meta(min_length=1, max_length=500)]
+    dry_run: bool = False
 
 
 class GetShardIterator(StreamRequest, frozen=True, kw_only=True):
@@ -139,6 +141,7 @@ class GetShardIterator(StreamRequest, frozen=True, kw_only=True):
     shard_iterator_type: StartType
     starting_sequence_number: Number | None = None
     timestamp: float | None = None
+    dry_run: bool = False
 
 
 class GetRecords(Request, frozen=True):
@@ -147,6 +150,7 @@ class GetRecords(Request, frozen=True):
     shard_iterator: Annotated[str, Meta(min_length=1, max_length=512)]
     limit: Count = 10_000
     stream_arn: Arn | None = msgspec.field(name="StreamARN", default=None)
+    dry_run: bool = False
 
 
 class SplitShard(StreamRequest, frozen=True, kw_only=True):
@@ -216,3 +220,4 @@ class SubscribeToShard(Request, frozen=True):
     consumer_arn: Arn = msgspec.field(name="ConsumerARN")
     shard_id: Name
     starting_position: StartingPosition
+    dry_run: bool = False

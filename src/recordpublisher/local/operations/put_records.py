@@ -7,7 +7,7 @@ from functools import lru_cache
 import msgspec
 
 from .. import requests
-from ..api_errors import ApiError, invalid_argument, invalid_input, throughput_exceeded
+from ..api_errors import ApiError, check_dry_run, invalid_argument, invalid_input, throughput_exceeded
 from ..streams.account import Account
 from ..streams.shard import Shard, explicit_hash, hash_of
 from ..streams.stream import Stream
@@ -31,6 +31,7 @@ def put_record(account: Account, request: requests.PutRecord) -> object:
     size = _size(entry, data_size, stream)
     _check_minimum(stream, request.sequence_number_for_ordering)
     shard, key_json = _target(stream, entry)
+    check_dry_run(request.dry_run)
     if account.throttle and not account.throttle.admit_write(f"{stream.name}/{shard.id}", size):
         raise throughput_exceeded(_rate_exceeded(stream, shard))
     sequence_number = shard.log.append(entry.data, key_json, size, account.clock.now_ms())
@@ -46,6 +47,7 @@ def put_records(account: Account, request: requests.PutRecords) -> bytes:
     if sum(sizes) > MAX_REQUEST_BYTES:
         raise invalid_argument(f"Records size exceeds {MAX_REQUEST_BYTES} bytes: {sum(sizes)}")
     targets = [_target(stream, entry) for entry in request.records]
+    check_dry_run(request.dry_run)
     now = account.clock.now_ms()
     results: list[str] = []
     failed = 0

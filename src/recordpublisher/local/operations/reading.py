@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from .. import requests
-from ..api_errors import in_use, invalid_argument, not_found
+from ..api_errors import check_dry_run, in_use, invalid_argument, not_found
 from ..streams.account import Account
 from ..streams.shard import Shard
 from ..streams.shard_iterator import ShardIterator, start_counter
@@ -23,6 +23,7 @@ def get_shard_iterator(account: Account, request: requests.GetShardIterator) -> 
     counter = start_counter(
         shard, request.shard_iterator_type, request.starting_sequence_number, request.timestamp, now
     )
+    check_dry_run(request.dry_run)
     return {"ShardIterator": _token(account, stream, shard, counter)}
 
 
@@ -35,6 +36,7 @@ def get_records(account: Account, request: requests.GetRecords) -> bytes:
     iterator.require_fresh(now, account.faults.iterator_generation)
     stream = _stream_of(account, iterator, request.stream_arn)
     shard = stream.shard(iterator.shard_id)
+    check_dry_run(request.dry_run)
     key = f"{stream.name}/{shard.id}"
     if account.throttle:
         account.throttle.before_read(key)
@@ -77,6 +79,7 @@ def subscribe_to_shard(account: Account, request: requests.SubscribeToShard) -> 
     shard = stream.shard(request.shard_id)
     start = request.starting_position
     counter = start_counter(shard, start.type, start.sequence_number, start.timestamp, now)
+    check_dry_run(request.dry_run)
     if account.throttle:
         account.throttle.before_subscribe(f"{consumer.arn} {shard.id}")
     return account.subscriptions.open(stream, consumer, shard, counter)

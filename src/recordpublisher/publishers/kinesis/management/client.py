@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from typing import Any
 
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import RecordPublisherError
+from recordpublisher.publishers.errors import FatalKinesisError, RecordPublisherError
 from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
 from recordpublisher.publishers.shards import Shard
 
@@ -75,6 +76,20 @@ class ManagementClient(KinesisClient):
             ShardToMerge=shard.shard_id,
             AdjacentShardToMerge=adjacent.shard_id,
         )
+
+    async def dry_run(self, api: str, **parameters: Any) -> None:
+        """Ask whether a call would succeed, without carrying it out. Only some calls know this.
+
+        Raises: KinesisError with the code `DryRunIgnored` when the endpoint carried it out; otherwise what the call would raise.
+        """
+        call = self._transport.subscribe if api == "SubscribeToShard" else self._transport.call
+        try:
+            await call(api, **parameters, DryRun=True)
+        except FatalKinesisError as error:
+            if error.code != "DryRunOperationException":
+                raise
+            return
+        raise FatalKinesisError(api, "DryRunIgnored", "the endpoint does not know the parameter DryRun")
 
     async def wait_until_active(self, stream: str, retries: RetryPolicy, clock: Clock) -> None:
         """Return when the stream is ACTIVE; asks again after the delays of `retries`. Raises: RecordPublisherError after ten minutes."""
