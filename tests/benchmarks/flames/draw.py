@@ -46,7 +46,7 @@ def paths() -> list[Sampled]:
         Sampled(
             "small-bodies", "polling, 200 B x 100", small, "clients/growth_client.py", ("POLLING", "off", 2_000, 100)
         ),
-        Sampled("sink-put", "Kinesis sink, put", put_server(), "clients/sink_client.py", ("put", 150_000)),
+        Sampled("sink-put", "Kinesis sink, put", put_server(), "clients/sinks/sink_client.py", ("put", 150_000)),
     ]
 
 

@@ -18,7 +18,7 @@ def test_cpu_added_to_a_record(table):
     with replay_server(SHARDS, RECORDS, EVENT, SIZE) as url:
         for _ in range(ROUNDS):
             for what, micros in sinks.items():
-                micros.append(micros_of("clients/batch_sink_client.py", url, what, SHARDS * RECORDS))
+                micros.append(micros_of("clients/sinks/batch_sink_client.py", url, what, SHARDS * RECORDS))
     bare = median(sinks["nothing"])
     for what, name in (("arrow", "Arrow columns"), ("parquet", "the parquet sink")):
         # compared with the bare run of the same round: the load of the machine affects both

@@ -17,8 +17,8 @@ def test_next_to_boto3(table, how, at_most):
     ours, theirs = [], []
     with put_server() as url:
         for _ in range(ROUNDS):
-            ours.append(micros_of("clients/sink_client.py", url, how, RECORDS))
-            theirs.append(micros_of("clients/boto3_put_client.py", url, "put", FEW))
+            ours.append(micros_of("clients/sinks/sink_client.py", url, how, RECORDS))
+            theirs.append(micros_of("clients/sinks/boto3_put_client.py", url, "put", FEW))
     table.append(Row(f"Kinesis sink, 200 B, {how}", median(ours), median(theirs), at_most, 2, section="writing"))
 
 
@@ -26,14 +26,14 @@ def test_next_to_boto3(table, how, at_most):
 def test_a_task_of_sparks_writer_next_to_boto3(table, how):
     """Without what Spark itself does; no goal is set."""
     with put_server() as url:
-        ours = median([micros_of("clients/spark_write_client.py", url, how, RECORDS) for _ in range(ROUNDS)])
-        theirs = median([micros_of("clients/boto3_put_client.py", url, "put", FEW) for _ in range(ROUNDS)])
+        ours = median([micros_of("clients/sinks/spark_write_client.py", url, how, RECORDS) for _ in range(ROUNDS)])
+        theirs = median([micros_of("clients/sinks/boto3_put_client.py", url, "put", FEW) for _ in range(ROUNDS)])
     table.append(Row(f"Spark writer, 200 B, {how}", ours, theirs, section="writing"))
 
 
 @pytest.mark.skipif(not PEERS.exists(), reason="the peers are not installed: make peers")
 def test_next_to_async_kinesis(table):
     with put_server() as url:
-        ours = median([micros_of("clients/sink_client.py", url, "put", RECORDS) for _ in range(ROUNDS)])
+        ours = median([micros_of("clients/sinks/sink_client.py", url, "put", RECORDS) for _ in range(ROUNDS)])
         theirs = float(output_of_peer("async_kinesis_put_client.py", url, "put", FEW))
     table.append(Row("Kinesis sink, 200 B, put", ours, theirs, None, 5, "async-kinesis", "writing"))

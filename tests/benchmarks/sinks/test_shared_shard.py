@@ -15,7 +15,7 @@ RATE, WARM_UP, SECONDS = 1_000, 18, 12
 BACK_OFF_SECONDS = 60
 """Measured beside producers that back off: their pauses are up to 5 s long."""
 SECTION = "shared shard"
-OURS = "clients/shared_shard_client.py"
+OURS = "clients/sinks/shared_shard_client.py"
 
 
 def start(stack, script, *arguments):
@@ -35,7 +35,7 @@ def put_beside(kind="", others=0, ordering="NONE", keys=500, percent_refused=0, 
             if kind == "sink":
                 start(stack, OURS, url, ordering, seconds, keys, WARM_UP)
             else:
-                start(stack, "clients/greedy_client.py", url, kind, WARM_UP + seconds + 10, number)
+                start(stack, "clients/sinks/greedy_client.py", url, kind, WARM_UP + seconds + 10, number)
         printed, _ = start(stack, OURS, url, ordering, seconds, keys, WARM_UP).communicate(timeout=200)
     return map(float, printed.split())
 

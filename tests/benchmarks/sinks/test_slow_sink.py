@@ -14,6 +14,6 @@ AT_MOST = 2.0
 @pytest.mark.parametrize("publisher", ["POLLING", "EFO"])
 def test_cpu_while_the_sink_sleeps(publisher, table):
     with replay_server(16, 60_000, 2_500, 200) as url:
-        share = float(output_of("clients/slow_sink_client.py", url, publisher, 10)) * 100
+        share = float(output_of("clients/sinks/slow_sink_client.py", url, publisher, 10)) * 100
     name = {"POLLING": "polling", "EFO": "fan-out"}[publisher]
     table.append(Row(f"{name}, 16 full shards, the sink sleeps", share, at_most=AT_MOST, section="silence", unit="%"))
