@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+from errno import ENOENT
+from pathlib import Path
 
 from recordpublisher.cli.execution import exit_code, one_line, run_until_signal
 
@@ -30,3 +32,9 @@ def test_a_missing_extra_is_one_sentence():
     assert one_line(error) == "the demo needs pyspark: pip install 'recordpublisher[demo]'"
     assert exit_code(error) == 2
     assert one_line(ImportError("No module named 'x'")) == "ImportError: No module named 'x'"
+
+
+def test_an_error_of_a_file_names_the_file_as_other_tools_do():
+    error = FileNotFoundError(ENOENT, "No such file or directory", Path("orders.jsonl"))
+
+    assert one_line(error) == "orders.jsonl: No such file or directory"

@@ -61,7 +61,9 @@ def exit_code(error: Exception) -> int:
 
 
 def one_line(error: BaseException) -> str:
-    """The message in one line; an error that is not ours comes with its class name, unless it says which extra to install."""
+    """The message in one line; an error that is not ours comes with its class name, or its file, unless it says which extra to install."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
     text = " ".join(str(error).split())
     if isinstance(error, RecordPublisherError) or (isinstance(error, ImportError) and "pip install" in text):
         return text
