@@ -279,11 +279,11 @@ class SimulatedQuery:
         return BatchOffset.from_json(self.log[-1])
 
     def batch(self) -> bool:
-        """Plan and run one batch; False when there was nothing to plan."""
+        """Plan and run one batch; False when there was nothing to plan. Spark takes the first offset for new, also the initial one."""
         if not self.log:
             self.log.append(self.planner.initial_offset().to_json())
         planned = self.planner.next_offset(self.last, self.options.max_records)
-        if planned == self.last:
+        if planned == self.last and len(self.log) > 1:
             return False
         self.log.append(planned.to_json())
         if len(self.log) > 2:

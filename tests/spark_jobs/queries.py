@@ -128,6 +128,22 @@ def wait_until_quiet(query: Any) -> None:
         time.sleep(0.2)
 
 
+def wait_until(query: Any, is_there: Callable[[], bool]) -> None:
+    """Wait for a condition; raises the query's error."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not is_there():
+        if query.exception() is not None:
+            raise query.exception()
+        assert time.monotonic() < deadline, query.lastProgress
+        time.sleep(0.1)
+
+
+def outage_of(query: Any) -> dict[str, Any] | None:
+    """The outage that the last progress shows."""
+    progress = query.lastProgress
+    return None if progress is None else json.loads(progress["sources"][0]["latestOffset"] or "{}").get("outage")
+
+
 def end_offset(query: Any) -> dict[str, Any]:
     return json.loads(query.lastProgress["sources"][0]["endOffset"])
 

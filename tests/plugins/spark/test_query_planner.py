@@ -51,6 +51,14 @@ def seconds_of(job: SimulatedQuery, call) -> float:
     return (job.kinesis.clock.ms - before) / 1000
 
 
+def never_reached() -> ConfigurationError:
+    """As a lister reports an endpoint that did not answer its first calls."""
+    error = ConfigurationError("aws.endpoint", "http://wrong")
+    error.__cause__ = RetriesExhaustedError("ListShards")
+    error.__cause__.__cause__ = REFUSED
+    return error
+
+
 def away(caplog) -> list[str]:
     return [line for line in caplog.messages if " is away " in line or " is back " in line]
 
@@ -94,16 +102,40 @@ def test_a_query_that_starts_while_kinesis_is_away_begins_later(job, kinesis):
     kinesis.failure = REFUSED
     let_pass(job, 30_000)
     assert job.last.is_unlisted
-    assert len(job.log) == 1
+    assert len(job.log) == 2
     kinesis.failure = None
     run_on(job)
     assert sorted(job.delivered()) == sorted(job.expected())
 
 
-def test_an_endpoint_that_was_never_reached_may_be_a_wrong_setting(job, kinesis):
-    kinesis.failure = ConfigurationError("aws.endpoint", "http://wrong")
-    kinesis.failure.__cause__ = RetriesExhaustedError("ListShards")
-    kinesis.failure.__cause__.__cause__ = REFUSED
+def test_a_first_plan_that_fails_is_a_batch_without_tasks(job, kinesis):
+    job.log.append(job.planner.initial_offset().to_json())
+    job.store.failure = STORE_AWAY
+    job.batch()
+    assert (job.last.batch, job.delivered()) == (0, [])
+    job.store.failure = None
+    run_on(job)
+    assert sorted(job.delivered()) == sorted(job.expected())
+
+
+def test_an_endpoint_that_was_never_reached_is_waited_for_and_its_setting_is_named(job, kinesis, caplog):
+    kinesis.failure = never_reached()
+    let_pass(job, 30_000)
+    assert len(job.log) == 2
+    assert "'aws.endpoint' has the value 'http://wrong'" in away(caplog)[0]
+    kinesis.failure = None
+    run_on(job)
+    assert sorted(job.delivered()) == sorted(job.expected())
+
+
+def test_an_endpoint_that_is_never_reached_ends_the_query_after_the_longest_outage(job, kinesis):
+    kinesis.failure = never_reached()
+    with pytest.raises(OutageError, match=r"Kinesis is away since .*'aws.endpoint' has the value 'http://wrong'"):
+        let_pass(job, MAX_MS + 20_000)
+
+
+def test_a_wrong_setting_ends_a_new_query_at_once(job, kinesis):
+    kinesis.failure = ConfigurationError("aws.region", "nowhere")
     with pytest.raises(ConfigurationError):
         job.batch()
 

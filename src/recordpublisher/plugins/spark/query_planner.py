@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
+from recordpublisher.publishers.errors import RecordPublisherError
 
 from .background_call import BackgroundCall, PatientCalls
 from .outages import Outage, OutageWatch, is_outage, utc
@@ -46,16 +46,13 @@ class QueryPlanner:
         return min((each for each in outages if each is not None), key=lambda outage: outage.began, default=None)
 
     def initial_offset(self) -> BatchOffset:
-        """Where a new query starts; without shards when they cannot be listed now.
-
-        Raises: ConfigurationError, also for an endpoint or a location that was never reached: the setting may be wrong.
-        """
+        """Where a new query starts; without shards when they cannot be listed now. Raises: every error that is no outage, at once."""
         try:
             return self.calls.result("initial", self.planner.initial_offset, ANSWER_SECONDS)
         except TimeoutError:
             pass
         except RecordPublisherError as error:
-            if isinstance(error, ConfigurationError) or not is_outage(error):
+            if not is_outage(error):
                 raise
             self._on_failure(error)
         return BatchOffset.unlisted(self.planner.clock.now_ms())
@@ -84,8 +81,11 @@ class QueryPlanner:
             self.sleep(POLL_SECONDS)
 
     def partitions(self, offset: BatchOffset) -> list[TaskPlan]:
-        """The tasks of a batch. It calls services only for a batch that was planned before a restart, and then waits for them."""
-        if offset.waits:
+        """The tasks of a batch. It calls services only for a batch that was planned before a restart, and then waits for them.
+
+        Spark runs a batch up to the first offset it gets, also when that is the initial one because nothing could be planned.
+        """
+        if offset.waits or offset.batch == 0:
             return []
         return self._watch.wait_out(lambda: self.planner.partitions(offset), self.sleep)
 

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
-from spark_jobs.queries import WAIT_SECONDS, numbers, to_parquet, wait_for_rows
+from spark_jobs.queries import WAIT_SECONDS, numbers, outage_of, to_parquet, wait_for_rows, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3 * WAIT_SECONDS)]
 
@@ -20,21 +15,6 @@ def outage(served):
     faults = served.endpoint.faults
     yield lambda rules: served.call(faults.start_random, rules) if rules else served.call(faults.stop_random)
     served.call(faults.stop_random)
-
-
-def wait_until(query: Any, is_there: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not is_there():
-        if query.exception() is not None:
-            raise query.exception()
-        assert time.monotonic() < deadline, query.lastProgress
-        time.sleep(0.1)
-
-
-def outage_of(query: Any) -> dict[str, Any] | None:
-    """The outage that the last progress shows."""
-    progress = query.lastProgress
-    return None if progress is None else json.loads(progress["sources"][0]["latestOffset"] or "{}").get("outage")
 
 
 @pytest.mark.parametrize("rules", ["reset", "throttle"])

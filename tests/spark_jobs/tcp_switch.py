@@ -1,0 +1,67 @@
+"""A TCP relay in a thread of its own, which a test can switch off and on again: a server that is away, and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from servers.tcp_relay import TcpRelay
+
+
+class TcpSwitch:
+    """Owns a port before that of a server. While it is off, the port refuses connections; those there are were broken."""
+
+    def __init__(self, target: int, call: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+        self._call = call
+        # keeps the port from being given to somebody else while nobody listens
+        self._reserved = socket.socket()
+        self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self._reserved.bind(("127.0.0.1", 0))
+        self._relay = TcpRelay(target, "http")
+        self._relay.port = self._reserved.getsockname()[1]
+        self._server: asyncio.Server | None = None
+        self.url = self._relay.url
+
+    def turn_on(self) -> None:
+        self._call(self._listen())
+
+    def turn_off(self) -> None:
+        self._call(self._stop())
+
+    def release(self) -> None:
+        self.turn_off()
+        self._reserved.close()
+
+    async def _listen(self) -> None:
+        self._server = await asyncio.start_server(self._relay.serve, "127.0.0.1", self._relay.port, reuse_port=True)
+
+    async def _stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        self._relay.cut()
+
+
+@contextmanager
+def switch_before(url: str) -> Iterator[TcpSwitch]:
+    """A switch before the server at this URL, turned on."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="tcp-switch", daemon=True)
+    thread.start()
+
+    def call(work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, loop).result(timeout=30)
+
+    switch = TcpSwitch(int(url.rpartition(":")[2]), call)
+    try:
+        switch.turn_on()
+        yield switch
+    finally:
+        switch.release()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(timeout=30)
+        loop.close()
