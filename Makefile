@@ -61,7 +61,7 @@ outage-pictures: $(STAMP)  ## replays the outage and draws the pictures of docs/
 faults: $(STAMP)  ## random faults, reshards and restarts: 600 seeds in memory, 24 over sockets; prints the faults (three minutes)
 	$(BIN)/pytest -m faults -s tests/soak tests/fetcher/pipeline
 
-hostile: $(STAMP)  ## a million hostile records, each read, skipped or a dead letter: RECORDS=1000000 (half an hour)
+hostile: $(STAMP)  ## a million hostile records, each read, skipped or a dead letter: RECORDS=1000000, and ANSWERS=50000 of servers to each kind of call (half an hour)
 	$(BIN)/pytest -q -s -m hostile tests/hostile
 
 soak: $(STAMP)  ## random faults for as many seeds as you like: make soak SEEDS=50000 FIRST=600

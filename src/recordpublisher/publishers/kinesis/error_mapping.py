@@ -110,10 +110,10 @@ def translate_errors(api: str) -> Iterator[None]:
 
 @contextmanager
 def reject_malformed(api: str) -> Iterator[None]:
-    """Raise TransientError when a field that the block reads is missing in the response: a proxy wrote or truncated it."""
+    """Raise TransientError when a field that the block reads is missing or of a wrong type: a proxy wrote or truncated the response."""
     try:
         yield
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise TransientError(api, "MalformedResponse", f"the response is not as documented: {error!r}") from error
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from aiobotocore.parsers import AioJSONParser, AioResponseParserFactory
 
+from ..error_mapping import MalformedResponseError
 from .put_records import decode_put
 from .read_response import decode_read
 
@@ -36,16 +37,22 @@ class RecordParser(AioJSONParser):  # type: ignore[misc] # the SDK is untyped
         return decoded
 
     def _handle_json_body(self, raw_body: bytes, shape: Any) -> dict[str, Any]:
-        parsed: dict[str, Any] = self._parse_shape(shape, msgspec.json.decode(raw_body, type=dict) if raw_body else {})
+        body = msgspec.json.decode(raw_body, type=dict) if raw_body else {}
+        try:
+            parsed: dict[str, Any] = self._parse_shape(shape, body)
+        except Exception as error:  # the SDK trusts the types of values, and raises whatever comes of it
+            raise MalformedResponseError(f"not a {shape.name}: {error}") from error
         return parsed
 
     def _parse_body_as_json(self, body_contents: bytes) -> dict[str, Any]:
-        """Parse the body of an error response. A proxy's may be any JSON, while the SDK expects an object."""
+        """Parse the body of an error response. A proxy's may be any JSON, while the SDK expects an object of strings."""
         try:
             parsed = super()._parse_body_as_json(body_contents)
         except RecursionError:
             parsed = {}
-        return parsed if isinstance(parsed, dict) else {"message": str(parsed)}
+        if not isinstance(parsed, dict):
+            return {"message": str(parsed)}
+        return {name: str(value) for name, value in parsed.items() if value is not None}
 
 
 def _read(body: bytes) -> dict[str, Any]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable
 from typing import Protocol
 
 from ..error_mapping import StreamLostError
+
+_STATUS = re.compile(r"[1-9][0-9]{2}")
 
 
 class StreamFlowControl(Protocol):
@@ -80,10 +83,15 @@ class Http2Stream:
     # --- called by the connection ------------------------------------------------------------------------------------------------
 
     def on_headers(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Status and headers were received."""
+        """Status and headers were received. A status that is no number ends the stream."""
         self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
-        self.status = int(self.headers.pop(":status"))
-        self._changed.set()
+        status = self.headers.pop(":status", "")
+        if _STATUS.fullmatch(status):
+            self.status = int(status)
+            self._changed.set()
+        else:
+            self.fail(f"not an HTTP status: {status[:80]!r}")
+            self._flow_control.reset(self._id)
 
     def on_data(self, data: bytes, length: int) -> None:
         """Bytes were received; `length` is their share of the window, padding included."""
