@@ -19,7 +19,7 @@ def examples():
 
 
 EXAMPLES = [*examples()]
-SERVICE_COMMANDS = ("list", "describe", "create", "split", "merge", "consumers", "put", "tail")
+SERVICE_COMMANDS = ("list", "describe", "create", "split", "merge", "consumers", "put", "tail", "doctor")
 
 
 @pytest.fixture(scope="module")
@@ -27,14 +27,15 @@ def results(tmp_path_factory):
     """Exit code, stdout and stderr of each example. One process runs them all: most of its time it would load the SDK."""
     folder = tmp_path_factory.mktemp("examples")
     (folder / "orders.jsonl").write_text('{"customer":7}\n{"customer":8}\n')
+    (folder / "job.properties").write_text("flink.streams=orders\nflink.sink=jsonl\nflink.sink.jsonl.path=rows\n")
     return dict(zip(EXAMPLES, json_results("command_examples", EXAMPLES, folder), strict=True))
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_an_example_runs(results, example):
-    code, _, errors = results[example]
+    code, out, errors = results[example]
 
-    assert code == 0, errors
+    assert code == 0, out + errors
 
 
 def test_the_commands_that_reach_the_service_have_examples():

@@ -14,6 +14,7 @@ from .commands import (
     create,
     demo,
     describe,
+    doctor,
     lag,
     list_streams,
     local,
@@ -47,6 +48,7 @@ app.command("merge")(reshard.merge)
 app.add_typer(consumers.consumers, name="consumers")
 app.command("put")(put.put)
 app.command("tail")(tail.tail)
+app.command("doctor")(doctor.doctor)
 app.command("run")(run.run)
 app.command("lag")(lag.lag)
 app.command("tracker")(tracker.tracker)

@@ -79,6 +79,10 @@ class SdkTransport:
             response: dict[str, Any] = await getattr(client, xform_name(api))(**parameters)
             return response
 
+    async def endpoint_url(self) -> str:
+        """Where calls go: as set, else by the environment and the rules of the SDK."""
+        return str((await self._client("calls")).meta.endpoint_url)
+
     async def close(self) -> None:
         """Close both clients; open subscriptions end."""
         self._clients.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from dataclasses import replace
 from typing import Any
 
 from recordpublisher.publishers.clock import Clock
@@ -35,11 +36,14 @@ class ManagementClient(KinesisClient):
 
     async def describe(self, stream: str) -> StreamDescription:
         """A stream with its settings, consumers and listed shards. Raises: StreamNotFoundError."""
-        summary = await self._describe_stream(stream)
-        shards = await self.list_shards(stream)
+        described = await self.describe_settings(stream)
+        consumers = await self.list_consumers(described.stream.arn)
+        return replace(described, consumers=tuple(consumers), shards=tuple(await self.list_shards(stream)))
+
+    async def describe_settings(self, stream: str) -> StreamDescription:
+        """A stream without its consumers and shards: one call. Raises: StreamNotFoundError."""
         with reject_malformed("DescribeStreamSummary"):
-            consumers = await self.list_consumers(summary["StreamARN"])
-            return StreamDescription.parse(summary, consumers, shards)
+            return StreamDescription.parse(await self._describe_stream(stream))
 
     async def list_consumers(self, stream_arn: str) -> list[ConsumerDescription]:
         """The registered consumers of a stream."""

@@ -42,8 +42,8 @@ class StreamDescription:
     max_record_bytes: int
     distributes_by_key: bool
     encryption_key: str | None
-    consumers: tuple[ConsumerDescription, ...]
-    shards: tuple[Shard, ...]
+    consumers: tuple[ConsumerDescription, ...] = ()
+    shards: tuple[Shard, ...] = ()
 
     @property
     def open_shards(self) -> int:
@@ -51,16 +51,12 @@ class StreamDescription:
         return sum(not shard.closed for shard in self.shards)
 
     @classmethod
-    def parse(
-        cls, summary: dict[str, Any], consumers: list[ConsumerDescription], shards: list[Shard]
-    ) -> StreamDescription:
-        """Raises: KeyError or ValueError for a summary that is not as documented."""
+    def parse(cls, summary: dict[str, Any]) -> StreamDescription:
+        """The settings. Raises: KeyError or ValueError for a summary that is not as documented."""
         return cls(
             ListedStream.parse(summary),
             int(summary["RetentionPeriodHours"]),
             int(summary.get("MaxRecordSizeInKiB", 1024)) * 1024,
             summary.get("RecordDistributionStrategy") != "AUTO",
             summary.get("KeyId") if summary.get("EncryptionType", "NONE") != "NONE" else None,
-            tuple(consumers),
-            tuple(shards),
         )

@@ -1,0 +1,103 @@
+"""`recordpublisher doctor`: what will fail, before a job starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from recordpublisher.publishers.clock import SystemClock
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import (
+    CONSUMER_ARN,
+    CONSUMER_NAME,
+    RECORD_PUBLISHER,
+    REGISTRATION,
+    SINK,
+    SINK_STREAM,
+)
+from recordpublisher.publishers.stream_arns import stream_name
+
+from ..execution import FAILED, run_until_signal
+from ..options import Endpoint, Pairs, Profile, Region, read_properties
+from ..output import aligned, styled
+from ..verbosity import Debug, Verbose
+
+if TYPE_CHECKING:
+    from ..doctor.findings import Finding
+    from ..doctor.streams import Use
+
+
+def doctor(
+    job: Annotated[Path | None, typer.Argument(metavar="JOB.properties", help="The job's properties.")] = None,
+    streams: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--stream", metavar="NAME", help="Without a job: this stream, to read and to write; may be repeated."
+        ),
+    ] = None,
+    pairs: Pairs = None,
+    region: Region = None,
+    endpoint: Endpoint = None,
+    profile: Profile = None,
+    verbose: Verbose = False,
+    debug: Debug = False,
+) -> None:
+    """Say what will fail, before a job starts: one line for each check, ok or what to do. Nothing is changed.
+
+    Checks versions, region, CA file, proxy and DNS; for each stream the clock, settings, consumers and each IAM action that the job
+    needs; for a job its store, its sink and the time until unread records are lost. Exits with 1 when there is a problem.
+
+    Example: recordpublisher doctor --stream orders
+
+    Example: recordpublisher doctor job.properties
+    """
+    from recordpublisher.plugins.runtime.jobs.subtask import streams_of  # brings the AWS SDK
+
+    if (job is None) != bool(streams):
+        raise ConfigurationError("--stream", streams and streams[0], "either a job's properties, or --stream")
+    properties = read_properties(job, pairs, region, endpoint, profile)
+    uses = {each: _use(properties, each, writes=job is None) for each in streams or streams_of(properties)}
+    findings = run_until_signal(_find(properties, uses, has_job=job is not None)) or []
+    colours = {"ok": "green", "PROBLEM": "red", "not checked": "yellow"}
+    lines = aligned([(each.verdict.value, each.name, each.words) for each in findings]).split("\n")
+    for each, line in zip(findings, lines, strict=True):
+        verdict = each.verdict.value
+        typer.echo(styled(verdict, colours[verdict]) + line.removeprefix(verdict))
+    if any(each.verdict.value == "PROBLEM" for each in findings):
+        raise typer.Exit(FAILED)
+
+
+def _use(properties: Properties, stream: str, writes: bool) -> Use:
+    from ..doctor.streams import Use
+
+    if properties.value(RECORD_PUBLISHER) != "EFO":
+        return Use(writes=writes)
+    arns = properties.with_prefix(CONSUMER_ARN) if properties.value(REGISTRATION) == "NONE" else {}
+    return Use(
+        consumer=properties.value(CONSUMER_NAME) or "", consumer_arn=arns.get(stream_name(stream)), writes=writes
+    )
+
+
+async def _find(properties: Properties, uses: dict[str, Use], has_job: bool) -> list[Finding]:
+    from recordpublisher.publishers.kinesis.management.client import ManagementClient
+
+    from ..doctor.job import job_findings
+    from ..doctor.machine import machine_findings
+    from ..doctor.streams import StreamChecks, Use
+
+    findings = await machine_findings(properties, [*uses])
+    target = properties.value(SINK_STREAM) if has_job and properties.value(SINK) == "kinesis" else None
+    written = {} if target is None else {target: Use(reads=False, writes=True)}
+    try:
+        client = ManagementClient(properties, [*uses, *written])
+    except ConfigurationError:  # one of the findings says which setting
+        return findings
+    async with client:
+        for stream, use in [*uses.items(), *written.items()]:
+            findings += await StreamChecks(client, stream, use, SystemClock()).findings()
+        if has_job:
+            findings += await job_findings(properties, [*uses], client)
+    return findings

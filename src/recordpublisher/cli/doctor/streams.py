@@ -1,0 +1,175 @@
+"""What the service lets us do with a stream. Nothing is changed: calls that read are made, others are asked for by DryRun."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import FatalKinesisError, KinesisError, RecordPublisherError
+from recordpublisher.publishers.kinesis.management.client import ManagementClient
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.stream_arns import is_arn
+
+from .findings import Check, Finding, NotCheckedError, examine
+
+MAX_CLOCK_OFFSET_MS = 60_000
+"""AWS refuses calls from five minutes on; a time of start would be wrong long before."""
+MAX_CONSUMERS = 20
+"""Of a stream (service limit); 50 with on-demand advantage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What a job does with a stream: reads it by polling, or by fan-out as `consumer`, which it registers unless it has its ARN; writes."""
+
+    reads: bool = True
+    consumer: str | None = None
+    consumer_arn: str | None = None
+    writes: bool = False
+
+
+class StreamChecks:
+    """The checks of one stream, in order. Owns what the first ones found, which the later ones need."""
+
+    def __init__(self, client: ManagementClient, stream: str, use: Use, clock: Clock) -> None:
+        self._client = client
+        self._stream = stream
+        self._use = use
+        self._clock = clock
+        self._shards: list[Shard] = []
+        self._arn: str | None = None
+        self._consumer_arn: str | None = None
+        self._knows_dry_run = False
+
+    async def findings(self) -> list[Finding]:
+        """Clock, settings, consumers, and each IAM action that the use needs."""
+        checks: list[tuple[str, Check]] = [
+            ("clock", self._clock_offset),
+            ("kinesis:ListShards", self._list_shards),
+            ("kinesis:DescribeStreamSummary", self._describe),
+            ("kinesis:GetShardIterator", self._dry_run_iterator),
+        ]
+        if self._use.reads and self._use.consumer is None:
+            checks.append(("kinesis:GetRecords", self._dry_run_get_records))
+        if self._use.reads and self._use.consumer is not None:
+            checks += [
+                ("kinesis:DescribeStreamConsumer", self._find_consumer),
+                ("consumer quota", self._quota),
+                ("kinesis:SubscribeToShard", self._dry_run_subscribe),
+            ]
+        if self._use.consumer is not None and self._use.consumer_arn is None:
+            checks += [
+                (f"kinesis:{api}", _not_checked) for api in ("RegisterStreamConsumer", "DeregisterStreamConsumer")
+            ]
+        if self._use.writes:
+            checks += [(f"kinesis:{api}", self._dry_run_put(api)) for api in ("PutRecord", "PutRecords")]
+        return [await examine(f"{self._stream}: {name}", check) for name, check in checks]
+
+    async def _clock_offset(self) -> str:
+        offset = self._clock.now_ms() - await self._client.server_time_ms(self._stream)  # of whole seconds
+        if abs(offset) > MAX_CLOCK_OFFSET_MS:
+            direction = "ahead of" if offset > 0 else "behind"
+            raise RecordPublisherError(
+                f"this machine is {abs(offset) / 1000:.0f} s {direction} the service: set its clock"
+            )
+        return "as that of the service"
+
+    async def _list_shards(self) -> str:
+        self._shards = await self._client.list_shards(self._stream)
+        return f"{sum(not shard.closed for shard in self._shards)} open shards"
+
+    async def _describe(self) -> str:
+        try:
+            found = await self._client.describe_settings(self._stream)
+        except FatalKinesisError as error:
+            if self._use.consumer is None and not self._use.writes:
+                raise NotCheckedError(f"{error.code}; a job that polls does not need it") from error
+            raise
+        self._arn = found.stream.arn
+        if found.stream.status not in ("ACTIVE", "UPDATING"):
+            raise RecordPublisherError(f"the stream is {found.stream.status}: wait until it is ACTIVE")
+        order = "" if found.distributes_by_key else "; AUTO record distribution: records of one key are in no order"
+        return f"{found.stream.status}, {found.stream.mode}, retention {found.retention_hours} h{order}"
+
+    async def _find_consumer(self) -> str:
+        if self._use.consumer_arn is not None:
+            self._consumer_arn = self._use.consumer_arn
+            raise NotCheckedError("the ARN is set, and the job does not look it up")
+        if self._arn is None:
+            raise NotCheckedError("the ARN of the stream is not known")
+        name = self._use.consumer or ""
+        found = await self._client.describe_consumer(self._arn, name)
+        if found is not None:
+            self._consumer_arn = found.arn
+            return f"'{name}' is {found.status}"
+        return f"allowed; the job registers '{name}'"
+
+    async def _quota(self) -> str:
+        if self._consumer_arn is not None or self._arn is None:
+            raise NotCheckedError("only a job that registers its consumer needs one more")
+        try:
+            count = len(await self._client.list_consumers(self._arn))
+        except FatalKinesisError as error:
+            raise NotCheckedError(f"{error.code}; the job does not need it") from error
+        if count >= MAX_CONSUMERS:
+            raise RecordPublisherError(
+                f"the stream has {count} consumers of {MAX_CONSUMERS} (50 with on-demand advantage): "
+                f"recordpublisher consumers deregister {self._stream} NAME"
+            )
+        return f"{count} of {MAX_CONSUMERS} are registered"
+
+    async def _dry_run_iterator(self) -> str:
+        await self._dry_run(
+            "GetShardIterator", **self._named(), ShardId=self._shard().shard_id, ShardIteratorType="LATEST"
+        )
+        self._knows_dry_run = True
+        return "allowed"
+
+    async def _dry_run_get_records(self) -> str:
+        iterator = await self._client.get_shard_iterator(self._shard(), StartingPosition.latest())
+        return await self._dry_run("GetRecords", ShardIterator=iterator, Limit=1)
+
+    async def _dry_run_subscribe(self) -> str:
+        if self._consumer_arn is None:
+            raise NotCheckedError("the consumer is not registered yet")
+        return await self._dry_run(
+            "SubscribeToShard",
+            ConsumerARN=self._consumer_arn,
+            ShardId=self._shard().shard_id,
+            StartingPosition={"Type": "LATEST"},
+        )
+
+    def _dry_run_put(self, api: str) -> Check:
+        record = {"Data": b"recordpublisher doctor", "PartitionKey": "doctor"}
+
+        async def check() -> str:
+            if not self._knows_dry_run:  # it could put the record
+                raise NotCheckedError("it is not known whether the endpoint knows DryRun")
+            return await self._dry_run(
+                api, **self._named(), **(record if api == "PutRecord" else {"Records": [record]})
+            )
+
+        return check
+
+    async def _dry_run(self, api: str, **parameters: Any) -> str:
+        try:
+            await self._client.dry_run(api, **parameters)
+        except KinesisError as error:
+            if isinstance(error, FatalKinesisError) and error.code == "DryRunIgnored":
+                raise NotCheckedError("the endpoint does not know DryRun") from error
+            raise
+        return "allowed"
+
+    def _shard(self) -> Shard:
+        if not self._shards:
+            raise NotCheckedError("no shard is known")
+        return next((shard for shard in self._shards if not shard.closed), self._shards[0])
+
+    def _named(self) -> dict[str, str]:
+        return {"StreamARN": self._stream} if is_arn(self._stream) else {"StreamName": self._stream}
+
+
+def _not_checked() -> str:
+    raise NotCheckedError("it cannot be asked for without a change: look at the IAM policy")

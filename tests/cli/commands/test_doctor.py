@@ -1,0 +1,61 @@
+"""`recordpublisher doctor` as a command. What each check finds is tested in `tests/cli/doctor`."""
+
+import pytest
+
+from recordpublisher.local import serve_in_thread
+
+from processes.command_line import several_commands
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """What each command did, by its name."""
+    job = tmp_path_factory.mktemp("job") / "job.properties"
+    job.write_text("flink.streams=orders\nflink.sink=kinesis\nflink.sink.kinesis.stream=copy\n")
+    commands = {
+        "stream": "doctor --stream orders",
+        "job": f"doctor {job}",
+        "unknown": "doctor --stream order",
+        "region": "doctor --stream orders --region mars",
+        "nothing": "doctor",
+    }
+    with serve_in_thread(streams={"orders": 1, "copy": 1}) as served:
+        results = several_commands(served, *map(str.split, commands.values()))
+    return dict(zip(commands, results, strict=True))
+
+
+def checks(result):
+    """The verdict of each check by its name."""
+    rows = [[part.strip() for part in line.split("  ") if part.strip()] for line in result.stdout.splitlines()]
+    return {name: verdict for verdict, name, _ in rows}
+
+
+def test_a_stream_is_checked_for_reading_and_writing(done):
+    assert (done["stream"].returncode, done["stream"].stderr) == (0, "")
+    assert checks(done["stream"])["orders: kinesis:GetRecords"] == "ok"
+    assert checks(done["stream"])["orders: kinesis:PutRecords"] == "ok"
+
+
+def test_a_job_is_checked_for_what_it_does(done):
+    found = checks(done["job"])
+
+    assert (done["job"].returncode, done["job"].stderr) == (0, "")
+    assert found["orders: kinesis:GetRecords"] == found["copy: kinesis:PutRecords"] == found["sink"] == "ok"
+    assert "orders: kinesis:PutRecords" not in found
+    assert "copy: kinesis:GetRecords" not in found
+
+
+def test_a_problem_is_exit_code_1(done):
+    assert done["unknown"].returncode == 1
+    assert checks(done["unknown"])["order: kinesis:ListShards"] == "PROBLEM"
+
+
+def test_a_wrong_setting_is_a_line_too_and_ends_the_checks(done):
+    assert (done["region"].returncode, done["region"].stderr) == (1, "")
+    assert checks(done["region"])["region"] == "PROBLEM"
+    assert not any(name.startswith("orders") for name in checks(done["region"]))
+
+
+def test_a_job_or_a_stream_is_needed(done):
+    assert done["nothing"].returncode == 2
+    assert "valid: either a job's properties, or --stream" in done["nothing"].stderr

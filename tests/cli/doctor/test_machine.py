@@ -1,0 +1,84 @@
+"""What `doctor` says about this machine, on prepared faults."""
+
+import pytest
+
+from recordpublisher.cli.doctor.machine import machine_findings
+from recordpublisher.publishers.properties.properties import Properties
+
+LOCAL = {
+    "aws.region": "eu-west-1",
+    "aws.endpoint": "http://127.0.0.1:1",
+    "aws.credentials.provider.basic.accesskeyid": "me",
+    "aws.credentials.provider.basic.secretkey": "mine",
+}
+
+
+async def found(**properties):
+    """The verdict and words of each check by its name."""
+    findings = await machine_findings(Properties({**LOCAL, **properties}), ["orders"])
+    return {each.name: (each.verdict.value, each.words) for each in findings}
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch):
+    for name in ("http_proxy", "HTTP_PROXY", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+async def test_a_machine_that_reaches_the_endpoint():
+    checked = await found()
+
+    assert checked["region"] == ("ok", "eu-west-1")
+    assert checked["proxy"] == ("ok", "none")
+    assert checked["DNS"] == ("ok", "127.0.0.1 is 127.0.0.1")
+
+
+async def test_a_region_that_is_none():
+    checked = await found(**{"aws.region": "mars", "aws.endpoint": None})
+
+    words = "property 'aws.region' has the value 'mars'; valid: a region such as eu-west-1"
+    assert checked["region"] == ("PROBLEM", words)
+
+
+async def test_credentials_that_are_not_complete():
+    verdict, words = (await found(**{"aws.credentials.provider.basic.secretkey": None}))["credentials"]
+
+    assert verdict == "PROBLEM"
+    assert "aws.credentials.provider.basic.secretkey" in words
+
+
+async def test_a_host_that_dns_does_not_know():
+    verdict, words = (await found(**{"aws.endpoint": "http://nowhere.invalid:1"}))["DNS"]
+
+    assert verdict == "PROBLEM"
+    assert "nowhere.invalid is not known to this machine's DNS" in words
+
+
+async def test_a_ca_file_that_is_missing(monkeypatch):
+    monkeypatch.setenv("AWS_CA_BUNDLE", "/nowhere.pem")
+
+    verdict, words = (await found())["CA file"]
+
+    assert verdict == "PROBLEM"
+    assert "/nowhere.pem" in words
+
+
+async def test_a_proxy_is_shown_without_its_password(monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://me:s3cr3t@127.0.0.1:1")
+
+    checked = await found()
+
+    assert checked["proxy"][0] == "ok"
+    assert checked["proxy"][1].startswith("calls go through http://")
+    assert "s3cr3t" not in str(checked)
+    assert checked["DNS"][0] == "not checked"
+
+
+async def test_a_java_that_is_missing(monkeypatch):
+    pytest.importorskip("pyspark")
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+
+    verdict, words = (await found())["Spark"]
+
+    assert verdict == "PROBLEM"
+    assert "install a Java runtime of version 17 or newer" in words

@@ -1,0 +1,140 @@
+"""What `doctor` says about a stream, on prepared faults: each is named with its remedy."""
+
+import pytest
+
+from recordpublisher.cli.doctor.streams import StreamChecks, Use
+from recordpublisher.local import Delays, LocalKinesis, ManualClock
+from recordpublisher.publishers.clock import SystemClock
+from recordpublisher.publishers.kinesis.management.client import ManagementClient
+from recordpublisher.publishers.properties.properties import Properties
+
+ARN = "arn:aws:kinesis:us-east-1:000000000000:stream/orders"
+FAN_OUT = Use(consumer="billing")
+
+
+@pytest.fixture
+async def endpoint():
+    async with LocalKinesis(streams={"orders": 2, "copy": 1}, delays=Delays(consumer=0)) as served:
+        yield served
+
+
+async def found(endpoint, use, stream="orders"):
+    """The verdict and words of each check by its name."""
+    async with ManagementClient(Properties(endpoint.properties()), [stream]) as client:
+        findings = await StreamChecks(client, stream, use, SystemClock()).findings()
+    return {each.name.removeprefix(f"{stream}: "): (each.verdict.value, each.words) for each in findings}
+
+
+async def test_a_stream_that_can_be_read_and_written_has_no_problem(endpoint):
+    checked = await found(endpoint, Use(writes=True))
+
+    assert {verdict for verdict, _ in checked.values()} == {"ok"}
+    for api in ("GetShardIterator", "GetRecords", "PutRecord", "PutRecords"):
+        assert checked[f"kinesis:{api}"] == ("ok", "allowed")
+    assert checked["clock"] == ("ok", "as that of the service")
+
+
+async def test_nothing_is_changed(endpoint):
+    await found(endpoint, Use(consumer="billing", writes=True))
+    stream = endpoint.stream("orders")
+
+    assert [len(shard.log) for shard in stream.shards.values()] == [0, 0]
+    assert stream.consumers.all() == []
+
+
+@pytest.mark.parametrize("api", ["GetRecords", "GetShardIterator", "PutRecord", "PutRecords"])
+async def test_a_denied_action_is_named(endpoint, api):
+    endpoint.faults.fail_next(api, "AccessDeniedException")
+
+    verdict, words = (await found(endpoint, Use(writes=True)))[f"kinesis:{api}"]
+
+    assert verdict == "PROBLEM"
+    assert "AccessDeniedException" in words
+    assert "allow this action for the identity in use" in words
+
+
+async def test_nothing_is_written_to_an_endpoint_that_may_not_know_dry_run(endpoint):
+    endpoint.faults.fail_next("GetShardIterator", "InternalFailure", status=500)
+
+    checked = await found(endpoint, Use(writes=True))
+
+    assert checked["kinesis:GetShardIterator"][0] == "PROBLEM"
+    assert checked["kinesis:PutRecords"] == ("not checked", "it is not known whether the endpoint knows DryRun")
+
+
+async def test_a_job_that_polls_does_not_need_describe(endpoint):
+    endpoint.faults.fail_next("DescribeStreamSummary", "AccessDeniedException")
+
+    assert (await found(endpoint, Use()))["kinesis:DescribeStreamSummary"][0] == "not checked"
+
+
+async def test_an_unknown_stream_is_named_with_the_existing_ones(endpoint):
+    checked = await found(endpoint, Use(writes=True), "order")
+
+    words = "stream 'order' does not exist; existing streams: copy, orders"
+    assert checked["kinesis:ListShards"] == ("PROBLEM", words)
+    assert checked["kinesis:PutRecords"][0] == "not checked"
+
+
+async def test_records_of_one_key_may_be_in_no_order(endpoint):
+    stream = endpoint.stream("orders")
+    stream.mode, stream.distribution = "ON_DEMAND", "AUTO"
+
+    verdict, words = (await found(endpoint, Use()))["kinesis:DescribeStreamSummary"]
+
+    assert verdict == "ok"
+    assert words.endswith("AUTO record distribution: records of one key are in no order")
+
+
+@pytest.mark.parametrize(("hours", "words"), [(-1, "s ahead of the service"), (1, "s behind the service")])
+async def test_a_clock_that_is_off(hours, words):
+    clock = ManualClock(SystemClock().now_ms() + hours * 3_600_000)
+    async with LocalKinesis(streams={"orders": 1}, clock=clock) as endpoint:
+        verdict, said = (await found(endpoint, Use()))["clock"]
+
+    assert verdict == "PROBLEM"
+    assert said.endswith(f"{words}: set its clock")
+
+
+async def test_a_registered_consumer_can_subscribe(endpoint):
+    endpoint.stream("orders").consumers.register("billing")
+
+    checked = await found(endpoint, FAN_OUT)
+
+    assert checked["kinesis:DescribeStreamConsumer"] == ("ok", "'billing' is ACTIVE")
+    assert checked["kinesis:SubscribeToShard"] == ("ok", "allowed")
+    assert checked["kinesis:RegisterStreamConsumer"][0] == "not checked"
+
+
+async def test_a_subscription_that_is_denied(endpoint):
+    endpoint.stream("orders").consumers.register("billing")
+    endpoint.faults.fail_next("SubscribeToShard", "AccessDeniedException")
+
+    assert (await found(endpoint, FAN_OUT))["kinesis:SubscribeToShard"][0] == "PROBLEM"
+
+
+async def test_a_consumer_that_the_job_will_register(endpoint):
+    checked = await found(endpoint, FAN_OUT)
+
+    assert checked["kinesis:DescribeStreamConsumer"] == ("ok", "allowed; the job registers 'billing'")
+    assert checked["consumer quota"] == ("ok", "0 of 20 are registered")
+    assert checked["kinesis:SubscribeToShard"] == ("not checked", "the consumer is not registered yet")
+
+
+async def test_a_full_quota_of_consumers(endpoint):
+    for number in range(20):
+        endpoint.stream("orders").consumers.register(f"c{number}")
+
+    verdict, words = (await found(endpoint, FAN_OUT))["consumer quota"]
+
+    assert verdict == "PROBLEM"
+    assert words.endswith("recordpublisher consumers deregister orders NAME")
+
+
+async def test_a_consumer_that_is_given_by_its_arn_and_is_gone(endpoint):
+    checked = await found(endpoint, Use(consumer="", consumer_arn=f"{ARN}/consumer/gone:1"))
+
+    verdict, words = checked["kinesis:SubscribeToShard"]
+    assert verdict == "PROBLEM"
+    assert "ResourceNotFoundException" in words
+    assert "kinesis:RegisterStreamConsumer" not in checked
