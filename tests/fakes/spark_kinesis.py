@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from recordpublisher.fetcher.checkpoints.restored_listing import list_restored
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
@@ -18,7 +18,7 @@ from recordpublisher.plugins.spark.query_planner import QueryPlanner
 from recordpublisher.plugins.spark.source.batch_offset import BatchOffset
 from recordpublisher.plugins.spark.source.batch_planner import BatchPlanner
 from recordpublisher.plugins.spark.source.read_task import TaskPlan, TaskRead
-from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore
+from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore, run_without_loop
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
@@ -32,19 +32,22 @@ ARRIVED = NOW - 1_000_000
 
 
 class MemoryClaims(ReadClaimStore):
-    """Claims in a dict, without an event loop. `failure` is raised by every call while it is set."""
+    """Claims in a dict, without an event loop. `failure` is raised by every call while it is set; `calls` counts them."""
 
     def __init__(self, markers: Iterable[tuple[str, str]] = ()) -> None:
         self._memory = MemoryStore()
         self.failure: Exception | None = None
-        super().__init__(self._open, needs_loop=False)
+        self.calls = 0
+        super().__init__(self._memory, self._run_unless_away)
         for query, token in markers:
             self.write_marker(query, token)
 
-    def _open(self) -> MemoryStore:
+    def _run_unless_away(self, work: Coroutine[Any, Any, T]) -> T:
+        self.calls += 1
         if self.failure is not None:
+            work.close()
             raise self.failure
-        return self._memory
+        return run_without_loop(work)
 
     def lose_everything(self) -> None:
         self._memory.values.clear()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.plugins.stores.by_location import read_claim_store_of
+from recordpublisher.plugins.stores.read_claim_store import run_without_loop
 from recordpublisher.publishers.properties.properties import Properties
 
 from fakes.spark_kinesis import SimulatedKinesis, SimulatedQuery
@@ -20,7 +21,9 @@ def options(tmp_path: Path, max_records: int | None = None, max_tasks: int = 2, 
 
 
 def query(kinesis: SimulatedKinesis, tmp_path: Path, **kwargs: object) -> SimulatedQuery:
-    return SimulatedQuery(kinesis, read_claim_store_of(str(tmp_path), Properties()), options(tmp_path, **kwargs))
+    return SimulatedQuery(
+        kinesis, read_claim_store_of(str(tmp_path), Properties(), run_without_loop), options(tmp_path, **kwargs)
+    )
 
 
 def spread(job: SimulatedQuery) -> int:

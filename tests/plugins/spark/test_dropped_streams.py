@@ -9,6 +9,7 @@ import pytest
 from recordpublisher.plugins.spark.dropped_streams import dropped_streams
 from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.plugins.stores.by_location import read_claim_store_of
+from recordpublisher.plugins.stores.read_claim_store import run_without_loop
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -34,7 +35,7 @@ def test_c2_a_checkpoint_without_any_of_the_streams_is_refused():
 def test_a_query_without_its_streams_ends_before_its_first_batch_and_keeps_its_positions(tmp_path):
     kinesis = SimulatedKinesis()
     kinesis.add("a", [1, 2, 3])
-    job = SimulatedQuery(kinesis, read_claim_store_of(str(tmp_path), Properties()), options(tmp_path))
+    job = SimulatedQuery(kinesis, read_claim_store_of(str(tmp_path), Properties(), run_without_loop), options(tmp_path))
     job.run()
     given = options(tmp_path)
     job.options = SparkOptions(("another",), given.metadata_location, given.properties)
@@ -50,7 +51,7 @@ def test_a_query_without_its_streams_ends_before_its_first_batch_and_keeps_its_p
 def test_a_stream_that_is_dropped_is_named_once(tmp_path, caplog):
     kinesis = SimulatedKinesis()
     kinesis.add("a", [1])
-    job = SimulatedQuery(kinesis, read_claim_store_of(str(tmp_path), Properties()), options(tmp_path))
+    job = SimulatedQuery(kinesis, read_claim_store_of(str(tmp_path), Properties(), run_without_loop), options(tmp_path))
     job.run()
     shards = job.log[-1]["shards"]
     shards["gone/a"] = {**shards["s/a"], "stream": "gone"}

@@ -74,6 +74,13 @@ def test_a_root_of_all_queries_replaces_the_place_of_one():
     assert not SparkOptions.parse(GIVEN).replays_lost_claims
 
 
+def test_one_process_has_one_store_of_claims():
+    given = {**GIVEN, "metadatalocation": "s3://bucket/claims", "aws.region": "us-east-1"}
+    stores = [SparkOptions.parse(given).claim_store() for _ in range(2)]
+    assert stores[0] is stores[1]
+    assert SparkOptions.parse({**given, "metadatalocation": "s3://bucket/others"}).claim_store() is not stores[0]
+
+
 @pytest.mark.parametrize(
     ("changed", "words"),
     [

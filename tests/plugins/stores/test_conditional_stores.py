@@ -35,6 +35,14 @@ async def test_a_value_is_put_where_there_is_none(store):
     assert raised.value.current == found
 
 
+async def test_several_values_are_read_at_once_without_those_that_are_not_there(store):
+    for name in ("a/1", "b/c"):
+        await store.put_if_absent(name, name.encode())
+    found = await store.get_all(["b/c", "a/2", "a/1"])
+    assert {name: entry.value for name, entry in found.items()} == {"b/c": b"b/c", "a/1": b"a/1"}
+    assert found["a/1"] == await store.get("a/1")
+
+
 async def test_a_value_is_replaced_only_with_its_version(store):
     first = await store.put_if_absent("a/1", b"1")
     second = await store.compare_and_set("a/1", b"2", first)

@@ -6,7 +6,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.property_types import choice, text
 
-from ..stores.by_location import read_claim_store_of, write_once_store_of
+from ..stores.by_location import CLAIM_STORES, conditional_store_of, write_once_store_of
 
 _GROUP = "Spark"
 _PLACE = "a folder that the driver and every executor see, s3://bucket/prefix"
@@ -55,7 +55,7 @@ def _of_claims(place: str | None, properties: Properties) -> str:
     if place is None:
         valid = f"{_PLACE} or dynamodb://table/job, for this query; or 'metadataRoot', for all queries"
         raise ConfigurationError("metadataLocation", None, valid)
-    read_claim_store_of(place, properties, metadata_key(properties))
+    conditional_store_of(place, metadata_key(properties), properties, CLAIM_STORES)
     return place
 
 

@@ -25,6 +25,7 @@ from .continuous_options import CONTINUOUS_PROPERTIES, ContinuousSettings
 from .metadata_options import METADATA_PROPERTIES, ON_METADATA_LOSS, metadata_key, metadata_place
 from .outages import MAX_OUTAGE
 from .peers.translation import own_options
+from .python_worker import worker_loop
 
 _GROUP = "Spark"
 SPARK_OPTIONS = ("path", "checkpointlocation")
@@ -217,8 +218,12 @@ class SparkOptions:
         return self.properties.value(ON_METADATA_LOSS) == "REPLAY"
 
     def claim_store(self) -> ReadClaimStore:
-        """The store of claims."""
-        return read_claim_store_of(self.metadata_location, self.properties, self.metadata_key)
+        """The store of claims: one for each process, with a client that stays open."""
+        loop = worker_loop()
+        return loop.cached(
+            ("claims", self.metadata_location, *sorted(self.properties.items())),
+            lambda: read_claim_store_of(self.metadata_location, self.properties, loop.run, self.metadata_key),
+        )
 
     def task_bytes(self, tasks: int) -> int:
         """The payload that each of `tasks` tasks may collect."""

@@ -1,9 +1,11 @@
-"""AwsService: a client of S3 or DynamoDB with the job's credentials, which translates the SDK's errors."""
+"""AwsService: a client of S3 or DynamoDB with the job's credentials, which limits concurrent calls and translates the SDK's errors."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine, Iterable
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, TypeVar
 
 from aiobotocore.config import AioConfig
 from botocore import xform_name
@@ -18,6 +20,9 @@ from recordpublisher.publishers.kinesis.error_mapping import MalformedResponseEr
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import REQUEST_TIMEOUT, STATE_ENDPOINT
 
+T = TypeVar("T")
+CONCURRENCY = 32
+"""The most calls of one client at a time."""
 _CONDITION_FAILED = {"PreconditionFailed", "ConditionalRequestConflict", "ConditionalCheckFailedException"}
 _NOT_FOUND = {"NoSuchKey", "404", "ResourceNotFoundException"}
 _CHUNK_BYTES = 2**18
@@ -51,8 +56,21 @@ def _class_of(code: str, api: str, error: Exception) -> type[StateError]:
     return StoreUnavailableError if isinstance(translate(api, error), TransientError) else StateError
 
 
+async def side_by_side(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """The results of calls that run at the same time, in order. The first error ends the others."""
+    tasks = [asyncio.create_task(call) for call in calls]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
 class AwsService:
-    """Owns an SDK client, opened by the first call on the event loop of that call. `place` is the location, as messages name it."""
+    """Owns an SDK client, opened by the first call on the event loop of that call. `place` is the location, as messages name it.
+
+    Its credentials are renewed as those of any client of the SDK, so it may be kept for as long as the process lives.
+    """
 
     def __init__(self, service: str, place: str, properties: Properties) -> None:
         """Raises: ConfigurationError for wrong credentials or no region."""
@@ -64,6 +82,8 @@ class AwsService:
         self._session = session_with_credentials(properties, self._region)
         self._exit_stack = AsyncExitStack()
         self._client: Any = None
+        self._opening = asyncio.Lock()
+        self._slots = asyncio.Semaphore(CONCURRENCY)
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
         """One call; the SDK retries transient errors with jitter, five attempts at most. The `Body` of a response is read.
@@ -71,10 +91,11 @@ class AwsService:
         Raises: ConditionFailedError, NotFoundError; StoreUnavailableError when a later retry may help, StateError for everything else.
         """
         try:
-            response: dict[str, Any] = await getattr(await self._get_client(), xform_name(api))(**parameters)
-            if "Body" in response:
-                async with response["Body"] as body:
-                    response["Body"] = await read_body(body.iter_chunks(_CHUNK_BYTES), self.place)
+            async with self._slots:
+                response: dict[str, Any] = await getattr(await self._get_client(), xform_name(api))(**parameters)
+                if "Body" in response:
+                    async with response["Body"] as body:
+                        response["Body"] = await read_body(body.iter_chunks(_CHUNK_BYTES), self.place)
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code", "")
             raise _class_of(code, api, error)(f"{api} at {self.place} failed with {code}: {error}") from error
@@ -91,11 +112,16 @@ class AwsService:
         await self._exit_stack.aclose()
 
     async def _get_client(self) -> Any:
-        if self._client is None:
-            config = AioConfig(read_timeout=self._seconds, retries={"total_max_attempts": 5, "mode": "standard"})
-            self._client = await self._exit_stack.enter_async_context(
-                self._session.create_client(
-                    self._service, region_name=self._region, endpoint_url=self._endpoint, config=config
+        async with self._opening:
+            if self._client is None:
+                config = AioConfig(
+                    read_timeout=self._seconds,
+                    max_pool_connections=CONCURRENCY,
+                    retries={"total_max_attempts": 5, "mode": "standard"},
                 )
-            )
-        return self._client
+                self._client = await self._exit_stack.enter_async_context(
+                    self._session.create_client(
+                        self._service, region_name=self._region, endpoint_url=self._endpoint, config=config
+                    )
+                )
+            return self._client

@@ -10,7 +10,7 @@ from recordpublisher.publishers.properties.properties import Properties
 
 from .conditional_store import ConditionalStore
 from .folder import FolderStore
-from .read_claim_store import ReadClaimStore
+from .read_claim_store import ReadClaimStore, RunCoroutine, run_without_loop
 from .write_once_store import WriteOnceStore
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):/", re.IGNORECASE)
@@ -28,6 +28,7 @@ _REFUSED = {
     "hdfs": "there is no client of HDFS here",
     "dbfs": "DBFS does not promise that a rename is atomic, and conditional writes to a folder need that",
 }
+CLAIM_STORES = ("FILE", "S3", "DYNAMODB")
 
 
 def back_end_of(location: str) -> str:
@@ -75,16 +76,14 @@ def _path_of(location: str, key: str) -> str:
     return unquote(parts.path)
 
 
-def read_claim_store_of(location: str, properties: Properties, key: str = "metadataLocation") -> ReadClaimStore:
-    """The claim store at a location, the value of the option `key`. Raises: ConfigurationError."""
-
-    def open_store() -> ConditionalStore:
-        return conditional_store_of(location, key, properties, ("FILE", "S3", "DYNAMODB"))
-
-    store = open_store()  # a wrong location fails here
+def read_claim_store_of(
+    location: str, properties: Properties, run: RunCoroutine, key: str = "metadataLocation"
+) -> ReadClaimStore:
+    """The claim store at a location, the value of the option `key`; `run` runs its calls. Raises: ConfigurationError."""
+    store = conditional_store_of(location, key, properties, CLAIM_STORES)
     if isinstance(store, FolderStore):
-        return ReadClaimStore(lambda: FolderStore(store.place, in_thread=False), key, needs_loop=False)
-    return ReadClaimStore(open_store, key)
+        return ReadClaimStore(FolderStore(store.place, in_thread=False), run_without_loop, key)
+    return ReadClaimStore(store, run, key)
 
 
 def write_once_store_of(location: str, key: str, properties: Properties) -> WriteOnceStore:

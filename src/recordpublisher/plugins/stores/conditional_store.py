@@ -6,7 +6,7 @@ import asyncio
 import random
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -53,6 +53,11 @@ class ConditionalStore(ABC):
     @abstractmethod
     async def get(self, name: str) -> VersionedValue | None:
         """The stored value; None when there is none."""
+
+    async def get_all(self, names: Iterable[str]) -> dict[str, VersionedValue]:
+        """The stored values of these names, without those that have none."""
+        found = {name: await self.get(name) for name in names}
+        return {name: value for name, value in found.items() if value is not None}
 
     @abstractmethod
     async def put_if_absent(self, name: str, value: bytes) -> str:

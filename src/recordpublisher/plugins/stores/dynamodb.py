@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.properties.properties import Properties
 
-from .aws_client import AwsService, ConditionFailedError, NotFoundError
+from .aws_client import AwsService, ConditionFailedError, NotFoundError, side_by_side
 from .conditional_store import ConditionalStore, ConflictError, VersionedValue, new_version
 
 _CREATE_SECONDS = 60
@@ -41,6 +41,12 @@ class DynamoDbStore(ConditionalStore):
             return None
         return self._value(response["Item"]) if "Item" in response else None
 
+    async def get_all(self, names: Iterable[str]) -> dict[str, VersionedValue]:
+        """Read the items side by side."""
+        names = list(names)
+        found = await side_by_side(map(self.get, names))
+        return {name: value for name, value in zip(names, found, strict=True) if value is not None}
+
     async def put_if_absent(self, name: str, value: bytes) -> str:
         """Update on the condition that there is no item."""
         while True:
@@ -68,9 +74,8 @@ class DynamoDbStore(ConditionalStore):
         return [name for name in found if before is None or name < before]
 
     async def delete(self, *names: str) -> None:
-        """Delete one by one."""
-        for name in names:
-            await self._call("DeleteItem", Key=self._key(name))
+        """Delete one by one, side by side."""
+        await side_by_side(self._call("DeleteItem", Key=self._key(name)) for name in names)
 
     async def close(self) -> None:
         """Close the client."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from recordpublisher.publishers.errors import ConfigurationError, ImpossibleStateError
-from recordpublisher.publishers.kinesis import run_sync
 
 from .conditional_store import ConditionalStore, ConflictError
 
@@ -33,77 +32,88 @@ class BatchId:
         return f"{self.query}/{self.batch:010d}-{self.plan}/"
 
 
+@dataclass(frozen=True, slots=True)
+class StoredClaims:
+    """Claims by name; `has_marker`: the store has the query's marker."""
+
+    claims: dict[str, bytes]
+    has_marker: bool
+
+
+class RunCoroutine(Protocol):
+    """Runs a coroutine from synchronous code. The store's calls all run on one event loop, since its client belongs to it."""
+
+    def __call__(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of the coroutine."""
+        ...
+
+
 class ReadClaimStore:
     """Claims by batch and name: `<query>/<batch>-<plan>/<name>`. All calls block and are safe from many threads and processes at once.
 
-    `open_store` makes a conditional store for each call, since a store with a client belongs to the event loop of its call. A store that
-    never awaits anything (`needs_loop` is false) is called without an event loop.
+    Owns the conditional store; its client stays open from call to call.
     """
 
-    def __init__(
-        self, open_store: Callable[[], ConditionalStore], key: str = "metadataLocation", *, needs_loop: bool = True
-    ) -> None:
+    def __init__(self, store: ConditionalStore, run: RunCoroutine, key: str = "metadataLocation") -> None:
         """`key`: the option that names the place."""
-        self._open_store = open_store
+        self._store = store
+        self._run = run
         self.key = key
-        self._run: Callable[[Coroutine[Any, Any, Any]], Any] = run_sync if needs_loop else _run_without_loop
 
     @property
     def place(self) -> str:
         """The location, as messages name it."""
-        return self._open_store().place
+        return self._store.place
 
     def put_if_absent(self, batch: BatchId, name: str, claim: bytes) -> bytes:
         """Store a claim durably unless there is one; returns the stored claim: this one, or the earlier one."""
-        return self._call(lambda store: _put_if_absent(store, batch.prefix + name, claim))
+        return self._run(_put_if_absent(self._store, batch.prefix + name, claim))
 
-    def get(self, batch: BatchId, name: str) -> bytes | None:
-        """The stored claim, if any."""
-        found = self._call(lambda store: store.get(batch.prefix + name))
-        return None if found is None else found.value
+    def get(self, batch: BatchId, name: str, token: str) -> bytes | None:
+        """The stored claim, if any. Raises: ConfigurationError without the query's marker: this is another store than the driver's."""
+        stored = self.load(batch, (name,), token)
+        if not stored.has_marker:
+            reason = "a task cannot see what the driver wrote there"
+            raise ConfigurationError(self.key, self.place, _VALID, reason=reason)
+        return stored.claims.get(name)
 
-    def load(self, batch: BatchId) -> dict[str, bytes]:
-        """Every claim of a batch by name."""
-        found = self._call(lambda store: store.list(batch.prefix))
-        return {name.removeprefix(batch.prefix): entry.value for name, entry in found.items()}
+    def load(self, batch: BatchId, names: Iterable[str], token: str) -> StoredClaims:
+        """The claims of a batch, and whether the query's marker is there, read together."""
+        marker = _marker_name(batch.query, token)
+        found = self._run(self._store.get_all((marker, *(batch.prefix + name for name in names))))
+        has_marker = found.pop(marker, None) is not None
+        return StoredClaims({name.removeprefix(batch.prefix): entry.value for name, entry in found.items()}, has_marker)
 
     def purge(self, query: str, before: int) -> None:
         """Remove the claims of the query's batches with a number below `before`."""
 
-        async def purge(store: ConditionalStore) -> None:
-            await store.delete(*await store.list_names(f"{query}/", before=f"{query}/{max(before, 0):010d}"))
+        async def purge() -> None:
+            names = await self._store.list_names(f"{query}/", before=f"{query}/{max(before, 0):010d}")
+            await self._store.delete(*names)
 
-        self._call(purge)
+        self._run(purge())
 
     def write_marker(self, query: str, token: str) -> None:
-        """Store a marker for `check_marker`. Raises: ConfigurationError when the location cannot hold claims."""
+        """Store a marker for `get` and `has_marker`. Raises: ConfigurationError when the location cannot hold claims."""
         try:
-            self._call(lambda store: _put_if_absent(store, _marker_name(query, token), token.encode()))
+            self._run(_put_if_absent(self._store, _marker_name(query, token), token.encode()))
         except Exception as error:
             reason = f"claims cannot be stored there: {error}"
             raise ConfigurationError(self.key, self.place, _VALID, reason=reason) from error
 
-    def check_marker(self, query: str, token: str) -> None:
-        """Raises: ConfigurationError when there is no such marker: this process uses another store than the driver."""
-        if self._call(lambda store: store.get(_marker_name(query, token))) is None:
-            reason = "a task cannot see what the driver wrote there"
-            raise ConfigurationError(self.key, self.place, _VALID, reason=reason)
+    def has_marker(self, query: str, token: str) -> bool:
+        """Whether the marker was written, and not lost since."""
+        return self._run(self._store.get(_marker_name(query, token))) is not None
 
-    def _call(self, work: Callable[[ConditionalStore], Coroutine[Any, Any, T]]) -> T:
-        async def run() -> T:
-            store = self._open_store()
-            try:
-                return await work(store)
-            finally:
-                await store.close()
-
-        result: T = self._run(run())
-        return result
+    def close(self) -> None:
+        """Close the client. The next call opens a new one."""
+        self._run(self._store.close())
 
 
-def _run_without_loop(coroutine: Coroutine[Any, Any, T]) -> T:
+def run_without_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never waits: the calls of a store that blocks."""
     try:
-        coroutine.send(None)
+        work.send(None)
     except StopIteration as end:
         result: T = end.value
         return result

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.properties.properties import Properties
 
-from .aws_client import AwsService, ConditionFailedError, NotFoundError
+from .aws_client import AwsService, ConditionFailedError, NotFoundError, side_by_side
 from .conditional_store import ConditionalStore, ConflictError, VersionedValue, new_version, pause
 
 SCHEMES = ("s3", "s3a", "s3n")
 """The second and third are Hadoop's names for the same."""
 _WRITE_ID = "write-id"
-_CONCURRENCY = 16
 _ATTEMPTS = 10
 
 
@@ -44,6 +42,12 @@ class S3Store(ConditionalStore):
         found = await self._get(name)
         return None if found is None else found[0]
 
+    async def get_all(self, names: Iterable[str]) -> dict[str, VersionedValue]:
+        """Read the objects side by side."""
+        names = list(names)
+        found = await side_by_side(map(self.get, names))
+        return {name: value for name, value in zip(names, found, strict=True) if value is not None}
+
     async def put_if_absent(self, name: str, value: bytes) -> str:
         """Put with `If-None-Match: *`."""
         return await self._put(name, value, None)
@@ -53,14 +57,8 @@ class S3Store(ConditionalStore):
         return await self._put(name, value, expected)
 
     async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
-        """List, then read the objects, several at a time."""
-        names = await self.list_names(prefix)
-        values: dict[str, VersionedValue] = {}
-        for start in range(0, len(names), _CONCURRENCY):
-            some = names[start : start + _CONCURRENCY]
-            found = await asyncio.gather(*map(self.get, some))
-            values |= {name: value for name, value in zip(some, found, strict=True) if value is not None}
-        return values
+        """List, then read the objects, side by side."""
+        return await self.get_all(await self.list_names(prefix))
 
     async def list_versions(self, prefix: str) -> dict[str, str]:
         """List; S3 sorts by name."""
@@ -76,9 +74,8 @@ class S3Store(ConditionalStore):
         return names
 
     async def delete(self, *names: str) -> None:
-        """Delete one by one, several at a time."""
-        for start in range(0, len(names), _CONCURRENCY):
-            await asyncio.gather(*map(self._delete, names[start : start + _CONCURRENCY]))
+        """Delete one by one, side by side."""
+        await side_by_side(map(self._delete, names))
 
     async def close(self) -> None:
         """Close the client."""

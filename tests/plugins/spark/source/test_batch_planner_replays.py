@@ -10,8 +10,8 @@ import pytest
 
 from recordpublisher.publishers.errors import StateError
 
-from fakes.spark_kinesis import SimulatedKinesis
-from fakes.spark_queries import FAN_OUT, query
+from fakes.spark_kinesis import MemoryClaims, SimulatedKinesis, SimulatedQuery
+from fakes.spark_queries import FAN_OUT, options, query
 
 REPLAY = {"onMetadataLoss": "REPLAY"}
 
@@ -83,6 +83,30 @@ def test_claims_that_are_lost_under_a_running_query_end_it(kinesis, tmp_path):
     shutil.rmtree(tmp_path)
     with pytest.raises(StateError, match="has no claims of this query"):
         job.batch()
+
+
+def test_a_batch_makes_one_call_to_the_store_to_plan_and_two_for_each_task(kinesis, tmp_path):
+    kinesis.add("a", [1])
+    store = MemoryClaims()
+    job = SimulatedQuery(kinesis, store, options(tmp_path, max_tasks=1))
+    job.batch()
+    kinesis.shards["s/a"].times.append(2)
+    before = store.calls
+    while not job.batch():
+        before = store.calls
+    assert store.calls - before == 1 + 2 + 1  # and one to purge, which Spark does not wait for
+
+
+def test_a_token_that_has_expired_is_written_again(kinesis, tmp_path):
+    kinesis.add("a", [1])
+    job = query(kinesis, tmp_path)
+    for number in range(3):
+        job.batch()
+        (marker,) = (tmp_path / job.last.query).glob("marker-*")
+        shutil.rmtree(marker)
+        kinesis.shards["s/a"].times.append(2 + number)
+    job.run()
+    assert sorted(job.delivered()) == sorted(job.expected())
 
 
 def test_queries_that_share_a_root_have_a_folder_each(kinesis, tmp_path):

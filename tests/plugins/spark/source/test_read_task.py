@@ -12,7 +12,7 @@ from recordpublisher.plugins.spark.source.batch_offset import ShardOffset
 from recordpublisher.plugins.spark.source.read_claim import ReadClaim
 from recordpublisher.plugins.spark.source.read_task import TaskPlan, TaskRead, endless_retries
 from recordpublisher.plugins.stores.by_location import read_claim_store_of
-from recordpublisher.plugins.stores.read_claim_store import BatchId
+from recordpublisher.plugins.stores.read_claim_store import BatchId, run_without_loop
 from recordpublisher.publishers.errors import (
     ConfigurationError,
     DataLossError,
@@ -50,7 +50,7 @@ def sequences(task: TaskRead) -> list[str]:
 def test_the_claim_is_stored_before_the_first_row_is_returned(kinesis):
     store = MemoryClaims(markers={("query", "token")})
     rows = TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock).rows()
-    (stored,) = store.load(BATCH).values()
+    stored = store.get(BATCH, "group-00000", "token")
     claim = ReadClaim.from_bytes(stored).shards["s/a"]
     assert (claim.records, claim.first, claim.last, claim.at_tip) == (3, ("1", -1), ("3", -1), True)
     assert sum(batch.num_rows for batch in rows) == 3
@@ -61,7 +61,7 @@ def test_the_loser_of_a_race_returns_the_winners_rows(kinesis):
 
     def read_and_be_late(*arguments, **more):
         result = kinesis.read(*arguments)
-        if not store.load(BATCH):
+        if store.get(BATCH, "group-00000", "token") is None:
             assert sequences(TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock)) == ["1", "2", "3"]
             kinesis.shards["s/a"].times.append(4)
         return result
@@ -137,7 +137,7 @@ def test_a_claim_of_the_previous_version_is_refused_with_advice(kinesis):
 
 
 def test_a_task_with_another_store_than_the_driver_is_an_error(kinesis, tmp_path):
-    store = read_claim_store_of(str(tmp_path), Properties())
+    store = read_claim_store_of(str(tmp_path), Properties(), run_without_loop)
     with pytest.raises(ConfigurationError, match="metadataLocation"):
         TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock).rows()
     assert kinesis.reads == []
@@ -151,12 +151,10 @@ class Failing(MemoryClaims):
         super().__init__(markers={("query", "token")})
         self.times = self.left = times
 
-    def _open(self):
-        if self.left:
-            self.left -= 1
-            raise self.error
-        self.left = self.times
-        return self._memory
+    def _run_unless_away(self, work):
+        self.failure = self.error if self.left else None
+        self.left = self.left - 1 if self.left else self.times
+        return super()._run_unless_away(work)
 
 
 def test_a_task_waits_for_its_store_and_returns_no_row_without_a_claim(kinesis):
@@ -164,7 +162,7 @@ def test_a_task_waits_for_its_store_and_returns_no_row_without_a_claim(kinesis):
     task = TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock, kinesis.clock.sleep)
     assert sequences(task) == ["1", "2", "3"]
     store.left = 0
-    assert ReadClaim.from_bytes(store.get(BATCH, "group-00000")).records == 3
+    assert ReadClaim.from_bytes(store.get(BATCH, "group-00000", "token")).records == 3
     assert len(kinesis.reads) == 1
 
 
@@ -187,7 +185,7 @@ def test_a_task_that_cannot_read_ends_with_a_claim_that_says_so(kinesis):
     store = MemoryClaims(markers={("query", "token")})
     kinesis.failure = TransientError("GetRecords", "ConnectionError", "refused")
     assert sequences(TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock)) == []
-    claim = ReadClaim.from_bytes(store.get(BATCH, "group-00000")).shards["s/a"]
+    claim = ReadClaim.from_bytes(store.get(BATCH, "group-00000", "token")).shards["s/a"]
     assert (claim.end, claim.failure) == (claim.start, "GetRecords failed with ConnectionError: refused")
 
 

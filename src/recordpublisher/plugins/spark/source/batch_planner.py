@@ -96,10 +96,11 @@ class BatchPlanner:
         """
         token, lost_claims = offset.store_token, False
         if self.last is None or self.last.plan != offset.plan:  # a replay
-            lost_claims = self._are_claims_lost(offset)
+            lost_claims = not self._store_check.is_planning_store(offset)
+            if lost_claims:
+                self._check_may_replay(offset)
+                self._warnings.lost_claims(offset)
             token = self._store_check.write_token(offset)
-        if lost_claims:
-            self._warnings.lost_claims(offset)
         return task_plans(offset, self.options, token, self.service.consumer_arns(), lost_claims)
 
     def progress(self) -> dict[str, Any] | None:
@@ -150,16 +151,14 @@ class BatchPlanner:
     def _load_claims(self, offset: BatchOffset) -> BatchClaims:
         """The claims of a batch; a task that the sink did not read has none. Raises: StateError when they are lost."""
         claims = load_batch_claims(self.store, offset)
-        if claims.missing:
-            self._are_claims_lost(offset)
+        if claims.missing and not claims.has_token:
+            self._check_may_replay(offset)
         return claims
 
-    def _are_claims_lost(self, offset: BatchOffset) -> bool:
-        """Whether the store is not the one that the batch was planned with. Raises: StateError unless `onMetadataLoss` is REPLAY."""
-        is_lost = not self._store_check.is_planning_store(offset)
-        if is_lost and not self.options.replays_lost_claims:
+    def _check_may_replay(self, offset: BatchOffset) -> None:
+        """The store is not the one that the batch was planned with. Raises: StateError unless `onMetadataLoss` is REPLAY."""
+        if not self.options.replays_lost_claims:
             raise lost_claims_error(self.store, offset)
-        return is_lost
 
     # --- each plan ---------------------------------------------------------------------------------------------------------------
 
@@ -205,7 +204,7 @@ class BatchPlanner:
         """Complete the offset with its tasks and the store's token, and note that it is planned."""
         self._finished |= start.shards.keys() - offset.shards.keys()
         planned = replace(offset, tasks=self.options.tasks_for(len(readable_shards(offset))))
-        planned = replace(planned, store_token=self._store_check.write_token(planned))
+        planned = replace(planned, store_token=self._store_check.write_token(planned, is_there=claims.has_token))
         self.service.consumer_arns()  # registers at the first call, so that `partitions` need not
         self._warnings.after_batch(start, planned, claims)
         self._warnings.retention_left(self._least_retention_left(planned))

@@ -6,7 +6,7 @@ import uuid
 from dataclasses import dataclass, field
 
 from recordpublisher.plugins.stores.read_claim_store import BatchId, ReadClaimStore
-from recordpublisher.publishers.errors import ConfigurationError, StateError
+from recordpublisher.publishers.errors import StateError
 
 from .batch_offset import BatchOffset, ShardOffset
 from .read_claim import ReadClaim, ShardReadRange
@@ -31,12 +31,14 @@ class BatchClaims:
     - `missing`: the tasks without a claim.
     - `began_ms`: when each task began to read.
     - `subscribed_ms`: when the last fan-out read began; 0 without one.
+    - `has_token`: the store has the token of the batch's plan.
     """
 
     shards: dict[str, ShardReadRange] = field(default_factory=dict)
     missing: list[int] = field(default_factory=list)
     subscribed_ms: int = 0
     began_ms: list[int] = field(default_factory=list)
+    has_token: bool = False
 
     @property
     def is_quiet(self) -> bool:
@@ -54,9 +56,11 @@ def load_batch_claims(store: ReadClaimStore, offset: BatchOffset) -> BatchClaims
     claims = BatchClaims()
     if offset.batch == 0:
         return claims
-    stored = store.load(batch_id(offset))
-    for number, group in enumerate(task_groups(offset)):
-        claim = _claim_of(group, stored.get(claim_name(number)))
+    groups = task_groups(offset)
+    stored = store.load(batch_id(offset), map(claim_name, range(len(groups))), offset.store_token)
+    claims.has_token = stored.has_marker
+    for number, group in enumerate(groups):
+        claim = _claim_of(group, stored.claims.get(claim_name(number)))
         if claim is None:
             claims.missing.append(number)
             continue
@@ -97,19 +101,18 @@ class StoreVisibilityCheck:
 
     def is_planning_store(self, offset: BatchOffset) -> bool:
         """Whether the store is the one that the offset's batch was planned with, and not an empty replacement."""
-        return bool(offset.store_token) and self._has_token(offset.query, offset.store_token)
+        return bool(offset.store_token) and self._store.has_marker(offset.query, offset.store_token)
 
-    def write_token(self, offset: BatchOffset) -> str:
-        """Write the query's token into the store. Raises: ConfigurationError when the location cannot hold claims."""
+    def write_token(self, offset: BatchOffset, *, is_there: bool = False) -> str:
+        """Write the query's token into the store, unless it is there; `is_there`: that of the offset was seen just now.
+
+        Raises: ConfigurationError when the location cannot hold claims.
+        """
+        if is_there:
+            return offset.store_token
         if offset.query not in self._tokens:
             self._tokens[offset.query] = offset.store_token if self.is_planning_store(offset) else uuid.uuid4().hex[:12]
         token = self._tokens[offset.query]
-        self._store.write_marker(offset.query, token)
+        if not self._store.has_marker(offset.query, token):  # it may expire in a bucket whose objects do
+            self._store.write_marker(offset.query, token)
         return token
-
-    def _has_token(self, query: str, token: str) -> bool:
-        try:
-            self._store.check_marker(query, token)
-        except ConfigurationError:
-            return False
-        return True

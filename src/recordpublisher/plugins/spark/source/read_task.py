@@ -140,8 +140,7 @@ class TaskRead:
         DataLossError when claimed records are no longer in the stream, OutageError when a service was away for too long.
         """
         plan = self.plan
-        self._stored(lambda: self.store.check_marker(plan.batch.query, plan.store_token))
-        stored = self._stored(lambda: self.store.get(plan.batch, plan.name))
+        stored = self._stored(lambda: self.store.get(plan.batch, plan.name, plan.store_token))
         if stored is None:
             rows, claim, is_ours = self._read_and_claim()
             if is_ours:
