@@ -65,13 +65,18 @@ def test_a_query_waits_for_the_store_of_its_claims(spark, kinesis, tmp_path):
     stream = kinesis("claims-away")
     stream.put(300)
     with serve_moto() as url, switch_before(url) as store:
+
+        def write(batch, number):
+            batch.write.mode("append").parquet(str(tmp_path / "out"))
+            if number == 0:  # between two batches: the planner meets the outage, and progress shows it
+                store.turn_off()
+
         options = {"metadataLocation": "s3://bucket/claims", "flink.state.endpoint": store.url}
-        query = to_parquet(stream.load(spark, tmp_path, **options), tmp_path)
-        wait_for_rows(query, 300)
-        store.turn_off()
-        stream.put(200)
+        writer = stream.load(spark, tmp_path, **options).writeStream.foreachBatch(write)
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
         wait_until(query, lambda: outage_of(query) is not None)
         assert outage_of(query)["service"] == "the store of claims"
+        stream.put(200)
         store.turn_on()
         wait_for_rows(query, 500)
         query.stop()
