@@ -22,8 +22,7 @@ from recordpublisher.fetcher.monitoring.metric_definitions import SHARD_METRICS,
 from recordpublisher.plugins.metrics.exported_metrics import EXPORTED_SHARD_METRICS, EXPORTED_SUBTASK_METRICS
 from recordpublisher.plugins.spark.peers.option_table import PEERS, PeerOption
 from recordpublisher.publishers import errors
-from recordpublisher.publishers.kinesis import error_mapping as advice
-from recordpublisher.publishers.kinesis import error_mapping as translation
+from recordpublisher.publishers.kinesis import error_mapping
 
 REFERENCE = Path(__file__).parent / "reference"
 NOTE = "Written by `make docs` from the docstrings: change the code, not this page."
@@ -97,12 +96,12 @@ def _area_page(area: str) -> str:
 
 def _classification() -> str:
     """What helps against which error, from the tables that the code decides by."""
-    exact = sorted(translation.EXACT, key=lambda code: list(errors.Remedy).index(translation.EXACT[code].remedy))
+    exact = sorted(error_mapping.EXACT, key=lambda code: list(errors.Remedy).index(error_mapping.EXACT[code].remedy))
     rows = [
-        ("throttling", translation.THROTTLED, "`ThrottledError`", errors.Remedy.RETRY),
+        ("throttling", error_mapping.THROTTLED, "`ThrottledError`", errors.Remedy.RETRY),
         (
             "errors of the service itself, and every status from 500",
-            translation.TRANSIENT,
+            error_mapping.TRANSIENT,
             "`TransientError`",
             errors.Remedy.RETRY,
         ),
@@ -113,7 +112,7 @@ def _classification() -> str:
             "`TransientError`",
             errors.Remedy.RETRY,
         ),
-        *(("", [code], f"`{translation.EXACT[code].__name__}`", translation.EXACT[code].remedy) for code in exact),
+        *(("", [code], f"`{error_mapping.EXACT[code].__name__}`", error_mapping.EXACT[code].remedy) for code in exact),
         ("every other code", [], "`FatalKinesisError`", errors.Remedy.ACT),
     ]
     lines = [
@@ -127,7 +126,7 @@ def _classification() -> str:
         ),
         "The message of a fatal error ends with what you can do:",
         "| code | what to do |\n|---|---|\n"
-        + "\n".join(f"| `{code}` | {words} |" for code, words in advice.HINTS.items()),
+        + "\n".join(f"| `{code}` | {words} |" for code, words in error_mapping.HINTS.items()),
     ]
     return "\n\n".join(lines)
 

@@ -11,7 +11,6 @@ from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
-from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.positions import PositionType, StartingPosition
@@ -19,9 +18,8 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import INITIAL_POSITION, LIST_SHARDS_RETRIES
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.retry import call_with_retries
-from recordpublisher.publishers.shards import Shard
 
-SHOWN_SHARDS = 10
+from .known_shards import known_shard
 
 
 async def read_chosen_shards(
@@ -46,7 +44,7 @@ async def read_chosen_shards(
             start = StartingPosition.at_timestamp(
                 await call_with_retries(lambda: client.server_time_ms(stream), policy)
             )
-    states = {_find(each, listed): ShardState(start) for each in shard_ids}
+    states = {known_shard(each, listed, "--shard", "a shard of the stream"): ShardState(start) for each in shard_ids}
     # a run with a limit for each shard ends with these shards; without one it waits for their children
     bounds = replace(bounds, shard_limits=dict.fromkeys((shard.key for shard in states), sys.maxsize))
     reader = BoundedReader(properties)
@@ -65,14 +63,6 @@ def _start(sequence_number: str | None, properties: Properties, bounds: Bounds) 
     ):  # from the tip to the tip there is nothing to read
         return StartingPosition.trim_horizon()
     return initial_position(properties)
-
-
-def _find(shard_id: str, listed: Sequence[Shard]) -> Shard:
-    for shard in listed:
-        if shard.shard_id == shard_id:
-            return shard
-    others = ", ".join(shard.shard_id for shard in listed[:SHOWN_SHARDS]) + ", ..." * (len(listed) > SHOWN_SHARDS)
-    raise ConfigurationError("--shard", shard_id, f"a shard of the stream: {others}")
 
 
 class _TakingSink(Sink):

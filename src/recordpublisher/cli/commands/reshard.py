@@ -13,14 +13,13 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import DESCRIBE_STREAM_RETRIES
 from recordpublisher.publishers.shards import Shard, hash_key_from
 
+from ..known_shards import known_shard
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, StreamName, Wait, read_properties
 from ..service_calls import call_service
 from ..verbosity import Debug, Verbose
 
 if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis.management.client import ManagementClient
-
-SHOWN_SHARDS = 10
 
 
 def split(
@@ -91,11 +90,7 @@ def merge(
 
 
 def _open_shard(shard_id: str, listed: Sequence[Shard]) -> Shard:
-    found = {shard.shard_id: shard for shard in listed if not shard.closed}
-    if shard_id not in found:
-        others = ", ".join([*found][:SHOWN_SHARDS]) + ", ..." * (len(found) > SHOWN_SHARDS)
-        raise ConfigurationError("shard", shard_id, f"an open shard of the stream: {others}")
-    return found[shard_id]
+    return known_shard(shard_id, [each for each in listed if not each.closed], "shard", "an open shard of the stream")
 
 
 async def _children(

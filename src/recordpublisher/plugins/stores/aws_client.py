@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack
 from typing import Any, TypeVar
 
@@ -19,6 +19,8 @@ from recordpublisher.publishers.kinesis.endpoint import region_of
 from recordpublisher.publishers.kinesis.error_mapping import MalformedResponseError, translate
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import REQUEST_TIMEOUT, STATE_ENDPOINT
+
+from .conditional_store import VersionedValue
 
 T = TypeVar("T")
 CONCURRENCY = 32
@@ -64,6 +66,15 @@ async def side_by_side(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     finally:
         for task in tasks:
             task.cancel()
+
+
+async def get_side_by_side(
+    get: Callable[[str], Coroutine[Any, Any, VersionedValue | None]], names: Iterable[str]
+) -> dict[str, VersionedValue]:
+    """The stored values of these names, without those that have none, read by `get` at the same time."""
+    names = list(names)
+    found = await side_by_side(map(get, names))
+    return {name: value for name, value in zip(names, found, strict=True) if value is not None}
 
 
 class AwsService:

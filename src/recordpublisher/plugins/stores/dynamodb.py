@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.properties.properties import Properties
 
-from .aws_client import AwsService, ConditionFailedError, NotFoundError, side_by_side
+from .aws_client import AwsService, ConditionFailedError, NotFoundError, get_side_by_side, side_by_side
 from .conditional_store import ConditionalStore, ConflictError, VersionedValue, new_version
 
 _CREATE_SECONDS = 60
@@ -43,9 +43,7 @@ class DynamoDbStore(ConditionalStore):
 
     async def get_all(self, names: Iterable[str]) -> dict[str, VersionedValue]:
         """Read the items side by side."""
-        names = list(names)
-        found = await side_by_side(map(self.get, names))
-        return {name: value for name, value in zip(names, found, strict=True) if value is not None}
+        return await get_side_by_side(self.get, names)
 
     async def put_if_absent(self, name: str, value: bytes) -> str:
         """Update on the condition that there is no item."""

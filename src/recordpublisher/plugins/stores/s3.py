@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.properties.properties import Properties
 
-from .aws_client import AwsService, ConditionFailedError, NotFoundError, side_by_side
+from .aws_client import AwsService, ConditionFailedError, NotFoundError, get_side_by_side, side_by_side
 from .conditional_store import ConditionalStore, ConflictError, VersionedValue, new_version, pause
 
 SCHEMES = ("s3", "s3a", "s3n")
@@ -44,9 +44,7 @@ class S3Store(ConditionalStore):
 
     async def get_all(self, names: Iterable[str]) -> dict[str, VersionedValue]:
         """Read the objects side by side."""
-        names = list(names)
-        found = await side_by_side(map(self.get, names))
-        return {name: value for name, value in zip(names, found, strict=True) if value is not None}
+        return await get_side_by_side(self.get, names)
 
     async def put_if_absent(self, name: str, value: bytes) -> str:
         """Put with `If-None-Match: *`."""
