@@ -9,24 +9,10 @@ from typing import Annotated
 
 import typer
 
-from .commands import (
-    consumers,
-    create,
-    demo,
-    describe,
-    doctor,
-    lag,
-    list_streams,
-    local,
-    plugins,
-    properties,
-    put,
-    reshard,
-    run,
-    tail,
-    tracker,
-)
+from .commands import demo, local, plugins, properties
 from .execution import Commands, show_warnings_in_one_line
+from .job_commands import doctor, lag, run, tracker
+from .stream_commands import consumers, create, describe, list_streams, put, reshard, tail
 from .verbosity import DEBUG_HELP, VERBOSE_HELP, set_verbosity
 
 app = typer.Typer(

@@ -1,1 +1,1 @@
-"""The subcommands, one file each: a function with Typer options of the same name."""
+"""Commands that need no stream: the embedded endpoint, the demo, what there is to set and to plug in."""

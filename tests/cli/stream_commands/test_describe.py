@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from recordpublisher.cli.commands.describe import as_text
+from recordpublisher.cli.stream_commands.describe import as_text
 from recordpublisher.local import serve_in_thread
 from recordpublisher.publishers.kinesis.management.descriptions import ListedStream, StreamDescription
 from recordpublisher.publishers.kinesis.ports import ConsumerDescription

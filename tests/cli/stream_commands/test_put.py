@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from recordpublisher.cli.commands.put import Pace
+from recordpublisher.cli.stream_commands.put import Pace
 from recordpublisher.local import serve_in_thread
 from recordpublisher.testing import VirtualClock, run_virtual
 

@@ -1,0 +1,1 @@
+"""Commands that check, run and watch a job."""
