@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recordpublisher.plugins.stores.conditional_store import ConditionalStore, ConflictError, VersionedValue
+from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, VersionedValue
 
 
 class MemoryStore(ConditionalStore):

@@ -4,8 +4,8 @@ import asyncio
 import uuid
 
 from recordpublisher import Properties
+from recordpublisher.fetcher.conditional_store import ConflictError
 from recordpublisher.plugins.stores.by_location import conditional_store_of
-from recordpublisher.plugins.stores.conditional_store import ConflictError
 
 WRITES = 10
 

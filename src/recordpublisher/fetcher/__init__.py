@@ -1,4 +1,5 @@
 """Layer 2: many shards: order, time, state.
 
-Start at `subtask_fetcher.py`. The ports are `sink.py`, `checkpoints/state_store.py` and `coordination/watermark_tracker.py`.
+Start at `subtask_fetcher.py`. The ports are `sink.py`, `conditional_store.py`, `checkpoints/state_store.py` and
+`coordination/watermark_tracker.py`.
 """

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from recordpublisher import ConfigurationError, Properties
+from recordpublisher.fetcher.conditional_store import ConflictError
 from recordpublisher.plugins.stores.by_location import back_end_of, conditional_store_of
-from recordpublisher.plugins.stores.conditional_store import ConflictError
 
 from fakes.memory_store import MemoryStore
 

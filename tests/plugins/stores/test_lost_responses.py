@@ -2,8 +2,8 @@
 
 import pytest
 
+from recordpublisher.fetcher.conditional_store import ConflictError
 from recordpublisher.plugins.stores.aws_client import AwsService, ConditionFailedError
-from recordpublisher.plugins.stores.conditional_store import ConflictError
 from recordpublisher.plugins.stores.s3 import S3Store
 from recordpublisher.plugins.stores.sql.database import Database
 

@@ -12,6 +12,7 @@ from botocore import xform_name
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
+from recordpublisher.fetcher.conditional_store import VersionedValue
 from recordpublisher.publishers.errors import StateError, StoreUnavailableError, TransientError
 from recordpublisher.publishers.kinesis.bounded_http_session import read_body
 from recordpublisher.publishers.kinesis.credentials import session_with_credentials
@@ -19,8 +20,6 @@ from recordpublisher.publishers.kinesis.endpoint import region_of
 from recordpublisher.publishers.kinesis.error_mapping import MalformedResponseError, translate
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import REQUEST_TIMEOUT, STATE_ENDPOINT
-
-from .conditional_store import VersionedValue
 
 T = TypeVar("T")
 CONCURRENCY = 32

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote, urlsplit
 
+from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 
-from .conditional_store import ConditionalStore
 from .folder import FolderStore
 from .read_claim_store import ReadClaimStore, RunCoroutine, run_without_loop
 from .write_once_store import WriteOnceStore

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
+from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, VersionedValue, new_version
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.properties.properties import Properties
 
 from .aws_client import AwsService, ConditionFailedError, NotFoundError, get_side_by_side, side_by_side
-from .conditional_store import ConditionalStore, ConflictError, VersionedValue, new_version
 
 _CREATE_SECONDS = 60
 _ATTRIBUTES = {"#job": "job", "#item": "item", "#version": "version", "#value": "value"}

@@ -9,12 +9,12 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from recordpublisher.fetcher.checkpoints.state_store import StateStore
+from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, VersionedValue, pause
 from recordpublisher.fetcher.sink import State
 from recordpublisher.publishers.errors import ConfigurationError, FencedError, StateError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import JOB_NAME, STATE_URI
 
-from .conditional_store import ConditionalStore, ConflictError, VersionedValue, pause
 from .folder import FolderStore
 
 FORMAT = 2

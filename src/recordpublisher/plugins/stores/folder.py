@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, VersionedValue, new_version
 from recordpublisher.publishers.errors import StateError, StoreUnavailableError
 
-from .conditional_store import ConditionalStore, ConflictError, VersionedValue, new_version
 from .durable_files import make_folder, sync, write_file
 
 T = TypeVar("T")

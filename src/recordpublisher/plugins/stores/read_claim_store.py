@@ -6,9 +6,8 @@ from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError
 from recordpublisher.publishers.errors import ConfigurationError, ImpossibleStateError
-
-from .conditional_store import ConditionalStore, ConflictError
 
 T = TypeVar("T")
 _VALID = "one place that the driver and every executor can read and write"

@@ -6,11 +6,17 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
+from recordpublisher.fetcher.conditional_store import (
+    ConditionalStore,
+    ConflictError,
+    VersionedValue,
+    new_version,
+    pause,
+)
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.properties.properties import Properties
 
 from .aws_client import AwsService, ConditionFailedError, NotFoundError, get_side_by_side, side_by_side
-from .conditional_store import ConditionalStore, ConflictError, VersionedValue, new_version, pause
 
 SCHEMES = ("s3", "s3a", "s3n")
 """The second and third are Hadoop's names for the same."""

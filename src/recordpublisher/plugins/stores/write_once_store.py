@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .conditional_store import ConditionalStore, ConflictError
+from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError
 
 
 class WriteOnceStore:

@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Column, Connection, LargeBinary, MetaData, String, Table, func, inspect, select, text
 
+from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, VersionedValue, new_version
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.password_masking import mask_passwords
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..conditional_store import ConditionalStore, ConflictError, VersionedValue, new_version
 from .database import Database
 from .postgresql_sessions import end_sessions, lock_table_creation, session_prefix
 
