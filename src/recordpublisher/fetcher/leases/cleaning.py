@@ -1,0 +1,46 @@
+"""Cleaning: deletes what sealed workers have left, when nothing of theirs can take effect any more (E12)."""
+
+from __future__ import annotations
+
+from .documents.group_store import GroupStore
+from .planning.group_view import GroupView
+from .position_store import PositionStore
+from .table_cache import TableCache
+
+
+class Cleaning:
+    """Owns which version of the table was the first to be read after a worker was seen sealed.
+
+    A sealed worker may have a take under way. It can only take effect at the version that the worker has read. So once the table has moved
+    on and does not name the worker, it never will.
+    """
+
+    def __init__(self, worker: str, group: GroupStore, cache: TableCache, positions: PositionStore) -> None:
+        self._worker = worker
+        self._group = group
+        self._cache = cache
+        self._positions = positions
+        self._first_versions: dict[str, int] = {}
+
+    async def clean(self, view: GroupView) -> None:
+        """Delete, or prepare to. One worker of the group does it. Raises: StateError."""
+        sealed = {worker for worker, record in view.records.items() if record.is_sealed}
+        left = sealed - view.table.owners
+        self._first_versions = {worker: each for worker, each in self._first_versions.items() if worker in left}
+        if not left or view.members[:1] != (self._worker,):
+            return
+        if left - self._first_versions.keys():
+            table = await self._cache.read()
+            if table is not None:
+                self._first_versions |= dict.fromkeys(left - self._first_versions.keys(), table.version)
+            return
+        if (
+            any(self._cache.version == self._first_versions[worker] for worker in left)
+            and self._cache.table is not None
+        ):
+            await self._cache.replace(self._cache.table.after(self._worker))
+        for worker in sorted(left):
+            table = self._cache.table
+            if table is not None and table.version > self._first_versions[worker] and worker not in table.owners:
+                await self._positions.delete(worker)
+                await self._group.delete_worker(worker)

@@ -1,0 +1,157 @@
+"""GroupStore: the documents of a group in a conditional store. OwnDocument: one of which this worker is the only writer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Generic, Protocol, TypeVar
+
+from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, VersionedValue
+from recordpublisher.publishers.errors import FencedError, RetriesExhaustedError, StoreUnavailableError
+
+from .lease_table import LeaseTable
+from .lease_table_json import table_from_bytes, table_to_bytes
+from .position_part import PositionPart
+from .worker_record import WorkerRecord
+
+TABLE, WORKERS, PARTS = "group/leases", "group/workers/", "group/positions/"
+MAX_ATTEMPTS = 10
+T = TypeVar("T")
+
+
+class SealableDocument(Protocol):
+    """A document that others may seal."""
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether it will never be written again."""
+        ...
+
+    def to_bytes(self) -> bytes:
+        """As it is stored."""
+        ...
+
+
+D = TypeVar("D", bound=SealableDocument)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored(Generic[T]):
+    """A document, and the store's version of it."""
+
+    document: T
+    version: str
+
+
+class GroupStore:
+    """Reads and writes a group's documents. Each call takes `timeout` seconds at most.
+
+    Raises: StoreUnavailableError when the store does not answer; then a write may or may not have taken effect, now or later. StateError
+    when waiting does not help. ConflictError from writes.
+    """
+
+    def __init__(self, store: ConditionalStore, timeout: float) -> None:
+        self._store = store
+        self._timeout = timeout
+
+    async def read_table(self) -> Stored[LeaseTable] | None:
+        """The lease table, read consistently."""
+        found = await self._call(self._store.get(TABLE))
+        return None if found is None else self.table_of(found)
+
+    async def write_table(self, table: LeaseTable, expected: str | None) -> Stored[LeaseTable]:
+        """Replace the version that was read, or create the table (None)."""
+        return Stored(table, await self.write(TABLE, table_to_bytes(table), expected))
+
+    def table_of(self, value: VersionedValue) -> Stored[LeaseTable]:
+        """The lease table that a value contains."""
+        return Stored(table_from_bytes(value.value, self._place(TABLE)), value.version)
+
+    async def read_records(self) -> dict[str, Stored[WorkerRecord]]:
+        """The record of each worker; they may be slightly old."""
+        found = await self._call(self._store.list(WORKERS, consistent=False))
+        records = (self._record_of(name, value) for name, value in found.items())
+        return {record.document.worker: record for record in records}
+
+    async def seal_record(self, record: Stored[WorkerRecord]) -> WorkerRecord:
+        """Seal a worker if its record is still the one that was read; returns the sealed record."""
+        sealed = replace(record.document, is_sealed=True)
+        await self.write(f"{WORKERS}{sealed.worker}", sealed.to_bytes(), record.version)
+        return sealed
+
+    def own_record(self, worker: str) -> OwnDocument[WorkerRecord]:
+        """The record of this worker."""
+        return OwnDocument(self, f"{WORKERS}{worker}", WorkerRecord.from_bytes)
+
+    async def read_part(self, worker: str, number: int) -> Stored[PositionPart] | None:
+        """A part of a worker's positions, read consistently."""
+        name = _part_name(worker, number)
+        found = await self._call(self._store.get(name))
+        return None if found is None else Stored(PositionPart.from_bytes(found.value, self._place(name)), found.version)
+
+    async def seal_part(self, sealed: PositionPart, number: int, expected: str) -> None:
+        """Seal a part if it is still the one that was read."""
+        await self.write(_part_name(sealed.worker, number), sealed.to_bytes(), expected)
+
+    def own_part(self, worker: str, number: int) -> OwnDocument[PositionPart]:
+        """A part of this worker's positions."""
+        return OwnDocument(self, _part_name(worker, number), PositionPart.from_bytes)
+
+    async def delete_worker(self, worker: str) -> None:
+        """Delete a sealed worker's record and parts. The record goes last: without it nobody looks for the parts."""
+        parts = await self._call(self._store.list_names(f"{PARTS}{worker}/"))
+        await self._call(self._store.delete(*parts))
+        await self._call(self._store.delete(f"{WORKERS}{worker}"))
+
+    async def write(self, name: str, content: bytes, expected: str | None) -> str:
+        """Write a document; returns its new version."""
+        if expected is None:
+            return await self._call(self._store.put_if_absent(name, content))
+        return await self._call(self._store.compare_and_set(name, content, expected))
+
+    def _record_of(self, name: str, value: VersionedValue) -> Stored[WorkerRecord]:
+        return Stored(WorkerRecord.from_bytes(value.value, self._place(name)), value.version)
+
+    def _place(self, name: str) -> str:
+        return f"{name} in {self._store.place}"
+
+    async def _call(self, call: Awaitable[T]) -> T:
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await call
+        except TimeoutError as error:
+            raise StoreUnavailableError(f"{self._store.place} did not answer for {self._timeout:g} s") from error
+        except RetriesExhaustedError as error:
+            raise StoreUnavailableError(str(error)) from error
+
+
+class OwnDocument(Generic[D]):
+    """Owns the stored version of a document that only this worker writes, until somebody seals it."""
+
+    def __init__(self, group: GroupStore, name: str, parse: Callable[[bytes, str], D]) -> None:
+        self._group = group
+        self._name = name
+        self._parse = parse
+        self._version: str | None = None
+
+    async def write(self, document: D) -> None:
+        """Write it under the version before; the first write creates it.
+
+        A refused write means that an earlier one of ours took effect after all: then this one follows it. Raises: FencedError when
+        the document was sealed or deleted.
+        """
+        for _ in range(MAX_ATTEMPTS):
+            try:
+                self._version = await self._group.write(self._name, document.to_bytes(), self._version)
+            except ConflictError as error:
+                if error.current is None or self._parse(error.current.value, self._name).is_sealed:
+                    raise FencedError(f"{self._name} was sealed: other workers have the shards of this one") from error
+                self._version = error.current.version
+            else:
+                return
+        raise StoreUnavailableError(f"{self._name} was refused {MAX_ATTEMPTS} times")
+
+
+def _part_name(worker: str, number: int) -> str:
+    return f"{PARTS}{worker}/{number}"

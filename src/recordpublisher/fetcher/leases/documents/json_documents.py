@@ -1,0 +1,73 @@
+"""JSON of the group's documents: the format number, errors that name the place, and short names for shards."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from recordpublisher.publishers.errors import StateError
+
+FORMAT = 1
+_NUMBERED = re.compile(r"shardId-([0-9]{12})")
+_NUMBER = re.compile(r"[0-9]+")
+T = TypeVar("T")
+
+
+def to_bytes(content: Mapping[str, Any]) -> bytes:
+    """Compact JSON; a document is a DynamoDB item, which is billed by its size."""
+    return json.dumps({"format": FORMAT, **content}, separators=(",", ":")).encode()
+
+
+def from_bytes(value: bytes, place: str) -> dict[str, Any]:
+    """The inverse of `to_bytes`. Raises: StateError naming the place."""
+    try:
+        content: dict[str, Any] = json.loads(value)
+        found = content["format"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise StateError(f"{place} cannot be read: {error!r}") from error
+    if found != FORMAT:
+        raise StateError(f"{place} cannot be read: it has format {found}, this version reads format {FORMAT}")
+    return content
+
+
+def short_id(shard_id: str) -> str:
+    """`shardId-000000000012` as `12`, other ids unchanged. No other id is a short number: see `long_id`."""
+    match = _NUMBERED.fullmatch(shard_id)
+    if match is None:
+        return f"={shard_id}" if _NUMBER.fullmatch(shard_id) or shard_id.startswith("=") else shard_id
+    return str(int(match[1]))
+
+
+def long_id(short: str) -> str:
+    """The inverse of `short_id`."""
+    if short.startswith("="):
+        return short[1:]
+    return f"shardId-{int(short):012d}" if _NUMBER.fullmatch(short) else short
+
+
+def by_stream(values: Mapping[str, T]) -> dict[str, dict[str, T]]:
+    """Values by `Shard.key` as values by stream and short id."""
+    found: dict[str, dict[str, T]] = {}
+    for key, value in values.items():
+        stream, _, shard_id = key.rpartition("/")
+        found.setdefault(stream, {})[short_id(shard_id)] = value
+    return found
+
+
+def by_key(values: Mapping[str, Mapping[str, T]]) -> Iterator[tuple[str, T]]:
+    """The inverse of `by_stream`."""
+    for stream, shards in values.items():
+        for short, value in shards.items():
+            yield f"{stream}/{long_id(short)}", value
+
+
+def short_keys(keys: Iterable[str], stream: str) -> list[str]:
+    """Keys of one stream as short ids."""
+    return [short_id(key.removeprefix(f"{stream}/")) for key in keys]
+
+
+def long_keys(shorts: Iterable[str], stream: str) -> tuple[str, ...]:
+    """The inverse of `short_keys`."""
+    return tuple(f"{stream}/{long_id(short)}" for short in shorts)

@@ -1,0 +1,79 @@
+"""WorkerRecord: what a worker says of itself with each heartbeat (E2, E3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from recordpublisher.publishers.errors import StateError
+
+from . import json_documents
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRecord:
+    """The record of one life of a worker. Whoever seals it ends that life: it is never written again.
+
+    - `beat`: the number of the heartbeat; it makes each stored value unique.
+    - `is_leaving`: it releases everything and takes nothing.
+    - `parts`: how many position parts it has. A part is created before the record names it.
+    - `table_version`: the newest version of the lease table that it knows.
+    - `released`: the epoch of each shard that it has given up, with its last position stored.
+    - `watermark`: the lowest one of its shards; None: one had no record yet. `is_idle`: none of them counts.
+    - `group_watermark`: the highest value of the group that it knows (E8).
+    - `loads`: the load level of each shard (`shard_loads.py`); absent: the lowest.
+    """
+
+    worker: str
+    beat: int = 1
+    is_sealed: bool = False
+    is_leaving: bool = False
+    parts: int = 0
+    table_version: int = 0
+    released: Mapping[str, int] = field(default_factory=dict)
+    watermark: int | None = None
+    is_idle: bool = True
+    group_watermark: int | None = None
+    loads: Mapping[str, int] = field(default_factory=dict)
+
+    def has_released(self, shard: str, epoch: int) -> bool:
+        """Whether it gave the shard up that it has had since this epoch."""
+        return self.released.get(shard) == epoch
+
+    def to_bytes(self) -> bytes:
+        """As JSON, without what has its default: at most 1 KB for a worker at rest (E2)."""
+        entries = {
+            "worker": self.worker,
+            "beat": self.beat,
+            "sealed": self.is_sealed or None,
+            "leaving": self.is_leaving or None,
+            "parts": self.parts or None,
+            "table": self.table_version or None,
+            "released": json_documents.by_stream(self.released) or None,
+            "watermark": self.watermark,
+            "active": not self.is_idle or None,
+            "groupWatermark": self.group_watermark,
+            "loads": json_documents.by_stream(self.loads) or None,
+        }
+        return json_documents.to_bytes({name: value for name, value in entries.items() if value is not None})
+
+    @classmethod
+    def from_bytes(cls, value: bytes, place: str) -> WorkerRecord:
+        """The inverse of `to_bytes`. Raises: StateError naming the place."""
+        content = json_documents.from_bytes(value, place)
+        try:
+            return cls(
+                content["worker"],
+                content["beat"],
+                content.get("sealed", False),
+                content.get("leaving", False),
+                content.get("parts", 0),
+                content.get("table", 0),
+                dict(json_documents.by_key(content.get("released", {}))),
+                content.get("watermark"),
+                not content.get("active", False),
+                content.get("groupWatermark"),
+                dict(json_documents.by_key(content.get("loads", {}))),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise StateError(f"{place} cannot be read: {error!r}") from error

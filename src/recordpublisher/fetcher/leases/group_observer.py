@@ -1,0 +1,85 @@
+"""GroupObserver: reads the group, measures for how long each heartbeat stands, and seals workers whose heartbeat stands too long (E3)."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from recordpublisher.publishers.clock import Clock
+
+from ..conditional_store import ConflictError
+from .documents.group_store import GroupStore, Stored
+from .documents.worker_record import WorkerRecord
+from .lease_settings import LeaseSettings
+from .planning.group_view import GroupView
+from .silence_observer import SilenceObserver
+from .table_cache import TableCache
+
+log = logging.getLogger("recordpublisher.fetcher")
+
+
+class GroupObserver:
+    """Owns what one worker has observed of the others: their silence, and since when the members are the same."""
+
+    def __init__(
+        self, group: GroupStore, cache: TableCache, clock: Clock, worker: str, settings: LeaseSettings
+    ) -> None:
+        self._group = group
+        self._cache = cache
+        self._clock = clock
+        self._worker = worker
+        self._settings = settings
+        self._silence = SilenceObserver(2 * settings.interval)
+        self._records: dict[str, Stored[WorkerRecord]] = {}
+        self._members: tuple[str, ...] = ()
+        self._members_since = 0.0
+        self._sealed_since: dict[str, float] = {}
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the members were the same for two intervals: only then shards move between live workers (E6)."""
+        return self._clock.monotonic() - self._members_since > 2 * self._settings.interval
+
+    @property
+    def sealed_for_long(self) -> frozenset[str]:
+        """The workers that were seen sealed for longer than the tracker timeout: they hold the watermark no more (E8)."""
+        latest = self._clock.monotonic() - self._settings.tracker_timeout
+        return frozenset(worker for worker, since in self._sealed_since.items() if since < latest)
+
+    async def look(self) -> GroupView | None:
+        """The group as it is now; None: there is no table, or the reading took longer than an interval and is not used (E8)."""
+        began = self._clock.monotonic()
+        if self._cache.is_older_than(0):
+            await self._cache.read()
+        sent, records = await self._read_records()
+        if self._cache.is_older_than(max((each.document.table_version for each in records.values()), default=0)):
+            await self._cache.read()
+            sent, records = await self._read_records()  # the table is read before the records
+        now, table = self._clock.monotonic(), self._cache.table
+        if table is None or now - began > self._settings.interval:
+            return None
+        self._records = records
+        beats = {name: each.document.beat for name, each in records.items() if not each.document.is_sealed}
+        self._silence.observe(beats, sent, now)
+        sealed = records.keys() - beats.keys()
+        self._sealed_since = {worker: self._sealed_since.get(worker, now) for worker in sealed}
+        view = GroupView(table, {name: each.document for name, each in records.items()})
+        if view.members != self._members:
+            self._members, self._members_since = view.members, now
+        return view
+
+    async def seal_silent(self, view: GroupView) -> GroupView:
+        """Seal the workers that are silent for the lease duration, and return the view with those that are sealed now."""
+        silent = self._silence.silent_for(self._settings.duration) - {self._worker}
+        sealed: dict[str, WorkerRecord] = {}
+        for worker in sorted(silent):
+            try:
+                sealed[worker] = await self._group.seal_record(self._records[worker])
+            except ConflictError:  # it has sent a heartbeat, or somebody else has sealed it
+                continue
+            log.warning("worker %s sent no heartbeat for %g s and was sealed", worker, self._settings.duration)
+        return replace(view, records={**view.records, **sealed}) if sealed else view
+
+    async def _read_records(self) -> tuple[float, dict[str, Stored[WorkerRecord]]]:
+        sent = self._clock.monotonic()
+        return sent, await self._group.read_records()

@@ -1,0 +1,39 @@
+"""LeaseCheckpoints: stores the positions of a worker's shards, one checkpoint at a time."""
+
+from __future__ import annotations
+
+import asyncio
+
+from .documents.position_part import Positions
+from .owned_leases import OwnedLeases
+from .position_store import PositionStore
+from .shard_readers import ShardReaders
+
+
+class LeaseCheckpoints:
+    """Owns the order of commits. A prepared take does not wait for a sink that is flushed."""
+
+    def __init__(self, owned: OwnedLeases, readers: ShardReaders, positions: PositionStore) -> None:
+        self._owned = owned
+        self._readers = readers
+        self._positions = positions
+        self._checkpoint = asyncio.Lock()
+        self._commit = asyncio.Lock()
+
+    async def take_checkpoint(self) -> None:
+        """Flush the sink, then store how far each shard was emitted (S6). Raises: FencedError, StateError."""
+        async with self._checkpoint:
+            scope = self._owned.checkpoint_scope()
+            current = await self._readers.checkpoint()
+            async with self._commit:
+                await self._store(self._owned.positions(scope, current))
+
+    async def store_prepared(self) -> None:
+        """Store what is prepared beside what is stored already (E5). Raises: FencedError, StateError."""
+        async with self._commit:
+            await self._store(self._owned.positions_with_prepared())
+
+    async def _store(self, positions: Positions) -> None:
+        self._owned.on_commit(positions)
+        await self._positions.commit(positions)
+        self._owned.on_committed(positions)

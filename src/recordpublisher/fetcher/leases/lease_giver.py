@@ -1,0 +1,71 @@
+"""LeaseGiver: gives shards up: stop reading them, take one checkpoint for all of them, then name them as released (E5)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+
+from .heartbeat import Heartbeat
+from .owned_leases import OwnedLeases
+from .shard_readers import ShardReaders
+
+
+class LeaseGiver:
+    """Owns which shards are to be given up, and whether the worker is leaving.
+
+    `take_checkpoint` stores how far each shard was emitted. A shard that is stopped is not read again under the same lease.
+    """
+
+    def __init__(
+        self,
+        owned: OwnedLeases,
+        readers: ShardReaders,
+        heartbeat: Heartbeat,
+        take_checkpoint: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._owned = owned
+        self._readers = readers
+        self._heartbeat = heartbeat
+        self._take_checkpoint = take_checkpoint
+        self._requested: set[str] = set()
+        self._has_work = asyncio.Event()
+        self.is_leaving = False
+        """Whether the worker gives up everything and takes nothing."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether shards wait to be given up."""
+        return bool(self._requested)
+
+    def request(self, shards: Collection[str]) -> None:
+        """Give these shards up soon."""
+        if shards:
+            self._requested |= set(shards)
+            self._has_work.set()
+
+    def leave(self) -> None:
+        """Give everything up; then `run` returns."""
+        self.is_leaving = True
+        self._has_work.set()
+
+    async def run(self, retry: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]) -> None:
+        """Give up what is requested, until the worker has left. `retry` repeats a round until the store answers."""
+        while True:
+            await self._has_work.wait()
+            self._has_work.clear()
+            is_last = self.is_leaving  # a round that began before is about other shards
+            await retry(self.give_once)
+            if is_last:
+                return
+
+    async def give_once(self) -> None:
+        """Give up what is requested; all shards if the worker is leaving. Raises: FencedError, StateError."""
+        if self.is_leaving:
+            await self._heartbeat.write()  # no plan counts this worker from now on
+            self._requested |= set(self._owned.shards)
+        shards = self._requested & set(self._owned.shards)
+        await self._readers.stop(shards)
+        self._owned.stop(shards)
+        await self._take_checkpoint()
+        await self._heartbeat.write()
+        self._requested -= shards

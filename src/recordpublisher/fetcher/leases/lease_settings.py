@@ -1,0 +1,34 @@
+"""LeaseSettings: the times of a group. All follow from the lease duration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+HANDOVER_SECONDS = 0.2
+"""Between two looks at the group while shards move (E5)."""
+HELD_SECONDS = 1.0
+"""Between two heartbeats, and two looks, while a shard waits for the watermark of the group (E8)."""
+RETRY_SECONDS = 0.5
+"""Between two heartbeats while none is confirmed (E4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseSettings:
+    """`duration`: a worker whose heartbeat stands for this time (seconds) is sealed. `shards_per_part`: positions in a part (E2).
+
+    `tracker_timeout`: for how long a sealed worker may hold the watermark of the group (E8).
+    """
+
+    duration: float = 20.0
+    tracker_timeout: float = 60.0
+    shards_per_part: int = 16
+
+    @property
+    def interval(self) -> float:
+        """Between two heartbeats, and between two looks at the group."""
+        return self.duration / 4
+
+    @property
+    def write_seconds(self) -> float:
+        """For how long after a heartbeat was sent the sink may be written to (E4)."""
+        return self.duration * 2 / 3

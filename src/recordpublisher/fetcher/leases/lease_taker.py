@@ -1,0 +1,129 @@
+"""LeaseTaker: takes free shards: find their positions, prepare them, then write the lease table (E3, E5)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import StateError
+
+from .documents.group_store import MAX_ATTEMPTS
+from .documents.lease_table import LeaseTable, ShardEnd
+from .documents.position_part import PositionKey, Positions, StoredPosition
+from .heartbeat import Heartbeat
+from .lease_checkpoints import LeaseCheckpoints
+from .owned_leases import OwnedLeases
+from .planning.group_view import GroupView
+from .planning.shard_loads import LoadLevels
+from .position_store import PositionStore
+from .table_cache import TableCache
+
+
+class LeaseTaker:
+    """Owns since when each free shard was seen free: one that its planned worker does not take is taken by anybody after a while (E6)."""
+
+    def __init__(
+        self,
+        worker: str,
+        cache: TableCache,
+        owned: OwnedLeases,
+        positions: PositionStore,
+        checkpoints: LeaseCheckpoints,
+        heartbeat: Heartbeat,
+        loads: LoadLevels,
+        clock: Clock,
+        patience: float,
+    ) -> None:
+        self._worker = worker
+        self._cache = cache
+        self._owned = owned
+        self._positions = positions
+        self._checkpoints = checkpoints
+        self._heartbeat = heartbeat
+        self._loads = loads
+        self._clock = clock
+        self._patience = patience
+        self._free_since: dict[PositionKey, float] = {}
+
+    async def take(self, view: GroupView, plan: Mapping[str, str]) -> bool:
+        """Take the free shards that are planned for this worker. Returns whether the lease table may have changed.
+
+        An unknown outcome is settled by the same take at the same version: what is prepared is dropped only when a later version than the
+        one that the take replaces says otherwise. Raises: FencedError, StateError.
+        """
+        again = self._owned.prepared_at(view.table.version)
+        wanted = self._wanted(view, plan) - again.keys()
+        if not wanted and not again:
+            return False
+        table = await self._cache.read()
+        if table is None or table.version != view.table.version:
+            return True
+        ended = await self._prepare(view, wanted)
+        if ended is None:
+            return True
+        if self._owned.prepared_at(table.version):
+            await self._checkpoints.store_prepared()
+            await self._heartbeat.write()  # it counts these shards before their givers may forget them (E8)
+        await self._write(table, ended)
+        return True
+
+    async def _write(self, before: LeaseTable, ended: Mapping[str, ShardEnd]) -> None:
+        """Write the table. Others may be faster: then this take follows theirs with those leases that are as they were."""
+        taken: Mapping[str, int] = self._owned.prepared_at(before.version)
+        for _ in range(MAX_ATTEMPTS):
+            table = self._cache.table or before
+            taken = {shard: each for shard, each in taken.items() if table.leases.get(shard) == before.leases[shard]}
+            ended = {shard: each for shard, each in ended.items() if table.leases.get(shard) == before.leases[shard]}
+            if not taken and not ended:
+                return
+            self._owned.on_take(taken, table.version)
+            if await self._cache.replace(table.after(self._worker, taken=taken, ended=ended)):
+                return
+
+    def _wanted(self, view: GroupView, plan: Mapping[str, str]) -> set[str]:
+        now = self._clock.monotonic()
+        free = {PositionKey(shard, view.table.leases[shard].epoch) for shard in view.free_shards()}
+        self._free_since = {key: self._free_since.get(key, now) for key in free}
+        return {
+            key.shard
+            for key, since in self._free_since.items()
+            if plan.get(key.shard) == self._worker or now - since > self._patience
+        }
+
+    async def _prepare(self, view: GroupView, shards: Collection[str]) -> dict[str, ShardEnd] | None:
+        """Prepare the shards that go on; returns those that were read to their end (E7). None: the table has changed meanwhile."""
+        ended: dict[str, ShardEnd] = {}
+        by_owner: dict[str | None, list[str]] = {}
+        for shard in sorted(shards):
+            by_owner.setdefault(view.table.leases[shard].owner, []).append(shard)
+        for owner, theirs in by_owner.items():
+            positions = {} if owner is None else await self._positions_of(view, owner)
+            for shard in theirs:
+                stored = _stored_position(view.table, shard, positions)
+                if stored is None:
+                    await self._fail_unless_changed(view.table, shard)
+                    return None
+                if stored.state.ended and stored.children:
+                    ended[shard] = ShardEnd(stored.state.watermark, stored.children)
+                else:
+                    self._loads.inherit(shard, view.load_level(shard))
+                    self._owned.prepare(shard, view.table.version, stored)
+        return ended
+
+    async def _positions_of(self, view: GroupView, owner: str) -> Positions:
+        record = view.records[owner]
+        return await (self._positions.seal(record) if record.is_sealed else self._positions.read(record))
+
+    async def _fail_unless_changed(self, before: LeaseTable, shard: str) -> None:
+        """A position is missing: its owner has seen a later table in which it does not own the shard, or somebody deleted it."""
+        table = await self._cache.read()
+        if table is None or table.version == before.version:
+            lease = before.leases[shard]
+            raise StateError(f"the position of {shard} is missing: worker {lease.owner} must have stored it")
+
+
+def _stored_position(table: LeaseTable, shard: str, positions: Positions) -> StoredPosition | None:
+    lease = table.leases[shard]
+    if lease.owner is None:
+        return StoredPosition(table.initial_state(shard))
+    return positions.get(PositionKey(shard, lease.epoch))

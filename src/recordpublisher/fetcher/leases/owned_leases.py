@@ -1,0 +1,162 @@
+"""OwnedLeases: what one life of a worker does with each of its shards, and which positions it must store for them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from recordpublisher.publishers.errors import ImpossibleStateError
+
+from .documents.lease_table import LeaseTable, ShardEnd
+from .documents.position_part import PositionKey, Positions, StoredPosition
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointScope:
+    """What a checkpoint is about: the leases and stopped shards at its beginning. Both may change while the sink is flushed."""
+
+    epochs: Mapping[str, int]
+    stopped: Collection[str]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseChanges:
+    """What a new version of the lease table means for this worker: shards that begin, and shards that it has no more."""
+
+    begun: Mapping[str, StoredPosition]
+    lost: Collection[str]
+
+
+class OwnedLeases:
+    """Owns the epoch of each lease of this worker, which shards it has stopped reading, and what it has prepared.
+
+    A shard may be released and prepared at the same time: the worker takes back what it gave up. So positions are kept by shard and epoch,
+    beside each other and never instead of each other (E5).
+    """
+
+    def __init__(self, worker: str) -> None:
+        self._worker = worker
+        self._epochs: dict[str, int] = {}
+        self._stopped: dict[str, StoredPosition | None] = {}
+        self._prepared: dict[PositionKey, StoredPosition] = {}
+        self._sent_at: dict[PositionKey, int] = {}
+        self._committed: Positions = {}
+        self._latest: Positions = {}
+
+    # --- what it has ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def shards(self) -> Collection[str]:
+        """Every shard whose lease it has, also those that it has stopped or that ended."""
+        return self._epochs.keys()
+
+    @property
+    def reading(self) -> set[str]:
+        """The shards that it has neither stopped nor read to their end, for certain."""
+        return {shard for shard in self._epochs if shard not in self._stopped and not self._has_ended(shard)}
+
+    @property
+    def released(self) -> dict[str, int]:
+        """The epoch of each stopped shard whose last position is stored."""
+        keys = {shard: PositionKey(shard, self._epochs[shard]) for shard in self._stopped}
+        stored = self._committed
+        return {
+            shard: key.epoch
+            for shard, key in keys.items()
+            if self._stopped[shard] is not None and stored.get(key) == self._stopped[shard]
+        }
+
+    @property
+    def ends(self) -> dict[str, ShardEnd]:
+        """The shards whose end is stored, and whose children are known."""
+        found = {shard: self._committed.get(PositionKey(shard, epoch)) for shard, epoch in self._epochs.items()}
+        return {
+            shard: ShardEnd(stored.state.watermark, stored.children)
+            for shard, stored in found.items()
+            if stored is not None and stored.state.ended and stored.children
+        }
+
+    # --- positions -----------------------------------------------------------------------------------------------------------
+
+    def checkpoint_scope(self) -> CheckpointScope:
+        """To be called before the positions of a checkpoint are read."""
+        return CheckpointScope(dict(self._epochs), set(self._stopped))
+
+    def positions(self, scope: CheckpointScope, current: Mapping[str, StoredPosition]) -> Positions:
+        """What a checkpoint stores: the current positions of the leases in its scope, what is stored of others, and what is prepared."""
+        found = self.positions_with_prepared()
+        for shard, epoch in self._epochs.items():
+            if shard in current and scope.epochs.get(shard) == epoch:
+                found[PositionKey(shard, epoch)] = current[shard]
+                if shard in scope.stopped:
+                    self._stopped[shard] = current[shard]
+        return found
+
+    def positions_with_prepared(self) -> dict[PositionKey, StoredPosition]:
+        """What may be stored already, and what is prepared: a commit that adds nothing of the shards that are read.
+
+        A commit whose outcome is unknown may have taken effect: nothing older is stored after it.
+        """
+        keys = {PositionKey(shard, epoch) for shard, epoch in self._epochs.items()}
+        return {**self._prepared, **{key: stored for key, stored in self._latest.items() if key in keys}}
+
+    def positions_besides(self, read: Collection[str]) -> list[StoredPosition]:
+        """Of shards that are prepared, or owned and not read: those whose take landed while the worker was leaving."""
+        return [
+            stored
+            for key, stored in self.positions_with_prepared().items()
+            if key in self._prepared or key.shard not in read
+        ]
+
+    def on_commit(self, positions: Positions) -> None:
+        """These positions are being stored."""
+        self._latest = positions
+
+    def on_committed(self, positions: Positions) -> None:
+        """These positions are stored, and no others."""
+        self._committed = positions
+
+    # --- changes -------------------------------------------------------------------------------------------------------------
+
+    def stop(self, shards: Collection[str]) -> None:
+        """These shards are not read any more: the next checkpoint has their last positions."""
+        for shard in shards:
+            self._stopped.setdefault(shard, None)
+
+    def prepare(self, shard: str, version: int, stored: StoredPosition) -> None:
+        """The shard is about to be taken, by a write that replaces this version of the table."""
+        key = PositionKey(shard, version + 1)
+        self._prepared[key] = stored
+        self._sent_at[key] = version
+
+    def prepared_at(self, version: int) -> dict[str, int]:
+        """The shards whose take replaces this version of the table, and the epoch of each."""
+        return {key.shard: key.epoch for key, sent_at in self._sent_at.items() if sent_at == version}
+
+    def on_take(self, taken: Mapping[str, int], version: int) -> None:
+        """The take of these shards is sent, to replace this version of the table."""
+        for shard, epoch in taken.items():
+            self._sent_at[PositionKey(shard, epoch)] = version
+
+    def apply(self, table: LeaseTable) -> LeaseChanges:
+        """What the table says is so, whatever an answer said or did not say (E9). Raises: ImpossibleStateError."""
+        lost = {shard for shard, epoch in self._epochs.items() if not table.is_owned(shard, self._worker, epoch)}
+        for shard in lost:
+            del self._epochs[shard]
+            self._stopped.pop(shard, None)
+        settled = [key for key, sent_at in self._sent_at.items() if sent_at < table.version]
+        begun = {
+            key.shard: self._prepared[key] for key in settled if table.is_owned(key.shard, self._worker, key.epoch)
+        }
+        for key in settled:
+            if table.is_owned(key.shard, self._worker, key.epoch):
+                self._epochs[key.shard] = key.epoch
+            del self._prepared[key], self._sent_at[key]
+        for shard, lease in table.leases.items():
+            if lease.owner == self._worker and self._epochs.get(shard) != lease.epoch:
+                raise ImpossibleStateError(f"{self._worker} has {shard} since {lease.epoch} and did not prepare it")
+        return LeaseChanges(begun, lost)
+
+    def _has_ended(self, shard: str) -> bool:
+        stored = self._committed.get(PositionKey(shard, self._epochs[shard]))
+        return stored is not None and stored.state.ended

@@ -1,0 +1,65 @@
+"""GroupView: the lease table and the workers' records as one read found them, and what follows for one worker (E5, E6). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..documents.lease_table import LeaseTable
+from ..documents.worker_record import WorkerRecord
+from .balance import balanced_owners
+from .shard_loads import weight
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A lease table, and the record of each worker, read after the table."""
+
+    table: LeaseTable
+    records: Mapping[str, WorkerRecord]
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The workers that shards are planned for: neither sealed nor leaving."""
+        members = (name for name, record in self.records.items() if not record.is_sealed and not record.is_leaving)
+        return tuple(sorted(members))
+
+    @property
+    def has_handover(self) -> bool:
+        """Whether a shard is on its way from one worker to another: then those concerned look more often (E5)."""
+        unsealed = (record for record in self.records.values() if not record.is_sealed)
+        return any(record.released or record.is_leaving for record in unsealed)
+
+    def is_free(self, shard: str) -> bool:
+        """Whether the shard can be taken: nobody had it yet, or its owner was sealed or has released it.
+
+        An owner without a record is not known to be sealed: the records may be slightly old.
+        """
+        lease = self.table.leases[shard]
+        if not self.table.can_be_read(shard):
+            return False
+        if lease.owner is None:
+            return True
+        record = self.records.get(lease.owner)
+        return record is not None and (record.is_sealed or record.has_released(shard, lease.epoch))
+
+    def free_shards(self) -> list[str]:
+        """Every shard that can be taken."""
+        return [shard for shard in self.table.leases if self.is_free(shard)]
+
+    def plan(self) -> dict[str, str]:
+        """The worker that should have each shard. The shards of a worker that is leaving, and not sealed yet, are not planned."""
+        members = set(self.members)
+        owners: dict[str, str | None] = {}
+        for shard, lease in self.table.leases.items():
+            if self.is_free(shard):
+                owners[shard] = None
+            elif lease.owner in members and not lease.ended:
+                owners[shard] = lease.owner
+        return balanced_owners(owners, {shard: weight(self.load_level(shard)) for shard in owners}, members)
+
+    def load_level(self, shard: str) -> int:
+        """The load level that the owner of the shard states."""
+        owner = self.table.leases[shard].owner
+        record = None if owner is None else self.records.get(owner)
+        return 0 if record is None else record.loads.get(shard, 0)

@@ -1,0 +1,44 @@
+"""Load levels: a worker states the load of its shards in coarse steps, so that everybody plans with the same numbers (E6)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+FLOOR_BYTES_PER_SECOND = 1_000.0
+"""The load of a shard without traffic: shards at rest are shared by number."""
+LEVEL_RATIO = 1.25
+_UNITS_PER_FLOOR = 1_000
+MAX_LEVEL = 60
+
+
+def next_level(stated: int, bytes_per_second: float) -> int:
+    """The level to state. It changes only if the load is more than a quarter away from the stated one."""
+    exact = math.log(max(bytes_per_second, FLOOR_BYTES_PER_SECOND) / FLOOR_BYTES_PER_SECOND, LEVEL_RATIO)
+    return stated if abs(exact - stated) <= 1 else min(round(exact), MAX_LEVEL)
+
+
+def weight(level: int) -> int:
+    """The weight of a shard with this level: an integer, so that sums do not depend on their order."""
+    return round(_UNITS_PER_FLOOR * LEVEL_RATIO ** max(0, min(level, MAX_LEVEL)))
+
+
+class LoadLevels:
+    """Owns the level that this worker states for each of its shards.
+
+    A level is inherited from the owner before. If a shard began at the lowest one, each move would look like a change of loads, and cause
+    another move.
+    """
+
+    def __init__(self) -> None:
+        self._levels: dict[str, int] = {}
+
+    def inherit(self, shard: str, level: int) -> None:
+        """The owner before stated this level."""
+        self._levels[shard] = level
+
+    def state(self, owned: Iterable[str], loads: Mapping[str, float]) -> dict[str, int]:
+        """The level of each owned shard, without the lowest; `loads` has the bytes per second of those that were measured."""
+        for shard, load in loads.items():
+            self._levels[shard] = next_level(self._levels.get(shard, 0), load)
+        return {shard: level for shard in owned if (level := self._levels.get(shard, 0)) > 0}

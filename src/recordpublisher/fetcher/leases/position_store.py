@@ -1,0 +1,138 @@
+"""PositionStore: where the workers of a group keep their positions: in parts (here), or in a sink together with its rows."""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from recordpublisher.publishers.errors import StoreUnavailableError
+
+from ..conditional_store import ConflictError
+from .documents.group_store import MAX_ATTEMPTS, GroupStore
+from .documents.position_part import PositionKey, PositionPart, Positions, StoredPosition
+from .documents.worker_record import WorkerRecord
+
+
+class PositionStore(ABC):
+    """The positions of this worker, and how it reads those of others.
+
+    Every write is conditional: it fails for a worker that was sealed or deleted (E1). What was sealed never changes.
+    """
+
+    @property
+    def parts(self) -> int:
+        """How many parts the worker's record must name."""
+        return 0
+
+    async def join(self) -> None:  # noqa: B027 - optional on purpose
+        """Prepare for the first commit."""
+
+    @abstractmethod
+    async def commit(self, positions: Positions) -> None:
+        """Store all positions of this worker. When it returns they are found by whoever seals it. Raises: FencedError, StateError."""
+
+    @abstractmethod
+    async def read(self, record: WorkerRecord) -> Positions:
+        """The positions of a worker, read consistently."""
+
+    @abstractmethod
+    async def seal(self, record: WorkerRecord) -> Positions:
+        """Seal the positions of a worker whose record is sealed, then read them."""
+
+    async def delete(self, worker: str) -> None:  # noqa: B027 - optional on purpose
+        """Delete the positions of a sealed worker that the lease table does not name; parts go with the worker's record."""
+
+
+class PartPositionStore(PositionStore):
+    """Positions in parts of a few shards each (E2): only parts that changed are written.
+
+    Owns in which part each position is, and what each part contains. `name_parts` writes the worker's record.
+    """
+
+    def __init__(
+        self, group: GroupStore, worker: str, shards_per_part: int, name_parts: Callable[[], Awaitable[object]]
+    ) -> None:
+        self._group = group
+        self._worker = worker
+        self._shards_per_part = shards_per_part
+        self._name_parts = name_parts
+        self._parts: list[_OwnPart] = []
+        self._named = 0
+
+    @property
+    def parts(self) -> int:
+        """The parts that exist for certain."""
+        return sum(part.stored is not None for part in self._parts)
+
+    async def commit(self, positions: Positions) -> None:
+        """Write each part that changed. New parts are created before the record names them (E3)."""
+        self._place(positions)
+        for part in self._parts:
+            await part.write({key: positions[key] for key in part.keys})
+        if self._named < self.parts:
+            named = self.parts
+            await self._name_parts()
+            self._named = named
+
+    async def read(self, record: WorkerRecord) -> Positions:
+        """Read every part that the record names."""
+        found: dict[PositionKey, StoredPosition] = {}
+        for number in range(record.parts):
+            part = await self._group.read_part(record.worker, number)
+            found |= {} if part is None else part.document.positions
+        return found
+
+    async def seal(self, record: WorkerRecord) -> Positions:
+        """Seal every part that the record names; a part that changes meanwhile is sealed as it is then."""
+        found: dict[PositionKey, StoredPosition] = {}
+        for number in range(record.parts):
+            found |= await self._seal_part(record.worker, number)
+        return found
+
+    async def _seal_part(self, worker: str, number: int) -> Positions:
+        for _ in range(MAX_ATTEMPTS):
+            part = await self._group.read_part(worker, number)
+            if part is None or part.document.is_sealed:
+                return {} if part is None else part.document.positions
+            sealed = replace(part.document, write=part.document.write + 1, is_sealed=True)
+            with contextlib.suppress(ConflictError):
+                await self._group.seal_part(sealed, number, part.version)
+                return sealed.positions
+        raise StoreUnavailableError(f"part {number} of {worker} was written {MAX_ATTEMPTS} times while it was sealed")
+
+    def _place(self, positions: Positions) -> None:
+        """Keep each position in its part, so that a part changes only with its own positions."""
+        for part in self._parts:
+            part.keys &= positions.keys()
+        placed = {key for part in self._parts for key in part.keys}
+        for key in sorted(positions.keys() - placed):
+            self._part_with_room().keys.add(key)
+
+    def _part_with_room(self) -> _OwnPart:
+        for part in self._parts:
+            if len(part.keys) < self._shards_per_part:
+                return part
+        self._parts.append(_OwnPart(self._group, self._worker, len(self._parts)))
+        return self._parts[-1]
+
+
+class _OwnPart:
+    """Owns the positions of one part: which ones it has, and which are stored for certain (None: it may not exist)."""
+
+    def __init__(self, group: GroupStore, worker: str, number: int) -> None:
+        self.keys: set[PositionKey] = set()
+        self.stored: Positions | None = None
+        self._worker = worker
+        self._document = group.own_part(worker, number)
+        self._writes = 0
+        self._is_certain = False
+
+    async def write(self, positions: Positions) -> None:
+        if self._is_certain and positions == self.stored:
+            return
+        self._is_certain = False
+        self._writes += 1
+        await self._document.write(PositionPart(self._worker, self._writes, False, positions))
+        self.stored, self._is_certain = positions, True

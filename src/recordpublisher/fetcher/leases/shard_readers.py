@@ -1,0 +1,43 @@
+"""ShardReaders: what a worker's leases need from the fetcher: begin, stop and drop shards, and say how far each was emitted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from ..shards.shard_state import ShardState
+from .documents.position_part import StoredPosition
+from .planning.group_watermark import ShardWatermark
+
+
+class ShardReaders(Protocol):
+    """Reads the shards that it was told to begin, until they are stopped or dropped."""
+
+    def begin(self, shard: str, state: ShardState) -> None:
+        """Read a shard from this state on."""
+        ...
+
+    async def stop(self, shards: Collection[str]) -> None:
+        """Read these shards no more, and drop what is unread. Returns when the write that was going on has ended (E5)."""
+        ...
+
+    def drop(self, shards: Collection[str]) -> None:
+        """Forget these shards: another worker has them. What is not committed is dropped (E1)."""
+        ...
+
+    async def checkpoint(self) -> Mapping[str, StoredPosition]:
+        """The position of each shard that was begun and not dropped, once the sink has flushed everything before it (S6)."""
+        ...
+
+    def watermarks(self) -> Mapping[str, ShardWatermark]:
+        """With what each shard counts that was begun and not dropped: the watermark of its next queued record, or its last one (W1)."""
+        ...
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a shard waits for the watermark of the group to rise."""
+        ...
+
+    def loads(self) -> Mapping[str, float]:
+        """Bytes per second of each shard that was read for long enough to tell (E6)."""
+        ...

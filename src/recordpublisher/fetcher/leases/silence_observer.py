@@ -1,0 +1,46 @@
+"""SilenceObserver: for how long each worker's heartbeat has stood, as seen by this process (E3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class _Heartbeat:
+    beat: int
+    counted_until: float
+    stood: float = 0.0
+
+
+class SilenceObserver:
+    """Owns the observed time of each heartbeat. No wall clock decides, and neither does the clock of another machine.
+
+    Only time between two answered reads counts, and only if they are at most `max_gap` seconds apart. During a longer gap this process was
+    suspended or the store did not answer: it counts nothing and resets nothing.
+    """
+
+    def __init__(self, max_gap: float) -> None:
+        self._max_gap = max_gap
+        self._answered: float | None = None
+        self._heartbeats: dict[str, _Heartbeat] = {}
+
+    def observe(self, beats: Mapping[str, int], sent: float, answered: float) -> None:
+        """The heartbeat numbers of every worker, as one read returned them, and when it was sent and answered."""
+        is_gap = self._answered is None or sent - self._answered > self._max_gap
+        self._answered = answered
+        known = self._heartbeats
+        self._heartbeats = {
+            worker: known[worker] if worker in known and known[worker].beat == beat else _Heartbeat(beat, answered)
+            for worker, beat in beats.items()
+        }
+        for heartbeat in self._heartbeats.values():
+            if is_gap:
+                heartbeat.counted_until = answered
+            elif sent > heartbeat.counted_until:
+                heartbeat.stood += sent - heartbeat.counted_until
+                heartbeat.counted_until = sent
+
+    def silent_for(self, seconds: float) -> set[str]:
+        """The workers whose heartbeat has stood for at least this time."""
+        return {worker for worker, heartbeat in self._heartbeats.items() if heartbeat.stood >= seconds}

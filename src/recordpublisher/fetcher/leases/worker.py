@@ -1,0 +1,241 @@
+"""Worker: one life in a group. It joins, sends heartbeats, looks at the others, and takes and gives shards until it leaves or is sealed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Awaitable, Callable, Mapping
+
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
+
+from .cleaning import Cleaning
+from .documents.group_store import GroupStore
+from .documents.worker_record import WorkerRecord
+from .group_observer import GroupObserver
+from .heartbeat import Heartbeat
+from .lease_checkpoints import LeaseCheckpoints
+from .lease_giver import LeaseGiver
+from .lease_settings import HANDOVER_SECONDS, HELD_SECONDS, RETRY_SECONDS, LeaseSettings
+from .lease_taker import LeaseTaker
+from .owned_leases import OwnedLeases
+from .planning.group_view import GroupView
+from .planning.group_watermark import WorkerWatermark, group_watermark
+from .planning.shard_loads import LoadLevels
+from .position_store import PartPositionStore, PositionStore
+from .shard_listing import ShardListing
+from .shard_readers import ShardReaders
+from .table_cache import TableCache
+from .write_permission import WritePermission
+
+log = logging.getLogger("recordpublisher.fetcher")
+
+
+class Worker:
+    """Owns the parts of one life, and what it does when. `name` is random and never used again."""
+
+    def __init__(
+        self,
+        name: str,
+        group: GroupStore,
+        readers: ShardReaders,
+        listing: ShardListing,
+        settings: LeaseSettings,
+        clock: Clock,
+        *,
+        positions: PositionStore | None = None,
+        jitter: random.Random | None = None,
+    ) -> None:
+        self.name = name
+        self.permission = WritePermission(clock, settings.write_seconds)
+        self._readers = readers
+        self._listing = listing
+        self._settings = settings
+        self._clock = clock
+        self._random = jitter or random.Random()  # noqa: S311 - jitter
+        self._owned = OwnedLeases(name)
+        self._loads = LoadLevels()
+        self._cache = TableCache(group, clock)
+        self._heartbeat = Heartbeat(group, name, self._describe, self.permission)
+        self._positions = positions or PartPositionStore(group, name, settings.shards_per_part, self._heartbeat.write)
+        self._checkpoints = LeaseCheckpoints(self._owned, readers, self._positions)
+        self._observer = GroupObserver(group, self._cache, clock, name, settings)
+        self._taker = LeaseTaker(
+            name,
+            self._cache,
+            self._owned,
+            self._positions,
+            self._checkpoints,
+            self._heartbeat,
+            self._loads,
+            clock,
+            2 * settings.duration,
+        )
+        self._cleaning = Cleaning(name, group, self._cache, self._positions)
+        self._watermark = WorkerWatermark(2 * settings.interval)
+        self.group_watermark: int | None = None
+        """The highest value of the group that this worker knows (E8)."""
+        self._giver = LeaseGiver(self._owned, readers, self._heartbeat, self.checkpoint)
+        self._look_now = asyncio.Event()
+
+    async def run(self) -> None:
+        """Take part in the group. Returns after `leave`. Raises: FencedError when others have sealed this worker; StateError."""
+        await self._retry(self._join)
+        tasks = [
+            asyncio.ensure_future(work)
+            for work in (self._send_heartbeats(), self._watch_group(), self._giver.run(self._retry))
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        with contextlib.suppress(FencedError):  # others were faster, or an earlier attempt took effect
+            await self._retry(self._heartbeat.seal)
+
+    def leave(self) -> None:
+        """Store all positions, then let `run` return: the others take the shards without waiting for a lease to expire (E5)."""
+        self._giver.leave()
+
+    async def checkpoint(self) -> None:
+        """Store how far each shard was emitted. Raises: FencedError, StoreUnavailableError, StateError."""
+        await self._checkpoints.take_checkpoint()
+        if self._owned.ends:
+            self._look_now.set()  # children of an ended shard wait for this (S2)
+
+    # --- tasks ---------------------------------------------------------------------------------------------------------------
+
+    async def _join(self) -> None:
+        await self._positions.join()
+        await self._heartbeat.write()
+
+    async def _send_heartbeats(self) -> None:
+        while True:
+            try:
+                await self._heartbeat.write()
+            except StoreUnavailableError as error:
+                log.warning("no heartbeat of %s: %s", self.name, error)
+            seconds = self._settings.interval * (0.8 + 0.2 * self._random.random())
+            if self._readers.is_held:
+                seconds = min(seconds, HELD_SECONDS)
+            await asyncio.sleep(seconds if self.permission.is_given else RETRY_SECONDS)
+
+    async def _watch_group(self) -> None:
+        while True:
+            seconds = self._settings.interval * (0.5 + 0.5 * self._random.random())
+            try:
+                if await self._look():
+                    seconds = HANDOVER_SECONDS
+            except StoreUnavailableError as error:
+                log.warning("%s cannot look at its group: %s", self.name, error)
+                seconds = RETRY_SECONDS
+            if self._readers.is_held:
+                seconds = min(seconds, HELD_SECONDS)
+            await _wait_for(self._look_now, seconds)
+
+    # --- one look ------------------------------------------------------------------------------------------------------------
+
+    async def _look(self) -> bool:
+        """Look at the group, and do what there is to do. Returns whether to look again soon: shards are moving."""
+        view = await self._observer.look()
+        if view is None:
+            return await self._create_if_missing()
+        self._apply_table()
+        self.group_watermark = group_watermark(view, self.group_watermark, self._observer.sealed_for_long)
+        view = await self._observer.seal_silent(view)
+        if self._giver.is_leaving or self.name not in view.members:
+            return False
+        plan = view.plan()
+        if await self._taker.take(view, plan):
+            self._apply_table()
+            return True
+        if await self._end_shards() or await self._add_listed_shards(view):
+            return True
+        await self._cleaning.clean(view)
+        if self._observer.is_settled:
+            self._giver.request({shard for shard in self._owned.reading if plan.get(shard, self.name) != self.name})
+        return self._giver.is_busy or self._expects(plan) or view.has_handover
+
+    async def _create_if_missing(self) -> bool:
+        if self._cache.table is not None:
+            return False
+        await self._cache.replace(await self._listing.first_table(self.name))
+        return True
+
+    def _apply_table(self) -> None:
+        """Begin and drop shards as the newest known table says."""
+        if (table := self._cache.table) is None:
+            return
+        watermarks = self._readers.watermarks()
+        changes = self._owned.apply(table)
+        for shard in watermarks.keys() & set(changes.lost):
+            self._watermark.keep(shard, watermarks[shard], self._clock.monotonic())
+        self._readers.drop(changes.lost)
+        if not self._giver.is_leaving:
+            for shard, stored in changes.begun.items():
+                self._readers.begin(shard, stored.state)
+
+    async def _end_shards(self) -> bool:
+        """Write the ends of shards, together with their children, into the table (E7)."""
+        table, ended = self._cache.table, self._owned.ends
+        if table is None or not ended:
+            return False
+        await self._cache.replace(table.after(self.name, ended=ended))
+        self._apply_table()
+        return True
+
+    async def _add_listed_shards(self, view: GroupView) -> bool:
+        """Add shards that were found by listing. One worker of the group does it."""
+        if view.members[0] != self.name:
+            return False
+        changes = await self._listing.changes(view.table)
+        if not changes:
+            return False
+        await self._cache.replace(view.table.after(self.name, found=changes.found, expired=changes.expired))
+        return True
+
+    def _expects(self, plan: Mapping[str, str]) -> bool:
+        """Whether others are about to give shards to this worker."""
+        theirs = {shard for shard, worker in plan.items() if worker == self.name} - set(self._owned.shards)
+        return self._observer.is_settled and bool(theirs)
+
+    async def _retry(self, work: Callable[[], Awaitable[object]]) -> None:
+        """Repeat until the store answers."""
+        while True:
+            try:
+                await work()
+            except StoreUnavailableError as error:
+                log.warning("%s waits for the store of its group: %s", self.name, error)
+            else:
+                return
+            await asyncio.sleep(RETRY_SECONDS * (0.5 + self._random.random()))
+
+    def _describe(self) -> WorkerRecord:
+        read = self._readers.watermarks()
+        lowest = self._watermark.lowest(read, self._owned.positions_besides(read.keys()), self._clock.monotonic())
+        return WorkerRecord(
+            self.name,
+            is_leaving=self._giver.is_leaving,
+            parts=self._positions.parts,
+            table_version=self._cache.version,
+            released=self._owned.released,
+            watermark=lowest.value,
+            is_idle=lowest.is_idle,
+            group_watermark=self.group_watermark,
+            loads=self._loads.state(self._owned.shards, self._readers.loads()),
+        )
+
+
+async def _wait_for(event: asyncio.Event, seconds: float) -> None:
+    """Wait for the event, for at most this time."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return
+    event.clear()

@@ -1,0 +1,137 @@
+"""E5, E9: what a worker stores for its shards, and what the lease table says of them."""
+
+import pytest
+
+from recordpublisher.fetcher.leases.documents.lease_table import Lease, LeaseTable, ShardEnd
+from recordpublisher.fetcher.leases.documents.position_part import PositionKey, StoredPosition
+from recordpublisher.fetcher.leases.owned_leases import OwnedLeases
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.publishers.errors import ImpossibleStateError
+from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
+
+
+def at(position, *, ended=False, children=()):
+    state = ShardState(StartingPosition.trim_horizon(), SequenceNumber(str(position)), watermark=position, ended=ended)
+    return StoredPosition(state, dict.fromkeys(children, ("t/a",)))
+
+
+def table(version, **owners):
+    """Leases by shard: the owner, and the epoch."""
+    return LeaseTable(version, leases={f"t/{shard}": Lease(*each) for shard, each in owners.items()})
+
+
+@pytest.fixture
+def owned():
+    """A worker that has shard a since epoch 5, at position 10."""
+    leases = OwnedLeases("me")
+    leases.prepare("t/a", 4, at(10))
+    commit(leases, leases.positions_with_prepared())
+    leases.apply(table(5, a=("me", 5)))
+    return leases
+
+
+def commit(leases, positions):
+    leases.on_commit(positions)
+    leases.on_committed(positions)
+
+
+def take_checkpoint(leases, **positions):
+    current = {f"t/{shard}": each for shard, each in positions.items()}
+    commit(leases, leases.positions(leases.checkpoint_scope(), current))
+
+
+def test_a_prepared_shard_begins_when_the_table_says_so_whatever_the_answer_said():
+    leases = OwnedLeases("me")
+    leases.prepare("t/a", 4, at(10))
+    assert leases.apply(table(4, a=("other", 2))).begun == {}
+    assert leases.prepared_at(4) == {"t/a": 5}
+    changes = leases.apply(table(7, a=("me", 5)))
+    assert changes.begun == {"t/a": at(10)}
+    assert set(leases.shards) == {"t/a"}
+    assert leases.prepared_at(4) == {}
+
+
+def test_what_was_prepared_is_dropped_only_when_a_later_version_says_otherwise():
+    leases = OwnedLeases("me")
+    leases.prepare("t/a", 4, at(10))
+    leases.apply(table(4, a=("other", 2)))
+    assert PositionKey("t/a", 5) in leases.positions_with_prepared()
+    assert leases.apply(table(5, a=("other", 2))).begun == {}
+    assert leases.positions_with_prepared() == {}
+
+
+def test_a_take_that_follows_others_keeps_its_epoch():
+    leases = OwnedLeases("me")
+    leases.prepare("t/a", 4, at(10))
+    leases.on_take({"t/a": 5}, 6)
+    assert leases.apply(table(6, a=("other", 2))).begun == {}
+    assert leases.prepared_at(6) == {"t/a": 5}
+    assert leases.apply(table(7, a=("me", 5))).begun == {"t/a": at(10)}
+
+
+def test_a_shard_that_the_table_gives_to_another_is_lost(owned):
+    assert owned.apply(table(6, a=("other", 6))).lost == {"t/a"}
+    assert not owned.shards
+    assert owned.positions_with_prepared() == {}
+
+
+def test_a_shard_that_was_never_prepared_cannot_be_owned(owned):
+    with pytest.raises(ImpossibleStateError, match="did not prepare it"):
+        owned.apply(table(6, a=("me", 5), b=("me", 6)))
+
+
+def test_a_stopped_shard_is_released_when_its_last_position_is_stored(owned):
+    owned.stop(["t/a"])
+    assert owned.released == {}
+    positions = owned.positions(owned.checkpoint_scope(), {"t/a": at(12)})
+    owned.on_commit(positions)
+    assert owned.released == {}
+    owned.on_committed(positions)
+    assert owned.released == {"t/a": 5}
+    assert owned.reading == set()
+
+
+def test_a_checkpoint_that_began_before_the_stop_does_not_have_the_last_position(owned):
+    scope = owned.checkpoint_scope()
+    owned.stop(["t/a"])
+    commit(owned, owned.positions(scope, {"t/a": at(11)}))
+    assert owned.released == {}
+    take_checkpoint(owned, a=at(12))
+    assert owned.released == {"t/a": 5}
+
+
+def test_what_was_released_and_what_is_prepared_are_stored_beside_each_other(owned):
+    """It takes back what it gave up. If another take wins, the released position is the only one of the shard."""
+    owned.stop(["t/a"])
+    take_checkpoint(owned, a=at(12))
+    owned.prepare("t/a", 8, at(12))
+    assert owned.positions_with_prepared().keys() == {PositionKey("t/a", 5), PositionKey("t/a", 9)}
+    changes = owned.apply(table(9, a=("me", 9)))
+    assert (changes.lost, changes.begun) == ({"t/a"}, {"t/a": at(12)})
+    assert owned.reading == {"t/a"}
+
+
+def test_a_checkpoint_has_no_position_of_an_earlier_lease_of_the_shard(owned):
+    scope = owned.checkpoint_scope()
+    owned.apply(table(6, a=("other", 6)))
+    owned.prepare("t/a", 8, at(20))
+    commit(owned, owned.positions_with_prepared())
+    owned.apply(table(9, a=("me", 9)))
+    assert owned.positions(scope, {"t/a": at(11)}) == {PositionKey("t/a", 9): at(20)}
+
+
+def test_nothing_older_is_stored_after_a_commit_whose_outcome_is_unknown(owned):
+    owned.on_commit(owned.positions(owned.checkpoint_scope(), {"t/a": at(15)}))
+    assert owned.positions_with_prepared() == {PositionKey("t/a", 5): at(15)}
+
+
+def test_an_end_is_known_when_it_is_stored_with_its_children(owned):  # E7
+    take_checkpoint(owned, a=at(15, ended=True))
+    assert owned.ends == {}
+    ended = at(15, ended=True, children=["t/b", "t/c"])
+    positions = owned.positions(owned.checkpoint_scope(), {"t/a": ended})
+    owned.on_commit(positions)
+    assert owned.ends == {}
+    owned.on_committed(positions)
+    assert owned.ends == {"t/a": ShardEnd(15, {"t/b": ("t/a",), "t/c": ("t/a",)})}
+    assert owned.reading == set()

@@ -1,0 +1,131 @@
+"""E2, E3: positions in parts: only parts that changed are written, and a taker seals all that the record names."""
+
+import pytest
+
+from recordpublisher.fetcher.leases.documents.group_store import PARTS, GroupStore
+from recordpublisher.fetcher.leases.documents.position_part import PositionKey, PositionPart, StoredPosition
+from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
+from recordpublisher.fetcher.leases.position_store import PartPositionStore
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
+from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
+
+from fakes.leases.faulty_store import FaultyStore
+
+
+class Owner:
+    """A worker that writes positions in parts of two shards, and names them."""
+
+    def __init__(self, store, name="x"):
+        self.named = []
+        self.group = GroupStore(store, 5.0)
+        self.positions = PartPositionStore(self.group, name, 2, self._name)
+
+    async def _name(self):
+        self.named.append(self.positions.parts)
+
+    @property
+    def record(self):
+        return WorkerRecord("x", parts=self.named[-1], is_sealed=True)
+
+
+def positions(**numbers):
+    start = StartingPosition.trim_horizon()
+    return {
+        PositionKey(f"t/{shard}", 3): StoredPosition(ShardState(start, SequenceNumber(str(number))))
+        for shard, number in numbers.items()
+    }
+
+
+@pytest.fixture
+def store():
+    return FaultyStore()
+
+
+@pytest.fixture
+def owner(store):
+    return Owner(store)
+
+
+@pytest.fixture
+def taker(store):
+    return Owner(store, "y").positions
+
+
+def written(store):
+    return [name.removeprefix(PARTS) for kind, name in store.calls if kind == "write"]
+
+
+async def test_only_parts_that_changed_are_written(store, owner):
+    await owner.positions.commit(positions(a=1, b=1, c=1))
+    assert written(store) == ["x/0", "x/1"]
+    store.calls.clear()
+    await owner.positions.commit(positions(a=1, b=1, c=2))
+    assert written(store) == ["x/1"]
+    await owner.positions.commit(positions(a=1, c=2, d=1))
+    assert written(store) == ["x/1", "x/0"]
+    assert await owner.positions.read(owner.record) == positions(a=1, c=2, d=1)
+    assert owner.named == [2]
+
+
+async def test_a_part_is_created_before_the_record_names_it(store, owner):
+    async def check():
+        owner.named.append(owner.positions.parts)
+        assert f"{PARTS}x/0" in store.values
+
+    owner.positions._name_parts = check
+
+    await owner.positions.commit(positions(a=1))
+    assert owner.named == [1]
+
+
+async def test_a_commit_counts_only_when_the_record_names_its_parts(owner):
+    name_parts = owner.positions._name_parts
+
+    async def fail():
+        raise StoreUnavailableError("no answer")
+
+    owner.positions._name_parts = fail
+    with pytest.raises(StoreUnavailableError):
+        await owner.positions.commit(positions(a=1))
+    owner.positions._name_parts = name_parts
+    await owner.positions.commit(positions(a=1))
+    assert owner.named == [1]
+
+
+async def test_a_part_whose_write_got_no_answer_is_written_again(store, owner):
+    await owner.positions.commit(positions(a=1))
+    store.lose_answers.append(f"{PARTS}x/0")
+    with pytest.raises(StoreUnavailableError):
+        await owner.positions.commit(positions(a=2))
+    await owner.positions.commit(positions(a=1))
+    assert await owner.positions.read(owner.record) == positions(a=1)
+
+
+async def test_a_sealed_worker_commits_nothing_more(owner, taker):
+    await owner.positions.commit(positions(a=1, b=1, c=1))
+    assert await taker.seal(owner.record) == positions(a=1, b=1, c=1)
+    with pytest.raises(FencedError):
+        await owner.positions.commit(positions(a=2, b=1, c=1))
+    assert await taker.seal(owner.record) == positions(a=1, b=1, c=1)
+
+
+async def test_a_commit_that_arrives_while_the_part_is_sealed_is_not_lost(store, owner, taker):
+    await owner.positions.commit(positions(a=1))
+    store.lose_requests.append(f"{PARTS}x/0")
+    with pytest.raises(StoreUnavailableError):
+        await owner.positions.commit(positions(a=7))
+
+    def land(name):
+        if store.late:
+            store.late.pop()()
+
+    store.before_write = land
+    assert await taker.seal(owner.record) == positions(a=7)
+    part = PositionPart.from_bytes(store.values[f"{PARTS}x/0"].value, "part")
+    assert (part.is_sealed, part.positions) == (True, positions(a=7))
+
+
+async def test_parts_that_the_record_does_not_name_are_not_read(owner, taker):
+    await owner.positions.commit(positions(a=1, b=1, c=1))
+    assert await taker.seal(WorkerRecord("x", parts=1, is_sealed=True)) == positions(a=1, b=1)

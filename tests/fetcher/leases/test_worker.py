@@ -1,0 +1,143 @@
+"""Workers of one group on virtual time: they share the shards, and take over from those that leave or die."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from statistics import median
+
+from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
+from recordpublisher.testing import run_virtual
+
+from fakes.leases.lease_group import LeaseGroup
+
+
+@asynccontextmanager
+async def group_of(*names, shards=4, settings=None):
+    """Workers that have joined one after the other, with their shards in balance."""
+    group = LeaseGroup(shards, settings)
+    try:
+        for name in names:
+            group.join(name)
+            await asyncio.sleep(30)
+        yield group
+    finally:
+        await group.close()
+
+
+def reads(group, name):
+    """The shards that the worker reads."""
+    readers = group.readers[name]
+    return sorted(readers.positions.keys() - readers.stopped)
+
+
+def virtual(test):
+    """Run a test on virtual time."""
+
+    def run():
+        run_virtual(test())
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
+
+
+@virtual
+async def test_the_first_worker_creates_the_table_and_takes_every_shard():
+    async with group_of("a") as group:
+        assert group.owned() == {"a": ["t/0", "t/1", "t/2", "t/3"]}
+        assert reads(group, "a") == ["t/0", "t/1", "t/2", "t/3"]
+        assert group.workers["a"].permission.is_given
+
+
+@virtual
+async def test_a_worker_that_joins_gets_its_share_with_the_positions():
+    async with group_of("a") as group:
+        group.readers["a"].positions = dict.fromkeys(group.readers["a"].positions, 7)
+        group.join("b")
+        await asyncio.sleep(30)
+        assert len(reads(group, "a")) == len(reads(group, "b")) == 2
+        assert set(group.readers["b"].positions.values()) == {7}
+
+
+@virtual
+async def test_shards_move_only_when_the_members_were_the_same_for_two_intervals():  # E6
+    async with group_of("a") as group:
+        group.join("b")
+        await asyncio.sleep(2 * group.settings.interval)
+        assert len(reads(group, "a")) == 4
+
+
+@virtual
+async def test_the_shards_of_a_worker_that_leaves_have_a_new_owner_within_two_seconds():
+    async with group_of("a", "b") as group:
+        group.readers["b"].positions = dict.fromkeys(group.readers["b"].positions, 9)
+        leaving = group.readers["b"]
+        group.workers["b"].leave()
+        await group.tasks["b"]
+        await asyncio.sleep(group.settings.interval)
+        assert len(reads(group, "a")) == 4
+        assert {group.readers["a"].positions[shard] for shard in leaving.stopped} == {9}
+
+
+@virtual
+async def test_the_shards_of_a_worker_that_died_have_a_new_owner_after_the_lease_duration():
+    async with group_of("a", "b") as group:
+        await group.workers["b"].checkpoint()
+        await group.kill("b")
+        await asyncio.sleep(group.settings.duration - group.settings.interval - 1)  # its last heartbeat may be that old
+        assert len(reads(group, "a")) == 2
+        await asyncio.sleep(3 * group.settings.interval + 2)
+        assert len(reads(group, "a")) == 4
+
+
+@virtual
+async def test_in_a_rolling_restart_no_shard_is_without_a_reader_for_six_seconds():
+    async with group_of(*"abcd", shards=16) as group:
+        group.unread.gaps.clear()
+        for name in "abcd":
+            group.workers[name].leave()
+            await group.tasks[name]
+            group.join(f"{name}2")
+            await asyncio.sleep(30)
+        assert median(group.unread.gaps) < 2
+        assert max(group.unread.gaps) < 6
+        assert sorted(map(len, group.owned().values())) == [4, 4, 4, 4]
+
+
+@virtual
+async def test_a_worker_that_was_sealed_is_fenced():
+    async with group_of("a", "b") as group:
+        seen = (await group.workers["a"]._observer._group.read_records())["b"]
+        await group.workers["a"]._observer._group.seal_record(seen)
+        await asyncio.wait([group.tasks["b"]])
+        assert type(group.tasks["b"].exception()).__name__ == "FencedError"
+        await asyncio.sleep(2 * group.settings.interval)
+        assert len(reads(group, "a")) == 4
+
+
+@virtual
+async def test_the_children_of_a_shard_are_read_when_its_end_is_stored():  # E7
+    async with group_of("a", shards=1) as group:
+        group.readers["a"].children["t/0"] = {"t/1": ("t/0",), "t/2": ("t/0",)}
+        group.readers["a"].positions["t/0"] = 5
+        await group.workers["a"].checkpoint()
+        await asyncio.sleep(2)
+        assert reads(group, "a") == ["t/1", "t/2"]
+        assert set(group.table.leases) == {"t/1", "t/2"}
+
+
+@virtual
+async def test_a_group_at_rest_makes_few_requests():  # E2
+    async with group_of(*"abcd", shards=40) as group:
+        group.store.requests = dict.fromkeys(group.store.requests, 0)
+        await asyncio.sleep(120)
+        requests = {kind: count / 120 / 4 for kind, count in group.store.requests.items()}
+        assert requests["write"] <= 1 / 4  # each worker a heartbeat in 4 to 5 s
+        assert requests["list"] <= 1 / 2.5  # each worker a look in 2.5 to 5 s
+        assert requests["get"] <= 1 / 30  # each worker the table once a minute
+
+
+@virtual
+async def test_another_lease_duration_changes_all_times():
+    async with group_of("a", "b", settings=LeaseSettings(duration=4.0)) as group:
+        await group.kill("b")
+        await asyncio.sleep(8)
+        assert len(reads(group, "a")) == 4
