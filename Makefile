@@ -43,9 +43,11 @@ leaks: $(STAMP)  ## tests of connections, each of which fails if it leaves one o
 
 simulation: $(STAMP)  ## random schedules on virtual time: SCHEDULES=2000 of them, from number FIRST; SEED=123 runs one again
 	$(BIN)/pytest -q -m simulation tests/simulation/test_simulation.py
+	$(BIN)/pytest -q -m simulation tests/simulation/elastic
 
-nightly: $(STAMP)  ## a hundred thousand of them, and of MapSink (an hour and a half)
+nightly: $(STAMP)  ## a hundred thousand of them and of MapSink, and 5,000 of worker groups (two hours)
 	SCHEDULES=100000 $(BIN)/pytest -q -m simulation tests/simulation/test_simulation.py
+	GROUP_SCHEDULES=5000 $(BIN)/pytest -q -m simulation tests/simulation/elastic
 	MAP_SCHEDULES=100000 $(BIN)/pytest -q tests/plugins/sinks/map/test_schedules.py
 
 kills: $(STAMP)  ## tests that kill real processes

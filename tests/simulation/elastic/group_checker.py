@@ -1,0 +1,199 @@
+"""GroupChecker: what must hold in every schedule, computed from what was stored and written, and not from the workers."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+from recordpublisher.fetcher.leases.documents.group_store import PARTS, TABLE, WORKERS
+from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
+from recordpublisher.fetcher.leases.documents.lease_table_json import table_from_bytes
+from recordpublisher.fetcher.leases.documents.position_part import PositionKey, PositionPart, Positions, StoredPosition
+from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
+from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
+
+from ..simulator import Simulator
+from .rule_violation import expect
+from .shared_store import SharedStore
+from .simulated_shards import SimulatedShards
+from .sink_database import SinkDatabase, WorkerRow, position_of
+
+DURATION = LeaseSettings().duration
+
+
+class GroupChecker:
+    """Owns what is committed and written of each shard, who did it, and when shards moved."""
+
+    def __init__(
+        self,
+        simulator: Simulator,
+        store: SharedStore,
+        shards: SimulatedShards,
+        allows_repeats: bool,
+        database: SinkDatabase | None,
+    ) -> None:
+        self._simulator = simulator
+        self._store = store
+        self._shards = shards
+        self._allows_repeats = allows_repeats
+        self.table = LeaseTable(0)
+        self.committed: Counter[str] = Counter()
+        self.written: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
+        self.group_watermark = -1
+        """The highest that any worker knows."""
+        self.takes: dict[str, list[tuple[float, str, int]]] = defaultdict(list)
+        """When each shard was taken, by whom, in which epoch."""
+        self._epoch_written: Counter[str] = Counter()
+        self._beat_at: dict[str, float] = {}
+        self._database = database
+        store.on_write = self._on_write
+        if database is not None:
+            database.on_commit = self._on_commit
+
+    def epoch_of(self, worker: str, shard: str) -> int:
+        """The epoch of the worker's last take of the shard."""
+        return max(epoch for _, owner, epoch in self.takes[shard] if owner == worker)
+
+    # --- the store ---------------------------------------------------------------------------------------------------------------
+
+    def _on_write(self, name: str, before: bytes | None, after: bytes | None) -> None:
+        if name == TABLE:
+            assert after is not None
+            self._on_table(table_from_bytes(after, name))
+        elif name.startswith(WORKERS):
+            self._on_record(name, before, after)
+        elif name.startswith(PARTS):
+            self._on_part(name, before, after)
+
+    def _on_table(self, table: LeaseTable) -> None:
+        before, self.table = self.table, table
+        expect(table.version == before.version + 1, "E1", f"version {table.version} follows {before.version}")
+        for shard, lease in table.leases.items():
+            old = before.leases.get(shard)
+            if lease.owner is not None and (old is None or old != lease):
+                expect(old is None or before.can_be_read(shard), "S2", f"{shard} is taken before its parents ended")
+                self.takes[shard].append((self._simulator.now, lease.owner, lease.epoch))
+                self.counts["takes"] += 1
+            if lease.ended and (old is None or not old.ended):
+                expect(
+                    self.committed[shard] == self._shards.by_key[shard].records,
+                    "E7",
+                    f"{shard} ended at {self.committed[shard]}",
+                )
+        self._check_positions(table.owners)
+        for owner in table.owners:
+            self._count_committed(owner)
+
+    def _on_record(self, name: str, before: bytes | None, after: bytes | None) -> None:
+        if after is None:
+            worker = name.removeprefix(WORKERS)
+            expect(worker not in self.table.owners, "E12", f"{worker} is deleted and owns shards")
+            self.counts["deleted"] += 1
+            return
+        record = WorkerRecord.from_bytes(after, name)
+        if before is not None:
+            self._check_seal(WorkerRecord.from_bytes(before, name), record)
+        self._beat_at[record.worker] = self._simulator.now
+        self.counts["sealed"] += record.is_sealed
+        self.group_watermark = max(self.group_watermark, record.group_watermark or -1)
+        self._check_positions({record.worker})
+
+    def _check_seal(self, before: WorkerRecord, record: WorkerRecord) -> None:
+        """Nobody but the worker itself seals one whose heartbeat has not stood for the lease duration."""
+        expect(not before.is_sealed, "E3", f"the sealed record of {record.worker} is written")
+        if record.is_sealed and record.beat == before.beat:
+            stood = self._simulator.now - self._beat_at[record.worker]
+            expect(stood >= DURATION, "E3", f"{record.worker} is sealed {stood:.1f} s after its heartbeat")
+
+    def _on_part(self, name: str, before: bytes | None, after: bytes | None) -> None:
+        if after is None:
+            return
+        if before is not None:
+            expect(not PositionPart.from_bytes(before, name).is_sealed, "E3", f"the sealed {name} is written")
+        worker = PositionPart.from_bytes(after, name).worker
+        self._on_commit(worker)
+
+    def _on_commit(self, worker: str) -> None:
+        self._check_positions({worker})
+        self._count_committed(worker)
+
+    def _positions(self, worker: str) -> Positions:
+        """What somebody who takes over from the worker would find."""
+        if self._database is not None:
+            return self._database.workers.get(worker, WorkerRow()).positions
+        value = self._store.values.get(f"{WORKERS}{worker}")
+        if value is None:
+            return {}
+        found: dict[PositionKey, StoredPosition] = {}
+        for number in range(WorkerRecord.from_bytes(value.value, worker).parts):
+            part = self._store.values.get(f"{PARTS}{worker}/{number}")
+            found |= {} if part is None else PositionPart.from_bytes(part.value, worker).positions
+        return found
+
+    def _check_positions(self, workers: set[str]) -> None:
+        """The position of each lease is always with its owner (E5)."""
+        for worker in workers & self.table.owners:
+            positions = self._positions(worker)
+            for shard, lease in self.table.leases.items():
+                if lease.owner == worker:
+                    expect(
+                        PositionKey(shard, lease.epoch) in positions,
+                        "E5",
+                        f"{worker} owns {shard} since {lease.epoch}, and its position is nowhere",
+                    )
+
+    def _count_committed(self, worker: str) -> None:
+        """One owner commits in an epoch, and never backwards."""
+        positions = self._positions(worker)
+        for shard, lease in self.table.leases.items():
+            stored = positions.get(PositionKey(shard, lease.epoch)) if lease.owner == worker else None
+            if stored is not None:
+                position = position_of(stored)
+                expect(
+                    position >= self.committed[shard],
+                    "E1",
+                    f"{worker} commits {position} of {shard} after {self.committed[shard]}",
+                )
+                self.committed[shard] = position
+
+    # --- the sink ------------------------------------------------------------------------------------------------------------
+
+    def on_write(self, worker: str, shard: str, position: int, count: int, epoch: int, was_suspended: bool) -> None:
+        """Records reach the sink. One that keeps positions shows them with its next commit: see SinkDatabase."""
+        if self._shards.by_key[shard].watermark(position) < self.group_watermark:
+            expect(self._allows_repeats, "E8", f"{worker} writes {shard} from {position} below {self.group_watermark}")
+            self.counts["late"] += 1
+        if self._database is None:
+            self._on_visible(worker, shard, position, count, epoch, was_suspended)
+
+    def _on_visible(self, worker: str, shard: str, position: int, count: int, epoch: int, was_suspended: bool) -> None:
+        for parent in self._shards.by_key[shard].parents:
+            expect(
+                self.committed[parent] == self._shards.by_key[parent].records,
+                "S2",
+                f"{shard} is written before {parent} ended",
+            )
+        written = self.written[shard]
+        expect(position <= written, "S1", f"{worker} writes {shard} from {position} after {written}")
+        if epoch < self._epoch_written[shard]:
+            expect(was_suspended, "E4", f"{worker} writes {shard} of epoch {epoch} after its successor")
+            self.counts["writes in flight of sealed workers"] += 1
+        self._epoch_written[shard] = max(epoch, self._epoch_written[shard])
+        if position < written:
+            expect(self._allows_repeats, "E5", f"{worker} repeats {shard} from {position}, written to {written}")
+            self.counts["repeats"] += min(count, written - position)
+        self.written[shard] = max(written, position + count)
+
+    # --- the end -------------------------------------------------------------------------------------------------------------
+
+    def what_is_missing(self, live: set[str]) -> str:
+        """Empty when everything was read, the shards are shared by number, and nothing is left of sealed workers."""
+        for key, shard in self._shards.by_key.items():
+            if self.committed[key] != shard.records:
+                return f"{key}: {self.committed[key]} of {shard.records} are committed; {self.table.leases.get(key)}; live {live}"
+        owners = Counter(lease.owner for lease in self.table.leases.values() if not lease.ended)
+        shares = [owners[worker] for worker in live]
+        if sum(shares) != owners.total() or max(shares) - min(shares) > 1:
+            return f"not balanced: {owners} of {live}"
+        left = {name.removeprefix(WORKERS) for name in self._store.values if name.startswith(WORKERS)} - live
+        return f"not cleaned: {left}" if left else ""

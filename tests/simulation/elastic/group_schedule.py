@@ -1,0 +1,83 @@
+"""GroupSchedule: everything that one seed decides about a simulated group."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from .shared_store import Faults
+
+KINDS = ["join", "leave", "leave-all", "crash", "cut-off", "suspend", "sleep", "reshard", "pause"]
+"""`suspend` stops a process, `cut-off` loses its calls to the store; `sleep` does both, as when a laptop sleeps and wakes offline."""
+GRACEFUL = [5, 3, 1, 0, 0, 0, 0, 5, 4]
+STYLES = {
+    "mixed": [5, 3, 1, 2, 2, 2, 1, 5, 2],
+    "outages": [2, 1, 0, 1, 5, 3, 5, 1, 1],
+    "handovers": [6, 6, 1, 1, 1, 1, 0, 1, 0],
+    "reshards": [3, 2, 1, 2, 1, 1, 1, 9, 0],
+}
+"""How often each kind happens."""
+
+
+@dataclass(frozen=True)
+class GroupEvent:
+    """`kind` is one of KINDS; `choice` decides which process it happens to."""
+
+    at: float
+    kind: str
+    choice: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class GroupSchedule:
+    """`is_graceful`: nobody crashes, is suspended or cut off. Then nothing may be written twice (E5)."""
+
+    seed: int
+    is_graceful: bool
+    workers: int
+    roots: int
+    records: int
+    disturbed_seconds: float
+    faults: Faults
+    timeout: float
+    shards_per_part: int
+    lookahead: int | None
+    is_transactional: bool
+    """Whether the sink keeps the positions with its rows."""
+    clock_stands_still: bool | None
+    """Whether the clocks of all processes do not count suspensions; None: those of half of them."""
+    events: tuple[GroupEvent, ...]
+
+
+def random_schedule(seed: int) -> GroupSchedule:
+    """The schedule of a seed."""
+    draw = random.Random(seed)
+    is_graceful = draw.random() < 0.35
+    end = draw.choice([60.0, 120.0, 240.0])
+    style = draw.choice(list(STYLES))
+    usual = draw.choice([0.1, 0.1, 1.0])
+    faults = (
+        Faults(0.03, 0.0, usual, 3.0, 3.0) if is_graceful else Faults(draw.choice([0.06, 0.06, 0.2]), 0.0012, usual)
+    )
+    weights = GRACEFUL if is_graceful else STYLES[style]
+    pace = draw.choice([14, 7])
+    events, at = [], 0.0
+    while (at := at + draw.expovariate(1 / pace)) < end:
+        kind = draw.choices(KINDS, weights)[0]
+        events.append(GroupEvent(at, kind, draw.random(), draw.choice([3, 15, 30, 60, 90]) * draw.random()))
+    return GroupSchedule(
+        seed,
+        is_graceful,
+        workers=draw.randint(1, 4),
+        roots=draw.randint(2, 7),
+        records=draw.choice([10, round(end / 2)]),
+        disturbed_seconds=end,
+        faults=faults,
+        timeout=draw.choice([2.0, 2.0, 5.0, 9.0]),
+        shards_per_part=draw.choice([1, 2, 16]),
+        lookahead=random.Random(f"{seed} lookahead").choice([None, None, 60, 300]),
+        is_transactional=random.Random(f"{seed} sink").random() < 0.4,
+        clock_stands_still=None,
+        events=tuple(events),
+    )

@@ -1,0 +1,121 @@
+"""A whole group on a schedule: its processes, their faults, and the checks at the end."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from ..simulator import Simulator
+from .group_checker import GroupChecker, expect
+from .group_schedule import GroupEvent, GroupSchedule, random_schedule
+from .shared_store import SharedStore
+from .simulated_process import SimulatedProcess
+from .simulated_shards import SimulatedShards
+from .sink_database import SinkDatabase
+
+CALM_SECONDS, SETTLED_SECONDS = 1200.0, 60.0
+"""After the faults end: within which time everything must be read and balanced; and for how long nothing may move then."""
+CHECK_SECONDS = 5.0
+MAX_PROCESSES = 6
+
+
+def run(seed: int) -> GroupChecker:
+    """Run the schedule of a seed. Raises: RuleViolationError, naming the rule."""
+    return SimulatedGroup(random_schedule(seed)).run()
+
+
+class SimulatedGroup:
+    """Owns the simulator of one schedule, and the processes."""
+
+    def __init__(self, schedule: GroupSchedule) -> None:
+        self._schedule = schedule
+        self._simulator = Simulator()
+        self._store = SharedStore()
+        self._shards = SimulatedShards(random.Random(f"{schedule.seed} shards"), schedule.roots, schedule.records)
+        self._database = SinkDatabase(self._shards) if schedule.is_transactional else None
+        self.checker = GroupChecker(
+            self._simulator, self._store, self._shards, not schedule.is_graceful, self._database
+        )
+        self._processes: list[SimulatedProcess] = []
+
+    def run(self) -> GroupChecker:
+        schedule, simulator = self._schedule, self._simulator
+        try:
+            for _ in range(schedule.workers):
+                self._join()
+            for event in schedule.events:
+                simulator.at(event.at, lambda event=event: self._apply(event))
+            simulator.run(schedule.disturbed_seconds, self._has_failed)
+            schedule.faults.share = schedule.faults.suspensions = 0.0
+            if not self._live:
+                self._join()
+            self._settle()
+            self._raise_failures()
+        finally:
+            simulator.close()
+        return self.checker
+
+    def _settle(self) -> None:
+        """Run until everything is read, balanced and cleaned; then on, to see that nothing moves.
+
+        First a worker that was suspended or cut off until now may still be sealed.
+        """
+        simulator, checker = self._simulator, self.checker
+        while not self._has_failed() and any(each.is_disturbed for each in self._processes if not each.process.is_dead):
+            simulator.run(simulator.now + CHECK_SECONDS, self._has_failed)
+        simulator.run(simulator.now + SETTLED_SECONDS, self._has_failed)
+        end = simulator.now + CALM_SECONDS
+        while simulator.now < end and not self._has_failed() and self._missing:
+            simulator.run(simulator.now + CHECK_SECONDS, self._has_failed)
+        self._raise_failures()
+        expect(not self._missing, "liveness", self._missing)
+        takes = checker.counts["takes"]
+        simulator.run(simulator.now + SETTLED_SECONDS, self._has_failed)
+        expect(checker.counts["takes"] == takes, "E6", "shards still move")
+
+    @property
+    def _missing(self) -> str:
+        if not all(each.has_left or each.process.is_dead for each in self._processes if each.is_leaving):
+            return "a worker does not leave"
+        return self.checker.what_is_missing({each.worker.name for each in self._live if each.worker is not None})
+
+    @property
+    def _live(self) -> list[SimulatedProcess]:
+        return [each for each in self._processes if each.is_live]
+
+    def _join(self) -> None:
+        name = f"w{len(self._processes)}"
+        self._processes.append(
+            SimulatedProcess(
+                name, self._simulator, self._store, self._database, self._shards, self.checker, self._schedule
+            )
+        )
+
+    def _apply(self, event: GroupEvent) -> None:
+        live = self._live
+        to_group: dict[str, Callable[[], object]] = {
+            "join": lambda: self._join() if len(live) < MAX_PROCESSES else None,
+            "reshard": self._shards.reshard,
+            "leave-all": lambda: [each.leave() for each in live],
+            "pause": lambda: None,
+        }
+        to_one: dict[str, Callable[[SimulatedProcess], object]] = {
+            "leave": lambda chosen: chosen.leave(),
+            "crash": lambda chosen: chosen.process.kill(),
+            "cut-off": lambda chosen: chosen.cut_off(event.seconds),
+            "suspend": lambda chosen: chosen.suspend(event.seconds),
+            "sleep": lambda chosen: (chosen.cut_off(event.seconds * 2), chosen.suspend(event.seconds)),
+        }
+        self.checker.counts[event.kind] += 1
+        if event.kind in to_group:
+            to_group[event.kind]()
+        elif live:
+            to_one[event.kind](live[int(event.choice * len(live))])
+
+    def _has_failed(self) -> bool:
+        return any(each.process.failures for each in self._processes)
+
+    def _raise_failures(self) -> None:
+        for each in self._processes:
+            for failure in each.process.failures:
+                raise failure

@@ -1,0 +1,188 @@
+"""SimulatedProcess: one process of a group. When its worker is sealed it goes on as a new one."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from recordpublisher.fetcher.leases.documents.group_store import GroupStore
+from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
+from recordpublisher.fetcher.leases.shard_listing import ShardListing
+from recordpublisher.fetcher.leases.worker import Worker
+from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
+from recordpublisher.fetcher.shards.missing_shards import MissingShards
+from recordpublisher.fetcher.watermark_functions import emit_limit
+from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.shards import Shard
+
+from ..simulator import Clock, Simulator
+from .group_checker import GroupChecker
+from .group_schedule import GroupSchedule
+from .shared_store import SharedStore, StoreClient
+from .simulated_readers import SimulatedReaders
+from .simulated_shards import SimulatedShards
+from .sink_database import SinkDatabase, SinkPositions
+
+CHECKPOINT_SECONDS, LISTING_SECONDS = 8.0, 10.0
+
+
+class SuspendableClock(Clock):
+    """The clock of a process. `stands_still`: it does not count suspensions, as when a machine sleeps."""
+
+    def __init__(self, simulator: Simulator, stands_still: bool) -> None:
+        super().__init__(simulator)
+        self._stands_still = stands_still
+        self._suspensions: list[tuple[float, float]] = []
+
+    def suspend(self, seconds: float) -> None:
+        self._suspensions.append((self._simulator.now, self._simulator.now + seconds))
+
+    def monotonic(self) -> float:
+        now = self._simulator.now
+        return now - (sum(min(end, now) - begin for begin, end in self._suspensions) if self._stands_still else 0.0)
+
+
+class SimulatedProcess:
+    """Owns the loop of a process, its connection to the store, and the present life of its worker."""
+
+    def __init__(
+        self,
+        name: str,
+        simulator: Simulator,
+        store: SharedStore,
+        database: SinkDatabase | None,
+        shards: SimulatedShards,
+        checker: GroupChecker,
+        schedule: GroupSchedule,
+    ) -> None:
+        self.name = name
+        self.has_left = False
+        self.is_leaving = False
+        self._simulator = simulator
+        self._database = database
+        self._shards = shards
+        self._checker = checker
+        self._schedule = schedule
+        self._random = random.Random(f"{schedule.seed} {name}")
+        self.process = simulator.process()
+        by_chance = self._random.random() < 0.5
+        self.clock = SuspendableClock(
+            simulator, by_chance if schedule.clock_stands_still is None else schedule.clock_stands_still
+        )
+        self.client = StoreClient(simulator, self.process, store, schedule.faults, self._random)
+        self._sink_client = StoreClient(simulator, self.process, store, schedule.faults, self._random)
+        """The sink is another service: it may be in reach while the store of the group is not."""
+        self.client.suspend = self._sink_client.suspend = lambda: self.suspend(
+            self._random.choice([3, 15, 30, 90]) * self._random.random()
+        )
+        self._listing = ShardListing(
+            self._list_shards, MissingShards(self._exists), StartingPosition.trim_horizon(), self.clock, LISTING_SECONDS
+        )
+        self.worker: Worker | None = None
+        self.lives = 0
+        self.task = self.process.spawn(self._run())
+
+    @property
+    def is_live(self) -> bool:
+        return not self.process.is_dead and not self.has_left and not self.is_leaving
+
+    @property
+    def is_disturbed(self) -> bool:
+        return self.process.is_disturbed or self.client.is_cut_off
+
+    def suspend(self, seconds: float) -> None:
+        self.clock.suspend(seconds)
+        self.process.suspend(seconds)
+
+    def leave(self) -> None:
+        self.is_leaving = True
+        self.process.call_soon(self._leave)
+
+    def cut_off(self, seconds: float) -> None:
+        self.client.is_cut_off = True
+
+        def restore() -> None:
+            self.client.is_cut_off = False
+
+        self._simulator.after(seconds, restore)
+
+    def _leave(self) -> None:
+        if self.worker is not None:
+            self.worker.leave()
+
+    async def _run(self) -> None:
+        settings = LeaseSettings(shards_per_part=self._schedule.shards_per_part)
+        while True:
+            self.lives += 1
+            name = f"{self.name}.{self.lives}"
+            readers = SimulatedReaders(name, self._simulator, self.process, self._shards, self._checker, self._random)
+            group = GroupStore(self.client, self._schedule.timeout)
+            positions = None
+            if self._database is not None:
+                positions = SinkPositions(self._sink_client, self._database, name, self._schedule.timeout)
+            self.worker = Worker(
+                name,
+                group,
+                readers,
+                self._listing,
+                settings,
+                self.clock,
+                positions=positions,
+                jitter=self._random,
+            )
+            readers.may_write = lambda worker=self.worker: worker.permission.is_given
+            readers.emit_limit = lambda worker=self.worker: emit_limit(worker.group_watermark, self._schedule.lookahead)
+            readers.detector = SuspensionDetector(  # only a clock that stands still needs it
+                self.clock, lambda late, worker=self.worker: worker.permission.on_suspension()
+            )
+            if self.is_leaving:
+                self.has_left = True
+                return
+            try:
+                await self._live(self.worker, readers)
+            except FencedError:
+                self._checker.counts["fenced"] += 1
+                await asyncio.sleep(0.1)
+            else:
+                self.has_left = True
+                return
+
+    async def _live(self, worker: Worker, readers: SimulatedReaders) -> None:
+        running = asyncio.ensure_future(worker.run())
+        others = [
+            asyncio.ensure_future(work)
+            for work in (readers.run(), self._take_checkpoints(worker, readers), readers.detector.run())
+        ]
+        try:
+            await asyncio.wait([running, *others], return_when=asyncio.FIRST_COMPLETED)
+            for task in (running, *others):
+                if task.done():
+                    task.result()
+        finally:
+            for task in (running, *others):
+                task.cancel()
+            await asyncio.gather(running, *others, return_exceptions=True)
+
+    async def _take_checkpoints(self, worker: Worker, readers: SimulatedReaders) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(CHECKPOINT_SECONDS):
+                    await readers.request_checkpoint.wait()
+            except TimeoutError:
+                pass
+            readers.request_checkpoint.clear()
+            try:
+                await worker.checkpoint()
+            except StoreUnavailableError:
+                self._checker.counts["checkpoints failed"] += 1
+            await asyncio.sleep(0.1)
+
+    async def _exists(self, shard: Shard) -> bool:
+        return shard.key in self._shards.by_key
+
+    async def _list_shards(self) -> list[Shard]:
+        """ListShards is eventually consistent: the newest shards may be missing."""
+        await asyncio.sleep(self._random.uniform(0, 0.2))
+        shards = [each.as_listed() for each in self._shards.by_key.values()]
+        return shards[: max(len(self._shards.roots), len(shards) - self._random.choice([0, 0, 1, 3]))]

@@ -1,0 +1,145 @@
+"""SimulatedReaders: reads the shards of one life and writes them to an at-least-once sink, in small steps."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from recordpublisher.fetcher.leases.documents.position_part import StoredPosition
+from recordpublisher.fetcher.leases.planning.group_watermark import ShardWatermark
+from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
+
+from ..simulator import Process, Simulator
+from .group_checker import GroupChecker
+from .simulated_shards import SimulatedShards
+
+
+@dataclass
+class _Reader:
+    position: int
+    epoch: int
+    is_stopped: bool = False
+
+
+class SimulatedReaders:
+    """The ShardReaders port. `may_write` is asked before each write; the write itself takes up to half a second."""
+
+    def __init__(
+        self,
+        worker: str,
+        simulator: Simulator,
+        process: Process,
+        shards: SimulatedShards,
+        checker: GroupChecker,
+        draw: random.Random,
+    ) -> None:
+        self.may_write: Callable[[], bool] = lambda: True
+        self.detector: SuspensionDetector | None = None
+        self.emit_limit: Callable[[], float] = lambda: math.inf
+        self._is_held = False
+        self._worker = worker
+        self._simulator = simulator
+        self._process = process
+        self._shards = shards
+        self._checker = checker
+        self._random = draw
+        self._readers: dict[str, _Reader] = {}
+        self._writing: str | None = None
+        self._written = asyncio.Event()
+        self.request_checkpoint = asyncio.Event()
+
+    def begin(self, shard: str, state: ShardState) -> None:
+        position = 0 if state.position is None else int(state.position.sequence)
+        self._readers[shard] = _Reader(position, self._checker.epoch_of(self._worker, shard))
+
+    async def stop(self, shards: Collection[str]) -> None:
+        for shard in shards:
+            if shard in self._readers:
+                self._readers[shard].is_stopped = True
+        if self._writing in shards:
+            await self._written.wait()
+
+    def drop(self, shards: Collection[str]) -> None:
+        for shard in shards:
+            self._readers.pop(shard, None)
+
+    async def checkpoint(self) -> Mapping[str, StoredPosition]:
+        positions = {shard: self._stored(shard, reader) for shard, reader in self._readers.items()}
+        await asyncio.sleep(self._random.choice([0.0, 0.1, 0.1, 2.0]) * self._random.random())
+        return positions
+
+    @property
+    def is_held(self) -> bool:
+        return self._is_held
+
+    def watermarks(self) -> Mapping[str, ShardWatermark]:
+        return {shard: self._watermark(shard) for shard in self._readers}
+
+    def loads(self) -> Mapping[str, float]:
+        return {}
+
+    async def run(self) -> None:
+        """Read and write until cancelled."""
+        while True:
+            await asyncio.sleep(self._random.uniform(0.3, 0.7))
+            if self._has_ended_shards():
+                self.request_checkpoint.set()
+            unread = [
+                shard
+                for shard, reader in self._readers.items()
+                if not reader.is_stopped and reader.position < self._shards.by_key[shard].records
+            ]
+            readable = [shard for shard in unread if self._emittable(shard)]
+            self._is_held = len(readable) < len(unread)
+            if readable:
+                await self._write(self._random.choice(readable))
+
+    async def _write(self, shard: str) -> None:
+        if self.detector is not None:
+            self.detector.check()
+        if not self.may_write():
+            return
+        reader, suspensions = self._readers[shard], self._process.suspensions
+        count = min(self._random.randint(1, 6), self._emittable(shard))
+        self._writing = shard
+        self._written.clear()
+        await asyncio.sleep(self._random.uniform(0, 0.5))
+        was_suspended = self._process.suspensions > suspensions
+        self._checker.on_write(self._worker, shard, reader.position, count, reader.epoch, was_suspended)
+        reader.position += count
+        self._writing = None
+        self._written.set()
+
+    def _has_ended_shards(self) -> bool:
+        return any(
+            reader.position == self._shards.by_key[shard].records and self._shards.by_key[shard].children
+            for shard, reader in self._readers.items()
+        )
+
+    def _emittable(self, shard: str) -> int:
+        """How many of the next records are not above the emit limit (W8)."""
+        position, described, limit = self._readers[shard].position, self._shards.by_key[shard], self.emit_limit()
+        unread = range(position, described.records)
+        return sum(1 for each in unread[:10] if described.watermark(each) <= limit)
+
+    def _watermark(self, shard: str) -> ShardWatermark:
+        """An open shard that was read to its tip is idle."""
+        position, described = self._readers[shard].position, self._shards.by_key[shard]
+        is_idle = position == described.records and not described.children
+        return ShardWatermark(described.watermark(position), is_idle)
+
+    def _stored(self, shard: str, reader: _Reader) -> StoredPosition:
+        described = self._shards.by_key[shard]
+        has_ended = reader.position == described.records and bool(described.children)
+        state = ShardState(
+            StartingPosition.trim_horizon(),
+            SequenceNumber(str(reader.position)) if reader.position else None,
+            watermark=described.watermark(reader.position),
+            ended=has_ended,
+        )
+        return StoredPosition(state, described.children if has_ended else {}, self._watermark(shard).is_idle)

@@ -1,0 +1,65 @@
+"""The shards of a simulated stream: how many records each has, and which were split or merged into which."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from recordpublisher.publishers.shards import Shard
+
+STREAM = "t"
+STEP_MS = 3
+
+
+@dataclass
+class SimulatedShard:
+    """`first_ms`: the event time of its first record; each record is `STEP_MS` later than the one before."""
+
+    key: str
+    records: int
+    parents: tuple[str, ...] = ()
+    first_ms: int = 0
+    children: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def as_listed(self) -> Shard:
+        """As ListShards shows it."""
+        shard_id = self.key.rpartition("/")[2]
+        parents = tuple(parent.rpartition("/")[2] for parent in self.parents)
+        return Shard(STREAM, shard_id, parents, closed=bool(self.children))
+
+    def watermark(self, position: int) -> int:
+        """Of the next record at this position."""
+        return self.first_ms + STEP_MS * position
+
+
+class SimulatedShards:
+    """Owns the shards. A shard ends when it has children."""
+
+    def __init__(self, draw: random.Random, roots: int, records: int) -> None:
+        self._random = draw
+        self._numbers = 0
+        self._records = records
+        self.by_key: dict[str, SimulatedShard] = {}
+        self.roots = tuple(self._add((), 0).key for _ in range(roots))
+
+    def reshard(self) -> bool:
+        """Split a shard, or merge two. Returns whether there was one to reshard."""
+        open_shards = [shard for shard in self.by_key.values() if not shard.children]
+        if not open_shards or len(self.by_key) >= 14:
+            return False
+        chosen = self._random.sample(open_shards, min(len(open_shards), self._random.choice([1, 1, 2])))
+        first_ms = max(
+            shard.watermark(shard.records) for shard in self.by_key.values()
+        )  # of now, also if the stream was idle
+        parents = tuple(shard.key for shard in chosen)
+        children = {self._add(parents, first_ms).key: parents for _ in range(2 if len(chosen) == 1 else 1)}
+        for shard in chosen:
+            shard.children = children
+        return True
+
+    def _add(self, parents: tuple[str, ...], first_ms: int) -> SimulatedShard:
+        key = f"{STREAM}/shardId-{self._numbers:012d}"
+        self._numbers += 1
+        shard = SimulatedShard(key, self._random.randint(self._records // 2, self._records * 2), parents, first_ms)
+        self.by_key[key] = shard
+        return shard
