@@ -63,7 +63,7 @@ FURTHER = {
         ("fetcher.coordination.remote_tracker", ["RemoteTracker"]),
         ("fetcher.coordination.coordinator", ["Coordinator"]),
         ("testing", ["PublisherContract", "PublisherCase", "VirtualClock", "run_virtual"]),
-        ("local", ["LocalKinesis", "serve_in_thread"]),
+        ("local", ["LocalKinesis", "serve_in_thread", "LocalKinesisThread", "LocalStream"]),
     ],
 }  # fmt: skip
 """Names that users meet below the top: by module, under `recordpublisher`."""

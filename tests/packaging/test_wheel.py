@@ -83,7 +83,7 @@ def link_target(link):
 def test_nothing_generic_lands_on_the_top_level(names):
     top = {name.split("/")[0] for name in names if ".dist-info/" not in name}
 
-    assert top == {"recordpublisher", "pyspark_recordpublisher.py"}
+    assert top == {"recordpublisher", "pyspark_recordpublisher.py", "pytest_recordpublisher.py"}
 
 
 def test_the_wheel_is_typed_and_has_its_licence_and_its_command(names):
@@ -132,6 +132,20 @@ def test_the_installed_wheel_runs_without_the_checkout(built, tmp_path):
     )
 
     assert done.stdout.split() == [str(tmp_path / "recordpublisher" / "__init__.py"), "DataFetcher", "MemorySink"]
+
+
+def test_pytest_finds_the_fixtures_of_the_installed_wheel(built, tmp_path):
+    (wheel,) = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as content:
+        content.extractall(tmp_path / "site")
+    test = "def test_it(kinesis_stream): kinesis_stream.put(b'1')"
+    (tmp_path / "test_job.py").write_text(test)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "test_job.py"],
+        cwd=tmp_path, env={"PYTHONPATH": str(tmp_path / "site")}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_a_checkout_without_symbolic_links_builds_the_same_wheel(checkout, names, tmp_path):

@@ -18,7 +18,7 @@ from processes.command_line import process_environment
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"# ([\w/]+\.\w+)\n")
 RUNNERS = {"python": [sys.executable, "-W", "error"], "recordpublisher": [sys.executable, "-m", "recordpublisher"]}
-RUNNERS["pytest"] = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
+RUNNERS["pytest"] = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "pytest_recordpublisher"]
 SKIPPED = ("pip ", "make ", "recordpublisher local ")
 """Commands that other tests cover; the test serves the endpoint."""
 INTERRUPT = "^C"

@@ -17,8 +17,11 @@ from .monitoring.status_log import StatusLogger
 from .pipeline.bounds import BoundedResult, Bounds, EndReason, shard_outcome
 from .pipeline.termination import RunCompletion
 from .shard_lifecycle import ShardLifecycle
+from .shards.shard_entry import ShardStage
 from .snapshotter import Snapshotter
 from .startup import close_dependencies, open_job
+
+READY_CHECK_SECONDS = 0.02
 
 
 class SubtaskFetcher:
@@ -136,6 +139,17 @@ class SubtaskFetcher:
         """Why the subtask is not ready, in plain words; empty while it reads and its checkpoints are stored. Needs no call."""
         now_ms = self._dependencies.clock.now_ms()
         return reasons_not_ready(self._completion, self._table, self._snapshotter.times, now_ms)
+
+    async def wait_ready(self) -> None:
+        """Wait until the run has read each of its open shards once, or has ended. Raises: the error that ended it."""
+        while not self._completion.has_ended and not self._has_read_every_shard():  # noqa: ASYNC110 - no event for each read
+            await asyncio.sleep(READY_CHECK_SECONDS)
+        if self._completion.error is not None:
+            raise self._completion.error
+
+    def _has_read_every_shard(self) -> bool:
+        reading = (entry for entry in self._table if entry.stage is ShardStage.READING)
+        return self._completion.is_running and all(entry.last_read_ms is not None for entry in reading)
 
     # --- a run ------------------------------------------------------------------------------------------------------------------
 

@@ -10,12 +10,13 @@ from .faults.rules import FaultRule
 from .in_memory_transport import MemoryTransport
 from .quotas import Quotas
 from .server import LocalKinesis
-from .server_thread import LocalKinesisThread, serve_in_thread
+from .server_thread import LocalKinesisThread, LocalStream, serve_in_thread
 from .streams.account import Account, Delays
 
 __all__ = [
     "LocalKinesis",
     "LocalKinesisThread",
+    "LocalStream",
     "serve_in_thread",
     "Clock",
     "ManualClock",

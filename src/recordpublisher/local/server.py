@@ -10,6 +10,7 @@ from aiohttp import web
 
 from recordpublisher.publishers.errors import ConfigurationError
 
+from .api_errors import ApiError
 from .clock import Clock, ManualClock, SystemClock
 from .faults.injector import Faults
 from .faults.rules import FaultRule
@@ -70,7 +71,7 @@ class LocalKinesis:
             shutdown_timeout=0.05,  # then open subscriptions are cancelled; 0 would wait for ever
         )
         for name, shard_count in (streams or {}).items():
-            self._create(name, shard_count)
+            self.create_stream(name, shard_count)
         self.account.faults.start_random(faults, seed)
         self.account.faults.on_plan(self.account.subscriptions.wake_all)
         if isinstance(self.clock, ManualClock):
@@ -90,6 +91,14 @@ class LocalKinesis:
     def stream(self, name: str) -> Stream:
         """Return the stream of that name, to inspect it or to put records into it directly."""
         return self.account.find(name)
+
+    def create_stream(self, name: str, shard_count: int = 1) -> Stream:
+        """Add a stream. Raises: ConfigurationError for a name or number that Kinesis does not allow, or a name that is taken."""
+        try:
+            msgspec.convert({"StreamName": name, "ShardCount": shard_count}, CreateStream)
+            return self.account.create_stream(name, shard_count)
+        except (msgspec.ValidationError, ApiError) as error:
+            raise ConfigurationError("stream", f"{name}:{shard_count}", "NAME:SHARDS", reason=str(error)) from error
 
     def properties(self) -> dict[str, str]:
         """Return the properties with which a job connects to this endpoint."""
@@ -116,13 +125,6 @@ class LocalKinesis:
     async def close(self) -> None:
         """Stop listening and end every subscription."""
         await self._runner.cleanup()
-
-    def _create(self, name: str, shard_count: int) -> None:
-        try:
-            msgspec.convert({"StreamName": name, "ShardCount": shard_count}, CreateStream)
-        except msgspec.ValidationError as error:
-            raise ConfigurationError("stream", f"{name}:{shard_count}", "NAME:SHARDS", reason=str(error)) from error
-        self.account.create_stream(name, shard_count)
 
     async def __aenter__(self) -> Self:
         return await self.start()

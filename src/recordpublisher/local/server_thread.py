@@ -1,10 +1,14 @@
 """Runs the endpoint in its own thread, for synchronous code and tests."""
 
+from __future__ import annotations
+
 import asyncio
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
+
+import msgspec
 
 from .server import LocalKinesis
 
@@ -29,6 +33,19 @@ class LocalKinesisThread:
         """The port that the endpoint listens on."""
         return self.endpoint.port
 
+    def properties(self) -> dict[str, str]:
+        """Return the properties with which a job connects to this endpoint."""
+        return self.endpoint.properties()
+
+    def create_stream(self, name: str, shard_count: int = 1) -> LocalStream:
+        """Add a stream. Raises: ConfigurationError for a name or number that Kinesis does not allow, or a name that is taken."""
+        self.call(self.endpoint.create_stream, name, shard_count)
+        return LocalStream(self, name)
+
+    def stream(self, name: str) -> LocalStream:
+        """Return the stream of that name, to put records into it directly."""
+        return LocalStream(self, name)
+
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a function on the endpoint's loop: the model, the faults and a ManualClock belong to that thread."""
 
@@ -36,6 +53,35 @@ class LocalKinesisThread:
             return function(*args, **kwargs)
 
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result(timeout=30)
+
+
+class LocalStream:
+    """A stream of an endpoint that runs in a thread: puts records without a client of Kinesis."""
+
+    def __init__(self, served: LocalKinesisThread, name: str) -> None:
+        self.name = name
+        self._served = served
+        self._record_count = 0
+
+    def put(self, *payloads: object, key: str | None = None) -> None:
+        """Put a record for each payload: bytes as they are, text as UTF-8, anything else as JSON.
+
+        `key` is the partition key of all of them; without it each record has one of its own, which spreads them over the shards.
+        """
+        encoded = [_encode(payload) for payload in payloads]
+        self._served.call(self._put_all, encoded, key)
+
+    def _put_all(self, payloads: list[bytes], key: str | None) -> None:
+        stream = self._served.endpoint.stream(self.name)
+        for payload in payloads:
+            stream.put(payload, key or f"key-{self._record_count}")
+            self._record_count += 1
+
+
+def _encode(payload: object) -> bytes:
+    if isinstance(payload, bytes):
+        return payload
+    return payload.encode() if isinstance(payload, str) else msgspec.json.encode(payload)
 
 
 @contextmanager

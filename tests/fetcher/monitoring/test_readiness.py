@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from recordpublisher.fetcher.checkpoints.state_store import SubtaskCheckpoints
-from recordpublisher.publishers.errors import FencedError
+from recordpublisher.publishers.errors import FatalKinesisError, FencedError
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
@@ -126,3 +126,50 @@ def test_a_start_that_was_fenced_off_is_not_ready():  # S6
             return fetcher.reasons_not_ready()
 
     assert run_virtual(run()) == ["the run ended with FencedError: generation 2 owns the state"]
+
+
+def ended_waiting(source, during=None):
+    """When `wait_ready` returned, in seconds after the run was started."""
+
+    async def run():
+        fetcher = make_fetcher(source, RecordingSink())
+        await fetcher.open()
+        loop, run = asyncio.get_running_loop(), asyncio.create_task(fetcher.run())
+        begun, waiting = loop.time(), asyncio.create_task(fetcher.wait_ready())
+        await during(fetcher) if during else None
+        await asyncio.wait([waiting])
+        ended_after = loop.time() - begun
+        fetcher.stop()
+        await asyncio.gather(run, return_exceptions=True)
+        await fetcher.close()
+        waiting.result()
+        return ended_after
+
+    return run_virtual(run())
+
+
+def test_waiting_until_ready_ends_when_the_slowest_shard_was_read():
+    source = source_of("a", "b", latency=1)
+    source.silent = {"s/b"}
+
+    async def answer(_):
+        await asyncio.sleep(6.5)
+        source.silent.clear()
+
+    assert 7 <= ended_waiting(source, answer) < 8
+
+
+def test_waiting_until_ready_ends_with_the_run():
+    async def stop(fetcher):
+        await asyncio.sleep(5)
+        fetcher.stop()
+
+    assert 5 <= ended_waiting(source_of("a", latency=100), stop) < 6
+
+
+def test_waiting_until_ready_raises_what_ended_the_run():
+    source = source_of("a", latency=1)
+    source.failing["s/a"] = FatalKinesisError("GetRecords", "AccessDeniedException", "no")
+
+    with pytest.raises(FatalKinesisError, match="AccessDenied"):
+        ended_waiting(source)

@@ -124,6 +124,11 @@ class RunCompletion:
         return self._reason is not None and not self._reason.done()
 
     @property
+    def has_ended(self) -> bool:
+        """Whether the last run has ended."""
+        return self._reason is not None and self._reason.done()
+
+    @property
     def error(self) -> BaseException | None:
         """The error that ended the run; None while it runs, and after any other end."""
         if self._reason is None or not self._reason.done() or self._reason.cancelled():

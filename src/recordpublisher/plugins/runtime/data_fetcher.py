@@ -191,6 +191,13 @@ class DataFetcher:
         """`{"subtask": {...}, "shards": {"orders/shardId-...": {...}}}` with plain values; see docs/reference/metrics.md (A1)."""
         return self._fetcher.metrics()
 
+    async def wait_ready(self) -> None:
+        """Wait until the run has read each open shard of this subtask once: for tests, which then put records and await them.
+
+        Returns when the run ends, too. Raises: the error that ended it.
+        """
+        await self._fetcher.wait_ready()
+
     def reasons_not_ready(self) -> list[str]:
         """Why this subtask is not ready, in plain words. Empty: it reads, its checkpoints are stored, it is not fenced."""
         return self._fetcher.reasons_not_ready()
