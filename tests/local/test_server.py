@@ -81,10 +81,12 @@ def test_errors_have_the_services_format(serve):
 
 
 def test_an_unknown_operation_is_an_error(serve):
-    _, kinesis = serve(signing={"config": ONCE})
-    with pytest.raises(ClientError) as raised:
-        kinesis.describe_limits()
-    assert code_of(raised) == ("UnknownOperationException", 400)
+    endpoint, _ = serve()
+    connection = http.client.HTTPConnection("127.0.0.1", endpoint.port)
+    connection.request("POST", "/", "{}", {"X-Amz-Target": "Kinesis_20131202.CreateChannel"})
+    response = connection.getresponse()
+    assert (response.status, b"UnknownOperationException" in response.read()) == (400, True)
+    connection.close()
 
 
 def test_a_body_that_is_not_json_is_a_serialization_error(serve):

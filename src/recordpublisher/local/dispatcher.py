@@ -4,12 +4,12 @@ import asyncio
 
 import msgspec
 
-from . import requests
 from .api_errors import ApiError, limit_exceeded, not_found, throughput_exceeded
 from .faults.kinds import FaultKind
 from .faults.random_faults import DrawnFault
 from .operations.reading import subscribe_to_shard
 from .operations.table import OPERATIONS, decoder
+from .requests.consumers import SubscribeToShard
 from .streams.account import Account
 from .streams.shard_iterator import ShardIterator
 from .streams.subscriptions import Subscription
@@ -32,7 +32,7 @@ class _RequestTarget(msgspec.Struct, rename="pascal"):
 
 
 _decode_target = msgspec.json.Decoder(_RequestTarget).decode
-_decode_subscribe = decoder(requests.SubscribeToShard)
+_decode_subscribe = decoder(SubscribeToShard)
 
 
 class RequestDispatcher:

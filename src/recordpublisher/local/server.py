@@ -16,8 +16,9 @@ from .faults.injector import Faults
 from .faults.rules import FaultRule
 from .http_handler import HttpHandler
 from .quotas import Quotas
-from .requests import CreateStream
+from .requests.streams import CreateStream
 from .streams.account import Account, Delays
+from .streams.consumers import CONSUMER_LIMIT
 from .streams.stream import Stream
 
 
@@ -34,8 +35,8 @@ class LocalKinesis:
 
     `streams` maps names to shard counts. `credentials` maps access key ids to secrets: without it every signature is
     accepted, with it a request must be signed by one of them. `quotas` are off unless given. `clock` is the
-    endpoint's only time: iterators, heartbeats, retention and the Date header follow it. `faults` are rules, as text or
-    as FaultRule, by which calls and frames fail, drawn with `seed`.
+    endpoint's only time: iterators, heartbeats, retention and the Date header follow it. `consumer_limit` is the number of
+    consumers that a stream may have. `faults` are rules, as text or as FaultRule, by which calls and frames fail, drawn with `seed`.
 
     Raises: ConfigurationError for a host that other machines reach, a bad stream, a bad rule.
     """
@@ -51,6 +52,7 @@ class LocalKinesis:
         credentials: Mapping[str, str] | None = None,
         delays: Delays | None = None,
         region: str = "us-east-1",
+        consumer_limit: int = CONSUMER_LIMIT,
         allow_remote: bool = False,
         faults: str | Sequence[FaultRule] = (),
         seed: int = 0,
@@ -63,7 +65,7 @@ class LocalKinesis:
         self.region = region
         self._credentials = credentials
         self.clock = clock or SystemClock()
-        self.account = Account(self.clock, region, delays or Delays(), quotas)
+        self.account = Account(self.clock, region, delays or Delays(), quotas, consumer_limit)
         self._runner = web.AppRunner(
             HttpHandler(self.account, credentials).application(),
             handler_cancellation=True,

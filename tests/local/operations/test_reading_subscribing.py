@@ -4,7 +4,7 @@ import pytest
 from recordpublisher.local import Delays, ManualClock, Quotas
 from recordpublisher.local.api_errors import ApiError
 from recordpublisher.local.operations.reading import subscribe_to_shard
-from recordpublisher.local.requests import SubscribeToShard
+from recordpublisher.local.requests.consumers import SubscribeToShard
 from recordpublisher.local.streams.account import Account
 from recordpublisher.local.streams.consumers import Consumer
 from recordpublisher.local.streams.subscriptions import Subscription

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from .. import requests
 from ..api_errors import invalid_argument
+from ..requests import consumers as requests
 from ..streams.account import Account
 from ..streams.consumers import Consumer
 from ..streams.stream import Stream
@@ -19,7 +19,7 @@ class ConsumerPage(msgspec.Struct, frozen=True, array_like=True, tag="c"):
 def register(account: Account, request: requests.RegisterStreamConsumer) -> object:
     """Register a consumer; it is ACTIVE after the set delay."""
     stream = account.find_usable(arn=request.stream_arn)
-    consumer = stream.consumers.register(request.consumer_name)
+    consumer = stream.consumers.register(request.consumer_name, request.tags or {})
     return {"Consumer": consumer.describe(account.clock.now_ms())}
 
 

@@ -6,8 +6,8 @@ from functools import lru_cache
 
 import msgspec
 
-from .. import requests
 from ..api_errors import ApiError, check_dry_run, invalid_argument, invalid_input, throughput_exceeded
+from ..requests import records as requests
 from ..streams.account import Account
 from ..streams.shard import Shard, explicit_hash, hash_of
 from ..streams.stream import Stream

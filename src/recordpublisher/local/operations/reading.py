@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from .. import requests
 from ..api_errors import check_dry_run, in_use, invalid_argument, not_found
+from ..requests.consumers import SubscribeToShard
+from ..requests.records import GetRecords, GetShardIterator
 from ..streams.account import Account
 from ..streams.shard import Shard
 from ..streams.shard_iterator import ShardIterator, start_counter
@@ -15,7 +16,7 @@ from ..streams.subscriptions import Subscription, millis_behind
 MAX_RESPONSE_BYTES = 10 << 20
 
 
-def get_shard_iterator(account: Account, request: requests.GetShardIterator) -> object:
+def get_shard_iterator(account: Account, request: GetShardIterator) -> object:
     """Return a shard iterator: a token that is valid for five minutes."""
     stream = account.find_usable(request.stream_name, request.stream_arn)
     shard = stream.shard(request.shard_id)
@@ -27,7 +28,7 @@ def get_shard_iterator(account: Account, request: requests.GetShardIterator) -> 
     return {"ShardIterator": _token(account, stream, shard, counter)}
 
 
-def get_records(account: Account, request: requests.GetRecords) -> bytes:
+def get_records(account: Account, request: GetRecords) -> bytes:
     """Read from an iterator: at most 10,000 records and 10 MiB; the end of a closed shard lists its children."""
     iterator = account.tokens.open(request.shard_iterator, ShardIterator)
     if iterator is None:
@@ -67,7 +68,7 @@ def _token(account: Account, stream: Stream, shard: Shard, counter: int) -> str:
     )
 
 
-def subscribe_to_shard(account: Account, request: requests.SubscribeToShard) -> Subscription:
+def subscribe_to_shard(account: Account, request: SubscribeToShard) -> Subscription:
     """Open a subscription; raises the service's errors before any event."""
     stream = account.find_usable(arn=request.consumer_arn)
     consumer = stream.consumers.find(arn=request.consumer_arn)

@@ -6,8 +6,9 @@ from math import inf
 
 import msgspec
 
-from .. import requests
 from ..api_errors import ApiError, invalid_argument, invalid_input
+from ..requests import streams as requests
+from ..requests.fields import StreamRequest
 from ..streams.account import Account
 from ..streams.resharding import merge, split
 from ..streams.resharding import update_shard_count as change_shard_count
@@ -114,7 +115,7 @@ def update_shard_count(account: Account, request: requests.UpdateShardCount) -> 
     return {"StreamName": stream.name, "StreamARN": stream.arn, **counts}
 
 
-def _find_active(account: Account, request: requests.StreamRequest) -> Stream:
+def _find_active(account: Account, request: StreamRequest) -> Stream:
     stream = account.find(request.stream_name, request.stream_arn)
     stream.require_active()
     if stream.mode == "ON_DEMAND":

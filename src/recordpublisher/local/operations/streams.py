@@ -4,11 +4,13 @@ from itertools import islice
 
 import msgspec
 
-from .. import requests
 from ..api_errors import in_use, invalid_argument
+from ..requests import streams as requests
 from ..streams.account import Account
 from ..streams.shard_filter import filter_shards
 from ..streams.stream import DEFAULT_RETENTION_HOURS, Stream
+from ..streams.tags import TagSet
+from .stream_settings import describe_warm_throughput
 
 MAX_SHARDS_PER_PAGE = 100
 MAX_RETENTION_HOURS = 8760
@@ -24,7 +26,11 @@ def create_stream(account: Account, request: requests.CreateStream) -> None:
     """Create a stream; it is ACTIVE after the set delay."""
     distribution, mode = request.record_distribution_strategy, request.stream_mode_details.stream_mode
     _check_distribution(request.stream_name, mode, distribution)
+    tags = TagSet()
+    tags.add(request.tags or {})
     stream = account.create_stream(request.stream_name, request.shard_count)
+    stream.tags = tags
+    stream.warm_throughput = request.warm_throughput
     stream.max_record_bytes = request.max_record_size * 1024
     stream.mode = mode
     stream.distribution = distribution or stream.distribution
@@ -55,7 +61,8 @@ def describe_stream_summary(account: Account, request: requests.DescribeStreamSu
     counts = {"OpenShardCount": len(stream.open_shards), "ConsumerCount": len(stream.consumers.all())}
     largest = {"MaxRecordSizeInKiB": stream.max_record_bytes // 1024}
     strategy = {"RecordDistributionStrategy": stream.distribution} if stream.mode == "ON_DEMAND" else {}
-    return {"StreamDescriptionSummary": {**_common(stream), **counts, **largest, **strategy}}
+    described = {**_common(stream), **counts, **largest, **strategy, **describe_warm_throughput(stream)}
+    return {"StreamDescriptionSummary": described}
 
 
 def list_streams(account: Account, request: requests.ListStreams) -> object:
@@ -122,9 +129,8 @@ def _summary(stream: Stream) -> dict[str, object]:
 
 def _common(stream: Stream) -> dict[str, object]:
     retention = {"RetentionPeriodHours": stream.retention_hours}
-    return {
-        **_summary(stream),
-        **retention,
-        "EnhancedMonitoring": [{"ShardLevelMetrics": []}],
-        "EncryptionType": "NONE",
-    }
+    encryption = {"EncryptionType": "NONE"}
+    if stream.encryption_key is not None:
+        encryption = {"EncryptionType": "KMS", "KeyId": stream.encryption_key}
+    monitoring = {"EnhancedMonitoring": [{"ShardLevelMetrics": stream.shard_metrics}]}
+    return {**_summary(stream), **retention, **monitoring, **encryption}

@@ -1,17 +1,28 @@
-"""The table of operations: the API's name, its input and the function that carries it out."""
+"""The table of operations: the API's name and the function that carries it out."""
 
 import re
 from collections.abc import Callable
+from inspect import get_annotations
 from typing import Any, TypeVar
 
 import msgspec
 
-from .. import requests
 from ..api_errors import ApiError, invalid_input
+from ..requests.fields import Request
 from ..streams.account import Account
-from . import consumers, put_records, reading, shards, streams
+from . import (
+    account_settings,
+    consumers,
+    put_records,
+    reading,
+    resource_policies,
+    shards,
+    stream_settings,
+    streams,
+    tags,
+)
 
-R = TypeVar("R", bound=requests.Request)
+R = TypeVar("R", bound=Request)
 Operation = Callable[[Account, bytes], bytes]
 WRONG_TYPE = re.compile(r"Expected `[^`]+`, got `(?!null)")
 
@@ -45,29 +56,50 @@ def decoder(kind: type[R]) -> Callable[[bytes], R]:
     return checked
 
 
-def _table(*rows: tuple[type[Any], Callable[[Account, Any], object]]) -> dict[str, Operation]:
-    return {kind.__name__: _operation(kind, function) for kind, function in rows}
+def _table(*functions: Callable[[Account, Any], object]) -> dict[str, Operation]:
+    """Each operation has the name of its input."""
+    inputs = [(get_annotations(function, eval_str=True)["request"], function) for function in functions]
+    return {kind.__name__: _operation(kind, function) for kind, function in inputs}
 
 
 OPERATIONS = _table(
-    (requests.CreateStream, streams.create_stream),
-    (requests.DeleteStream, streams.delete_stream),
-    (requests.DescribeStream, streams.describe_stream),
-    (requests.DescribeStreamSummary, streams.describe_stream_summary),
-    (requests.ListStreams, streams.list_streams),
-    (requests.IncreaseStreamRetentionPeriod, streams.increase_retention),
-    (requests.DecreaseStreamRetentionPeriod, streams.decrease_retention),
-    (requests.UpdateStreamRecordDistributionStrategy, streams.update_record_distribution),
-    (requests.ListShards, shards.list_shards),
-    (requests.SplitShard, shards.split_shard),
-    (requests.MergeShards, shards.merge_shards),
-    (requests.UpdateShardCount, shards.update_shard_count),
-    (requests.PutRecord, put_records.put_record),
-    (requests.PutRecords, put_records.put_records),
-    (requests.GetShardIterator, reading.get_shard_iterator),
-    (requests.GetRecords, reading.get_records),
-    (requests.RegisterStreamConsumer, consumers.register),
-    (requests.DescribeStreamConsumer, consumers.describe),
-    (requests.ListStreamConsumers, consumers.list_consumers),
-    (requests.DeregisterStreamConsumer, consumers.deregister),
+    streams.create_stream,
+    streams.delete_stream,
+    streams.describe_stream,
+    streams.describe_stream_summary,
+    streams.list_streams,
+    streams.increase_retention,
+    streams.decrease_retention,
+    streams.update_record_distribution,
+    shards.list_shards,
+    shards.split_shard,
+    shards.merge_shards,
+    shards.update_shard_count,
+    put_records.put_record,
+    put_records.put_records,
+    reading.get_shard_iterator,
+    reading.get_records,
+    consumers.register,
+    consumers.describe,
+    consumers.list_consumers,
+    consumers.deregister,
+    tags.tag_resource,
+    tags.untag_resource,
+    tags.list_tags_for_resource,
+    tags.add_tags_to_stream,
+    tags.remove_tags_from_stream,
+    tags.list_tags_for_stream,
+    resource_policies.put_resource_policy,
+    resource_policies.get_resource_policy,
+    resource_policies.delete_resource_policy,
+    stream_settings.start_encryption,
+    stream_settings.stop_encryption,
+    stream_settings.enable_monitoring,
+    stream_settings.disable_monitoring,
+    stream_settings.update_max_record_size,
+    stream_settings.update_stream_mode,
+    stream_settings.update_warm_throughput,
+    account_settings.describe_limits,
+    account_settings.describe_account_settings,
+    account_settings.update_account_settings,
 )

@@ -14,6 +14,7 @@ from ..api_errors import in_use, invalid_argument, not_found
 from ..clock import Clock, SteppingClock
 from ..faults.injector import Faults
 from ..quotas import Quotas, Throttle
+from .consumers import CONSUMER_LIMIT
 from .stream import Stream
 from .subscriptions import Subscriptions
 
@@ -36,14 +37,23 @@ class Delays:
 class Account:
     """Owns the streams by name and the registries that span them."""
 
-    def __init__(self, clock: Clock, region: str, delays: Delays, quotas: Quotas | None) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        region: str,
+        delays: Delays,
+        quotas: Quotas | None,
+        consumer_limit: int = CONSUMER_LIMIT,
+    ) -> None:
         self.clock = clock = SteppingClock(clock)
         self.region = region
         self.delays = delays
+        self.consumer_limit = consumer_limit
         self.tokens = Tokens()
         self.faults = Faults()
         self.throttle = Throttle(quotas, clock) if quotas else None
         self.subscriptions = Subscriptions(clock)
+        self.committed_ms: int | None = None
         self._streams: dict[str, Stream] = {}
 
     def create_stream(self, name: str, shard_count: int) -> Stream:
@@ -51,7 +61,8 @@ class Account:
         if name in self.streams():
             raise in_use(f"Stream {name} under account {ACCOUNT_ID} already exists.")
         arn = f"arn:aws:kinesis:{self.region}:{ACCOUNT_ID}:stream/{name}"
-        stream = Stream(arn, shard_count, self.clock, self.delays.create_stream, self.delays.consumer)
+        delays = self.delays
+        stream = Stream(arn, shard_count, self.clock, delays.create_stream, delays.consumer, self.consumer_limit)
         self._streams[name] = stream
         return stream
 

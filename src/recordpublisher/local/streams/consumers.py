@@ -1,11 +1,14 @@
 """Registered stream consumers: from CREATING to ACTIVE, from DELETING to gone, by the clock."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from ..api_errors import in_use, limit_exceeded, not_found
 from ..clock import Clock
+from .tags import TagSet
 
-MAX_CONSUMERS = 20  # per stream, provisioned and on-demand standard
+CONSUMER_LIMIT = 20
+"""Per stream; 50 on an account that has committed itself to a minimum of throughput (On-demand Advantage)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -17,6 +20,8 @@ class Consumer:
     created_ms: int
     active_from_ms: int
     gone_from_ms: int | None = None
+    tags: TagSet = field(default_factory=TagSet)
+    policy: str | None = None
 
     def status(self, now_ms: int) -> str:
         """CREATING, ACTIVE or DELETING at that time."""
@@ -41,10 +46,11 @@ class Consumer:
 class ConsumerTable:
     """Owns the consumers of one stream."""
 
-    def __init__(self, stream_arn: str, clock: Clock, delay_ms: int) -> None:
+    def __init__(self, stream_arn: str, clock: Clock, delay_ms: int, limit: int = CONSUMER_LIMIT) -> None:
         self._stream_arn = stream_arn
         self._clock = clock
         self._delay_ms = delay_ms
+        self._limit = limit
         self._consumers: dict[str, Consumer] = {}
 
     def all(self) -> list[Consumer]:
@@ -53,17 +59,19 @@ class ConsumerTable:
         self._consumers = {name: c for name, c in self._consumers.items() if not c.is_gone(now)}
         return [self._consumers[name] for name in sorted(self._consumers)]
 
-    def register(self, name: str) -> Consumer:
-        """Add a consumer; raises ResourceInUseException for a taken name, LimitExceededException past 20."""
+    def register(self, name: str, tags: Mapping[str, str] | None = None) -> Consumer:
+        """Add a consumer; raises ResourceInUseException for a taken name, LimitExceededException past the limit, and as `TagSet.add`."""
         present = self.all()
         if name in self._consumers:
             raise in_use(f"Consumer {name} under stream {self._stream_arn} already exists.")
-        if len(present) >= MAX_CONSUMERS:
-            raise limit_exceeded(f"Stream {self._stream_arn} already has {MAX_CONSUMERS} consumers.")
+        if len(present) >= self._limit:
+            raise limit_exceeded(f"Stream {self._stream_arn} already has {self._limit} consumers.")
         now = self._clock.now_ms()
         arn = f"{self._stream_arn}/consumer/{name}:{now // 1000}"
-        self._consumers[name] = Consumer(name, arn, now, now + self._delay_ms)
-        return self._consumers[name]
+        consumer = Consumer(name, arn, now, now + self._delay_ms)
+        consumer.tags.add(tags or {})
+        self._consumers[name] = consumer
+        return consumer
 
     def add_deleting(self, name: str, ms: int) -> None:
         """Unless the name is taken, add a consumer with it that is DELETING for so long."""

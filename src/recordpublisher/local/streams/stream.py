@@ -9,8 +9,9 @@ import msgspec
 
 from ..api_errors import in_use, not_found
 from ..clock import Clock
-from .consumers import ConsumerTable
+from .consumers import CONSUMER_LIMIT, ConsumerTable
 from .shard import HashRange, Shard, canonical_id, hash_of, shard_id, uniform_ranges
+from .tags import TagSet
 
 HOUR_MS = 3_600_000
 DEFAULT_RETENTION_HOURS = 24
@@ -20,7 +21,13 @@ class Stream:
     """Owns its shards, their order by hash key, its consumers and its status, which follows the clock."""
 
     def __init__(
-        self, arn: str, shard_count: int, clock: Clock, creating_ms: int = 0, consumer_delay_ms: int = 0
+        self,
+        arn: str,
+        shard_count: int,
+        clock: Clock,
+        creating_ms: int = 0,
+        consumer_delay_ms: int = 0,
+        consumer_limit: int = CONSUMER_LIMIT,
     ) -> None:
         self.arn = arn
         self.name = arn.rpartition("/")[2]
@@ -30,8 +37,13 @@ class Stream:
         self.max_record_bytes = 1 << 20
         self.mode = "PROVISIONED"
         self.distribution = "USER_PARTITION_KEY"
+        self.tags = TagSet()
+        self.policy: str | None = None
+        self.encryption_key: str | None = None
+        self.shard_metrics: list[str] = []
+        self.warm_throughput: int | None = None
         self._next_target = 0
-        self.consumers = ConsumerTable(arn, clock, consumer_delay_ms)
+        self.consumers = ConsumerTable(arn, clock, consumer_delay_ms, consumer_limit)
         self.shards: dict[str, Shard] = {}
         self._open: list[Shard] = []
         self._starts: list[int] = []

@@ -1,0 +1,35 @@
+"""What the inputs of the operations are made of, as the service's API model declares it."""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+Name = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[a-zA-Z0-9_.-]+$")]
+Arn = Annotated[str, Meta(max_length=2048, pattern=r"^arn:aws.*:kinesis:.*:\d{12}:stream/\S+$")]
+Number = Annotated[str, Meta(pattern=r"^(0|[1-9]\d{0,128})$")]
+HashKey = Annotated[str, Meta(pattern=r"^(0|[1-9]\d{0,38})$")]
+PartitionKey = Annotated[str, Meta(min_length=1, max_length=256)]
+TagKey = Annotated[str, Meta(min_length=1, max_length=128)]
+Tags = Annotated[dict[TagKey, Annotated[str, Meta(max_length=256)]], Meta(min_length=1, max_length=200)]
+RecordDistribution = Literal["AUTO", "USER_PARTITION_KEY"]
+Count = Annotated[int, Meta(ge=1, le=10_000)]
+Token = Annotated[str, Meta(min_length=1, max_length=1_048_576)]
+StartType = Literal["AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER", "TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"]
+
+
+class Request(msgspec.Struct, rename="pascal", frozen=True):
+    """An input; unknown fields are ignored."""
+
+
+class StreamRequest(Request, frozen=True):
+    """An input that names a stream by name or ARN."""
+
+    stream_name: Name | None = None
+    stream_arn: Arn | None = msgspec.field(name="StreamARN", default=None)
+
+
+class StreamModeDetails(Request, frozen=True):
+    """The capacity mode; here it only decides whether AUTO record distribution is allowed."""
+
+    stream_mode: Literal["PROVISIONED", "ON_DEMAND"] = "PROVISIONED"

@@ -1,0 +1,52 @@
+"""The inputs of operations that put and read records."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from .fields import Arn, Count, HashKey, Name, Number, PartitionKey, Request, StartType, StreamRequest
+
+
+class Entry(msgspec.Struct, rename="pascal", gc=False):
+    """One record to put; `data` stays base64 text."""
+
+    data: str
+    partition_key: PartitionKey | None = None
+    explicit_hash_key: HashKey | None = None
+
+
+class PutRecord(StreamRequest, frozen=True, kw_only=True):
+    """One record to put."""
+
+    data: str
+    partition_key: PartitionKey | None = None
+    explicit_hash_key: HashKey | None = None
+    sequence_number_for_ordering: Number | None = None
+    dry_run: bool = False
+
+
+class PutRecords(StreamRequest, frozen=True, kw_only=True):
+    """Up to 500 records to put."""
+
+    records: Annotated[list[Entry], Meta(min_length=1, max_length=500)]
+    dry_run: bool = False
+
+
+class GetShardIterator(StreamRequest, frozen=True, kw_only=True):
+    """A position in a shard; the timestamp is in seconds."""
+
+    shard_id: Name
+    shard_iterator_type: StartType
+    starting_sequence_number: Number | None = None
+    timestamp: float | None = None
+    dry_run: bool = False
+
+
+class GetRecords(Request, frozen=True):
+    """A read from a shard iterator."""
+
+    shard_iterator: Annotated[str, Meta(min_length=1, max_length=512)]
+    limit: Count = 10_000
+    stream_arn: Arn | None = msgspec.field(name="StreamARN", default=None)
+    dry_run: bool = False

@@ -1,0 +1,118 @@
+"""The inputs of operations on streams and shards."""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from .fields import (
+    Arn,
+    Count,
+    HashKey,
+    Name,
+    RecordDistribution,
+    Request,
+    StreamModeDetails,
+    StreamRequest,
+    Tags,
+    Token,
+)
+
+
+class CreateStream(Request, frozen=True):
+    """A new stream; the record size option is in KiB."""
+
+    stream_name: Name
+    shard_count: Count = 4
+    record_distribution_strategy: RecordDistribution | None = None
+    max_record_size: Annotated[int, Meta(ge=1024, le=10_240)] = msgspec.field(name="MaxRecordSizeInKiB", default=1024)
+    stream_mode_details: StreamModeDetails = StreamModeDetails()
+    warm_throughput: Annotated[int, Meta(ge=0)] | None = msgspec.field(name="WarmThroughputMiBps", default=None)
+    tags: Tags | None = None
+
+
+class DeleteStream(StreamRequest, frozen=True):
+    """A stream to delete, with its consumers when that is enforced."""
+
+    enforce_consumer_deletion: bool = False
+
+
+class DescribeStream(StreamRequest, frozen=True):
+    """One page of a stream's shards."""
+
+    limit: Count = 100
+    exclusive_start_shard_id: Name | None = None
+
+
+class DescribeStreamSummary(StreamRequest, frozen=True):
+    """A stream without its shards."""
+
+
+class ListStreams(Request, frozen=True):
+    """One page of the streams, by name."""
+
+    limit: Count = 100
+    exclusive_start_stream_name: Name | None = None
+    next_token: Token | None = None
+
+
+class ShardFilter(Request, frozen=True):
+    """Which shards ListShards shows; timestamps are in seconds."""
+
+    type: Literal[
+        "AFTER_SHARD_ID", "AT_TRIM_HORIZON", "FROM_TRIM_HORIZON", "AT_LATEST", "AT_TIMESTAMP", "FROM_TIMESTAMP"
+    ]
+    shard_id: Name | None = None
+    timestamp: float | None = None
+
+
+class ListShards(StreamRequest, frozen=True):
+    """One page of a stream's shards, or the token of the next one."""
+
+    next_token: Token | None = None
+    exclusive_start_shard_id: Name | None = None
+    max_results: Count = 1000
+    stream_creation_timestamp: float | None = None
+    shard_filter: ShardFilter | None = None
+
+
+class ChangeRetention(StreamRequest, frozen=True, kw_only=True):
+    """How many hours records are kept."""
+
+    retention_period_hours: int
+
+
+class IncreaseStreamRetentionPeriod(ChangeRetention, frozen=True, kw_only=True):
+    """A longer retention period."""
+
+
+class DecreaseStreamRetentionPeriod(ChangeRetention, frozen=True, kw_only=True):
+    """A shorter retention period."""
+
+
+class UpdateStreamRecordDistributionStrategy(Request, frozen=True):
+    """Whether keys decide the shard of new records."""
+
+    stream_arn: Arn = msgspec.field(name="StreamARN")
+    record_distribution_strategy: RecordDistribution
+
+
+class SplitShard(StreamRequest, frozen=True, kw_only=True):
+    """A shard and the hash key that its second child begins at."""
+
+    shard_to_split: Name
+    new_starting_hash_key: HashKey
+
+
+class MergeShards(StreamRequest, frozen=True, kw_only=True):
+    """Two neighbouring shards."""
+
+    shard_to_merge: Name
+    adjacent_shard_to_merge: Name
+
+
+class UpdateShardCount(StreamRequest, frozen=True, kw_only=True):
+    """How many open shards the stream will have."""
+
+    target_shard_count: Count
+    scaling_type: Literal["UNIFORM_SCALING"]

@@ -1,0 +1,34 @@
+"""TagSet: the tags of one stream or consumer."""
+
+from collections.abc import Iterable, Mapping
+
+from ..api_errors import invalid_argument
+
+MAX_TAGS = 50
+RESERVED_PREFIX = "aws:"
+
+
+class TagSet:
+    """Owns the tags of one resource, at most 50. Keys that begin with `aws:` are the service's own."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, str] = {}
+
+    def add(self, tags: Mapping[str, str]) -> None:
+        """Add tags, or none of them; raises InvalidArgumentException for a reserved key and for too many."""
+        reserved = next((key for key in tags if key.lower().startswith(RESERVED_PREFIX)), None)
+        if reserved is not None:
+            raise invalid_argument(f"Tag key {reserved} begins with {RESERVED_PREFIX}, which is reserved.")
+        count = len(self._values.keys() | tags.keys())
+        if count > MAX_TAGS:
+            raise invalid_argument(f"A resource has at most {MAX_TAGS} tags; it would have {count}.")
+        self._values.update(tags)
+
+    def remove(self, keys: Iterable[str]) -> None:
+        """Remove tags; those that do not exist are ignored."""
+        for key in keys:
+            self._values.pop(key, None)
+
+    def describe(self, after: str = "") -> list[dict[str, str]]:
+        """Return the tags past a key, by key, as the API shows them."""
+        return [{"Key": key, "Value": self._values[key]} for key in sorted(self._values) if key > after]
