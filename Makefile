@@ -8,10 +8,11 @@ STAMP := .venv/.installed
 FOREIGN := tests/local/foreign
 BELOW := tests/publishers tests/consumer tests/fetcher tests/conformance
 CORE := tests/publishers tests/consumer tests/fetcher tests/local tests/testing
+CORE_TOOLS := boto3 cryptography h2 hypercorn hypothesis "moto[server]" pytest pytest-asyncio pytest-timeout rich typer
 CONNECTIONS := tests/publishers tests/local tests/plugins/trackers tests/plugins/stores
 LONG := kills or sinks or time or simulation or faults or hostile or benchmark
 
-.PHONY: demo leaks minimums test slow test-below test-above test-beside lint types imports check kills sinks sinks-soak time outage-pictures simulation nightly faults hostile soak soak-spark mutation peers bench bench-spark report flames coverage docs pins clean servers
+.PHONY: demo leaks minimums test test-all slow test-below test-above test-beside lint types imports check kills sinks sinks-soak time outage-pictures simulation nightly faults hostile soak soak-spark mutation peers bench bench-spark report flames coverage docs distributions release pins clean servers
 
 demo: $(STAMP)  ## a year of flights through Kinesis and Spark, live: PUBLISHER=EFO (default) or POLLING
 	$(BIN)/recordpublisher demo --publisher $(PUBLISHER)
@@ -90,6 +91,19 @@ check: lint types imports
 minimums: .venvs/minimums/.installed  ## the core's tests with the lowest versions that pyproject.toml allows
 	.venvs/minimums/bin/python -m pytest -q -p no:cacheprovider -m "not (slow or $(LONG) or spark or servers)" $(CORE)
 
+NEWEST := newest-3.11 newest-3.12 newest-3.13 newest-3.14
+
+test-all: test minimums $(NEWEST)  ## the suite, and the core's tests with the oldest and the newest dependencies on each Python there is
+
+newest-%: $(STAMP)  ## the core's tests with the newest dependencies on a Python: make newest-3.13
+	@if $(BIN)/uv python find --quiet --no-python-downloads $* >/dev/null 2>&1; then $(MAKE) --no-print-directory core-of-$*; \
+	else echo "Python $* is missing: its tests are skipped"; test "$(CI)" != true; fi
+
+core-of-%: $(STAMP)
+	$(BIN)/uv venv --quiet --clear --python $* .venvs/newest-$*
+	$(BIN)/uv pip install --quiet --python .venvs/newest-$*/bin/python -e . $(CORE_TOOLS)
+	.venvs/newest-$*/bin/python -m pytest -q -p no:cacheprovider -m "not (slow or $(LONG) or spark or servers)" $(CORE)
+
 peers: .venvs/peers/.installed  ## other clients, for benchmarks
 
 BENCHMARKS := PYTHONPATH=tests $(BIN)/python -m benchmarks
@@ -116,6 +130,19 @@ docs: $(STAMP)  ## the reference pages and the data-flow diagram, made from the 
 	$(BIN)/python docs/draw_data_flow.py
 	$(BIN)/recordpublisher properties --markdown > docs/reference/properties.md
 
+distributions: $(STAMP)  ## the sdist and the wheel in dist/, checked as the package index does
+	rm -rf build dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/twine check --strict dist/*
+
+release: $(STAMP)  ## everything that must be right before a release; it uploads nothing
+	$(BIN)/python .ci/release_checks.py
+	.ci/run
+	$(MAKE) --no-print-directory test-all docs
+	git diff --exit-code
+	$(MAKE) --no-print-directory distributions
+	@echo "Ready. To publish: git tag v$$($(BIN)/python -c 'from importlib.metadata import version; print(version("recordpublisher"))'), and push the tag."
+
 # exact versions: aiobotocore allows few versions of botocore, and without pins pip could try many for minutes
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "recordpublisher needs Python 3.11 or newer; set PYTHON=...")'
@@ -139,7 +166,7 @@ $(FOREIGN)/node_modules/.installed: $(FOREIGN)/package-lock.json
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venvs/minimums
 	$(BIN)/uv pip install --quiet --python .venvs/minimums/bin/python --resolution lowest-direct -e .
 	$(BIN)/uv pip freeze --quiet --python .venvs/minimums/bin/python --exclude-editable > .venvs/minimums/lowest.txt
-	$(BIN)/uv pip install --quiet --python .venvs/minimums/bin/python -c .venvs/minimums/lowest.txt boto3 cryptography h2 hypercorn hypothesis "moto[server]" pytest pytest-asyncio pytest-timeout rich typer
+	$(BIN)/uv pip install --quiet --python .venvs/minimums/bin/python -c .venvs/minimums/lowest.txt $(CORE_TOOLS)
 	touch $@
 
 .venvs/peers/.installed: tests/benchmarks/peers/constraints.txt

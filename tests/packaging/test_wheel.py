@@ -4,45 +4,17 @@ import ast
 import shutil
 import subprocess
 import sys
-import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from processes.command_line import ROOT
+from processes.package_build import build
 
 pytestmark = pytest.mark.slow
 SOURCES = ROOT / "src"
 LINKS = ("publishers", "consumer", "fetcher", "plugins")
-
-
-@pytest.fixture(scope="module")
-def checkout(tmp_path_factory) -> Path:
-    """A copy of what is built; a build writes beside its sources."""
-    copy = tmp_path_factory.mktemp("checkout") / "recordpublisher"
-    leave_out = shutil.ignore_patterns("__pycache__", "*.egg-info")
-    shutil.copytree(SOURCES, copy / "src", ignore=leave_out)
-    for file in ("pyproject.toml", "MANIFEST.in", "README.md", "CHANGELOG.md", "LICENSE"):
-        shutil.copy(ROOT / file, copy)
-    (copy / "tests").mkdir()
-    (copy / "tests/test_of_the_checkout.py").touch()  # setuptools takes such files, without the folders beside them
-    for link in LINKS:
-        (copy / link).symlink_to(f"src/recordpublisher/{link}")
-    return copy
-
-
-@pytest.fixture(scope="module")
-def built(checkout) -> Path:
-    """The sdist and the wheel that is built from it, as `python -m build` does."""
-    done = build(checkout)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return checkout / "dist"
-
-
-def build(checkout: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "build", "--no-isolation", *options, str(checkout)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
 
 
 def names_in(wheel: Path) -> set[str]:
@@ -101,17 +73,6 @@ def test_the_dashboard_and_the_alert_rules_are_in_the_wheel(names):
 
 def test_no_test_is_in_the_wheel(names):
     assert not [name for name in names if "/tests/" in name or "/test_" in name]
-
-
-def test_the_sdist_has_what_is_built_and_no_test(built):
-    (sdist,) = built.glob("*.tar.gz")
-    with tarfile.open(sdist) as content:
-        files = {name.split("/", 1)[1] for name in content.getnames() if "/" in name}
-    modules = {str(file.relative_to(SOURCES.parent)) for file in SOURCES.rglob("*.py")}
-
-    assert modules - files == set()
-    assert {"CHANGELOG.md", "LICENSE", "README.md", "pyproject.toml"} <= files
-    assert not [name for name in files if name.startswith(("tests", *LINKS))]
 
 
 def test_a_wheel_straight_from_the_checkout_is_the_same(checkout, names, tmp_path):
