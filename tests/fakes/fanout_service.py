@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -221,7 +221,9 @@ class ScriptedPorts:
         self.consumers.called("describe")
         return self.consumers.find(name)
 
-    async def register_consumer(self, stream_arn: str, name: str) -> ConsumerDescription:
+    async def register_consumer(
+        self, stream_arn: str, name: str, tags: Mapping[str, str] | None = None
+    ) -> ConsumerDescription:
         await asyncio.sleep(0)
         self.consumers.called("register")
         return self.consumers.register(name)

@@ -130,3 +130,22 @@ def test_every_key_is_declared():
                 "flink.shard.consumer.error.recoverable[0].exception": "X",
             }
         ).check()
+
+
+def test_tags_are_pairs_separated_by_commas():
+    assert config().tags == {}
+    assert config(**{"flink.stream.efo.tags": "team=blue, cost center=a=b ,empty="}).tags == {
+        "team": "blue",
+        "cost center": "a=b",
+        "empty": "",
+    }
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["team", "=blue", "a=1,a=2", "k" * 129 + "=v", "k=" + "v" * 257, ",".join(f"k{number}=v" for number in range(51))],
+)
+def test_tags_that_the_service_would_refuse_are_an_error(given):
+    with pytest.raises(ConfigurationError) as caught:
+        config(**{"flink.stream.efo.tags": given})
+    assert caught.value.key == "flink.stream.efo.tags"

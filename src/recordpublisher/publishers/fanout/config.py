@@ -12,6 +12,7 @@ from ..properties.properties import Properties
 from ..properties.table import (
     CONSUMER_ARN,
     CONSUMER_NAME,
+    CONSUMER_TAGS,
     DEREGISTER_RETRIES,
     DEREGISTER_TIMEOUT,
     DEREGISTRATION,
@@ -32,6 +33,10 @@ from .recoverable_errors import RecoverableErrors
 
 _NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")  # the service's pattern of a ConsumerName
 _NAME_WORDS = "1 to 128 of the characters a-z A-Z 0-9 _ . -"
+_MAX_TAGS, _KEY_LENGTH, _VALUE_LENGTH = 50, 128, 256  # the service's limits of tags
+_TAG_WORDS = (
+    "up to 50 tags such as team=blue,stage=test, each key once; keys of 1 to 128, values of up to 256 characters"
+)
 
 
 class RegistrationType(StrEnum):
@@ -76,6 +81,7 @@ class FanOutConfig:
     registration: RegistrationType
     consumer_name: str | None
     configured_arns: Mapping[str, ConsumerArn]
+    tags: Mapping[str, str]
     deregisters: bool
     retries: Retries
     recoverable: RecoverableErrors
@@ -93,6 +99,7 @@ class FanOutConfig:
             registration,
             _consumer_name(properties, registration),
             {stream: _consumer_arn(stream, text) for stream, text in properties.with_prefix(CONSUMER_ARN).items()},
+            _consumer_tags(properties),
             registration is not RegistrationType.NONE and properties.value(DEREGISTRATION) == "LAST_OUT",
             Retries.of(properties),
             RecoverableErrors.of(properties),
@@ -134,6 +141,16 @@ def _consumer_name(properties: Properties, registration: RegistrationType) -> st
     if name is not None and not _NAME.fullmatch(name):
         raise ConfigurationError(CONSUMER_NAME.key, name, _NAME_WORDS)
     return name
+
+
+def _consumer_tags(properties: Properties) -> dict[str, str]:
+    given = properties.value(CONSUMER_TAGS)
+    pairs = [tuple(part.strip() for part in pair.partition("=")) for pair in (given or "").split(",") if pair.strip()]
+    tags = {key: value for key, _, value in pairs}
+    is_valid = all(sign and 1 <= len(key) <= _KEY_LENGTH and len(value) <= _VALUE_LENGTH for key, sign, value in pairs)
+    if not is_valid or len(tags) < len(pairs) or len(tags) > _MAX_TAGS:
+        raise ConfigurationError(CONSUMER_TAGS.key, given, _TAG_WORDS)
+    return tags
 
 
 def _consumer_arn(stream: str, text: str) -> ConsumerArn:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
@@ -100,9 +100,12 @@ class KinesisClient:
         with reject_malformed("DescribeStreamConsumer"):
             return to_description(response["ConsumerDescription"])
 
-    async def register_consumer(self, stream_arn: str, name: str) -> ConsumerDescription:
+    async def register_consumer(
+        self, stream_arn: str, name: str, tags: Mapping[str, str] | None = None
+    ) -> ConsumerDescription:
         """Register a consumer; it is CREATING for some seconds."""
-        response = await self._call("RegisterStreamConsumer", StreamARN=stream_arn, ConsumerName=name)
+        given = {"Tags": dict(tags)} if tags else {}
+        response = await self._call("RegisterStreamConsumer", StreamARN=stream_arn, ConsumerName=name, **given)
         with reject_malformed("RegisterStreamConsumer"):
             return to_description(response["Consumer"])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -81,7 +81,9 @@ class RegistrationPort(Protocol):
         """The consumer, or None when it does not exist."""
         ...
 
-    async def register_consumer(self, stream_arn: str, name: str) -> ConsumerDescription:
+    async def register_consumer(
+        self, stream_arn: str, name: str, tags: Mapping[str, str] | None = None
+    ) -> ConsumerDescription:
         """Register a consumer. Raises: ResourceInUseError when it exists, ThrottledError (LimitExceeded) at the stream's maximum."""
         ...
 

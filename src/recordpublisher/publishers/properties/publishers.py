@@ -47,6 +47,11 @@ REGISTRATION = choice(
 CONSUMER_ARN = prefix(
     "flink.stream.efo.consumerarn.", "ARN of the consumer of a stream; one for each stream with NONE.", group="Fan-out"
 )
+CONSUMER_TAGS = text(
+    "flink.stream.efo.tags",
+    "Tags of a consumer that this job registers, for cost reports and access rights: key=value, separated by commas.",
+    group="Fan-out",
+)
 REGISTER_TIMEOUT = integer(
     "flink.stream.registerstreamconsumer.timeout",
     "How long to wait for the consumer to become ACTIVE.",

@@ -90,7 +90,7 @@ class RegistrationCalls:
                 raise ConsumerError(
                     f"consumer '{name}' on {stream_arn} is gone and is not registered again, because the job is stopping"
                 )
-            return await self._port.register_consumer(stream_arn, name)
+            return await self._port.register_consumer(stream_arn, name, self._config.tags)
 
         try:
             described = await call_with_retries(register, self._retries.register)
