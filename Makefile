@@ -7,25 +7,29 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 FOREIGN := tests/local/foreign
 BELOW := tests/publishers tests/consumer tests/fetcher tests/conformance
+PLUGINS := tests/plugins
 CORE := tests/publishers tests/consumer tests/fetcher tests/local tests/testing
 CORE_TOOLS := boto3 cryptography h2 hypercorn hypothesis "moto[server]" pytest pytest-asyncio pytest-timeout rich typer
 CONNECTIONS := tests/publishers tests/local tests/plugins/trackers tests/plugins/stores
 LONG := kills or sinks or time or simulation or faults or hostile or benchmark
 
-.PHONY: demo leaks minimums test test-all slow test-below test-above test-beside lint types imports check kills sinks sinks-soak time outage-pictures simulation nightly faults hostile soak soak-spark mutation peers bench bench-spark report flames coverage docs distributions release pins clean servers
+.PHONY: demo leaks minimums test test-all slow test-below test-plugins test-rest test-beside lint types imports check kills spark-kills other-kills sinks sinks-soak time outage-pictures simulation nightly faults hostile soak soak-spark mutation peers bench bench-spark report flames coverage docs distributions release pins clean servers
 
 demo: $(STAMP)  ## a year of flights through Kinesis and Spark, live: PUBLISHER=EFO (default) or POLLING
 	$(BIN)/recordpublisher demo --publisher $(PUBLISHER)
 
-test: $(STAMP) servers  ## the suite without slow tests and long runs; three parts in parallel, since they mostly wait
-	+$(MAKE) --no-print-directory -j 3 test-below test-above test-beside
+test: $(STAMP) servers  ## the suite without slow tests and long runs; four parts in parallel, since they mostly wait
+	+$(MAKE) --no-print-directory -j 4 test-below test-plugins test-rest test-beside
 
 # nice: Spark gives a new Python process ten seconds to connect, however busy the machine is. The longest part comes next.
 test-below: $(STAMP)  ## publishers, consumer, fetcher
 	nice -n 10 $(BIN)/pytest -m "not (slow or $(LONG) or spark or servers)" $(BELOW)
 
-test-above: $(STAMP)  ## plugins, docs and the rest
-	nice -n 5 $(BIN)/pytest -p no:cacheprovider -m "not (slow or $(LONG) or spark or servers)" $(BELOW:%=--ignore=%) tests
+test-plugins: $(STAMP)  ## plugins
+	nice -n 5 $(BIN)/pytest -p no:cacheprovider -m "not (slow or $(LONG) or spark or servers)" $(PLUGINS)
+
+test-rest: $(STAMP)  ## command line, docs, endpoint and the rest
+	nice -n 5 $(BIN)/pytest -p no:cacheprovider -m "not (slow or $(LONG) or spark or servers)" $(patsubst %,--ignore=%,$(BELOW) $(PLUGINS)) tests
 
 test-beside: $(STAMP) servers  ## what needs Spark or foreign servers
 	$(BIN)/pytest -p no:cacheprovider -m "(spark or servers) and not (slow or $(LONG))"
@@ -51,8 +55,14 @@ nightly: $(STAMP)  ## a hundred thousand of them and of MapSink, and 5,000 of wo
 	GROUP_SCHEDULES=5000 $(BIN)/pytest -q -m simulation tests/simulation/elastic
 	MAP_SCHEDULES=100000 $(BIN)/pytest -q tests/plugins/sinks/map/test_schedules.py
 
-kills: $(STAMP)  ## tests that kill real processes
-	$(BIN)/pytest -m kills
+kills: $(STAMP)  ## tests that kill real processes; those without Spark run beside those with it (twenty minutes)
+	+$(MAKE) --no-print-directory -j 2 spark-kills other-kills
+
+spark-kills: $(STAMP)  ## drivers, executors and tasks of Spark, and the demo
+	$(BIN)/pytest -p no:cacheprovider -m "kills and spark"
+
+other-kills: $(STAMP)  ## jobs without Spark; nice: Spark gives a new Python process ten seconds to connect
+	nice -n 10 $(BIN)/pytest -p no:cacheprovider -m "kills and not spark"
 
 time: $(STAMP)  ## replays the outage with real processes, by Flink's old rule and by ours (a minute)
 	$(BIN)/pytest -m time
