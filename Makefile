@@ -136,6 +136,7 @@ coverage: $(STAMP)
 	$(BIN)/pytest -m "not ($(LONG) or spark)" --cov --cov-report=term
 
 docs: $(STAMP)  ## the reference pages and the data-flow diagram, made from the code
+	$(BIN)/python docs/generate_settings.py
 	$(BIN)/python docs/generate_reference.py
 	$(BIN)/python docs/draw_data_flow.py
 	$(BIN)/recordpublisher properties --markdown > docs/reference/properties.md

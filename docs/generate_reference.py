@@ -12,7 +12,7 @@ from functools import cached_property
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, is_typeddict
 
 import typer
 
@@ -40,7 +40,7 @@ AREAS = {
             "SqlSink", "KinesisSink", "SinkStatistics", "FailedRecord",
         ],
     ),
-    "settings": ("Settings", ["Properties", "Property", "UnknownPropertyWarning"]),
+    "settings": ("Settings", ["Properties", "Property", "Settings", "JobSettings", "UnknownPropertyWarning"]),
     "plugins": (
         "What plugins implement",
         [
@@ -94,6 +94,10 @@ def _area_page(area: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+SETTINGS_WORDS = """A keyword is a key of the [properties](properties.md) without `flink.` or `aws.`, with `_` for each dot, unless that
+page names a shorter one. Times and sizes are numbers, or texts with a unit (`"10s"`)."""
+
+
 def _classification() -> str:
     """What helps against which error, from the tables that the code decides by."""
     exact = sorted(error_mapping.EXACT, key=lambda code: list(errors.Remedy).index(error_mapping.EXACT[code].remedy))
@@ -140,6 +144,8 @@ def _entry(name: str, thing: Any, level: int = 2) -> str:
             f"- `{member.name}`" + (f": {member.value}" if member.value != member.name else "") for member in thing
         ]
         return "\n\n".join([head, inspect.getdoc(thing) or "", "\n".join(members)])
+    if is_typeddict(thing):
+        return f"{head}\n\n{inspect.getdoc(thing)}\n\n{SETTINGS_WORDS}"
     parts = [head, f"```python\n{_signature(name, thing, 110)}\n```", inspect.getdoc(thing) or ""]
     members = list(_members(thing)) if inspect.isclass(thing) else []
     return "\n\n".join([*parts, *(["\n".join(members)] if members else [])])

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from .plugins.sinks.reactive import ReactiveSink
     from .plugins.sinks.sql import SqlSink
     from .plugins.stores.fenced_state_stores import DynamoDbStateStore, FileStateStore, S3StateStore, SqlStateStore
+    from .publishers.properties.settings import JobSettings, Settings
 
 _LAZY = {
     "DynamoDbStateStore": ".plugins.stores.fenced_state_stores",
@@ -83,6 +84,8 @@ _LAZY = {
     "ReactiveSink": ".plugins.sinks.reactive",
     "hookimpl": ".plugins.host.hookspecs",
     "export_metrics": ".plugins.metrics.export",
+    "JobSettings": ".publishers.properties.settings",
+    "Settings": ".publishers.properties.settings",
 }
 
 __all__ = [
@@ -119,6 +122,8 @@ __all__ = [
     # settings
     "Properties",
     "Property",
+    "Settings",
+    "JobSettings",
     "UnknownPropertyWarning",
     # what plugins implement
     "RecordPublisher",

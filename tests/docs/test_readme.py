@@ -20,7 +20,7 @@ def endpoint():
 
 
 def test_the_readme_runs_from_top_to_bottom(endpoint, tmp_path):
-    assert run_page(README, tmp_path, endpoint) == 5
+    assert run_page(README, tmp_path, endpoint) == 6
 
 
 def test_the_commands_of_the_table_are_those_there_are():

@@ -84,9 +84,10 @@ _INTRODUCTION = """# Properties
 Written by `recordpublisher properties --markdown`: change the declarations in the code, not this page.
 
 A property has one key, compared without case. A job's properties are a mapping in Python, options in Spark, or a Java properties
-file (`Properties.from_file`). A value that does not parse is a `ConfigurationError` that names key, value and what is valid; an
-unknown key is a warning with the nearest known key, also without its prefix (`initpos`, `region`). Only keys of another name space
-(`my.own.key`) are ignored.
+file (`Properties.from_file`). In Python they are keyword arguments, too: the key without `flink.` or `aws.`, with `_` for each dot
+(`rp.consume("orders", request_timeout="10s")`), or the shorter name that the tables
+show. A value that does not parse is a `ConfigurationError` that names key, value and what is valid; an unknown key is a warning
+with the nearest known key, also without its prefix (`initpos`, `region`). Only keys of another name space (`my.own.key`) are ignored.
 
 Defaults are those of FLIP-128 for its keys, and those of the Flink connector for all others. Where the connector's default differs, it is
 given in parentheses.
@@ -134,7 +135,8 @@ def _default(declared: Property[Any]) -> str:
 
 def _meaning(declared: Property[Any]) -> str:
     also = "".join(f" Also spelt `{alias}`." for alias in declared.aliases if f"`{alias}`" not in declared.sentence)
-    return _cell(declared.sentence) + also
+    keyword = f" Keyword argument: `{declared.argument}`." if declared.argument else ""
+    return _cell(declared.sentence) + also + keyword
 
 
 def _cell(text: str) -> str:

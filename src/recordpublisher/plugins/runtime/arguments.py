@@ -9,15 +9,18 @@ from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.settings import JobSettings
 
 
-def checked_properties(given: object) -> Properties:
-    """The properties from a mapping. Raises: ConfigurationError for any other type."""
-    if isinstance(given, Properties):
-        return given
-    if not isinstance(given, Mapping):
+def checked_properties(given: Mapping[str, object] | None, settings: JobSettings, **arguments: object) -> Properties:
+    """The properties of a mapping and of keyword arguments. An argument that is a text (`sink="sql"`) is the property of that name.
+
+    Raises: ConfigurationError for another type than a mapping, and for a keyword argument that is unknown or contradicts the mapping.
+    """
+    if given is not None and not isinstance(given, Mapping):
         raise ConfigurationError("properties", _shown(given), "a mapping of property keys to values")
-    return Properties(given)
+    named: Any = {name: value for name, value in arguments.items() if isinstance(value, str)}
+    return Properties(given, **settings, **named)
 
 
 def check_subtask(subtask: Any, parallelism: Any) -> None:

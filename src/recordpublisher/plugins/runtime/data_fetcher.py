@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from recordpublisher.fetcher.alarms import AlarmListener
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
@@ -23,6 +23,7 @@ from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.settings import JobSettings
 from recordpublisher.publishers.records import Record
 
 from ..host.build_from_properties import (
@@ -52,9 +53,11 @@ log = logging.getLogger("recordpublisher.fetcher")
 class DataFetcher:
     """Reads streams into a sink: checked at construction, opened by `async with`, driven by `run` or `run_bounded`.
 
-    `streams` are names or ARNs. Three functions of a record override properties: `deserializer` returns its value (default: bytes),
+    `streams` are names or ARNs, one or several. Properties are given as a mapping, as keyword arguments (`region="eu-west-1"`, see
+    `Settings`), or both. Three functions of a record override properties: `deserializer` returns its value (default: bytes),
     `timestamp_assigner` its event time in epoch ms (default: arrival), `watermark_assigner` the watermark that it carries in epoch ms
-    (default: `flink.watermark.strategy`). `sink` and `state_store` default to the properties `flink.sink` and `flink.state.uri`.
+    (default: `flink.watermark.strategy`). `sink` and `state_store` default to the properties `flink.sink` and `flink.state.uri`; a text
+    as `sink` or `deserializer` is the name of a registered one.
     `restore` takes one snapshot or a list of them. `subtask` of `parallelism` reads its part of the shards. `on_alarm` is called with
     each `Alarm` in the loop's thread and must return soon (A2). `handle_signals` stops the run at the first SIGTERM or Ctrl-C while the
     fetcher is open, with a last checkpoint; a second signal acts as without it. Only in the main thread.
@@ -65,10 +68,10 @@ class DataFetcher:
     def __init__(
         self,
         streams: str | Sequence[str],
-        properties: Mapping[str, object],
+        properties: Mapping[str, object] | None = None,
         *,
-        sink: Sink | None = None,
-        deserializer: Callable[[Record], Any] | None = None,
+        sink: Sink | str | None = None,
+        deserializer: Callable[[Record], Any] | str | None = None,
         timestamp_assigner: Assigner | None = None,
         watermark_assigner: Assigner | None = None,
         restore: State | Sequence[State] | None = None,
@@ -79,11 +82,14 @@ class DataFetcher:
         handle_signals: bool = False,
         clock: Clock | None = None,
         registry: Registry | None = None,
+        **settings: Unpack[JobSettings],
     ) -> None:
-        given = checked_properties(properties)
+        given = checked_properties(properties, settings, sink=sink, deserializer=deserializer)
         names = stream_names(streams)
         snapshots = checked_snapshots(restore)
         check_subtask(subtask, parallelism)
+        sink = None if isinstance(sink, str) else sink
+        deserializer = None if isinstance(deserializer, str) else deserializer
         if sink is not None:
             check_sink(sink)
         check_store(state_store)
@@ -95,7 +101,7 @@ class DataFetcher:
         publisher = registry.publishers.get(given.value(table.RECORD_PUBLISHER) or "", table.RECORD_PUBLISHER.key)
         given.check()  # after the plugins were imported: they declare properties of their own
         publisher.check(given, list(names))
-        settings = FetcherSettings.of(given)
+        of_fetcher = FetcherSettings.of(given)
         sink = build_sink(registry, given) if sink is None else sink
         store = build_state_store(registry, given) if state_store is None else state_store
         factory = publisher(given)  # type: ignore[call-arg]
@@ -107,13 +113,13 @@ class DataFetcher:
         self._fetcher = SubtaskFetcher(
             FetcherDependencies(
                 factory=factory,
-                discovery=ShardDiscovery(lister, list(names), settings.discovery_interval_ms),
+                discovery=ShardDiscovery(lister, list(names), of_fetcher.discovery_interval_ms),
                 sink=sink,
                 tracker=build_tracker(registry, given, tuple(names), parallelism, clock),
                 decorator_for=batch_decorator_factory(
                     registry, given, deserializer, timestamp_assigner, watermark_assigner
                 ),
-                settings=settings,
+                settings=of_fetcher,
                 clock=clock,
                 assigner=build_shard_assigner(registry, given),
                 start=initial_position(given),

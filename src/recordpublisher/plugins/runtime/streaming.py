@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.settings import JobSettings
 from recordpublisher.publishers.properties.table import INITIAL_POSITION
 from recordpublisher.publishers.records import Record, RecordBatch
 
@@ -23,9 +24,9 @@ log = logging.getLogger("recordpublisher.stream")
 
 def stream(
     streams: str | Sequence[str],
-    properties: Mapping[str, object],
+    properties: Mapping[str, object] | None = None,
     *,
-    deserializer: Callable[[Record], Any] | None = None,
+    deserializer: Callable[[Record], Any] | str | None = None,
     timestamp_assigner: Callable[[Record], int] | None = None,
     watermark_assigner: Callable[[Record], int] | None = None,
     restore: State | Sequence[State] | None = None,
@@ -35,9 +36,11 @@ def stream(
     max_bytes: int | None = None,
     until_event_time: int | None = None,
     stop_at_tip: bool = False,
+    **settings: Unpack[JobSettings],
 ) -> AsyncGenerator[RecordBatch, None]:
-    """Batches as they are read: `async for batch in rp.stream(["orders"], properties)`.
+    """Batches as they are read: `async for batch in rp.stream("orders", region="eu-west-1")`.
 
+    `streams`, properties, keyword arguments and functions are those of `DataFetcher`.
     A batch is done when the next one is requested; a slow loop therefore slows down the reading. The iteration ends at a bound (seconds,
     records, bytes, epoch ms, or `stop_at_tip`), otherwise never. It starts where `flink.stream.initpos` says; when that is not set, at
     the oldest record with `stop_at_tip` (what there is now), else at the tip (what comes from now on).
@@ -46,9 +49,10 @@ def stream(
     """
     bounds = Bounds(max_time, max_records, max_bytes, until_event_time, stop_at_tip)
     sink = _IterationSink()
+    given = checked_properties(properties, settings, deserializer=deserializer)
     fetcher = DataFetcher(
         streams,
-        _from_the_oldest(properties) if stop_at_tip else properties,
+        _from_the_oldest(given) if stop_at_tip else given,
         sink=sink,
         deserializer=deserializer,
         timestamp_assigner=timestamp_assigner,
@@ -59,20 +63,49 @@ def stream(
     return _batches(fetcher, sink, bounds)
 
 
-def consume(streams: str | Sequence[str], properties: Mapping[str, object], **options: Any) -> Iterator[Record]:
-    """Records one by one, for scripts and notebooks: `for record in rp.consume(["orders"], properties)`.
+def consume(
+    streams: str | Sequence[str],
+    properties: Mapping[str, object] | None = None,
+    *,
+    deserializer: Callable[[Record], Any] | str | None = None,
+    timestamp_assigner: Callable[[Record], int] | None = None,
+    watermark_assigner: Callable[[Record], int] | None = None,
+    restore: State | Sequence[State] | None = None,
+    state_store: StateStore | None = None,
+    max_time: float | None = None,
+    max_records: int | None = None,
+    max_bytes: int | None = None,
+    until_event_time: int | None = None,
+    stop_at_tip: bool = False,
+    **settings: Unpack[JobSettings],
+) -> Iterator[Record]:
+    """Records one by one, for scripts and notebooks: `for record in rp.consume("orders", region="eu-west-1")`.
 
-    Takes the options of `stream`, and starts where it starts. The event loop runs in a thread of its own, so this also works in notebooks.
+    Takes the arguments of `stream`, and starts where it starts. The event loop runs in a thread of its own, so this works in notebooks.
     A batch is done when the record after its last one is requested.
 
     Raises: ConfigurationError at once, other errors from the iteration.
     """
-    return _records(stream(streams, properties, **options))
+    batches = stream(
+        streams,
+        properties,
+        deserializer=deserializer,
+        timestamp_assigner=timestamp_assigner,
+        watermark_assigner=watermark_assigner,
+        restore=restore,
+        state_store=state_store,
+        max_time=max_time,
+        max_records=max_records,
+        max_bytes=max_bytes,
+        until_event_time=until_event_time,
+        stop_at_tip=stop_at_tip,
+        **settings,
+    )
+    return _records(batches)
 
 
-def _from_the_oldest(properties: Mapping[str, object]) -> Properties:
+def _from_the_oldest(given: Properties) -> Properties:
     """The properties with TRIM_HORIZON where no start is given: from the tip to the tip there is nothing to read."""
-    given = checked_properties(properties)
     return given if given.is_set(INITIAL_POSITION) else given.merged({INITIAL_POSITION.key: "TRIM_HORIZON"})
 
 

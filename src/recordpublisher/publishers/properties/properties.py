@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import difflib
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from ..errors import ConfigurationError
 from ..password_masking import MASK, mask_passwords
+
+if TYPE_CHECKING:
+    from .settings import Settings
 
 T = TypeVar("T")
 
@@ -25,7 +29,8 @@ class Property(Generic[T]):
 
     `parse` turns text into the value and raises ValueError; `valid` describes the valid values. A key that ends in `.` or `[`
     is a prefix (`flink.stream.efo.consumerarn.<stream>`). `aliases` are older spellings. `group` is its section on the reference page.
-    `connector` is the default of Flink's connector where it differs from ours (the FLIP's numbers are ours).
+    `connector` is the default of Flink's connector where it differs from ours (the FLIP's numbers are ours). `argument` is the keyword
+    argument, where it is not made from the key.
     """
 
     key: str
@@ -39,6 +44,13 @@ class Property(Generic[T]):
     aliases: tuple[str, ...] = ()
     type_name: str = ""
     connector: str = ""
+    argument: str = ""
+
+    @property
+    def keyword(self) -> str:
+        """The keyword argument in Python: the key without `flink.` or `aws.`, with `_` for each dot, unless it has another name."""
+        key = re.sub(r"^(flink|aws)\.", "", self.key)
+        return self.argument or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key).replace(".", "_").lower()
 
     @property
     def is_prefix(self) -> bool:
@@ -68,10 +80,17 @@ class Properties(Mapping[str, str]):
     """An immutable mapping of property keys to text, with typed and checked values.
 
     Keys compare without case, since Spark lower-cases them (C2). Other values than text are converted to text (`True` to `true`).
+    Keyword arguments are properties too, by a key without prefix: `Properties(region="eu-west-1", start="LATEST")`; see `Settings`.
+
+    Raises: ConfigurationError for an unknown keyword argument, and for one that contradicts the mapping.
     """
 
-    def __init__(self, mapping: Mapping[str, object] | None = None, **more: object) -> None:
-        merged: dict[str, object] = {**(mapping or {}), **more}
+    def __init__(self, mapping: Mapping[str, object] | None = None, **settings: Unpack[Settings]) -> None:
+        merged: dict[str, object] = dict(mapping or {})
+        if settings:
+            from .keywords import properties_of
+
+            merged |= properties_of(settings, Properties(mapping))
         given = {str(key): _as_text(value) for key, value in merged.items() if value is not None}
         self._values = {key.lower(): value for key, value in given.items()}
         spelling = {key.lower(): key for key in given}  # of two keys that differ in case only, the later one wins

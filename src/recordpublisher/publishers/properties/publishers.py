@@ -9,6 +9,7 @@ RECORD_PUBLISHER = text(
     "flink.stream.recordpublisher",
     "The publisher that reads the shards: POLLING, EFO, or a plugin's name (P5).",
     "POLLING",
+    argument="publisher",
     group="Publisher",
 )
 INITIAL_POSITION = choice(
@@ -16,17 +17,20 @@ INITIAL_POSITION = choice(
     "Where a new job starts. LATEST is turned into a timestamp of the service's clock once (P3).",
     "LATEST",
     ("TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"),
+    argument="start",
     group="Publisher",
 )
 INITIAL_TIMESTAMP = text(
     "flink.stream.initpos.timestamp",
     "Start for AT_TIMESTAMP: epoch seconds, ISO-8601, or text in the given format.",
+    argument="start_timestamp",
     group="Publisher",
 )
 INITIAL_TIMESTAMP_FORMAT = text(
     "flink.stream.initpos.timestamp.format",
     "Java SimpleDateFormat of the start timestamp, with a year.",
     "yyyy-MM-dd'T'HH:mm:ss.SSSXXX",
+    argument="start_timestamp_format",
     group="Publisher",
 )
 
@@ -34,6 +38,7 @@ INITIAL_TIMESTAMP_FORMAT = text(
 CONSUMER_NAME = text(
     "flink.stream.efo.consumername",
     "Name of the stream consumer, unique for each independent job; required for LAZY and EAGER.",
+    argument="consumer_name",
     group="Fan-out",
 )
 REGISTRATION = choice(

@@ -1,0 +1,65 @@
+"""Writes the typed keyword arguments (`rp.Settings`) from the table of properties. `make docs` runs it."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from recordpublisher.publishers.properties.keywords import properties_by_keyword
+from recordpublisher.publishers.properties.properties import Property
+from recordpublisher.publishers.properties.units import EXAMPLES
+
+FILE = Path(__file__).parents[1] / "src/recordpublisher/publishers/properties/settings.py"
+NUMBERS = {"int": "int", "double": "float", "boolean": "bool"}
+ARGUMENTS = {"streams", "sink", "deserializer"}
+"""What `DataFetcher`, `stream` and `consume` take as arguments of their own, under the same name."""
+HEAD = '''"""Keyword arguments for properties, with types for editors. Written by `make docs` from the table of properties."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+
+class JobSettings(TypedDict, total=False):
+    """Keyword arguments of `DataFetcher`, `stream` and `consume`. Each stands for the property that its text begins with."""
+
+'''
+BETWEEN = '''
+
+class Settings(JobSettings, total=False):
+    """Keyword arguments of `Properties`: those of `DataFetcher`, and the properties that it takes as arguments of its own."""
+
+'''
+
+
+def content() -> str:
+    """The whole module."""
+    known = properties_by_keyword()
+    of_job = [_field(*each) for each in known.items() if each[0] not in ARGUMENTS]
+    others = [_field(*each) for each in known.items() if each[0] in ARGUMENTS]
+    return HEAD + "".join(of_job) + BETWEEN + "".join(others)
+
+
+def _field(keyword: str, declared: Property[Any]) -> str:
+    words = f"`{declared.key}`: {declared.sentence}" + (f" In {declared.unit}." if declared.unit in EXAMPLES else "")
+    lines = textwrap.wrap(words, 130)
+    text = lines[0] if len(lines) == 1 else "\n    ".join([*lines, ""])
+    return f'    {_annotated(keyword, _type(declared))}\n    """{text}"""\n'
+
+
+def _annotated(keyword: str, type_name: str) -> str:
+    line = f"{keyword}: {type_name}"
+    return line if len(line) <= 116 else line.replace("[", "[\n        ").replace("]", "\n    ]")
+
+
+def _type(declared: Property[Any]) -> str:
+    if declared.type_name == "enum":
+        return 'Literal["{}"]'.format('", "'.join(declared.valid.split(", ")))
+    if declared.unit in EXAMPLES:
+        return "int | str"
+    return NUMBERS.get(declared.type_name, "str")
+
+
+if __name__ == "__main__":
+    FILE.write_text(content(), encoding="utf-8")

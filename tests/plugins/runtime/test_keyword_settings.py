@@ -1,0 +1,72 @@
+"""`DataFetcher`, `stream` and `consume` take properties as keyword arguments, beside a mapping or without one."""
+
+import asyncio
+import inspect
+import typing
+
+import pytest
+
+import recordpublisher as rp
+
+from fakes.memory_streams import PROPERTIES, install
+
+
+@pytest.fixture
+def _orders(monkeypatch):
+    install(monkeypatch, {"a": [b'{"order": %d}' % number for number in range(5)]})
+
+
+@pytest.mark.usefixtures("_orders")
+def test_a_job_needs_no_mapping():
+    records = rp.consume("orders", publisher="MEMORY", start="TRIM_HORIZON", deserializer="json", stop_at_tip=True)
+
+    assert [record.value["order"] for record in records] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.usefixtures("_orders")
+def test_keywords_complete_a_mapping():
+    async def orders():
+        batches = rp.stream(["orders"], PROPERTIES, deserializer_error="SKIP", deserializer="json", stop_at_tip=True)
+        return [value["order"] async for batch in batches for value in batch.value_column]
+
+    assert asyncio.run(orders()) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.usefixtures("_orders")
+def test_a_sink_is_given_by_its_name(tmp_path):
+    async def run():
+        names = {"sink": "jsonl", "sink_jsonl_path": str(tmp_path)}
+        async with rp.DataFetcher("orders", PROPERTIES, **names) as fetcher:
+            await fetcher.run_bounded(stop_at_tip=True)
+
+    asyncio.run(run())
+
+    assert sum(len(file.read_bytes().splitlines()) for file in tmp_path.rglob("*.jsonl")) == 5
+
+
+@pytest.mark.parametrize("read", [rp.consume, rp.stream, rp.DataFetcher])
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"publisher": "EFO"},
+            "'flink.stream.recordpublisher' has the value 'MEMORY'; the keyword argument 'publisher'",
+        ),
+        ({"regoin": "eu-west-1"}, "did you mean 'region'"),
+        ({"start": "NOW"}, "valid: TRIM_HORIZON, LATEST, AT_TIMESTAMP"),
+    ],
+)
+def test_a_wrong_keyword_is_an_error_at_once(read, settings, message):
+    with pytest.raises(rp.ConfigurationError, match=message):
+        read("orders", PROPERTIES | {"flink.stream.initpos": "LATEST"} if "start" not in settings else {}, **settings)
+
+
+@pytest.mark.parametrize("read", [rp.consume, rp.stream, rp.DataFetcher.__init__])
+def test_an_editor_sees_every_keyword(read):
+    hints = typing.get_type_hints(read, localns=vars(rp) | {"Assigner": object})
+    arguments = set(inspect.signature(read).parameters)
+
+    (settings,) = typing.get_args(hints["settings"])
+
+    assert settings is rp.JobSettings
+    assert not arguments & set(rp.JobSettings.__annotations__)

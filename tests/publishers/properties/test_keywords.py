@@ -1,0 +1,105 @@
+"""Properties as keyword arguments: the names come from the table, and a contradiction is an error that names both (C1, C2)."""
+
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+
+from recordpublisher import ConfigurationError, JobSettings, Properties, Settings
+from recordpublisher.publishers.properties.keywords import properties_by_keyword
+
+from processes.command_line import ROOT, process_environment
+
+
+def generator():
+    spec = importlib.util.spec_from_file_location("generate_settings", ROOT / "docs/generate_settings.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_typed_keywords_are_those_of_the_table():
+    made = generator()
+
+    assert made.FILE.read_text() == made.content(), "run `make docs`"
+    assert set(Settings.__annotations__) == set(properties_by_keyword())
+    assert set(Settings.__annotations__) - set(JobSettings.__annotations__) == made.ARGUMENTS
+
+
+def test_every_property_of_the_table_has_a_keyword_of_its_own():
+    script = """
+from recordpublisher.publishers.properties.keywords import properties_by_keyword
+from recordpublisher.publishers.properties.properties import declared_properties
+with_keyword = list(properties_by_keyword().values())
+print(*(one.key for one in declared_properties() if not one.is_prefix and one not in with_keyword))
+"""
+    without = subprocess.run(
+        [sys.executable, "-c", script], env=process_environment(), capture_output=True, text=True, check=True
+    )  # in a process of its own: other tests declare properties
+
+    assert without.stdout.split() == []
+
+
+def test_keywords_give_properties():
+    given = Properties({"my.own.key": 1}, region="eu-west-1", start="LATEST", publisher="EFO", consumer_name="x")
+
+    assert given == {
+        "my.own.key": "1",
+        "aws.region": "eu-west-1",
+        "flink.stream.initpos": "LATEST",
+        "flink.stream.recordpublisher": "EFO",
+        "flink.stream.efo.consumername": "x",
+    }
+
+
+def test_a_keyword_that_is_none_is_not_given():
+    assert Properties(region=None) == {}
+
+
+def test_a_keyword_and_an_equal_property_agree():
+    assert Properties({"aws.request.timeout": "10s"}, request_timeout=10_000)["aws.request.timeout"] == "10000"
+
+
+@pytest.mark.parametrize(
+    ("given", "settings", "parts"),
+    [
+        (
+            {"aws.region": "us-east-1"},
+            {"region": "eu-west-1"},
+            ["'aws.region'", "'us-east-1'", "'region'", "'eu-west-1'"],
+        ),
+        ({"FLINK.stream.initpos": "LATEST"}, {"start": "TRIM_HORIZON"}, ["'flink.stream.initpos'", "'start'"]),
+        (
+            {"flink.stream.efo.registrar": "EAGER"},
+            {"stream_efo_registration": "LAZY"},
+            ["'flink.stream.efo.registration'", "'EAGER'", "'stream_efo_registration'", "'LAZY'"],
+        ),
+    ],
+)
+def test_a_keyword_that_contradicts_a_property_is_an_error_that_names_both(given, settings, parts):
+    with pytest.raises(ConfigurationError, match="valid: one of the two") as raised:
+        Properties(given, **settings)
+
+    assert [part for part in parts if part not in str(raised.value)] == []
+
+
+def test_a_contradiction_does_not_show_a_secret():  # C3
+    key = "aws.credentials.provider.basic.secretkey"
+
+    with pytest.raises(ConfigurationError) as raised:
+        Properties({key: "hidden-one"}, credentials_provider_basic_secretkey="hidden-two")
+
+    assert "hidden" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("keyword", "nearest"),
+    [("regoin", "region"), ("initpos", "start"), ("zzz", None), ("consumername", "consumer_name")],
+)
+def test_an_unknown_keyword_is_an_error_with_the_nearest_one(keyword, nearest):
+    with pytest.raises(ConfigurationError, match=f"'{keyword}'.*docs/reference/properties.md") as raised:
+        Properties(**{keyword: "x"})
+
+    assert ("did you mean" in str(raised.value)) == bool(nearest)
+    assert f"'{nearest or keyword}'" in str(raised.value)
