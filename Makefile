@@ -13,7 +13,7 @@ CORE_TOOLS := boto3 cryptography h2 hypercorn hypothesis "moto[server]" pytest p
 CONNECTIONS := tests/publishers tests/local tests/plugins/trackers tests/plugins/stores
 LONG := kills or sinks or time or simulation or faults or hostile or benchmark
 
-.PHONY: demo leaks minimums test test-all slow test-below test-plugins test-rest test-beside lint types imports check kills spark-kills other-kills sinks sinks-soak time outage-pictures simulation nightly faults hostile soak soak-spark mutation peers bench bench-spark report flames coverage docs distributions release pins clean servers
+.PHONY: demo leaks minimums test test-all slow test-below test-plugins test-rest test-beside lint types imports check kills spark-kills other-kills sinks sinks-soak time outage-pictures simulation nightly faults hostile soak soak-spark mutation peers bench bench-spark report flames coverage demo-picture docs distributions release pins clean servers
 
 demo: $(STAMP)  ## a year of flights through Kinesis and Spark, live: PUBLISHER=EFO (default) or POLLING
 	$(BIN)/recordpublisher demo --publisher $(PUBLISHER)
@@ -132,6 +132,9 @@ flames: $(STAMP)  ## a flame graph for each path and the shares of layers (two m
 	$(BENCHMARKS).flames.draw
 	$(BENCHMARKS).figures.report
 
+demo-picture: $(STAMP)  ## runs the demo and draws docs/images/demo.svg (two minutes)
+	$(BIN)/python docs/draw_demo.py
+
 coverage: $(STAMP)
 	$(BIN)/pytest -m "not ($(LONG) or spark)" --cov --cov-report=term
 
@@ -140,6 +143,8 @@ docs: $(STAMP)  ## the reference pages and the data-flow diagram, made from the 
 	$(BIN)/python docs/generate_reference.py
 	$(BIN)/python docs/draw_data_flow.py
 	$(BIN)/recordpublisher properties --markdown > docs/reference/properties.md
+	$(BIN)/python docs/stage_site.py
+	$(BIN)/zensical build --strict --clean --config-file build/zensical.toml
 
 distributions: $(STAMP)  ## the sdist and the wheel in dist/, checked as the package index does
 	rm -rf build dist

@@ -9,7 +9,7 @@ from processes.command_line import ROOT
 from processes.package_build import build
 
 LEFT_OUT = (".git", ".venv*", ".*_cache", ".hypothesis", ".demo", "__pycache__", "*.egg-info", "node_modules")
-BUILT = ("build", "dist", "site")
+BUILT = ("build", "dist")
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,80 @@
+"""Writes what the site is built from into build/: the pages, with links that lead inside the site, and its menu. Run by `make docs`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+BUILD = ROOT / "build"
+LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
+PUBLISHED = (".md", ".svg", ".png")
+
+
+def stage(build: Path = BUILD) -> None:
+    """Write every page and picture, the files that pages link to, and the settings."""
+    pages = build / "pages"
+    shutil.rmtree(pages, ignore_errors=True)
+    for source in _sources():
+        place = pages / place_of(source)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if source.suffix == ".md":
+            place.write_text(_with_links_of_the_site(source, pages), encoding="utf-8")
+        else:
+            shutil.copy(source, place)
+    settings = (DOCS / "zensical.toml").read_text(encoding="utf-8")
+    (build / "zensical.toml").write_text(settings.replace("nav = []", f"nav = {_menu()}"), encoding="utf-8")
+
+
+def _sources() -> list[Path]:
+    found = [*sorted(DOCS.rglob("*")), *sorted(ROOT.glob("*.md"))]
+    return [source for source in found if source.suffix in PUBLISHED and source != ROOT / "README.md"]
+
+
+def _menu() -> str:
+    """The sections of docs/README.md with the pages that each links to, in order; what it does not link to comes last."""
+    _, *sections = re.split(r"^## ", (DOCS / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    menu: dict[str, list[str]] = {}
+    seen = {"index.md"}
+    for section in sections:
+        title = re.split(r"[:\n]", section, maxsplit=1)[0]
+        places = [str(place_of((DOCS / link[1]).resolve())) for link in LINK.finditer(section)]
+        menu[title] = [place for place in dict.fromkeys(places) if place.endswith(".md") and place not in seen]
+        seen.update(menu[title])
+    rest = [str(place_of(source)) for source in _sources() if source.suffix == ".md"]
+    menu[title] += [place for place in rest if place not in seen]
+    entries = [
+        '{ Home = "index.md" }',
+        *(f"{{ {json.dumps(name)} = {json.dumps(pages)} }}" for name, pages in menu.items()),
+    ]
+    return "[\n  " + ",\n  ".join(entries) + ",\n]"
+
+
+def place_of(source: Path) -> Path:
+    """Where a file is on the site: README.md is its first page; what is no page and no picture lies in `files`."""
+    if source.suffix not in PUBLISHED:
+        return Path("files", source.name)
+    if not source.is_relative_to(DOCS):
+        return Path(source.name.lower())
+    inside = source.relative_to(DOCS)
+    return inside.with_name("index.md") if inside.name == "README.md" else inside
+
+
+def _with_links_of_the_site(page: Path, target: Path) -> str:
+    def link(found: re.Match[str]) -> str:
+        source = (page.parent / found[1]).resolve()
+        place = place_of(source)
+        if place.parts[0] == "files":
+            (target / "files").mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, target / place)
+        return f"]({os.path.relpath(place, place_of(page).parent)}{found[2] or ''})"
+
+    return LINK.sub(link, page.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    stage()

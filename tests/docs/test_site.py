@@ -1,0 +1,63 @@
+"""The site: every page is found in its menu, and a built page loads nothing from elsewhere."""
+
+import re
+import runpy
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from processes.command_line import ROOT
+
+stage = runpy.run_path(str(ROOT / "docs/stage_site.py"))["stage"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    stage(folder / "build")
+    return folder
+
+
+def pages_of(menu: list) -> Iterator[str]:
+    for entry in menu:
+        if isinstance(entry, str):
+            yield entry
+        else:
+            for below in entry.values():
+                yield from pages_of(below) if isinstance(below, list) else [below]
+
+
+def test_the_menu_has_every_page_once(folder):
+    staged = folder / "build/pages"
+    menu = tomllib.loads((folder / "build/zensical.toml").read_text())["project"]["nav"]
+
+    assert sorted(pages_of(menu)) == sorted(str(page.relative_to(staged)) for page in staged.rglob("*.md"))
+
+
+def test_links_lead_to_staged_files(folder):
+    for page in (folder / "build/pages").rglob("*.md"):
+        for target in re.findall(r"\]\((?!\w+:|#)([^)#\s]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page}: {target}"
+
+
+def test_the_generators_of_pages_are_not_published(folder):
+    published = {file.name for file in (folder / "build/pages").rglob("*.*")}
+
+    assert published & {file.name for file in (ROOT / "docs").glob("*.py")} == set()
+
+
+@pytest.mark.slow
+def test_the_strictly_built_site_loads_nothing_from_elsewhere(folder):
+    command = [Path(sys.executable).parent / "zensical", "build", "--strict", "--config-file", "build/zensical.toml"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    pages = [page.read_text() for page in (folder / "build/site").rglob("*.html")]
+
+    assert len(pages) > 50
+    assert [
+        loaded for page in pages for loaded in re.findall(r"<(?:script|link|img|iframe)[^>]*=\"?https?://[^>]*>", page)
+    ] == []
